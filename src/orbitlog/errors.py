@@ -1,0 +1,91 @@
+"""The one tree of errors.
+
+    OrbitlogError
+    ├── FormatError              bytes that are not what the format says
+    │   ├── Truncated            the bytes end before the field does
+    │   ├── BadMagic             the magic number is none that we know
+    │   ├── BadField             a field holds a value that cannot be
+    │   ├── LengthMismatch       the lengths inside a record do not add up to its size
+    │   ├── ChecksumMismatch     the CRC stored is not the CRC of the bytes
+    │   ├── Misplaced            a record says that it lies somewhere else
+    │   └── LimitExceeded        a length, count or nesting from outside is over its limit
+    └── StoreLayoutError         a directory or file that is not the store it was taken for
+
+A `FormatError` says which field, where, and what was found; whoever knows the file adds its name.
+"""
+
+from __future__ import annotations
+
+
+class OrbitlogError(Exception):
+    """Root of everything that Orbitlog raises on purpose."""
+
+
+class FormatError(OrbitlogError):
+    """Bytes that are not what the format says; `position` counts from the start of the buffer."""
+
+    def __init__(self, problem: str, *, field: str, position: int = 0) -> None:
+        super().__init__(f"{field} at byte {position}: {problem}")
+        self.problem = problem
+        self.field = field
+        self.position = position
+
+
+class Truncated(FormatError):
+    """The bytes end before the field does."""
+
+    def __init__(self, *, field: str, needed: int, got: int, position: int = 0) -> None:
+        super().__init__(f"needs {needed} bytes, only {max(got, 0)} are there", field=field, position=position)
+        self.needed = needed
+        self.got = got
+
+
+class BadMagic(FormatError):
+    """The magic number is none that we know."""
+
+    def __init__(self, *, field: str, got: int, position: int = 0) -> None:
+        super().__init__(f"unknown magic 0x{got & 0xFFFFFFFF:08X}", field=field, position=position)
+        self.got = got
+
+
+class BadField(FormatError):
+    """A field holds a value that cannot be."""
+
+
+class LengthMismatch(FormatError):
+    """The lengths inside a record do not add up to its size."""
+
+    def __init__(self, *, field: str, stated: int, counted: int, position: int = 0) -> None:
+        super().__init__(f"states {stated} bytes, its parts make {counted}", field=field, position=position)
+        self.stated = stated
+        self.counted = counted
+
+
+class ChecksumMismatch(FormatError):
+    """The CRC stored is not the CRC of the bytes."""
+
+    def __init__(self, *, field: str, stored: int, computed: int, position: int = 0) -> None:
+        super().__init__(f"CRC stored is {stored}, computed {computed}", field=field, position=position)
+        self.stored = stored
+        self.computed = computed
+
+
+class Misplaced(FormatError):
+    """A record says that it lies somewhere else."""
+
+    def __init__(self, *, field: str, stated: int, actual: int, position: int = 0) -> None:
+        super().__init__(f"says {stated}, lies at {actual}", field=field, position=position)
+        self.stated = stated
+        self.actual = actual
+
+
+class LimitExceeded(FormatError):
+    """A length, count or nesting from outside is over its limit."""
+
+    def __init__(self, *, field: str, limit: int, got: int | str, position: int = 0) -> None:
+        super().__init__(f"{got} is over the limit of {limit}", field=field, position=position)
+        self.limit = limit
+
+
+class StoreLayoutError(OrbitlogError):
+    """A directory or file that is not the store it was taken for."""

@@ -1,0 +1,117 @@
+"""Names of topics and groups: those RocketMQ keeps for itself, and the rules for everybody else's.
+
+Mirrors Java `TopicValidator`, `MixAll` and `Validators`. A name becomes part of a path, so nothing that the
+rules refuse may ever reach the file system.
+"""
+
+from __future__ import annotations
+
+import re
+
+from orbitlog.errors import BadField, LimitExceeded
+
+SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
+CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
+AUTO_CREATE_TOPIC = "TBW102"
+SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
+BENCHMARK_TOPIC = "BenchmarkTest"
+OFFSET_MOVED_TOPIC = "OFFSET_MOVED_EVENT"
+
+RETRY_PREFIX = "%RETRY%"
+DLQ_PREFIX = "%DLQ%"
+LMQ_PREFIX = "%LMQ%"
+SYSTEM_TOPIC_PREFIX = "rmq_sys_"
+REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
+REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
+
+SYSTEM_TOPICS = frozenset(
+    (
+        AUTO_CREATE_TOPIC,
+        SCHEDULE_TOPIC,
+        BENCHMARK_TOPIC,
+        HALF_TOPIC,
+        TRACE_TOPIC,
+        OP_HALF_TOPIC,
+        CHECK_MAX_TIME_TOPIC,
+        SELF_TEST_TOPIC,
+        OFFSET_MOVED_TOPIC,
+    )
+)
+# A client may not send to these even if it may read them.
+NOT_SENDABLE_TOPICS = frozenset(
+    (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC)
+)
+
+TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
+REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
+SYSTEM_GROUP_PREFIX = "CID_RMQ_SYS_"
+SYSTEM_GROUPS = frozenset(
+    (
+        "DEFAULT_CONSUMER",
+        "DEFAULT_PRODUCER",
+        "TOOLS_CONSUMER",
+        "SCHEDULE_CONSUMER",
+        "FILTERSRV_CONSUMER",
+        "__MONITOR_CONSUMER",
+        "CLIENT_INNER_PRODUCER",
+        "SELF_TEST_P_GROUP",
+        "SELF_TEST_C_GROUP",
+        "CID_ONS-HTTP-PROXY",
+        "CID_ONSAPI_PERMISSION",
+        "CID_ONSAPI_OWNER",
+        "CID_ONSAPI_PULL",
+        TRANSACTION_GROUP,
+    )
+)
+
+TOPIC_CHARACTERS_MAX = 127
+RETRY_TOPIC_CHARACTERS_MAX = 255
+GROUP_CHARACTERS_MAX = 255
+
+_NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+
+
+def is_system_topic(topic: str) -> bool:
+    return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_system_group(group: str) -> bool:
+    return group in SYSTEM_GROUPS or group.startswith(SYSTEM_GROUP_PREFIX)
+
+
+def check_topic(topic: str) -> str:
+    """Return the topic if a broker accepts its name."""
+    limit = RETRY_TOPIC_CHARACTERS_MAX if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else TOPIC_CHARACTERS_MAX
+    return _check_name("topic", topic, limit)
+
+
+def check_group(group: str) -> str:
+    """Return the group if a broker accepts its name."""
+    return _check_name("group", group, GROUP_CHARACTERS_MAX)
+
+
+def _check_name(kind: str, name: str, limit: int) -> str:
+    if not name.strip():
+        raise BadField("is blank; give it a name", field=kind)
+    if not _NAME.fullmatch(name):
+        raise BadField(f"{name!r} has characters other than letters, digits and % | _ -", field=kind)
+    if len(name) > limit:
+        raise LimitExceeded(field=f"{kind} length", limit=limit, got=len(name))
+    return name
+
+
+def retry_topic(group: str) -> str:
+    return RETRY_PREFIX + group
+
+
+def dead_letter_topic(group: str) -> str:
+    return DLQ_PREFIX + group
+
+
+def pop_retry_topic(group: str, topic: str) -> str:
+    """Where 5.x keeps what a POP consumer sent back: one retry topic for each group and topic."""
+    return f"{RETRY_PREFIX}{group}_{topic}"

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from orbitlog.formats import batch, checkpoint, index_layout, message, message_scan, queue_entry
+from orbitlog.formats.layout import Field, Layout, declared_layouts
+
+
+def test_a_layout_knows_its_struct_size_and_positions() -> None:
+    layout = Layout("test of mixed types", Field("a", "i8", ""), Field("b", "u32", ""), Field("c", "20s", ""))
+    assert layout.struct.format == ">bI20s"
+    assert layout.size_bytes == 25
+    assert [layout.position(name) for name in "abc"] == [0, 1, 5]
+
+
+@pytest.mark.parametrize(
+    ("kind", "size_bytes", "lowest"),
+    [
+        ("i8", 1, -(2**7)),
+        ("u8", 1, 0),
+        ("i16", 2, -(2**15)),
+        ("u16", 2, 0),
+        ("i32", 4, -(2**31)),
+        ("u32", 4, 0),
+        ("i64", 8, -(2**63)),
+    ],
+)
+def test_a_type_has_its_width_and_sign(kind: str, size_bytes: int, lowest: int) -> None:
+    field = Field("x", kind, "")
+    packed = struct.pack(">" + field.code, lowest)
+    assert field.size_bytes == size_bytes == len(packed)
+    with pytest.raises(struct.error):
+        struct.pack(">" + field.code, lowest - 1)
+
+
+def test_a_title_is_declared_once() -> None:
+    Layout("test of titles")
+    with pytest.raises(AssertionError, match="declared twice"):
+        Layout("test of titles")
+
+
+def test_declared_layouts_is_a_copy() -> None:
+    declared_layouts().clear()
+    assert "ConsumeQueue unit" in declared_layouts()
+
+
+def test_unknown_field_names_are_refused() -> None:
+    with pytest.raises(KeyError):
+        queue_entry.QUEUE_ENTRY.position("no such field")
+
+
+@pytest.mark.parametrize(
+    ("layout", "size_bytes"),
+    [
+        (message.RECORD_PREFIX, 88),
+        (message.RECORD_TAIL, 3),
+        (message_scan.BLANK, 8),
+        (queue_entry.QUEUE_ENTRY, 20),
+        (index_layout.INDEX_HEADER, 40),
+        (index_layout.INDEX_SLOT, 4),
+        (index_layout.INDEX_ENTRY, 20),
+        (checkpoint.CHECKPOINT, 48),
+        (batch.BATCH_MEMBER, 20),
+    ],
+    ids=lambda value: value.title if isinstance(value, Layout) else None,
+)
+def test_sizes_are_those_of_the_format(layout: Layout, size_bytes: int) -> None:
+    assert layout.size_bytes == size_bytes
+    assert declared_layouts()[layout.title] is layout
+    assert all(field.meaning for field in layout.fields)
+
+
+def test_the_record_lies_where_java_reads_it() -> None:
+    positions = {field.name: message.RECORD_PREFIX.position(field.name) for field in message.RECORD_PREFIX.fields}
+    assert positions == {
+        "total_size": 0,
+        "magic": 4,
+        "body_crc": 8,
+        "queue_id": 12,
+        "flag": 16,
+        "queue_offset": 20,
+        "physical_offset": 28,
+        "sys_flag": 36,
+        "born_timestamp_ms": 40,
+        "born_host_raw": 48,
+        "store_timestamp_ms": 56,
+        "store_host_raw": 64,
+        "reconsume_times": 72,
+        "prepared_transaction_offset": 76,
+        "body_length": 84,
+    }
