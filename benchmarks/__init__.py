@@ -1,0 +1,1 @@
+"""Benchmarks: each prints its figure beside baselines taken in the same run."""

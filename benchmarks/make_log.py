@@ -1,0 +1,78 @@
+"""Writes the log that the benchmarks read: one full segment of ordinary messages.
+
+Sixteen topics of eight queues, one key, a unique key, tags, `CLUSTER` and `WAIT`, bodies of one size plus or minus
+16 bytes. The same seed gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+from orbitlog.formats.hosts import parse_host
+from orbitlog.formats.message import Message, assign_fields, encode_message, make_message
+from orbitlog.formats.message_scan import encode_blank, fits
+from orbitlog.formats.properties import encode_properties
+
+TOPICS, QUEUES = 16, 8
+START_MS = 1_760_000_000_000
+
+
+def template(number: int, body: bytes, topic: str, queue_id: int) -> Message:
+    properties = encode_properties(
+        {
+            "KEYS": f"order-{number:010d}",
+            "UNIQ_KEY": f"7F0000011A2B4E0E2F2A49F7{number & 0xFFFFFFFF:08X}",
+            "CLUSTER": "DefaultCluster",
+            "TAGS": f"Tag{number % 10}",
+            "WAIT": "true",
+        }
+    )
+    return make_message(
+        topic,
+        body,
+        properties=properties,
+        queue_id=queue_id,
+        born_host=parse_host("127.0.0.1:50000"),
+        store_host=parse_host("127.0.0.1:10911"),
+        born_timestamp_ms=START_MS + number // 20,
+    )
+
+
+def make_segment(path: Path, *, body_bytes: int, segment_bytes: int, seed: int = 1) -> int:
+    """Write a segment unless it is there already; returns the number of messages."""
+    counted = path.with_suffix(".count")
+    if path.exists() and path.stat().st_size == segment_bytes and counted.exists():
+        return int(counted.read_text())
+    rng = random.Random(seed)
+    pool = bytes(rng.randrange(32, 127) for _ in range(1 << 20))
+    next_queue_offset: dict[tuple[int, int], int] = {}
+    position = number = 0
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("wb") as file:
+        while True:
+            draw = rng.getrandbits(48)
+            topic_number = draw & 3 if draw >> 8 & 1 else (draw >> 16) % TOPICS
+            queue_id = (draw >> 24) % QUEUES
+            body_start = (draw >> 28) % (len(pool) - 4096)
+            body = pool[body_start : body_start + body_bytes + (draw >> 40 & 31) - 16]
+            record = bytearray(encode_message(template(number, body, f"TopicOrderEvents{topic_number:02d}", queue_id)))
+            if not fits(len(record), segment_bytes - position):
+                break
+            queue = topic_number, queue_id
+            queue_offset = next_queue_offset.get(queue, 0)
+            next_queue_offset[queue] = queue_offset + 1
+            assign_fields(
+                record,
+                0,
+                queue_offset=queue_offset,
+                physical_offset=position,
+                store_timestamp_ms=START_MS + number // 20,
+            )
+            file.write(record)
+            position += len(record)
+            number += 1
+        file.write(encode_blank(segment_bytes - position))
+        file.truncate(segment_bytes)
+    counted.write_text(str(number))
+    return number

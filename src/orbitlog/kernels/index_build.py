@@ -1,0 +1,137 @@
+"""IndexFile bytes from dispatch columns: the twin of `formats.index_layout.IndexWriter`.
+
+Order matters here: an entry's number and its link to the one before depend on every key put earlier. Keys are put
+straight into the bytes of the file; when it is full the caller provides the next one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import astuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.formats.index_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, IndexHeader, IndexLayout, decode_header
+from orbitlog.formats.java import INT_MAX
+from orbitlog.kernels.dispatch import DispatchColumns
+from orbitlog.kernels.jit import inlined, kernel
+from orbitlog.kernels.unaligned import load_i32, store_i32, store_i64
+
+_HEADER_BYTES, _SLOT_BYTES, _ENTRY_BYTES = INDEX_HEADER.size_bytes, INDEX_SLOT.size_bytes, INDEX_ENTRY.size_bytes
+# Rows of the state array: the header's fields, in its order.
+_BEGIN_TIME, _END_TIME, _BEGIN_OFFSET, _END_OFFSET, _SLOTS_USED, _NEXT_ENTRY = range(6)
+_INT_MAX = INT_MAX
+
+OpenIndexFile = Callable[[int], npt.NDArray[np.uint8]]
+"""Takes the store time of the first message, gives the zeroed bytes of a new index file."""
+
+
+@inlined
+def _time_diff(store_timestamp_ms, begin_timestamp_ms):
+    if begin_timestamp_ms <= 0 or store_timestamp_ms <= begin_timestamp_ms:
+        return np.int32(0)
+    return np.int32(min((store_timestamp_ms - begin_timestamp_ms) // 1000, _INT_MAX))
+
+
+@inlined
+def _put(address, slot_count, state, key_hash, physical_offset, store_timestamp_ms):
+    """Put one key into a file that is not full."""
+    number = state[_NEXT_ENTRY]
+    slot = _HEADER_BYTES + np.int64(key_hash % slot_count) * _SLOT_BYTES
+    previous = np.int64(load_i32(address, slot))
+    if previous <= 0 or previous > number:
+        previous = np.int64(0)
+        state[_SLOTS_USED] += 1
+    entry = _HEADER_BYTES + slot_count * _SLOT_BYTES + number * _ENTRY_BYTES
+    store_i32(address, entry, key_hash)
+    store_i64(address, entry + 4, physical_offset)
+    store_i32(address, entry + 12, _time_diff(store_timestamp_ms, state[_BEGIN_TIME]))
+    store_i32(address, entry + 16, np.int32(previous))
+    store_i32(address, slot, np.int32(number))
+    if number <= 1:
+        state[_BEGIN_OFFSET] = physical_offset
+        state[_BEGIN_TIME] = store_timestamp_ms
+    state[_NEXT_ENTRY] = number + 1
+    state[_END_OFFSET] = physical_offset
+    state[_END_TIME] = store_timestamp_ms
+
+
+@kernel
+def put_keys(columns, row, key, address, slot_count, entry_count, state):
+    """Put keys from number `key` on, the next of which belongs to `row` or later; returns (row, key) of the first
+    that found the file full, or (rows, keys)."""
+    rows = columns.physical_offset.shape[0]
+    while row < rows:
+        while key < columns.key_ends[row]:
+            if state[_NEXT_ENTRY] >= entry_count:
+                return row, key
+            _put(
+                address,
+                slot_count,
+                state,
+                columns.key_hashes[key],
+                columns.physical_offset[row],
+                columns.store_timestamp_ms[row],
+            )
+            key += 1
+        row += 1
+    return row, key
+
+
+class IndexBuilder:
+    """Puts the keys of one chunk after another, in the order of the log."""
+
+    def __init__(self, layout: IndexLayout, open_file: OpenIndexFile, *, after: IndexHeader | None = None) -> None:
+        self._layout = layout
+        self._open_file = open_file
+        self._file: npt.NDArray[np.uint8] | None = None
+        before = after or IndexHeader()
+        self._state = np.array(astuple(before), np.int64)
+        self._has_before = after is not None
+
+    @property
+    def header(self) -> IndexHeader:
+        """The header of the current file."""
+        return IndexHeader(*(int(value) for value in self._state))
+
+    def resume(self, file: npt.NDArray[np.uint8]) -> None:
+        """Go on in a file that was begun before."""
+        self._take(file)
+        self._state[:] = astuple(decode_header(file.data))
+
+    def add(self, columns: DispatchColumns) -> None:
+        """Put the keys of a chunk."""
+        row = key = 0
+        keys = len(columns.key_hashes)
+        while key < keys:
+            if self._file is None or self._state[_NEXT_ENTRY] >= self._layout.entry_count:
+                while columns.key_ends[row] <= key:
+                    row += 1
+                self._begin(int(columns.store_timestamp_ms[row]))
+            assert self._file is not None
+            row, key = put_keys(
+                columns,
+                row,
+                key,
+                self._file.ctypes.data,
+                self._layout.slot_count,
+                self._layout.entry_count,
+                self._state,
+            )
+            self._file[: INDEX_HEADER.size_bytes] = np.frombuffer(
+                INDEX_HEADER.struct.pack(*self._state.tolist()), np.uint8
+            )
+
+    def _begin(self, store_timestamp_ms: int) -> None:
+        """Begin a new file; the last one's end is its begin until the first key is put."""
+        end_time, end_offset = int(self._state[_END_TIME]), int(self._state[_END_OFFSET])
+        if self._file is None and not self._has_before:
+            end_time = end_offset = 0
+        self._take(self._open_file(store_timestamp_ms))
+        self._state[:] = (end_time, end_time, end_offset, end_offset, 0, 1)
+
+    def _take(self, file: npt.NDArray[np.uint8]) -> None:
+        if len(file) != self._layout.file_bytes or not file.flags.c_contiguous or not file.flags.writeable:
+            raise ValueError(f"an index file has {self._layout.file_bytes} writable bytes, not {len(file)}")
+        self._file = file

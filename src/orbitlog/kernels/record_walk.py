@@ -1,0 +1,229 @@
+"""Walking records in a range of bytes, with every check that `formats.message.decode_message` makes.
+
+`look_at` is the only place that reads a record whose bounds are not proved yet; it proves them. What it returns
+may then be read with the unchecked loads of `unaligned`. A walk stops at the first thing that is not a message
+and says what that is; the words for damage come from `formats`, which looks at the same position.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import flags
+from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
+from orbitlog.formats.message import (
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    RECORD_PREFIX,
+    TOPIC_BYTES_MAX_V1,
+    TOPIC_BYTES_MAX_V2,
+    Bytes,
+    Message,
+)
+from orbitlog.formats.message_scan import MAGIC_BLANK, Damage, LogEnd, SegmentEnd, read_at
+from orbitlog.kernels.crc import body_crc
+from orbitlog.kernels.jit import inlined, kernel
+from orbitlog.kernels.text import is_utf8
+from orbitlog.kernels.unaligned import load_i32, load_i64, load_u8, load_u16, load_u32, prefetch
+
+# Why a walk stopped. The first two are the caller's limits, the others what lies at the position.
+RANGE_END, OUTPUT_FULL, SEGMENT_END, LOG_END, DAMAGE = 0, 1, 2, 3, 4
+MESSAGE = 5
+
+_V1, _V2, _BLANK = np.uint32(MAGIC_V1), np.uint32(MAGIC_V2), np.uint32(MAGIC_BLANK)
+_PHYSICAL_OFFSET = RECORD_PREFIX.position("physical_offset")
+_SYS_FLAG = RECORD_PREFIX.position("sys_flag")
+_BODY_CRC = RECORD_PREFIX.position("body_crc")
+_PREFIX_BYTES = RECORD_PREFIX.size_bytes
+_IPV6_EXTRA = IPV6_HOST_BYTES - IPV4_HOST_BYTES
+_BORN_IPV6, _STORE_IPV6 = flags.BORN_HOST_IPV6, flags.STORE_HOST_IPV6
+_TAIL_BYTES = RECORD_BYTES_MIN - _PREFIX_BYTES
+_TOPIC_MAX_V1, _TOPIC_MAX_V2, _RECORD_MIN = TOPIC_BYTES_MAX_V1, TOPIC_BYTES_MAX_V2, RECORD_BYTES_MIN
+
+
+@inlined
+def look_at(address, position, end, base, check_offset):
+    """Tell what lies at `position`, and for a message where its parts are.
+
+    Returns (kind, total_size, body_start, body_length, topic_start, topic_length, properties_length);
+    properties are the last bytes of the record. Reads no byte at or past `end`. The topic's encoding and the
+    body's CRC are not checked here: the first is cheap only where topics are looked up anyway.
+    """
+    nothing = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+    available = end - position
+    if available < 8:
+        return (DAMAGE, *nothing)
+    total_size = np.int64(load_i32(address, position))
+    magic = load_u32(address, position + 4)
+    if magic != _V1 and magic != _V2:
+        if magic == _BLANK and total_size == available:
+            return (SEGMENT_END, *nothing)
+        if magic == 0 and total_size == 0:
+            return (LOG_END, *nothing)
+        return (DAMAGE, *nothing)
+    if total_size < _RECORD_MIN or total_size > available:
+        return (DAMAGE, *nothing)
+    if check_offset and load_i64(address, position + _PHYSICAL_OFFSET) != base + position:
+        return (DAMAGE, *nothing)
+    record_end = position + total_size
+    sys_flag = load_i32(address, position + _SYS_FLAG)
+    body_start = position + _PREFIX_BYTES
+    if sys_flag & (_BORN_IPV6 | _STORE_IPV6):
+        body_start += _IPV6_EXTRA if sys_flag & _BORN_IPV6 else 0
+        body_start += _IPV6_EXTRA if sys_flag & _STORE_IPV6 else 0
+        if body_start + _TAIL_BYTES > record_end:
+            return (DAMAGE, *nothing)
+    body_length = np.int64(load_i32(address, body_start - 4))
+    is_v2 = magic == _V2
+    topic_length_bytes = 2 if is_v2 else 1
+    body_end = body_start + body_length
+    if body_length < 0 or body_end + topic_length_bytes + 2 > record_end:
+        return (DAMAGE, *nothing)
+    topic_length = np.int64(load_u16(address, body_end)) if is_v2 else np.int64(load_u8(address, body_end))
+    topic_start = body_end + topic_length_bytes
+    topic_end = topic_start + topic_length
+    topic_max = _TOPIC_MAX_V2 if is_v2 else _TOPIC_MAX_V1
+    if topic_length == 0 or topic_length > topic_max or topic_end + 2 > record_end:
+        return (DAMAGE, *nothing)
+    properties_length = np.int64(load_u16(address, topic_end))
+    if properties_length > 32767 or topic_end + 2 + properties_length != record_end:
+        return (DAMAGE, *nothing)
+    return (MESSAGE, total_size, body_start, body_length, topic_start, topic_length, properties_length)
+
+
+@inlined
+def prefetch_next(address, position, total_size):
+    """Ask for the record after the next one.
+
+    A walk is a chain of loads that wait for each other; records of a log tend to be of like size, so the place of the
+    one after next can be guessed before the next one's size is known. It matters where bodies are skipped.
+    """
+    guess = position + 2 * total_size
+    for line in range(-192, 192, 64):
+        prefetch(address, guess + line)
+
+
+@inlined
+def is_intact(address, position, body_start, body_length, topic_start, topic_length, check_crc):
+    """Make the two checks that `look_at` leaves out."""
+    if check_crc and load_i32(address, position + _BODY_CRC) != body_crc(address, body_start, body_length):
+        return False
+    return is_utf8(address, topic_start, topic_start + topic_length)
+
+
+@kernel
+def walk(address, position, stop, end, base, check_offset, check_crc, positions):
+    """Note the positions of messages that start before `stop`; returns (count, next position, why it stopped)."""
+    count = 0
+    room = positions.shape[0]
+    while position < stop:
+        if count == room:
+            return count, position, OUTPUT_FULL
+        kind, total_size, body_start, body_length, topic_start, topic_length, _ = look_at(
+            address, position, end, base, check_offset
+        )
+        if kind != MESSAGE:
+            return count, position, kind
+        prefetch_next(address, position, total_size)
+        if not is_intact(address, position, body_start, body_length, topic_start, topic_length, check_crc):
+            return count, position, DAMAGE
+        positions[count] = position
+        count += 1
+        position += total_size
+    return count, position, RANGE_END
+
+
+@kernel
+def count_records(address, position, stop, end, base, check_offset, check_crc):
+    """Walk without noting anything; returns (messages, next position, why it stopped)."""
+    count = 0
+    while position < stop:
+        kind, total_size, body_start, body_length, topic_start, topic_length, _ = look_at(
+            address, position, end, base, check_offset
+        )
+        if kind != MESSAGE:
+            return count, position, kind
+        prefetch_next(address, position, total_size)
+        if not is_intact(address, position, body_start, body_length, topic_start, topic_length, check_crc):
+            return count, position, DAMAGE
+        count += 1
+        position += total_size
+    return count, position, RANGE_END
+
+
+Stop = SegmentEnd | LogEnd | Damage | None
+
+
+class SourceBytes:
+    """Bytes that kernels may read: keeps them alive, knows their address and bounds.
+
+    `base_physical_offset` is that of the first byte; without it records need not lie where they say.
+    """
+
+    __slots__ = ("address", "array", "base", "check_offset", "view")
+
+    def __init__(self, buffer: Bytes, base_physical_offset: int | None = None) -> None:
+        self.view = memoryview(buffer).toreadonly()
+        self.array: npt.NDArray[np.uint8] = np.frombuffer(self.view, np.uint8)
+        self.address = self.array.ctypes.data
+        self.base = base_physical_offset or 0
+        self.check_offset = base_physical_offset is not None
+
+    def __len__(self) -> int:
+        return len(self.view)
+
+    def range(self, start: int, stop: int | None) -> tuple[int, int]:
+        """Return the range after checking that it lies inside the bytes: kernels rely on it."""
+        stop = len(self) if stop is None else stop
+        if not 0 <= start <= stop <= len(self):
+            raise ValueError(f"range {start}..{stop} is not inside {len(self)} bytes")
+        return start, stop
+
+    def explain(self, position: int, why: int, *, check_crc: bool) -> Stop:
+        """Say in `formats`' terms why a walk stopped at `position`."""
+        if why in (RANGE_END, OUTPUT_FULL):
+            return None
+        base = self.base if self.check_offset else None
+        found = read_at(self.view, position, base_physical_offset=base, check_crc=check_crc)
+        if isinstance(found, Message):
+            raise AssertionError(f"kernel and formats disagree on the record at {position}")
+        return found
+
+    def damage(self, position: int, error: FormatError) -> Damage:
+        return Damage(position, error)
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """What a walk found: positions of messages, where it stopped, and why (None at the end of the range)."""
+
+    positions: npt.NDArray[np.int64]
+    next_position: int
+    stop: Stop
+
+
+def walk_messages(
+    buffer: Bytes,
+    start: int = 0,
+    stop: int | None = None,
+    *,
+    base_physical_offset: int | None = None,
+    check_crc: bool = True,
+) -> Walk:
+    """Find every message that starts in the range; the twin of `formats.message_scan.scan_messages`."""
+    source = SourceBytes(buffer, base_physical_offset)
+    position, stop = source.range(start, stop)
+    found: list[npt.NDArray[np.int64]] = []
+    why = OUTPUT_FULL
+    while why == OUTPUT_FULL:
+        room = np.empty(min(65536, (stop - position) // RECORD_BYTES_MIN + 1), np.int64)
+        count, position, why = walk(
+            source.address, position, stop, len(source), source.base, source.check_offset, check_crc, room
+        )
+        found.append(room[:count])
+    return Walk(np.concatenate(found), position, source.explain(position, why, check_crc=check_crc))

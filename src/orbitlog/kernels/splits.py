@@ -1,0 +1,134 @@
+"""Cutting a segment into ranges that can be read apart, and the proof that nothing fell between them.
+
+A range begins somewhere inside a record, so its reader first finds a place where a record may start. A message body
+can hold bytes that look exactly like one. The proof costs nothing: the chain of records that starts in one range must
+end where the next range's chain begins. Where it does not, that next range was fooled, and is walked again from the
+place that the chain before it proved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orbitlog.formats.message import MAGIC_V1, MAGIC_V2, Bytes
+from orbitlog.formats.message_scan import MAGIC_BLANK
+from orbitlog.kernels.jit import kernel
+from orbitlog.kernels.record_walk import MESSAGE, SEGMENT_END, SourceBytes, Stop, count_records, is_intact, look_at
+from orbitlog.kernels.unaligned import load_u8
+
+_FIRST_OF_MAGIC = MAGIC_V1 >> 24
+assert MAGIC_V2 >> 24 == _FIRST_OF_MAGIC
+_FIRST_OF_BLANK = MAGIC_BLANK >> 24
+_NONE = -1
+
+
+@kernel
+def find_record_start(address, position, stop, end, base, check_crc):
+    """Return the first position before `stop` where a record or the segment's BLANK lies, or -1."""
+    while position < stop and position + 8 <= end:
+        byte = load_u8(address, position + 4)
+        if byte == _FIRST_OF_MAGIC or byte == _FIRST_OF_BLANK:
+            kind, _, body_start, body_length, topic_start, topic_length, _ = look_at(address, position, end, base, True)
+            if kind == SEGMENT_END:
+                return position
+            if kind == MESSAGE and is_intact(
+                address, position, body_start, body_length, topic_start, topic_length, check_crc
+            ):
+                return position
+        position += 1
+    return np.int64(_NONE)
+
+
+def find_record(
+    buffer: Bytes, start: int, stop: int | None = None, *, base_physical_offset: int, check_crc: bool = True
+) -> int | None:
+    """Get into step: the twin of `formats.message_scan.find_record`."""
+    source = SourceBytes(buffer, base_physical_offset)
+    start, stop = source.range(start, stop)
+    position = int(find_record_start(source.address, start, stop, len(source), source.base, check_crc))
+    return None if position == _NONE else position
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """A range of a segment: the messages that start in it belong to it."""
+
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitWalk:
+    """What was found in a split: where its chain begins and where the next one must, how many messages, why it ended.
+
+    `first` is None where no record starts in the split: one that began before covers it.
+    """
+
+    split: Split
+    first: int | None
+    next_position: int
+    message_count: int
+    stop: Stop = None
+
+
+def cut(size_bytes: int, split_bytes: int) -> list[Split]:
+    """Cut a segment into splits of that size, the last one shorter."""
+    if split_bytes <= 0:
+        raise ValueError(f"splits of {split_bytes} bytes cannot be")
+    return [Split(start, min(start + split_bytes, size_bytes)) for start in range(0, size_bytes, split_bytes)]
+
+
+def walk_split(source: SourceBytes, split: Split, *, first: int | None = None, check_crc: bool = False) -> SplitWalk:
+    """Walk one split, from `first` where that is proved, else from the first place that looks like a record."""
+    assert source.check_offset, "a split is found by the physical offsets that records state"
+    start, stop = source.range(split.start, split.stop)
+    end = len(source)
+    if first is None and start > 0:
+        found = int(find_record_start(source.address, start, stop, end, source.base, check_crc))
+        if found == _NONE:
+            return SplitWalk(split, None, start, 0)
+        first = found
+    first = start if first is None else first
+    count, position, why = count_records(source.address, first, stop, end, source.base, True, check_crc)
+    return SplitWalk(split, first, position, count, source.explain(position, why, check_crc=check_crc))
+
+
+def unproved(walks: Sequence[SplitWalk]) -> tuple[int, int] | None:
+    """Return the first walk whose beginning is not where the chain before it ends, and where it must begin.
+
+    Walks are in order and start at 0. After a stop (segment end, zeros, damage) there is no chain to prove.
+    """
+    expected = 0
+    for number, found in enumerate(walks):
+        if expected >= found.split.stop:
+            if found.message_count:
+                return number, expected
+            continue
+        if found.first != expected:
+            return number, expected
+        if found.stop is not None:
+            return None
+        expected = found.next_position
+    return None
+
+
+def walk_in_splits(
+    buffer: Bytes, split_bytes: int, *, base_physical_offset: int, check_crc: bool = False
+) -> list[SplitWalk]:
+    """Walk a segment in splits and prove them: what one process does here, a cluster does with tasks."""
+    source = SourceBytes(buffer, base_physical_offset)
+    walks = [walk_split(source, split, check_crc=check_crc) for split in cut(len(source), split_bytes)]
+    while (wrong := unproved(walks)) is not None:
+        number, expected = wrong
+        split = walks[number].split
+        if expected >= split.stop:
+            walks[number] = SplitWalk(split, None, expected, 0)
+        else:
+            walks[number] = walk_split(source, split, first=expected, check_crc=check_crc)
+    for number, found in enumerate(walks):
+        if found.stop is not None:
+            return walks[: number + 1]
+    return walks

@@ -1,0 +1,114 @@
+"""The two ways to read a log, behind one face, so that every case can be put to both."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.derived_files import DerivedFiles
+from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.message import Message
+from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd, find_record, scan_messages
+from orbitlog.kernels import splits
+from orbitlog.kernels.dispatch import DispatchScan
+from orbitlog.kernels.index_build import IndexBuilder
+from orbitlog.kernels.queue_build import QueueBuilder
+from orbitlog.kernels.record_walk import walk_messages
+
+Buffer = bytes | bytearray | memoryview
+QueueKey = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Where messages lie, and how the run ended: kind, position, and for damage the kind of error and its words."""
+
+    positions: list[int]
+    ending: tuple[str, int, str] | None
+
+
+def ending_of(stop: SegmentEnd | LogEnd | Damage | None) -> tuple[str, int, str] | None:
+    if stop is None:
+        return None
+    words = f"{type(stop.error).__name__}: {stop.error}" if isinstance(stop, Damage) else ""
+    return type(stop).__name__, stop.position, words
+
+
+@dataclass(frozen=True)
+class Derived:
+    queues: dict[QueueKey, bytes]
+    indexes: list[bytes]
+
+
+class Twin(Protocol):
+    def scan(self, buffer: Buffer, base: int | None, *, check_crc: bool = True) -> Seen: ...
+    def find_record(self, buffer: Buffer, start: int, base: int) -> int | None: ...
+    def derive(
+        self, segments: list[tuple[int, bytes]], rules: DeriveRules, queue_bytes: int, layout: IndexLayout
+    ) -> Derived: ...
+
+
+class Formats:
+    def scan(self, buffer: Buffer, base: int | None, *, check_crc: bool = True) -> Seen:
+        positions: list[int] = []
+        position, stop = 0, None
+        for found in scan_messages(buffer, base_physical_offset=base, check_crc=check_crc):
+            if isinstance(found, Message):
+                positions.append(position)
+                position += found.size_bytes
+            else:
+                stop = found
+        return Seen(positions, ending_of(stop))
+
+    def find_record(self, buffer: Buffer, start: int, base: int) -> int | None:
+        return find_record(buffer, start, base_physical_offset=base)
+
+    def derive(
+        self, segments: list[tuple[int, bytes]], rules: DeriveRules, queue_bytes: int, layout: IndexLayout
+    ) -> Derived:
+        files = DerivedFiles(rules, queue_file_bytes=queue_bytes, index_layout=layout)
+        for base, data in segments:
+            found = scan_messages(data, base_physical_offset=base)
+            files.add(message for message in found if isinstance(message, Message))
+        queues = {(*queue, start): bytes(file) for queue, held in files.queues.items() for start, file in held.items()}
+        return Derived(queues, [bytes(file) for file in files.index_files])
+
+
+class Kernels:
+    def scan(self, buffer: Buffer, base: int | None, *, check_crc: bool = True) -> Seen:
+        walk = walk_messages(buffer, base_physical_offset=base, check_crc=check_crc)
+        return Seen(walk.positions.tolist(), ending_of(walk.stop))
+
+    def find_record(self, buffer: Buffer, start: int, base: int) -> int | None:
+        return splits.find_record(buffer, start, base_physical_offset=base)
+
+    def derive(
+        self, segments: list[tuple[int, bytes]], rules: DeriveRules, queue_bytes: int, layout: IndexLayout
+    ) -> Derived:
+        queue_files: dict[tuple[int, int], np.ndarray] = {}
+        index_files: list[np.ndarray] = []
+
+        def open_queue_file(code: int, base: int) -> np.ndarray:
+            return queue_files.setdefault((code, base), np.zeros(queue_bytes, np.uint8))
+
+        def open_index_file(_store_timestamp_ms: int) -> np.ndarray:
+            index_files.append(np.zeros(layout.file_bytes, np.uint8))
+            return index_files[-1]
+
+        # Small chunks, so that every case also crosses from one to the next.
+        scan = DispatchScan(rules, chunk_rows=7)
+        queues = QueueBuilder(queue_bytes, open_queue_file)
+        index = IndexBuilder(layout, open_index_file)
+        for base, data in segments:
+            for columns in scan.scan(data, base_physical_offset=base, check_crc=True):
+                queues.add(columns)
+                index.add(columns)
+        named = {(*scan.queues.queue(code), base): bytes(file) for (code, base), file in queue_files.items()}
+        return Derived(named, [bytes(file) for file in index_files])
+
+
+FORMATS, KERNELS = Formats(), Kernels()
+TWINS: dict[str, Twin] = {"formats": FORMATS, "kernels": KERNELS}
