@@ -100,6 +100,9 @@ def test_light_queues_are_found() -> None:
     assert [(unit.topic, unit.queue_id, unit.queue_offset) for unit in units] == [("%LMQ%a", 0, 5), ("%LMQ%b", 0, 17)]
     assert units == queue_units(light, rules)[1:]
     assert DispatchScan(DeriveRules()).light_queue_units(data, columns, 0) == []
+    made = [twin.derive([(0, data)], rules, 100, IndexLayout(5, 50)) for twin in TWINS.values()]
+    assert made[0] == made[1]
+    assert ("%LMQ%b", 0, 300) in made[0].queues
 
 
 def test_most_keys_that_a_record_can_have() -> None:

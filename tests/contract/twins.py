@@ -5,17 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-import numpy as np
-
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.derived_files import DerivedFiles
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd, find_record, scan_messages
 from orbitlog.kernels import splits
-from orbitlog.kernels.dispatch import DispatchScan
-from orbitlog.kernels.index_build import IndexBuilder
-from orbitlog.kernels.queue_build import QueueBuilder
+from orbitlog.kernels.derivation import Derivation
 from orbitlog.kernels.record_walk import walk_messages
 
 Buffer = bytes | bytearray | memoryview
@@ -73,8 +69,7 @@ class Formats:
         for base, data in segments:
             found = scan_messages(data, base_physical_offset=base)
             files.add(message for message in found if isinstance(message, Message))
-        queues = {(*queue, start): bytes(file) for queue, held in files.queues.items() for start, file in held.items()}
-        return Derived(queues, [bytes(file) for file in files.index_files])
+        return as_derived(files)
 
 
 class Kernels:
@@ -88,26 +83,16 @@ class Kernels:
     def derive(
         self, segments: list[tuple[int, bytes]], rules: DeriveRules, queue_bytes: int, layout: IndexLayout
     ) -> Derived:
-        queue_files: dict[tuple[int, int], np.ndarray] = {}
-        index_files: list[np.ndarray] = []
-
-        def open_queue_file(code: int, base: int) -> np.ndarray:
-            return queue_files.setdefault((code, base), np.zeros(queue_bytes, np.uint8))
-
-        def open_index_file(_store_timestamp_ms: int) -> np.ndarray:
-            index_files.append(np.zeros(layout.file_bytes, np.uint8))
-            return index_files[-1]
-
         # Small chunks, so that every case also crosses from one to the next.
-        scan = DispatchScan(rules, chunk_rows=7)
-        queues = QueueBuilder(queue_bytes, open_queue_file)
-        index = IndexBuilder(layout, open_index_file)
+        derivation = Derivation(rules, queue_file_bytes=queue_bytes, index_layout=layout, chunk_rows=7)
         for base, data in segments:
-            for columns in scan.scan(data, base_physical_offset=base, check_crc=True):
-                queues.add(columns)
-                index.add(columns)
-        named = {(*scan.queues.queue(code), base): bytes(file) for (code, base), file in queue_files.items()}
-        return Derived(named, [bytes(file) for file in index_files])
+            derivation.add(data, base)
+        return as_derived(derivation)
+
+
+def as_derived(files: DerivedFiles | Derivation) -> Derived:
+    queues = {(*queue, base): bytes(file) for queue, held in files.queues.items() for base, file in held.items()}
+    return Derived(queues, [bytes(file) for file in files.index_files])
 
 
 FORMATS, KERNELS = Formats(), Kernels()

@@ -12,8 +12,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from orbitlog.formats import flags
 from orbitlog.formats import properties as props
-from orbitlog.formats.message import Bytes, Message, decode_message
+from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
+from orbitlog.formats.message import RECORD_PREFIX, Bytes, Message, decode_message
 from orbitlog.kernels.columns import HeaderColumns, staggered, staggered_bytes
 from orbitlog.kernels.gather import (
     CopiedPart,
@@ -57,6 +59,7 @@ _BATCH_BYTES_MAX = 2**30
 _Places = npt.NDArray[np.int64]
 _Lengths = npt.NDArray[np.int32]
 _VALUES = {"tags": (0, props.TAGS), "keys": (1, props.KEYS), "unique_key": (2, props.UNIQ_KEY)}
+_STORE_TIME_BYTES = 8
 _COPIED = ("body", "topic", "properties_raw")
 
 
@@ -181,11 +184,12 @@ class _Batch:
     def _host(self, name: str) -> pa.Array:
         """Hosts have two sizes, so their places follow from the fields around them."""
         header = self._header
-        born_length = np.where(header.sys_flag & 0x10, 20, 8).astype(np.int32)
+        born_place = header.position + RECORD_PREFIX.position("born_host_raw")
+        born_length = _host_length(header.sys_flag & flags.BORN_HOST_IPV6)
         if name == "born_host_raw":
-            return self._gather(pa.binary(), header.position + 48, born_length)
-        store_length = np.where(header.sys_flag & 0x20, 20, 8).astype(np.int32)
-        return self._gather(pa.binary(), header.position + 56 + born_length, store_length)
+            return self._gather(pa.binary(), born_place, born_length)
+        store_length = _host_length(header.sys_flag & flags.STORE_HOST_IPV6)
+        return self._gather(pa.binary(), born_place + born_length + _STORE_TIME_BYTES, store_length)
 
     def _value(self, field: pa.Field) -> pa.Array:
         if self._values is None:
@@ -215,6 +219,10 @@ class _Batch:
         view = self._source.view
         messages = (decode_message(view, int(place), check_crc=False) for place in self._header.position)
         return pa.array([pick(message) for message in messages], field.type)
+
+
+def _host_length(is_ipv6: _Lengths) -> _Lengths:
+    return np.where(is_ipv6, IPV6_HOST_BYTES, IPV4_HOST_BYTES).astype(np.int32)
 
 
 def _variable(

@@ -19,6 +19,9 @@ from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.unaligned import load_i32, store_i32, store_i64
 
 _HEADER_BYTES, _SLOT_BYTES, _ENTRY_BYTES = INDEX_HEADER.size_bytes, INDEX_SLOT.size_bytes, INDEX_ENTRY.size_bytes
+_ENTRY_OFFSET, _ENTRY_TIME, _ENTRY_PREVIOUS = (
+    INDEX_ENTRY.position(name) for name in ("physical_offset", "time_diff_seconds", "previous_entry")
+)
 # Rows of the state array: the header's fields, in its order.
 _BEGIN_TIME, _END_TIME, _BEGIN_OFFSET, _END_OFFSET, _SLOTS_USED, _NEXT_ENTRY = range(6)
 _INT_MAX = INT_MAX
@@ -45,9 +48,9 @@ def _put(address, slot_count, state, key_hash, physical_offset, store_timestamp_
         state[_SLOTS_USED] += 1
     entry = _HEADER_BYTES + slot_count * _SLOT_BYTES + number * _ENTRY_BYTES
     store_i32(address, entry, key_hash)
-    store_i64(address, entry + 4, physical_offset)
-    store_i32(address, entry + 12, _time_diff(store_timestamp_ms, state[_BEGIN_TIME]))
-    store_i32(address, entry + 16, np.int32(previous))
+    store_i64(address, entry + _ENTRY_OFFSET, physical_offset)
+    store_i32(address, entry + _ENTRY_TIME, _time_diff(store_timestamp_ms, state[_BEGIN_TIME]))
+    store_i32(address, entry + _ENTRY_PREVIOUS, np.int32(previous))
     store_i32(address, slot, np.int32(number))
     if number <= 1:
         state[_BEGIN_OFFSET] = physical_offset

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orbitlog.formats import flags
-from orbitlog.formats.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, check_queue_file_bytes
+from orbitlog.formats.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, QUEUE_ENTRY, check_queue_file_bytes
 from orbitlog.kernels.dispatch import DispatchColumns
 from orbitlog.kernels.jit import kernel
 from orbitlog.kernels.unaligned import store_i32, store_i64
@@ -21,6 +21,7 @@ from orbitlog.kernels.unaligned import store_i32, store_i64
 _TRANSACTION_MASK = flags.TRANSACTION_MASK
 _PREPARED, _ROLLBACK = int(flags.TransactionType.PREPARED), int(flags.TransactionType.ROLLBACK)
 _ENTRY_BYTES = ENTRY_BYTES
+_SIZE, _TAGS_CODE = QUEUE_ENTRY.position("size_bytes"), QUEUE_ENTRY.position("tags_code")
 _NO_FILE = -1
 
 OpenQueueFile = Callable[[int, int], npt.NDArray[np.uint8]]
@@ -39,8 +40,8 @@ def place_units(columns, row, file_bytes, file_bases, file_addresses):
             if file_bases[code] < 0 or place < 0 or place >= file_bytes:
                 return row
             store_i64(file_addresses[code], place, columns.physical_offset[row])
-            store_i32(file_addresses[code], place + 8, columns.size_bytes[row])
-            store_i64(file_addresses[code], place + 12, columns.tags_code[row])
+            store_i32(file_addresses[code], place + _SIZE, columns.size_bytes[row])
+            store_i64(file_addresses[code], place + _TAGS_CODE, columns.tags_code[row])
         row += 1
     return row
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.errors import FormatError
 from orbitlog.formats import flags
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
 from orbitlog.formats.message import (
@@ -193,9 +192,6 @@ class SourceBytes:
         if isinstance(found, Message):
             raise AssertionError(f"kernel and formats disagree on the record at {position}")
         return found
-
-    def damage(self, position: int, error: FormatError) -> Damage:
-        return Damage(position, error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,42 @@
+"""A group of commands that are imported when they are called, so that `--help` costs nothing.
+
+The table of a group names module and help of each command; a test compares the help with the command's own.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import click
+
+
+@dataclass(frozen=True, slots=True)
+class LazyCommand:
+    """Where a command lives (it is called `command` there) and what `--help` says of it."""
+
+    module: str
+    help: str
+
+
+class LazyGroup(click.Group):
+    """A group over a table of `LazyCommand`s, listed in the table's order."""
+
+    def __init__(self, name: str, *, table: Mapping[str, LazyCommand], help: str) -> None:
+        super().__init__(name, help=help)
+        self.table = table
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.table)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.table:
+            return None
+        command = importlib.import_module(self.table[cmd_name].module).command
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])

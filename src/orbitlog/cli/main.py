@@ -1,0 +1,129 @@
+"""The `orbitlog` command: its table of commands, and what the user sees when something goes wrong.
+
+Every mistake of the user and every problem in the data ends as one sentence on stderr. Exit 0 = done, 1 = a problem
+was found, 2 = wrong use, 130 = interrupted. A reader that closes the pipe early has what it wanted: exit 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from typing import Any
+
+import click
+
+from orbitlog.cli.lazy_group import LazyCommand, LazyGroup
+from orbitlog.errors import OrbitlogError
+
+INTERRUPTED = 130
+
+
+class Problem(click.ClickException):
+    """A problem that ends the command: one sentence, exit 1."""
+
+    exit_code = 1
+
+    def show(self, file: Any = None) -> None:
+        click.echo(f"orbitlog: {self.format_message()}", file=file, err=True)
+
+
+class WrongUse(Problem):
+    """The command was called in a way that cannot work: one sentence, exit 2."""
+
+    exit_code = 2
+
+
+class OrbitlogGroup(LazyGroup):
+    """The outermost group: it turns errors into sentences and exit codes."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        try:
+            return super().make_context(info_name, args, parent, **extra)
+        except click.UsageError as error:
+            raise _as_sentence(error) from error
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            result = super().invoke(ctx)
+            sys.stdout.flush()
+        except click.UsageError as error:
+            raise _as_sentence(error) from error
+        except OrbitlogError as error:
+            raise Problem(str(error)) from error
+        except BrokenPipeError:
+            _forget_output()
+            raise click.exceptions.Exit(0) from None
+        except OSError as error:
+            raise Problem(_describe(error)) from error
+        except KeyboardInterrupt:
+            raise click.exceptions.Exit(INTERRUPTED) from None
+        return result
+
+
+def _as_sentence(error: click.UsageError) -> click.ClickException:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        return error
+    sentence = error.format_message().strip().rstrip(".")
+    if "`orbitlog " in sentence:
+        return WrongUse(sentence)  # it already says what to do
+    path = error.ctx.command_path if error.ctx is not None else "orbitlog"
+    return WrongUse(f"{sentence}; see `{path} --help`")
+
+
+def _describe(error: OSError) -> str:
+    if error.filename is None:
+        return str(error)
+    return f"{error.filename}: {(error.strerror or str(error)).lower()}"
+
+
+def _forget_output() -> None:
+    """Leave nothing for the interpreter to flush into the closed pipe when it exits."""
+    with contextlib.suppress(OSError, io.UnsupportedOperation):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if not wanted or ctx.resilient_parsing:
+        return
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        click.echo(f"orbitlog {version('orbitlog')}")
+    except PackageNotFoundError:
+        click.echo("orbitlog, run from its sources without being installed")
+    ctx.exit()
+
+
+COMMANDS = {
+    "dump": LazyCommand("orbitlog.cli.cmd_dump", "Look at the files of a store; needs no server."),
+    "demo": LazyCommand("orbitlog.cli.cmd_demo", "Write a small store and show what is in it."),
+}
+
+cli = OrbitlogGroup(
+    "orbitlog",
+    table=COMMANDS,
+    help="Apache RocketMQ's message system in Python: store, protocols and a pipeline on Spark.",
+)
+cli.params.append(
+    click.Option(
+        ["--version"],
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=_print_version,
+        help="Show the version and exit.",
+    )
+)
+
+
+def main() -> None:
+    """Run the command line; never returns."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # Names and bodies come from files: whatever the terminal cannot show is escaped, never an error.
+            stream.reconfigure(errors="backslashreplace")
+    cli.main(prog_name="orbitlog")

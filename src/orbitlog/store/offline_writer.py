@@ -1,0 +1,219 @@
+"""Writes a whole store in one go, for tests and demonstrations: no broker, no recovery, no second opening.
+
+The log is written as messages come; queues, index, checkpoint and topics.json are kept in memory and written by
+`close`, which is why this is for small stores. Every file gets its exact size and the store time of its last message
+as modification time (brokers of 4.x search by it), is synced, and never replaces another: the store must be new.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from types import TracebackType
+from typing import BinaryIO
+
+from orbitlog.errors import BadField, LimitExceeded, StoreLayoutError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.checkpoint import Checkpoint, encode_checkpoint
+from orbitlog.formats.config_files import config_codec
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.derived_files import DerivedFiles
+from orbitlog.formats.index_layout import decode_header
+from orbitlog.formats.message import Message, assign_fields, encode_message
+from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
+from orbitlog.formats.names import check_topic
+from orbitlog.formats.queue_entry import locate_entry
+from orbitlog.formats.topic_config import DataVersion, TopicConfig, TopicTable
+from orbitlog.store.store_settings import StoreGeometry
+
+_TOPICS_FILE = "topics.json"
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """What the writer gave to a message."""
+
+    physical_offset: int
+    queue_offset: int
+    store_timestamp_ms: int
+    size_bytes: int
+
+
+class OfflineStoreWriter:
+    """A new store at `root`, which must not exist or be empty; the store is complete only after `close`."""
+
+    def __init__(self, root: Path, geometry: StoreGeometry, rules: DeriveRules) -> None:
+        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+            raise StoreLayoutError(f"{root} is not an empty directory; give a new one, nothing is ever overwritten")
+        self._root = root
+        self._geometry = geometry
+        self._rules = rules
+        self._derived = DerivedFiles(
+            rules, queue_file_bytes=geometry.queue_file_bytes, index_layout=geometry.index_layout
+        )
+        self._segment: BinaryIO | None = None
+        self._physical_offset = 0
+        self._last_ms = 0
+        self._last_message_offset = 0
+        self._next_queue_offsets: dict[tuple[str, int], int] = {}
+        self._queue_file_ms: dict[tuple[str, int, int], int] = {}
+        self._is_closed = False
+        _make_directory(root / tree.COMMITLOG)
+
+    def append(self, message: Message) -> AppendResult:
+        """Add a message: its queue offset, physical offset and (never falling) store time are assigned here."""
+        return self.append_batch([message])[0]
+
+    def append_batch(self, messages: Sequence[Message]) -> list[AppendResult]:
+        """Add messages that were sent together: a segment has all of them or none."""
+        assert not self._is_closed
+        records = [self._encode(message) for message in messages]
+        total_bytes = sum(map(len, records))
+        if not fits(total_bytes, self._geometry.segment_bytes):
+            raise LimitExceeded(field="record size", limit=self._geometry.segment_bytes - BLANK_BYTES, got=total_bytes)
+        segment = self._segment_with_room(total_bytes)
+        return [self._put(segment, message, record) for message, record in zip(messages, records, strict=True)]
+
+    def _encode(self, message: Message) -> bytearray:
+        check_topic(message.topic)
+        if message.version != 1 and not self._rules.compat.long_topics:
+            raise BadField(f"brokers of {self._rules.compat.name} read no V2 records", field="record version")
+        return bytearray(encode_message(message))
+
+    def _put(self, segment: BinaryIO, message: Message, record: bytearray) -> AppendResult:
+        key = message.topic, message.queue_id
+        enters_queue = message.transaction_type.enters_queue
+        queue_offset = self._next_queue_offsets.get(key, 0) if enters_queue else 0
+        physical_offset = self._last_message_offset = self._physical_offset
+        store_timestamp_ms = self._last_ms = max(message.store_timestamp_ms, self._last_ms)
+        assign_fields(
+            record,
+            0,
+            queue_offset=queue_offset,
+            physical_offset=physical_offset,
+            store_timestamp_ms=store_timestamp_ms,
+        )
+        segment.write(record)
+        self._physical_offset += len(record)
+        assigned = message._replace(
+            queue_offset=queue_offset, physical_offset=physical_offset, store_timestamp_ms=store_timestamp_ms
+        )
+        self._derived.add([assigned])
+        if enters_queue:
+            self._next_queue_offsets[key] = queue_offset + 1
+            file_base, _ = locate_entry(queue_offset, self._geometry.queue_file_bytes)
+            self._queue_file_ms[*key, file_base] = store_timestamp_ms
+        return AppendResult(physical_offset, queue_offset, store_timestamp_ms, len(record))
+
+    def close(self) -> None:
+        """Write everything derived and sync it; calling it again does nothing."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._finish_segment()
+        self._write_queues()
+        complete_until_ms = self._write_index()
+        if self._last_ms:
+            self._write(Path(tree.CHECKPOINT), self._checkpoint(complete_until_ms), self._last_ms)
+            self._write(Path(tree.CONFIG, _TOPICS_FILE), self._topics(), self._last_ms)
+        for directory in (self._root, *(path for path in self._root.rglob("*") if path.is_dir())):
+            _sync_directory(directory)
+        _sync_directory(self._root.resolve().parent)
+
+    def __enter__(self) -> OfflineStoreWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        if kind is None:
+            self.close()
+        elif self._segment is not None:
+            self._segment.close()
+
+    def _segment_with_room(self, record_bytes: int) -> BinaryIO:
+        position = self._physical_offset % self._geometry.segment_bytes
+        room = self._geometry.segment_bytes - position
+        if self._segment is not None and not fits(record_bytes, room):
+            self._segment.write(encode_blank(room))
+            self._physical_offset += room
+            self._finish_segment()
+        if self._segment is None:
+            path = self._root / tree.COMMITLOG / tree.offset_file_name(self._physical_offset)
+            self._segment = path.open("xb")
+        return self._segment
+
+    def _finish_segment(self) -> None:
+        segment, self._segment = self._segment, None
+        if segment is not None:
+            with segment:
+                segment.truncate(self._geometry.segment_bytes)
+                _sync_file(segment)
+            _set_time(Path(segment.name), self._last_ms)
+
+    def _write_queues(self) -> None:
+        for (topic, queue_id), queue_files in self._derived.queues.items():
+            for file_base, content in queue_files.items():
+                path = Path(tree.queue_directory(topic, queue_id), tree.offset_file_name(file_base))
+                # Light queues have units without a queue offset of their own, hence no time either.
+                self._write(path, content, self._queue_file_ms.get((topic, queue_id, file_base), self._last_ms))
+
+    def _write_index(self) -> int:
+        """Write the index files; return up to which store time they are complete: the last one never is."""
+        complete_until_ms = 0
+        made_at = datetime.min
+        for number, content in enumerate(self._derived.index_files, start=1):
+            header = decode_header(content)
+            begin = datetime.fromtimestamp(header.begin_timestamp_ms / 1000)
+            made_at = max(begin, made_at + timedelta(milliseconds=1))
+            self._write(Path(tree.INDEX, tree.index_file_name(made_at)), content, header.end_timestamp_ms)
+            if number < len(self._derived.index_files):
+                complete_until_ms = header.end_timestamp_ms
+        return complete_until_ms
+
+    def _checkpoint(self, complete_until_ms: int) -> bytes:
+        checkpoint = Checkpoint(
+            physic_msg_timestamp_ms=self._last_ms,
+            logics_msg_timestamp_ms=self._last_ms,
+            index_msg_timestamp_ms=complete_until_ms,
+            logics_physical_offset=self._last_message_offset,
+        )
+        return encode_checkpoint(checkpoint, self._rules.compat)
+
+    def _topics(self) -> bytes:
+        counts: dict[str, int] = {}
+        for topic, queue_id in sorted(self._derived.queues):
+            counts[topic] = max(counts.get(topic, 0), queue_id + 1)
+        topics = {topic: TopicConfig(topic, count, count) for topic, count in counts.items()}
+        version = DataVersion(counter=len(topics), timestamp_ms=self._last_ms)
+        return config_codec(_TOPICS_FILE).encode(TopicTable(topics=topics, data_version=version), self._rules.compat)
+
+    def _write(self, path: Path, content: bytes | bytearray, modified_ms: int) -> None:
+        target = self._root / path
+        _make_directory(target.parent)
+        with target.open("xb") as file:
+            file.write(content)
+            _sync_file(file)
+        _set_time(target, modified_ms)
+
+
+def _make_directory(directory: Path) -> None:
+    directory.mkdir(parents=True, exist_ok=True)
+
+
+def _sync_file(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _set_time(path: Path, modified_ms: int) -> None:
+    os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))

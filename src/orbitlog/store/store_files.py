@@ -1,0 +1,264 @@
+"""What lies in a store directory: a look that opens nothing and changes nothing.
+
+`find_store_files` lists a whole store; the smaller functions list one of its directories, for tools that were
+pointed at a part. Every entry is either known or reported as foreign, and a symbolic link is followed only while
+it stays inside: a store that somebody sent cannot lead a reader to other files.
+"""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from orbitlog.errors import StoreLayoutError
+from orbitlog.formats import store_tree as tree
+
+# Brokers make these too; nothing here reads them.
+_UNREAD_ENTRIES = frozenset(
+    (
+        tree.ABORT + tree.BACKUP_SUFFIX,
+        tree.CHECKPOINT + tree.BACKUP_SUFFIX,
+        "brokerIdentity",
+        "compaction",
+        "epochFileCheckpoint",
+        "rocksdbstore",
+        "transaction",
+    )
+)
+_LOOKED_FOR = "commitlog/, consumequeue/, index/, config/topics.json, checkpoint and dledger-*/data"
+_SHOWN_ENTRIES_MAX = 5
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFile:
+    """A file that is named after the number of its first byte."""
+
+    path: Path
+    base: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class SizedFile:
+    """A file and its size."""
+
+    path: Path
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignEntry:
+    """An entry that is none of a store's."""
+
+    path: Path
+    reason: str
+
+
+QueueTable = Mapping[tuple[str, int], tuple[OffsetFile, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFiles:
+    """The files of one store, each kind in its own order."""
+
+    root: Path
+    segments: tuple[OffsetFile, ...] = ()
+    dledger_segments: Mapping[str, tuple[OffsetFile, ...]] = field(default_factory=dict)
+    queues: QueueTable = field(default_factory=dict)
+    ext_queues: QueueTable = field(default_factory=dict)
+    batch_queues: QueueTable = field(default_factory=dict)
+    index_files: tuple[SizedFile, ...] = ()
+    config_files: tuple[SizedFile, ...] = ()
+    timer_log: tuple[OffsetFile, ...] = ()
+    timer_wheel: SizedFile | None = None
+    checkpoint: SizedFile | None = None
+    abort: SizedFile | None = None
+    lock: SizedFile | None = None
+    unread: tuple[Path, ...] = ()
+    foreign: tuple[ForeignEntry, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Tell whether nothing was ever written to it."""
+        return not (self.segments or self.dledger_segments or self.queues or self.checkpoint or self.config_files)
+
+
+def find_store_files(root: Path) -> StoreFiles:
+    """List a store, or say why the path is none."""
+    if not root.exists():
+        raise StoreLayoutError(f"{root} does not exist; give the broker's storePathRootDir")
+    if not root.is_dir():
+        raise StoreLayoutError(f"{root} is a file, not a store; give the directory that holds commitlog/")
+    listing = _Listing(root.resolve())
+    store = listing.store(root)
+    if not _looks_like_store(store):
+        raise StoreLayoutError(
+            f"{root} is no RocketMQ store: looked for {_LOOKED_FOR}, and found {_shown_entries(root)};"
+            " give the broker's storePathRootDir (its default is ~/store)"
+        )
+    return store
+
+
+def find_segments(directory: Path) -> tuple[OffsetFile, ...]:
+    """List the files of a directory that are named after their first byte: segments, or the files of one queue."""
+    return _Listing(directory.resolve()).offset_files(directory)
+
+
+def find_queues(directory: Path) -> QueueTable:
+    """List the queues of a directory that holds topics, such as consumequeue/."""
+    return _Listing(directory.resolve()).queues(directory)
+
+
+def find_topic_queues(directory: Path) -> QueueTable:
+    """List the queues of one topic's directory."""
+    return _Listing(directory.resolve()).topic_queues(directory)
+
+
+def find_index_files(directory: Path) -> tuple[SizedFile, ...]:
+    """List index files from the oldest to the newest."""
+    return _Listing(directory.resolve()).index_files(directory)
+
+
+def find_config_files(directory: Path) -> tuple[SizedFile, ...]:
+    """List the files of a config directory, backups too."""
+    return _Listing(directory.resolve()).plain_files(directory)
+
+
+def _looks_like_store(store: StoreFiles) -> bool:
+    return bool(
+        store.segments
+        or store.dledger_segments
+        or store.queues
+        or store.index_files
+        or store.checkpoint
+        or (store.root / tree.COMMITLOG).is_dir()
+        or any(file.path.name == "topics.json" for file in store.config_files)
+    )
+
+
+def _shown_entries(root: Path) -> str:
+    names = sorted(path.name for path in root.iterdir())
+    if not names:
+        return "an empty directory"
+    more = len(names) - _SHOWN_ENTRIES_MAX
+    return ", ".join(names[:_SHOWN_ENTRIES_MAX]) + (f" and {more} more" if more > 0 else "")
+
+
+class _Listing:
+    """One pass over directories; what it does not know it notes in `foreign`."""
+
+    def __init__(self, resolved_root: Path) -> None:
+        self._resolved_root = resolved_root
+        self.foreign: list[ForeignEntry] = []
+
+    def store(self, root: Path) -> StoreFiles:
+        directories, files = self._entries(root)
+        unread = [*_take(directories, _UNREAD_ENTRIES), *_take(files, _UNREAD_ENTRIES)]
+        dledger = [directories.pop(name) for name in sorted(directories) if name.startswith(tree.DLEDGER_PREFIX)]
+        found = StoreFiles(
+            root=root,
+            segments=self.offset_files(directories.pop(tree.COMMITLOG, None)),
+            dledger_segments={path.name: self.offset_files(path / tree.DLEDGER_DATA) for path in dledger},
+            queues=self.queues(directories.pop(tree.CONSUMEQUEUE, None)),
+            ext_queues=self.queues(directories.pop(tree.CONSUMEQUEUE_EXT, None)),
+            batch_queues=self.queues(directories.pop(tree.BATCH_CONSUMEQUEUE, None)),
+            index_files=self.index_files(directories.pop(tree.INDEX, None)),
+            config_files=self.plain_files(directories.pop(tree.CONFIG, None)),
+            timer_log=self.offset_files(directories.pop(tree.TIMER_LOG, None)),
+            timer_wheel=files.pop(tree.TIMER_WHEEL, None),
+            checkpoint=files.pop(tree.CHECKPOINT, None),
+            abort=files.pop(tree.ABORT, None),
+            lock=files.pop(tree.LOCK, None),
+            unread=tuple(unread),
+        )
+        rest = [*directories.values(), *(file.path for file in files.values())]
+        unknown = (ForeignEntry(path, "is no part of a store") for path in sorted(rest))
+        return replace(found, foreign=(*self.foreign, *unknown))
+
+    def offset_files(self, directory: Path | None) -> tuple[OffsetFile, ...]:
+        found = []
+        for file in self.plain_files(directory):
+            base = tree.parse_offset_file_name(file.path.name)
+            if base is None:
+                self._note(file.path, "is not named after a first byte in 20 digits")
+            else:
+                found.append(OffsetFile(file.path, base, file.size_bytes))
+        return tuple(found)
+
+    def index_files(self, directory: Path | None) -> tuple[SizedFile, ...]:
+        found = []
+        for file in self.plain_files(directory):
+            if tree.parse_index_file_name(file.path.name) is None:
+                self._note(file.path, "is not named after a time in 17 digits")
+            else:
+                found.append(file)
+        return tuple(found)
+
+    def plain_files(self, directory: Path | None) -> tuple[SizedFile, ...]:
+        """List the regular files of a directory by name; what else lies in it is foreign."""
+        if directory is None or not directory.is_dir():
+            return ()
+        directories, files = self._entries(directory)
+        for path in directories.values():
+            self._note(path, "is a directory among files")
+        return tuple(files.values())
+
+    def queues(self, directory: Path | None) -> QueueTable:
+        table: dict[tuple[str, int], tuple[OffsetFile, ...]] = {}
+        for topic_directory in self._only_directories(directory):
+            table.update(self.topic_queues(topic_directory))
+        return table
+
+    def topic_queues(self, directory: Path) -> QueueTable:
+        table: dict[int, tuple[OffsetFile, ...]] = {}
+        for queue_directory in self._only_directories(directory):
+            queue_id = tree.parse_queue_id(queue_directory.name)
+            if queue_id is None:
+                self._note(queue_directory, "is not named after a queue id")
+            else:
+                table[queue_id] = self.offset_files(queue_directory)
+        return {(directory.name, queue_id): table[queue_id] for queue_id in sorted(table)}
+
+    def _only_directories(self, directory: Path | None) -> list[Path]:
+        if directory is None or not directory.is_dir():
+            return []
+        directories, files = self._entries(directory)
+        for file in files.values():
+            self._note(file.path, "is a file among directories")
+        return list(directories.values())
+
+    def _entries(self, directory: Path) -> tuple[dict[str, Path], dict[str, SizedFile]]:
+        """Return directories and regular files by name; links that leave the root and devices are foreign."""
+        directories: dict[str, Path] = {}
+        files: dict[str, SizedFile] = {}
+        for path in sorted(directory.iterdir()):
+            if path.is_symlink() and not self._stays_inside(path):
+                self._note(path, f"is a link to {path.readlink()}, which is not followed; give that path instead")
+                continue
+            try:
+                status = path.stat()
+            except FileNotFoundError:
+                continue  # a live broker removed it between listing and looking
+            if stat.S_ISDIR(status.st_mode):
+                directories[path.name] = path
+            elif stat.S_ISREG(status.st_mode):
+                files[path.name] = SizedFile(path, status.st_size)
+            else:
+                self._note(path, "is neither a file nor a directory")
+        return directories, files
+
+    def _stays_inside(self, link: Path) -> bool:
+        try:
+            return link.resolve(strict=True).is_relative_to(self._resolved_root)
+        except (OSError, RuntimeError):  # dangling, or a loop
+            return False
+
+    def _note(self, path: Path, reason: str) -> None:
+        self.foreign.append(ForeignEntry(path, reason))
+
+
+def _take(entries: dict[str, Path] | dict[str, SizedFile], names: frozenset[str]) -> list[Path]:
+    taken = [entries.pop(name) for name in sorted(names & entries.keys())]
+    return [entry.path if isinstance(entry, SizedFile) else entry for entry in taken]

@@ -1,0 +1,229 @@
+"""Settings that decide what the files of a store look like, under the names that Java's `broker.conf` gives them.
+
+`SETTINGS` is the one table: parser, default and help of each. A value comes from a properties file or from
+`key=value` on the command line, later ones win, and every mistake names key, value and where it was given.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from orbitlog.errors import FormatError, OrbitlogError
+from orbitlog.formats.compat import COMPAT_5_5, Compat, compat_named
+from orbitlog.formats.delay_levels import STANDARD_LEVELS, DelayLevels, parse_delay_levels
+from orbitlog.formats.index_layout import ENTRY_COUNT_DEFAULT, SLOT_COUNT_DEFAULT, IndexLayout
+from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.queue_entry import QUEUE_FILE_BYTES_DEFAULT, check_queue_file_bytes
+from orbitlog.formats.store_tree import SEGMENT_BYTES_DEFAULT
+
+T = TypeVar("T")
+
+EXT_QUEUE_FILE_BYTES_DEFAULT = 48 * 1024 * 1024
+_SEGMENT_BYTES_MIN = 1024
+
+
+class SettingError(OrbitlogError):
+    """A setting that cannot be used: the sentence names its key, value and source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """One setting: its Java key, how its text is read, its default, and what it means."""
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    help: str
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or len(text) > 10 or not 0 < int(text) <= INT_MAX:
+        raise ValueError(f"is not a whole number from 1 to {INT_MAX}")
+    return int(text)
+
+
+def _segment_bytes(text: str) -> int:
+    if _count(text) < _SEGMENT_BYTES_MIN:
+        raise ValueError(f"is less than the {_SEGMENT_BYTES_MIN} bytes that a segment needs")
+    return int(text)
+
+
+def _queue_file_bytes(text: str) -> int:
+    return check_queue_file_bytes(_count(text))
+
+
+def _entry_count(text: str) -> int:
+    if _count(text) < 2:
+        raise ValueError("is less than 2; entry 0 of an index file is never used")
+    return int(text)
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("is neither true nor false")
+    return text.lower() == "true"
+
+
+SEGMENT_BYTES = Setting(
+    "mappedFileSizeCommitLog", _segment_bytes, SEGMENT_BYTES_DEFAULT, "bytes of a CommitLog segment"
+)
+QUEUE_FILE_BYTES = Setting(
+    "mappedFileSizeConsumeQueue",
+    _queue_file_bytes,
+    QUEUE_FILE_BYTES_DEFAULT,
+    "bytes of a ConsumeQueue file, a multiple of 20",
+)
+EXT_QUEUE_FILE_BYTES = Setting(
+    "mappedFileSizeConsumeQueueExt",
+    _count,
+    EXT_QUEUE_FILE_BYTES_DEFAULT,
+    "bytes of a file in consumequeue_ext",
+)
+SLOT_COUNT = Setting("maxHashSlotNum", _count, SLOT_COUNT_DEFAULT, "hash slots of an index file")
+ENTRY_COUNT = Setting("maxIndexNum", _entry_count, ENTRY_COUNT_DEFAULT, "entries of an index file")
+DELAY_LEVELS = Setting(
+    "messageDelayLevel", parse_delay_levels, STANDARD_LEVELS, "the delay of each level, such as `1s 5s 10s`"
+)
+MULTI_DISPATCH = Setting(
+    "enableMultiDispatch", _truth, False, "messages also enter the queues that INNER_MULTI_DISPATCH names"
+)
+COMPAT = Setting("compat", compat_named, COMPAT_5_5, "line of RocketMQ versions whose bytes are meant: 4.9 or 5.5")
+
+_ALL: tuple[Setting[int] | Setting[bool] | Setting[DelayLevels] | Setting[Compat], ...] = (
+    SEGMENT_BYTES,
+    QUEUE_FILE_BYTES,
+    EXT_QUEUE_FILE_BYTES,
+    SLOT_COUNT,
+    ENTRY_COUNT,
+    DELAY_LEVELS,
+    MULTI_DISPATCH,
+    COMPAT,
+)
+SETTINGS = {setting.key: setting for setting in _ALL}
+
+
+@dataclass(frozen=True, slots=True)
+class StoreGeometry:
+    """Sizes of the files of a store; every file of a kind has exactly this size."""
+
+    segment_bytes: int = SEGMENT_BYTES_DEFAULT
+    queue_file_bytes: int = QUEUE_FILE_BYTES_DEFAULT
+    ext_queue_file_bytes: int = EXT_QUEUE_FILE_BYTES_DEFAULT
+    index_layout: IndexLayout = field(default_factory=IndexLayout)
+
+
+@dataclass(frozen=True, slots=True)
+class StoreSettings:
+    """The settings that were given, already checked; `unknown` holds the keys that nothing here reads."""
+
+    texts: Mapping[str, str] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+
+    def given(self, setting: Setting[T]) -> T | None:
+        """Return the value that was given, or None."""
+        text = self.texts.get(setting.key)
+        return None if text is None else setting.parse(text)
+
+    def value(self, setting: Setting[T]) -> T:
+        """Return the value that was given, or Java's default."""
+        text = self.texts.get(setting.key)
+        return setting.default if text is None else setting.parse(text)
+
+    @property
+    def index_layout(self) -> IndexLayout | None:
+        """The index layout, if either of its two settings was given."""
+        if SLOT_COUNT.key in self.texts or ENTRY_COUNT.key in self.texts:
+            return IndexLayout(self.value(SLOT_COUNT), self.value(ENTRY_COUNT))
+        return None
+
+
+def load_settings(config_path: Path | None, assignments: Iterable[str]) -> StoreSettings:
+    """Read the properties file, if any, and then `key=value` texts, which win over it."""
+    texts: dict[str, str] = {}
+    unknown: list[str] = []
+    sources: list[tuple[str, dict[str, str]]] = []
+    if config_path is not None:
+        # Java reads a broker's properties byte by byte as Latin-1, so no file is malformed.
+        sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
+    sources.append(("the command line", dict(map(split_assignment, assignments))))
+    for source, pairs in sources:
+        for key, text in pairs.items():
+            if key in SETTINGS:
+                check_setting(key, text, source)
+                texts[key] = text
+            else:
+                unknown.append(key)
+    return StoreSettings(texts, tuple(unknown))
+
+
+def check_setting(key: str, text: str, source: str) -> None:
+    """Raise a `SettingError` if the text cannot be the value of that setting."""
+    try:
+        SETTINGS[key].parse(text)
+    except FormatError as error:
+        raise SettingError(f"{key}={text} from {source}: {error.problem}") from None
+    except ValueError as error:
+        raise SettingError(f"{key}={text} from {source}: {text!r} {error}") from None
+
+
+def split_assignment(text: str) -> tuple[str, str]:
+    """Split `key=value`."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise SettingError(f"{text!r} is not key=value; write for example mappedFileSizeCommitLog=65536")
+    return key.strip(), value.strip()
+
+
+def similar_keys(key: str) -> list[str]:
+    """Return known keys that the writer of an unknown one may have meant."""
+    by_lower = {known.lower(): known for known in SETTINGS}
+    return [by_lower[match] for match in difflib.get_close_matches(key.lower(), by_lower, n=2, cutoff=0.8)]
+
+
+_KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[=:\s])")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read Java properties: `key=value`, `#` and `!` comments, `\\` continuation and escapes."""
+    pairs: dict[str, str] = {}
+    for line in _logical_lines(text):
+        match = _KEY_END.search(line)
+        key, rest = (line[: match.start("separator")], line[match.start("separator") :]) if match else (line, "")
+        value = re.sub(r"\A\s*[=:]?\s*", "", rest)
+        # Java keeps blanks at the end of a value; nobody means them, and they make numbers unreadable.
+        pairs[_unescape(key)] = _unescape(value).strip()
+    return pairs
+
+
+def _logical_lines(text: str) -> list[str]:
+    """Join continued lines; comments and empty lines are left out."""
+    lines: list[str] = []
+    continued = False
+    for natural in re.split(r"\r\n|\r|\n", text):
+        line = natural.lstrip(" \t\f")
+        if not continued and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        continues = backslashes % 2 == 1
+        content = line[:-1] if continues else line
+        if continued:
+            lines[-1] += content
+        else:
+            lines.append(content)
+        continued = continues
+    return lines
+
+
+def _unescape(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code = match.group(1)
+        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED.get(code, code)
+
+    return _ESCAPE.sub(replace, text)
