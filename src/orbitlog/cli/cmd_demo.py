@@ -99,7 +99,7 @@ def _show(root: Path) -> None:
 
 
 def _compare(store: StoreFiles) -> _Figures:
-    """Read the log back, and derive everything from it a second way: what was written in plain Python, by the kernels."""
+    """Read the log back and derive everything again: plain Python wrote the files, the kernels check them."""
     # Loading numba takes a moment that no other command should pay.
     from orbitlog.kernels.derivation import Derivation
 

@@ -63,7 +63,12 @@ def abs_or_zero(value: int) -> int:
 
 def utf8_encode(text: str) -> bytes:
     """Encode with lone surrogates as `?`: `text.getBytes(UTF_8)`."""
-    return text.encode("utf-8", "replace")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        # Two surrogates that make a pair are one character in Java, even if they came as two.
+        paired = text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+        return paired.encode("utf-8", "replace")
 
 
 def utf8_decode(data: bytes | bytearray | memoryview) -> str:

@@ -19,6 +19,7 @@ def test_both_directions() -> None:
 
 def test_4_9_keeps_three_fields() -> None:
     assert decode_checkpoint(encode_checkpoint(FULL, COMPAT_4_9)) == Checkpoint(1, 2, 3)
+    assert decode_checkpoint(bytes(7) + b"\1" + bytes(40)) == Checkpoint(1), "what follows the fields is not needed"
     assert encode_checkpoint(Checkpoint(1, 2, 3), COMPAT_4_9) == encode_checkpoint(Checkpoint(1, 2, 3), COMPAT_5_5)
 
 

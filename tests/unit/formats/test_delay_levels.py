@@ -18,6 +18,7 @@ def test_the_standard_table() -> None:
 def test_units() -> None:
     assert parse_delay_levels("0s 2m  3h\t4d").delays_ms == (0, 2 * MINUTE, 3 * HOUR, 4 * DAY)
     assert parse_delay_levels("").delays_ms == ()
+    assert parse_delay_levels("999999999s").delays_ms == (999_999_999 * SECOND,)
 
 
 @pytest.mark.parametrize("text", ["1", "s", "1x", "1S", "-1s", "1.5s", "1s,5s", "1s 5", "1234567890s", "²s"])
@@ -39,6 +40,11 @@ def test_a_table_has_a_limit() -> None:
 )
 def test_a_missing_level_waits_a_second(level: int, delay_ms: int) -> None:
     assert STANDARD_LEVELS.deliver_timestamp_ms(level, 1600000000456) == 1600000000456 + delay_ms
+
+
+def test_the_first_level_is_1() -> None:
+    levels = parse_delay_levels("7s 8s")
+    assert [levels.deliver_timestamp_ms(level, 0) for level in (0, 1, 2, 3)] == [1_000, 7_000, 8_000, 1_000]
 
 
 def test_levels_are_clamped_from_above_only() -> None:

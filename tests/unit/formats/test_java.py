@@ -23,8 +23,12 @@ STRINGS = [
     ("\N{GRINNING FACE}", 1772899, "f09f9880"),
     ("\ud83d", 55357, "3f"),
     ("\ude00", 56832, "3f"),
+    ("\ud83d" + "\ude00", 1772899, "f09f9880"),
+    ("\ude00\ud83d", 1817149, "3f3f"),
+    ("a\ud83d" + "\ud83d" + "\ude00", 57860703, "613ff09f9880"),
     ("\ufffd", 65533, "efbfbd"),
     ("TopicTest#KEY1", -1656969516, "546f70696354657374234b455931"),
+    ("k4996292yz", 2**31 - 1, "6b34393936323932797a"),
     ("polygenelubricants", -(2**31), "706f6c7967656e656c7562726963616e7473"),
     (
         "0123456789abcdef0123456789abcdef",
@@ -93,7 +97,8 @@ def test_utf8_decode_replaces_as_java_does(raw: str, text: str) -> None:
 
 
 def test_utf16_length_counts_surrogates() -> None:
-    assert [java.utf16_length(text) for text in ("", "a", "中", "\N{GRINNING FACE}", "\ud83d")] == [0, 1, 1, 2, 1]
+    texts = ("", "a", "中", "\uffff", "\U00010000", "\N{GRINNING FACE}", "\ud83d")
+    assert [java.utf16_length(text) for text in texts] == [0, 1, 1, 1, 2, 2, 1]
 
 
 @pytest.mark.parametrize(
@@ -149,6 +154,8 @@ def _numbered(count: int) -> list[str]:
     return [f"k{number * 7919}" for number in range(count)]
 
 
+OTHER_KEYS = "TAGS KEYS q WAIT CLUSTER UNIQ_KEY DELAY a1 b2 z9"
+
 # Iteration order of `new HashMap<>(capacity)` after putting the keys in this order
 HASH_MAPS = [
     (16, "UNIQ_KEY WAIT TAGS CLUSTER", "UNIQ_KEY CLUSTER WAIT TAGS"),
@@ -164,17 +171,40 @@ HASH_MAPS = [
         " ".join(_numbered(13)),
         "k23757 k79190 k0 k47514 k7919 k15838 k63352 k31676 k55433 k71271 k87109 k95028 k39595",
     ),
+    (16, " ".join(_numbered(7)), "k31676 k23757 k0 k47514 k7919 k15838 k39595"),
+    (17, " ".join(_numbered(7)), "k23757 k0 k47514 k7919 k15838 k31676 k39595"),
     (10, " ".join(_numbered(5)), "k31676 k23757 k0 k7919 k15838"),
     (1, " ".join(_numbered(2)), "k7919 k0"),
     (3, " ".join(_numbered(3)), "k7919 k0 k15838"),
     # The ninth key in one bucket doubles a small table.
     (16, " ".join([*_equal_hashes(10), "TAGS", "KEYS", "q"]), " ".join([*_equal_hashes(10), "KEYS", "q", "TAGS"])),
+    (
+        32,
+        " ".join([*_equal_hashes(8), OTHER_KEYS]),
+        " ".join([*_equal_hashes(8), "a1 b2 q KEYS CLUSTER UNIQ_KEY WAIT DELAY TAGS z9"]),
+    ),
+    (
+        32,
+        " ".join([*_equal_hashes(9), OTHER_KEYS]),
+        " ".join([*_equal_hashes(9), "b2 KEYS CLUSTER UNIQ_KEY WAIT a1 q DELAY TAGS z9"]),
+    ),
 ]
 
 
 @pytest.mark.parametrize(("capacity", "inserted", "iterated"), HASH_MAPS)
 def test_hash_map_order(capacity: int, inserted: str, iterated: str) -> None:
     assert java.hash_map_order(inserted.split(), capacity=capacity) == iterated.split()
+
+
+def test_a_crowded_bucket_does_not_double_a_table_of_64() -> None:
+    """Java makes a tree of it, whose own order is not followed here; the other keys stay where they are."""
+    equal = _equal_hashes(10)
+    ordered = java.hash_map_order([*equal, *OTHER_KEYS.split()], capacity=64)
+    assert [key for key in ordered if key not in equal] == "b2 KEYS CLUSTER UNIQ_KEY WAIT a1 q DELAY TAGS z9".split()
+
+
+def test_the_standard_capacity_is_16() -> None:
+    assert java.hash_map_order(_numbered(7)) == java.hash_map_order(_numbered(7), capacity=16)
 
 
 def test_a_key_put_twice_keeps_its_place() -> None:

@@ -232,6 +232,12 @@ def test_every_truncation_says_how_much_is_missing() -> None:
         assert error.needed == (8 if got < 8 else 157)
 
 
+def test_a_position_beyond_the_bytes() -> None:
+    with pytest.raises(Truncated) as caught:
+        decode_message(GOLDEN_RECORD, 200)
+    assert (caught.value.needed, caught.value.got, caught.value.position) == (8, -43, 200)
+
+
 # Each check has its own error, and an earlier one wins over a later.
 V1 = encode_message(small_message(born_host=IPV4, store_host=IPV4))
 V2 = encode_message(small_message("t" * 130))

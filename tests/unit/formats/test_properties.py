@@ -103,6 +103,7 @@ def test_the_crc_property_ends_the_record() -> None:
     assert raw == CRC32.encode() + b"\x01" + f"{crc:010d}"[::-1].encode() + b"\x02"
     assert check_crc_property(record + raw)
     assert check_crc_property(memoryview(record + raw))
+    assert check_crc_property(append_crc_property(b"")), "the property alone is the shortest that has one"
 
 
 # The last four bytes of each force its CRC.
@@ -145,8 +146,8 @@ def test_a_wrong_crc_is_named() -> None:
     record = b"some record"
     crc = zlib.crc32(record) & 0x7FFFFFFF
     with pytest.raises(ChecksumMismatch) as caught:
-        check_crc_property(record + CRC32.encode() + b"\x011230000000\x02")
-    assert (caught.value.field, caught.value.stored, caught.value.computed) == ("property __CRC32#", 321, crc)
+        check_crc_property(record + CRC32.encode() + b"\x011230000009\x02")
+    assert (caught.value.field, caught.value.stored, caught.value.computed) == ("property __CRC32#", 9000000321, crc)
     with pytest.raises(ChecksumMismatch) as caught:
         check_crc_property(record + CRC32.encode() + b"\x01not number\x02")
     assert caught.value.stored == -1

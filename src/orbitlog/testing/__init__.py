@@ -1,0 +1,1 @@
+"""What Orbitlog is tested with, and what those who build on it may test with too."""

@@ -1,0 +1,46 @@
+"""Fixtures for every test: the golden stores, shared and as private copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitlog.testing.golden import GoldenStore, extract_golden
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--accept-public-api", action="store_true", help="write tests/public_api.txt from the code")
+
+
+def _shared_store(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoldenStore]:
+    golden = extract_golden(GOLDEN / name, tmp_path_factory.mktemp(name))
+    yield golden
+    assert golden.changed_files() == [], f"a test wrote into the shared store {name}: take golden_copy instead"
+
+
+@pytest.fixture(scope="session")
+def golden_497(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoldenStore]:
+    """A store that Apache RocketMQ 4.9.7 closed cleanly; do not write into it."""
+    yield from _shared_store("apache-4.9.7", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
+def golden_550_crash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoldenStore]:
+    """A store whose Apache RocketMQ 5.5.0 broker was killed while it was sent to; do not write into it."""
+    yield from _shared_store("apache-5.5.0-crash", tmp_path_factory)
+
+
+@pytest.fixture
+def golden_copy(tmp_path: Path) -> Callable[[GoldenStore], GoldenStore]:
+    """A factory of private copies to write into."""
+    made: list[GoldenStore] = []
+
+    def copy(golden: GoldenStore) -> GoldenStore:
+        made.append(golden.copy_to(tmp_path / f"copy{len(made)}" / "store"))
+        return made[-1]
+
+    return copy

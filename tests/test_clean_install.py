@@ -1,0 +1,94 @@
+"""What a user installs works on its own: the wheel in a fresh environment, no extra, no file of this repository."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from orbitlog.testing.golden import GoldenStore
+
+ROOT = Path(__file__).resolve().parent.parent
+# A machine without a package index cannot run this test; anything else that goes wrong is a failure.
+UNREACHABLE = re.compile(
+    "Failed to establish a new connection|Temporary failure in name resolution|NameResolutionError"
+)
+
+# One group, so that the two workers do not build the environment twice.
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("clean-install")]
+
+
+def run_pip(python: Path, *arguments: str) -> None:
+    constrained = {"PIP_CONSTRAINT": "constraints.txt", "PIP_BUILD_CONSTRAINT": "constraints.txt"}
+    command = [python, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--quiet", *arguments]
+    done = subprocess.run(command, cwd=ROOT, env={**os.environ, **constrained}, capture_output=True, text=True)
+    if done.returncode != 0 and UNREACHABLE.search(done.stderr):
+        pytest.skip("no package index can be reached")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("wheel")
+    run_pip(Path(sys.executable), "wheel", "--no-deps", "--wheel-dir", str(directory), ".")
+    (built,) = directory.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def clean_bin(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The programs of an environment that holds the wheel and what it requires, and nothing else."""
+    venv = tmp_path_factory.mktemp("clean") / "an environment"
+    subprocess.run([sys.executable, "-I", "-m", "venv", venv], check=True)
+    run_pip(venv / "bin" / "python", "install", str(wheel))
+    return venv / "bin"
+
+
+def run_there(program: Path, *arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return subprocess.run([program, *arguments], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+    tops = {name.split("/")[0] for name in names}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"orbitlog"}
+    assert "orbitlog/py.typed" in names
+    assert any(name.endswith("/licenses/LICENSE") for name in names)
+    assert any(name.endswith("/licenses/NOTICE") for name in names)
+    sources = {path.relative_to(ROOT / "src").as_posix() for path in (ROOT / "src").rglob("*.py")}
+    assert sources <= set(names)
+
+
+@pytest.mark.parametrize("command", [["--help"], ["--version"], ["dump", "--help"]])
+def test_commands_start_without_any_extra(clean_bin: Path, tmp_path: Path, command: list[str]) -> None:
+    answer = run_there(clean_bin / "orbitlog", *command, cwd=tmp_path)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert "orbitlog" in answer.stdout
+
+
+def test_a_store_can_be_read_without_any_extra(clean_bin: Path, tmp_path: Path, golden_497: GoldenStore) -> None:
+    answer = run_there(clean_bin / "orbitlog", "dump", "checkpoint", str(golden_497.store / "checkpoint"), cwd=tmp_path)
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout
+
+
+def test_kernels_compile_without_any_extra(clean_bin: Path, tmp_path: Path) -> None:
+    answer = run_there(clean_bin / "python", "-W", "error", "-c", "import orbitlog.kernels.dispatch", cwd=tmp_path)
+    assert (answer.returncode, answer.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("extra", ["spark", "lake", "dev"])
+def test_nothing_of_an_extra_came_along(clean_bin: Path, tmp_path: Path, extra: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    for requirement in project["optional-dependencies"][extra]:
+        distribution = re.split(r"[^\w-]", requirement)[0]
+        answer = run_there(clean_bin / "python", "-m", "pip", "show", distribution, cwd=tmp_path)
+        assert answer.returncode != 0, f"{distribution} is installed, though only {extra!r} asks for it"

@@ -1,0 +1,219 @@
+"""The house is in order, and every rule that says so can fail."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tools import tidy
+from tools.tidy import Module
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "src" / "orbitlog"
+MODULES = tidy.modules_below(PACKAGE)
+BINARY_SUFFIXES = (".xz", ".bin", ".png", ".gz", ".svg")
+
+
+def repository_texts() -> Iterator[tuple[str, str]]:
+    """Every text that is, or is about to be, under version control."""
+    listed = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    answer = subprocess.run(listed, cwd=ROOT, capture_output=True, text=True)
+    if answer.returncode != 0:
+        pytest.skip("not a git checkout")
+    for name in filter(None, answer.stdout.split("\0")):
+        path = ROOT / name
+        if path.is_file() and not name.endswith(BINARY_SUFFIXES):
+            yield name, path.read_text()
+
+
+def none_of(findings: Iterable[str]) -> None:
+    """Fail with every finding on its own line."""
+    found = list(findings)
+    assert not found, "\n" + "\n".join(found)
+
+
+@pytest.mark.parametrize("rule", tidy.MODULE_RULES, ids=lambda rule: rule.__name__)
+def test_every_module_keeps_the_rule(rule: tidy.Rule) -> None:
+    assert MODULES
+    none_of(finding for module in MODULES for finding in rule(module))
+
+
+def test_basenames_are_unique() -> None:
+    none_of(tidy.doubled_basenames(MODULES))
+
+
+def test_no_module_is_dead() -> None:
+    scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
+    entry_points = [target.split(":")[0] for target in scripts.values()]
+    outside = [*tidy.modules_below(ROOT / "tests"), *tidy.modules_below(ROOT / "benchmarks")]
+    none_of(tidy.dead_modules(MODULES, entry_points, outside))
+
+
+def test_nothing_in_the_repository_is_marked_unfinished() -> None:
+    none_of(finding for path, text in repository_texts() for finding in tidy.unfinished(path, text))
+
+
+def test_nothing_in_the_repository_knows_one_machine() -> None:
+    none_of(finding for path, text in repository_texts() for finding in tidy.foreign_places(path, text))
+
+
+def test_tests_mirror_the_package() -> None:
+    """A unit test file tells by its place and name which module it is about."""
+    orphans: list[str] = []
+    for test in sorted((ROOT / "tests" / "unit").rglob("test_*.py")):
+        room = test.parent.relative_to(ROOT / "tests" / "unit")
+        subject = test.stem.removeprefix("test_")
+        if not any((PACKAGE / room / candidate).exists() for candidate in prefixes(subject)):
+            orphans.append(test.relative_to(ROOT).as_posix())
+    none_of(orphans)
+
+
+def prefixes(subject: str) -> Iterator[str]:
+    """`store_tree_names` may be about `store_tree.py` or `store.py`."""
+    words = subject.split("_")
+    for count in range(len(words), 0, -1):
+        yield "_".join(words[:count]) + ".py"
+        yield "_".join(words[:count])
+
+
+# Each rule against something small that breaks it, and something near it that does not
+
+HEAD = '"""Head."""\n'
+LONG = "x = 1\n" * (tidy.MODULE_LINES_MAX + 1)
+LONG_INIT = "x = 1\n" * (tidy.INIT_LINES_MAX + 1)
+
+
+def function_of(lines: int, *, docstring_lines: int = 0) -> str:
+    docstring = '    """' + "words\n" * docstring_lines + '    """\n' if docstring_lines else ""
+    return "def f(a,\n      b):\n" + docstring + "    a += b\n" * lines
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "text"),
+    [
+        (tidy.module_length, "formats/long.py", LONG),
+        (tidy.module_length, "formats/__init__.py", LONG_INIT),
+        (tidy.function_length, "formats/a.py", function_of(tidy.FUNCTION_LINES_MAX + 1)),
+        (tidy.function_length, "formats/a.py", "class C:\n" + "    async def f(self):\n" + "        pass\n" * 71),
+        (tidy.head_docstring, "formats/a.py", "import re\n"),
+        (tidy.banned_calls, "store/a.py", "eval('1')"),
+        (tidy.banned_calls, "store/a.py", "exec('1')"),
+        (tidy.banned_calls, "store/a.py", "import os\nos.system('ls')"),
+        (tidy.banned_calls, "store/a.py", "subprocess.run('ls', shell=True)"),
+        (tidy.banned_calls, "store/a.py", "subprocess.run('ls', shell=flag)"),
+        (tidy.banned_calls, "store/a.py", "print('x')"),
+        (tidy.banned_imports, "store/a.py", "import pickle"),
+        (tidy.banned_imports, "store/a.py", "def f():\n    from pickle import loads"),
+        (tidy.purity, "formats/a.py", "import os"),
+        (tidy.purity, "formats/a.py", "import os.path"),
+        (tidy.purity, "formats/a.py", "from time import time"),
+        (tidy.purity, "formats/a.py", "def f():\n    import mmap"),
+        (tidy.purity, "wire/a.py", "import asyncio"),
+        (tidy.purity, "wire/a.py", "import socket"),
+        (tidy.purity, "formats/a.py", "import random"),
+        (tidy.purity, "formats/a.py", "import threading"),
+        (tidy.purity, "formats/a.py", "import numpy as np"),
+        (tidy.purity, "formats/a.py", "from click import command"),
+        (tidy.purity, "formats/a.py", "open('x')"),
+        (tidy.purity, "formats/a.py", "import pathlib\npathlib.Path('x')"),
+        (tidy.purity, "formats/a.py", "from datetime import datetime\ndatetime.now()"),
+        (tidy.broad_except, "store/a.py", "try:\n    f()\nexcept:\n    g()"),
+        (tidy.broad_except, "store/a.py", "try:\n    f()\nexcept Exception as e:\n    g()"),
+        (tidy.broad_except, "store/a.py", "try:\n    f()\nexcept (OSError, BaseException):\n    g()"),
+        (tidy.broad_except, "store/a.py", "with contextlib.suppress(Exception):\n    f()"),
+        (tidy.empty_words, "store/a.py", "class SegmentManager: ..."),
+        (tidy.empty_words, "store/a.py", "class DefaultStore: ..."),
+        (tidy.empty_words, "store/utils.py", "x = 1"),
+    ],
+)
+def test_a_rule_notices(rule: tidy.Rule, path: str, text: str) -> None:
+    findings = list(rule(Module(path, text)))
+    assert len(findings) == 1
+    assert findings[0].startswith(f"{path}:")
+
+
+@pytest.mark.parametrize(
+    ("rule", "path", "text"),
+    [
+        (tidy.module_length, "formats/a.py", "x = 1\n" * tidy.MODULE_LINES_MAX),
+        (tidy.module_length, "formats/__init__.py", "x = 1\n" * tidy.INIT_LINES_MAX),
+        (tidy.function_length, "formats/a.py", function_of(tidy.FUNCTION_LINES_MAX, docstring_lines=30)),
+        (tidy.head_docstring, "formats/a.py", HEAD),
+        (tidy.banned_calls, "cli/a.py", "print('x')"),
+        (tidy.banned_calls, "store/a.py", "run('ls', shell=False)\nast.literal_eval('1')\nevaluate()"),
+        (tidy.banned_imports, "store/a.py", "import json, struct"),
+        (tidy.purity, "formats/a.py", "import json, zlib\nfrom pathlib import PurePath\nPurePath('x')"),
+        (tidy.purity, "formats/a.py", "def f():\n    import lz4.frame, zstandard"),
+        (tidy.purity, "formats/a.py", "from orbitlog.errors import BadField\nfrom . import flags"),
+        (tidy.purity, "store/a.py", "import os, mmap, time\nopen('x')"),
+        (tidy.broad_except, "store/a.py", "try:\n    f()\nexcept (OSError, ValueError):\n    g()"),
+        (tidy.empty_words, "store/a.py", "class Database: ...\nclass Defaults: ...\nclass Baseline: ..."),
+    ],
+)
+def test_a_rule_lets_pass(rule: tidy.Rule, path: str, text: str) -> None:
+    assert list(rule(Module(path, text))) == []
+
+
+def test_a_doubled_basename_is_noticed() -> None:
+    modules = [Module(path, HEAD) for path in ("formats/__init__.py", "store/__init__.py", "a/x.py", "b/x.py")]
+    assert list(tidy.doubled_basenames(modules)) == ["x.py stands more than once: a/x.py, b/x.py"]
+
+
+def test_a_dead_module_is_noticed() -> None:
+    modules = [
+        Module("cli/main.py", "from orbitlog.formats import used\nLAZY = 'orbitlog.cli.lazy:command'"),
+        Module("cli/lazy.py", "from . import sibling\nimport orbitlog.formats.direct"),
+        Module("cli/sibling.py", HEAD),
+        Module("formats/__init__.py", HEAD),
+        Module("formats/used.py", "from orbitlog.formats.deeper import name"),
+        Module("formats/deeper.py", HEAD),
+        Module("formats/direct.py", HEAD),
+        Module("formats/dead.py", "from orbitlog.formats import dead"),
+        Module("formats/offered.py", HEAD),
+        Module("store/tested_only.py", HEAD),
+    ]
+    outside = [Module("test_a.py", "from orbitlog.formats import offered\nfrom orbitlog.store import tested_only")]
+    findings = list(tidy.dead_modules(modules, ["orbitlog.cli.main"], outside))
+    assert findings == ["formats/dead.py: nothing imports it", "store/tested_only.py: nothing imports it"]
+
+
+@pytest.mark.parametrize("marker", ["TO" + "DO", "FIX" + "ME", "X" * 3])
+def test_an_unfinished_marker_is_noticed(marker: str) -> None:
+    assert list(tidy.unfinished("a.md", f"fine\n# {marker}: later")) == [f"a.md:2: {marker} marks unfinished work"]
+
+
+def test_a_name_with_four_x_is_no_marker() -> None:
+    assert list(tidy.unfinished("a.py", "SCHEDULE_TOPIC_XXXX = todo_list")) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "see /" + "work/main",
+        "cd /" + "root",
+        "`/" + "home/ann/store`",
+        "path='/" + "Users/ann'",
+        "from ../" + "shared/spec",
+        "--index-url https://py" + "pi.org/simple",
+        "https://files.pythonhosted" + ".org/x",
+    ],
+)
+def test_a_foreign_place_is_noticed(line: str) -> None:
+    assert len(list(tidy.foreign_places("a.md", f"fine\n{line}\n"))) == 1
+
+
+@pytest.mark.parametrize("line", ["https://example.com/home", "docs/work/x", "$HOME/store", "~/root", "a /rootless b"])
+def test_what_only_looks_like_a_foreign_place_passes(line: str) -> None:
+    assert list(tidy.foreign_places("a.md", line)) == []
+
+
+@pytest.mark.parametrize(("lines", "docstring_lines"), [(1, 0), (5, 0), (5, 3), (0, 2)])
+def test_a_body_is_counted_without_signature_and_docstring(lines: int, docstring_lines: int) -> None:
+    function = ast.parse(function_of(lines, docstring_lines=docstring_lines)).body[0]
+    assert isinstance(function, ast.FunctionDef)
+    assert tidy.body_lines(function) == lines

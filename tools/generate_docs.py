@@ -1,0 +1,290 @@
+"""Write the parts of the documentation that code can write; `--check` tells what is out of date instead.
+
+Two kinds of places in any Markdown file are rewritten:
+
+* what stands between `<!-- generated: NAME ... -->` and `<!-- end generated -->`, by the generator of that name;
+* the output in a fence marked `console run`: each line that starts with `$ ` is run in a directory that holds two
+  stores written by Apache brokers, `store` (4.9.7, closed cleanly) and `crashed` (5.5.0, killed).
+
+A fence marked `python run` is run in the same place and must succeed; nothing of it is rewritten.
+"""
+
+from __future__ import annotations
+
+import difflib
+import importlib
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from orbitlog import formats
+from orbitlog.cli.main import cli
+from orbitlog.formats import compat
+from orbitlog.formats.delay_levels import DEFAULT_LEVELS, STANDARD_LEVELS, DelayLevels
+from orbitlog.formats.layout import Layout, declared_layouts
+from orbitlog.store.store_settings import SETTINGS
+from orbitlog.testing.golden import extract_golden
+
+ROOT = Path(__file__).resolve().parent.parent
+HELP_WIDTH = 100
+GOLDEN_NAMES = {"store": "apache-4.9.7", "crashed": "apache-5.5.0-crash"}
+
+_REGION = re.compile(
+    r"(?P<start><!-- generated: (?P<name>[a-z-]+)(?P<argument>[^\n]*?) -->\n).*?(?P<end><!-- end generated -->)",
+    re.DOTALL,
+)
+_FENCE = re.compile(r"^```(?P<language>console|python) run\n(?P<content>.*?)^```$", re.DOTALL | re.MULTILINE)
+
+
+# What code knows about itself
+
+
+def all_layouts() -> dict[str, Layout]:
+    for module in pkgutil.walk_packages(formats.__path__, "orbitlog.formats."):
+        importlib.import_module(module.name)
+    return declared_layouts()
+
+
+def layout_table(title: str) -> str:
+    """One layout: position, size, type, name and meaning of each field."""
+    layout = all_layouts()[title]
+    rows = [
+        f"| {layout.position(field.name)} | {field.size_bytes} | {field.type} | `{field.name}` | {field.meaning} |"
+        for field in layout.fields
+    ]
+    head = ["| at | bytes | type | field | meaning |", "|---:|---:|---|---|---|"]
+    return "\n".join([*head, *rows, f"| {layout.size_bytes} | | | | *end* |"])
+
+
+def position_table(prefix: str) -> str:
+    """Layouts whose titles start alike, side by side: where each field starts."""
+    layouts = {
+        title.removeprefix(prefix).strip(" ()"): layout
+        for title, layout in all_layouts().items()
+        if title.startswith(prefix)
+    }
+    first = next(iter(layouts.values()))
+    rows = [
+        f"| `{field.name}` | " + " | ".join(str(layout.position(field.name)) for layout in layouts.values()) + " |"
+        for field in first.fields
+    ]
+    head = ["| field | " + " | ".join(layouts) + " |", "|---|" + "---:|" * len(layouts)]
+    return "\n".join(
+        [*head, *rows, "| *end* | " + " | ".join(str(layout.size_bytes) for layout in layouts.values()) + " |"]
+    )
+
+
+def other_layouts(_: str) -> str:
+    """Draw the layouts that docs/formats.md has no place of their own for."""
+    page = (ROOT / "docs" / "formats.md").read_text()
+    placed = re.findall(r"<!-- generated: (layout|positions) ([^\n]+) -->", page)
+    titles = [
+        title
+        for title in all_layouts()
+        if not any(title == name if kind == "layout" else title.startswith(name) for kind, name in placed)
+    ]
+    if not titles:
+        return "None: every layout stands above."
+    return "\n\n".join(f"### {title}\n\n{layout_table(title)}" for title in titles) + "\n"
+
+
+def compat_table(_: str) -> str:
+    """What differs between the lines of versions."""
+    head = ["| rule | " + " | ".join(compat.COMPATS) + " |", "|---|" + "---|" * len(compat.COMPATS)]
+    rows = [
+        f"| {meaning} | " + " | ".join(in_words(getattr(rules, name)) for rules in compat.COMPATS.values()) + " |"
+        for name, meaning in compat.RULES.items()
+    ]
+    return "\n".join([*head, *rows])
+
+
+def in_words(value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(f"`{item}`" for item in value) if isinstance(value, tuple) else str(value)
+
+
+def settings_table(_: str) -> str:
+    """Every setting with its default."""
+    rows = [
+        f"| `{setting.key}` | `{plain_default(setting.default)}` | {setting.help} |" for setting in SETTINGS.values()
+    ]
+    return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
+
+
+def plain_default(value: object) -> str:
+    """Show a default as one would write it."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, DelayLevels):
+        return DEFAULT_LEVELS if value == STANDARD_LEVELS else str(value.delays_ms)
+    return value.name if isinstance(value, compat.Compat) else str(value)
+
+
+def make_targets(_: str) -> str:
+    """What `make help` says."""
+    lines = re.findall(r"^([a-z-]+):.*?## (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    return "\n".join(["| command | does |", "|---|---|", *(f"| `make {name}` | {does} |" for name, does in lines)])
+
+
+def decisions(_: str) -> str:
+    """The decision records, by number."""
+    records = sorted((ROOT / "docs" / "adr").glob("[0-9]*.md"))
+    titles = [(record, record.read_text().splitlines()[0].removeprefix("# ")) for record in records]
+    return "\n".join(f"- [{title}](adr/{record.name})" for record, title in titles)
+
+
+# The command line
+
+
+def command_tree() -> Iterator[tuple[str, click.Command]]:
+    """Yield every command with its full name, parents first."""
+    yield from below("orbitlog", cli)
+
+
+def below(name: str, command: click.Command) -> Iterator[tuple[str, click.Command]]:
+    yield name, command
+    if isinstance(command, click.Group):
+        context = click.Context(command, info_name=name)
+        for child_name in command.list_commands(context):
+            child = command.get_command(context, child_name)
+            if child is not None and not child.hidden:
+                yield from below(f"{name} {child_name}", child)
+
+
+def command_help(name: str, command: click.Command) -> str:
+    context = click.Context(command, info_name=name, terminal_width=HELP_WIDTH, max_content_width=HELP_WIDTH)
+    return command.get_help(context)
+
+
+def command_line(_: str) -> str:
+    """The help of every command."""
+    sections = (f"## {name}\n\n```text\n{command_help(name, command)}\n```" for name, command in command_tree())
+    return "\n" + "\n\n".join(sections) + "\n"
+
+
+def demo_summary(_: str) -> str:
+    """The table with which the demo ends, but for how long it took and where it wrote."""
+    with tempfile.TemporaryDirectory() as scratch:
+        output = run_example(["orbitlog", "demo", "--store", "demo"], Path(scratch))
+    found = re.search(r"^shown .*?(?=^time )", output, re.DOTALL | re.MULTILINE)
+    assert found, "the demo ends without its table"
+    return f"```text\n{found.group()}```"
+
+
+GENERATORS: dict[str, Callable[[str], str]] = {
+    "command-line": command_line,
+    "compat": compat_table,
+    "decisions": decisions,
+    "demo": demo_summary,
+    "layout": layout_table,
+    "make-targets": make_targets,
+    "other-layouts": other_layouts,
+    "positions": position_table,
+    "settings": settings_table,
+}
+
+
+# Rewriting
+
+
+@contextmanager
+def sandbox() -> Iterator[Path]:
+    """A directory to run examples in, with the two stores that they talk about."""
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, golden in GOLDEN_NAMES.items():
+            unpacked = extract_golden(ROOT / "tests" / "golden" / golden, Path(scratch) / "unpacked" / name)
+            unpacked.store.rename(Path(scratch) / name)
+        yield Path(scratch)
+
+
+def run_example(command: list[str], directory: Path) -> str:
+    """Run an example as a reader would, in a plain terminal; it must succeed."""
+    plain = {"COLUMNS": str(HELP_WIDTH), "LC_ALL": "C.UTF-8", "NO_COLOR": "1", "TERM": "dumb", "TZ": "UTC"}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        command,
+        cwd=directory,
+        env={**os.environ, **plain, "PATH": path},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=300,
+    )
+    if done.returncode != 0:
+        raise SystemExit(f"{command[-1]}\nended with {done.returncode}:\n{done.stdout}")
+    return done.stdout
+
+
+def rerun_console(content: str, directory: Path) -> str:
+    """Keep the command lines of a console session and write their output anew."""
+    lines = []
+    for command in re.findall(r"^\$ (.+)$", content, re.MULTILINE):
+        output = run_example(["bash", "-o", "pipefail", "-c", command], directory)
+        lines += [f"$ {command}", *(line.rstrip() for line in output.rstrip("\n").splitlines())]
+    return "\n".join(lines) + "\n"
+
+
+def rewrite(text: str) -> str:
+    """Return the page as it should be now; its examples share a directory of their own."""
+
+    def region(match: re.Match[str]) -> str:
+        generator = GENERATORS[match["name"]]
+        return f"{match['start']}{generator(match['argument'].strip())}\n{match['end']}"
+
+    text = _REGION.sub(region, text)
+    if not _FENCE.search(text):
+        return text
+    with sandbox() as directory:
+        return _FENCE.sub(lambda match: rerun(match, directory), text)
+
+
+def rerun(fence: re.Match[str], directory: Path) -> str:
+    if fence["language"] == "python":
+        run_example([sys.executable, "-W", "error", "-c", fence["content"]], directory)
+        return fence.group()
+    return f"```console run\n{rerun_console(fence['content'], directory)}```"
+
+
+def pages() -> list[Path]:
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
+
+
+def out_of_date() -> Iterator[tuple[Path, str, str]]:
+    """Yield each page that differs from what it should be: its path, its text, and what that should be."""
+    for page in pages():
+        text = page.read_text()
+        expected = rewrite(text)
+        if expected != text:
+            yield page, text, expected
+
+
+def main(arguments: list[str]) -> int:
+    stale = 0
+    for page, text, expected in out_of_date():
+        stale += 1
+        name = page.relative_to(ROOT).as_posix()
+        if "--check" in arguments:
+            print(
+                "\n".join(difflib.unified_diff(text.splitlines(), expected.splitlines(), name, "now", lineterm="", n=1))
+            )
+        else:
+            page.write_text(expected)
+            print(f"docs: wrote {name}")
+    if "--check" in arguments and stale:
+        print("docs: out of date; run `make docs`", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,265 @@
+"""Rules of the house that a linter does not know; tests/test_tidy.py runs each and proves that each can fail.
+
+A rule takes a `Module` and names what breaks it, as `file:line: sentence`. The rules about the whole package or the
+whole repository take all of their files at once.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+MODULE_LINES_MAX = 600
+FUNCTION_LINES_MAX = 70
+INIT_LINES_MAX = 40
+
+# Pure tables may be as long as what they list. None so far.
+LONG_TABLES: frozenset[str] = frozenset()
+# Where catching everything is the design: a loop or a request boundary that must outlive one failure.
+MAY_CATCH_EVERYTHING: frozenset[str] = frozenset()
+# Rooms whose code is a function of its bytes.
+PURE_ROOMS = ("formats", "wire")
+# Rooms that are also a library for others.
+LIBRARY_ROOMS = ("formats", "kernels", "testing")
+MAY_PRINT = ("cli",)
+PURE_THIRD_PARTY = frozenset(("lz4", "zstandard"))
+IMPURE_IMPORTS = frozenset(
+    ("asyncio", "io", "mmap", "multiprocessing", "os", "random", "secrets", "select", "selectors", "shutil", "socket")
+) | frozenset(("subprocess", "tempfile", "threading", "time"))
+IMPURE_NAMES = frozenset(("Path", "open"))
+BANNED_MODULES = frozenset(("pickle", "marshal", "shelve", "dill", "cloudpickle"))
+BANNED_CALLS = frozenset(("eval", "exec", "os.system", "os.popen"))
+EMPTY_WORDS = re.compile(r"(Manager|Utils?|Helpers?|Impl|Factory|Base)$|^(Default|Abstract|Base)(?=[A-Z])")
+EMPTY_MODULE_NAMES = frozenset(("base", "common", "helper", "helpers", "misc", "util", "utils"))
+
+# Put together here so that this very file does not break the rule.
+_UNFINISHED = re.compile(r"\b(" + "|".join(("TO" + "DO", "FIX" + "ME", "X" * 3, "HA" + "CK")) + r")\b")
+_MACHINE_PATH = re.compile(r"(?<![\w.~$}>-])/(" + "|".join(("work", "root", "home", "Users")) + r")(?![\w-])")
+_INDEX_HOSTS = ("py" + "pi.org", "pythonhosted" + ".org", "crates" + ".io", "npmjs" + ".org", "proxy.golang" + ".org")
+_HOSTS = re.compile("|".join(map(re.escape, (*_INDEX_HOSTS, "maven" + ".org", "deb.debian" + ".org"))))
+_NEIGHBOUR = "../" + "shared"
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@dataclass(frozen=True)
+class Module:
+    """One source file of the package; `path` is relative to the package (`formats/message.py`)."""
+
+    path: str
+    text: str
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.text)
+
+    @property
+    def room(self) -> str:
+        return self.path.split("/")[0]
+
+    @property
+    def dotted(self) -> str:
+        return ".".join(("orbitlog", *self.path.removesuffix(".py").removesuffix("/__init__").split("/")))
+
+    def at(self, node: ast.expr | ast.stmt | ast.excepthandler, sentence: str) -> str:
+        return f"{self.path}:{node.lineno}: {sentence}"
+
+
+Rule = Callable[[Module], Iterator[str]]
+
+
+def modules_below(package: Path) -> list[Module]:
+    return [Module(path.relative_to(package).as_posix(), path.read_text()) for path in sorted(package.rglob("*.py"))]
+
+
+# One module at a time
+
+
+def module_length(module: Module) -> Iterator[str]:
+    limit = INIT_LINES_MAX if module.path.endswith("__init__.py") else MODULE_LINES_MAX
+    lines = len(module.text.splitlines())
+    if lines > limit and module.path not in LONG_TABLES:
+        yield f"{module.path}:1: {lines} lines, at most {limit}"
+
+
+def function_length(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, FunctionNode) and (lines := body_lines(node)) > FUNCTION_LINES_MAX:
+            yield module.at(node, f"the body of {node.name} has {lines} lines, at most {FUNCTION_LINES_MAX}")
+
+
+def body_lines(function: FunctionNode) -> int:
+    """Count the lines of a function below its signature and docstring."""
+    body = function.body
+    first = body[1:] if ast.get_docstring(function, clean=False) is not None else body
+    if not first:
+        return 0
+    return (function.end_lineno or 0) - first[0].lineno + 1
+
+
+def head_docstring(module: Module) -> Iterator[str]:
+    if not ast.get_docstring(module.tree):
+        yield f"{module.path}:1: opens without saying what lives here"
+
+
+def banned_calls(module: Module) -> Iterator[str]:
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        if name in BANNED_CALLS:
+            yield module.at(node, f"calls {name}")
+        if name == "print" and module.room not in MAY_PRINT:
+            yield module.at(node, "prints; only the command line does")
+        if any(word.arg == "shell" and not is_false(word.value) for word in node.keywords):
+            yield module.at(node, "starts a shell")
+
+
+def is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
+
+
+def banned_imports(module: Module) -> Iterator[str]:
+    for node, name in imported_modules(module):
+        if name.split(".")[0] in BANNED_MODULES:
+            yield module.at(node, f"imports {name}: bytes from outside would run as code")
+
+
+def purity(module: Module) -> Iterator[str]:
+    """In `formats` and `wire`: no files, sockets, clocks, chance or threads, and no third party but the codecs."""
+    if module.room not in PURE_ROOMS:
+        return
+    for node, name in imported_modules(module):
+        top = name.split(".")[0]
+        if top in IMPURE_IMPORTS:
+            yield module.at(node, f"imports {name} in a pure room")
+        elif top not in sys.stdlib_module_names and top != "orbitlog" and top not in PURE_THIRD_PARTY:
+            yield module.at(node, f"imports {name}, a third party, in a pure room")
+    for place in ast.walk(module.tree):
+        if isinstance(place, ast.Call) and ast.unparse(place.func).split(".")[-1] in IMPURE_NAMES:
+            yield module.at(place, f"touches the disk with {ast.unparse(place.func)} in a pure room")
+        elif isinstance(place, ast.Attribute) and place.attr in ("now", "utcnow", "today"):
+            yield module.at(place, "asks the clock in a pure room")
+
+
+def broad_except(module: Module) -> Iterator[str]:
+    if module.path in MAY_CATCH_EVERYTHING:
+        return
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ExceptHandler) and catches_everything(node):
+            yield module.at(node, "catches everything")
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("suppress", "contextlib.suppress"):
+            if {"Exception", "BaseException"} & {ast.unparse(argument) for argument in node.args}:
+                yield module.at(node, "suppresses everything")
+
+
+def catches_everything(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    caught = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return bool({"Exception", "BaseException"} & {ast.unparse(kind) for kind in caught})
+
+
+def empty_words(module: Module) -> Iterator[str]:
+    if module.path.rsplit("/", 1)[-1].removesuffix(".py") in EMPTY_MODULE_NAMES:
+        yield f"{module.path}:1: a module named after nothing in particular"
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.ClassDef) and (word := EMPTY_WORDS.search(node.name.lstrip("_"))):
+            yield module.at(node, f"{node.name} says {word.group()} instead of what it is")
+
+
+def imported_modules(module: Module) -> Iterator[tuple[ast.stmt, str]]:
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield node, alias.name
+        elif isinstance(node, ast.ImportFrom):
+            yield node, absolute(module, node)
+
+
+def absolute(module: Module, node: ast.ImportFrom) -> str:
+    if not node.level:
+        return node.module or ""
+    package = module.dotted.split(".")
+    if not module.path.endswith("__init__.py"):
+        package = package[:-1]
+    package = package[: len(package) - (node.level - 1)]
+    return ".".join([*package, *([node.module] if node.module else [])])
+
+
+MODULE_RULES: tuple[Rule, ...] = (
+    module_length,
+    function_length,
+    head_docstring,
+    banned_calls,
+    banned_imports,
+    purity,
+    broad_except,
+    empty_words,
+)
+
+
+# The package as a whole
+
+
+def doubled_basenames(modules: Iterable[Module]) -> Iterator[str]:
+    """A line of a traceback should name one place."""
+    places = defaultdict(list)
+    for module in modules:
+        places[module.path.rsplit("/", 1)[-1]].append(module.path)
+    for basename, paths in places.items():
+        if len(paths) > 1 and basename not in ("__init__.py", "__main__.py"):
+            yield f"{basename} stands more than once: {', '.join(paths)}"
+
+
+def dead_modules(modules: Iterable[Module], entry_points: Iterable[str], outside: Iterable[Module]) -> Iterator[str]:
+    """Name modules that nothing imports and no entry point names.
+
+    A room that is a library for others lives also by what is `outside` of the package: tests and benchmarks.
+    """
+    modules = list(modules)
+    alive_inside = set(entry_points).union(*(names_used_by(module) - {module.dotted} for module in modules))
+    alive_outside = alive_inside.union(*map(names_used_by, outside))
+    for module in modules:
+        alive = alive_outside if module.room in LIBRARY_ROOMS else alive_inside
+        if module.dotted not in alive and not module.path.endswith(("__init__.py", "__main__.py")):
+            yield f"{module.path}: nothing imports it"
+
+
+def names_used_by(module: Module) -> set[str]:
+    """Collect every dotted name that an import, or a string naming a module of ours, could mean."""
+    used = set()
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Import):
+            used |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            source = absolute(module, node)
+            used |= {source} | {f"{source}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("orbitlog."):
+            used.add(node.value.split(":")[0])
+    return used
+
+
+# Any text in the repository
+
+
+def unfinished(path: str, text: str) -> Iterator[str]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if found := _UNFINISHED.search(line):
+            yield f"{path}:{number}: {found.group()} marks unfinished work"
+
+
+def foreign_places(path: str, text: str) -> Iterator[str]:
+    """Find what is true of one machine only: home directories, package hosts, neighbours of the repository."""
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern in (_MACHINE_PATH, _HOSTS):
+            if found := pattern.search(line):
+                yield f"{path}:{number}: names {found.group()}"
+        if _NEIGHBOUR in line:
+            yield f"{path}:{number}: names a directory outside the repository"
