@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import difflib
 import importlib
+import json
 import os
 import pkgutil
 import re
@@ -180,7 +181,31 @@ def demo_summary(_: str) -> str:
     return f"```text\n{found.group()}```"
 
 
+def benchmark_figures(_: str) -> str:
+    """The figures of the run that is recorded in the repository, with what they were taken on."""
+    recorded = json.loads((ROOT / "benchmarks" / "results" / "recorded.json").read_text())
+    machine = f"{recorded['processor']}, {recorded['cores']} cores, {recorded['system']}, Python {recorded['python']}"
+    lines = [f"Taken at {recorded['when']} on {machine}, commit {recorded['commit']}."]
+    group = ""
+    for figure in recorded["figures"]:
+        if figure["group"] != group:
+            group = figure["group"]
+            lines += [
+                "",
+                f"**{group}**",
+                "",
+                "| | GB/s | M msg/s | x plain read | x struct loop |",
+                "|---|---|---|---|---|",
+            ]
+        ratios = figure["ratios"]
+        ratio_cells = (f"{ratios[name]:.2f}" if name in ratios else "" for name in ("read", "struct loop"))
+        speed = f"{figure['gigabytesPerSecond']:.2f} | {figure['messagesPerSecond'] / 1e6:.2f}"
+        lines.append(f"| {figure['name']} | {speed} | {' | '.join(ratio_cells)} |")
+    return "\n".join(lines)
+
+
 GENERATORS: dict[str, Callable[[str], str]] = {
+    "benchmarks": benchmark_figures,
     "command-line": command_line,
     "compat": compat_table,
     "decisions": decisions,

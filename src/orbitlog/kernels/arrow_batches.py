@@ -7,6 +7,7 @@ go through `formats`, so that both ways always agree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -78,6 +79,8 @@ class ArrowDecoder:
         # Columns that nobody keeps are filled into the same arrays again and again.
         self._scratch = HeaderColumns.allocate(batch_rows)
         self._fixed = [name for name in names if name in HeaderColumns._fields]
+        self._fixed_dtypes = [getattr(self._scratch, name).dtype for name in self._fixed]
+        self._block_bytes = staggered_bytes(self._fixed_dtypes, batch_rows)
         self._batch_bytes = min(batch_bytes, _BATCH_BYTES_MAX)
         # Room for each copied column: what the batch before needed and some more, so that little is wasted.
         self._room = {name: self._batch_bytes for name in _COPIED if name in names}
@@ -114,14 +117,13 @@ class ArrowDecoder:
             )
             self._learn_room(source, position, why, rows, copies)
             if rows:
-                yield _Batch(source, header.rows(rows), copies).build(self.schema)
+                yield _Batch(source, header, rows, copies).build(self.schema)
         self.ended = position, source.explain(position, why, check_crc=check_crc)
 
     def _fresh_header(self) -> HeaderColumns:
         """Return header columns of which the chosen ones are new: batches keep them."""
-        dtypes = [getattr(self._scratch, name).dtype for name in self._fixed]
-        block = pa.allocate_buffer(staggered_bytes(dtypes, self._batch_rows))
-        fresh = staggered(dtypes, self._batch_rows, np.frombuffer(block, np.uint8))
+        block = np.frombuffer(pa.allocate_buffer(self._block_bytes), np.uint8)
+        fresh = staggered(self._fixed_dtypes, self._batch_rows, block)
         return self._scratch._replace(**dict(zip(self._fixed, fresh, strict=True)))
 
     def _copied_part(self, name: str) -> CopiedPart:
@@ -148,12 +150,17 @@ class ArrowDecoder:
 class _Batch:
     """One batch in the making: its header columns, the parts already copied, and where the rest lies."""
 
-    def __init__(self, source: SourceBytes, header: HeaderColumns, copies: dict[str, CopiedPart]) -> None:
+    def __init__(self, source: SourceBytes, header: HeaderColumns, rows: int, copies: dict[str, CopiedPart]) -> None:
         self._source = source
-        self._header = header
+        self._all_rows = header
+        self._rows = rows
         self._copies = copies
-        self._rows = len(header.position)
         self._values: tuple[_Places, _Lengths, tuple[bool, bool, bool]] | None = None
+
+    @cached_property
+    def _header(self) -> HeaderColumns:
+        """The rows in use; only columns that are looked for in the properties need all of them cut."""
+        return self._all_rows.rows(self._rows)
 
     def build(self, schema: pa.Schema) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays([self._column(field) for field in schema], schema=schema)
@@ -170,7 +177,7 @@ class _Batch:
             case "properties":
                 return self._property_maps(field)
             case _:
-                column = pa.py_buffer(getattr(self._header, field.name))
+                column = pa.py_buffer(getattr(self._all_rows, field.name))
                 return pa.Array.from_buffers(field.type, self._rows, [None, column], null_count=0)
 
     def _gather(self, kind: pa.DataType, places: _Places, lengths: _Lengths, nulls: bool = False) -> pa.Array:

@@ -62,15 +62,20 @@ def staggered(dtypes: Sequence[npt.DTypeLike], rows: int, block: npt.NDArray[np.
     block = np.empty(staggered_bytes(dtypes, rows), np.uint8) if block is None else block
     columns, place = [], 0
     for dtype in dtypes:
-        size = rows * np.dtype(dtype).itemsize
-        columns.append(block[place : place + size].view(dtype))
-        place += -(-size // _CACHE_LINE) * _CACHE_LINE + 3 * _CACHE_LINE
+        column = np.frombuffer(block, dtype, rows, place)
+        columns.append(column)
+        place += _stride_bytes(column.nbytes)
     return columns
 
 
 def staggered_bytes(dtypes: Sequence[npt.DTypeLike], rows: int) -> int:
     """Return how large the block for `staggered` must be."""
-    return sum(-(-rows * np.dtype(dtype).itemsize // _CACHE_LINE) * _CACHE_LINE + 3 * _CACHE_LINE for dtype in dtypes)
+    return sum(_stride_bytes(rows * np.dtype(dtype).itemsize) for dtype in dtypes)
+
+
+def _stride_bytes(size_bytes: int) -> int:
+    """Return how far the next column starts from one of that size: whole cache lines, and three more."""
+    return (size_bytes // _CACHE_LINE + 4) * _CACHE_LINE
 
 
 class HeaderColumns(NamedTuple):

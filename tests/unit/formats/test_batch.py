@@ -134,7 +134,7 @@ def test_a_message_that_is_no_batch_is_not_expanded() -> None:
         ({}, None),
         ({"INNER_NUM": "3"}, None),
         ({"INNER_BASE": "3"}, None),
-        ({"INNER_NUM": "3", "INNER_BASE": "0"}, InnerBatch(3, 0)),
+        ({"INNER_NUM": "1", "INNER_BASE": "0"}, InnerBatch(1, 0)),
         ({"INNER_NUM": "32767", "INNER_BASE": "9223372036854775807"}, InnerBatch(32767, 2**63 - 1)),
     ],
 )

@@ -197,6 +197,15 @@ def test_a_slot_that_points_nowhere_counts_as_empty(stale: int) -> None:
     assert writer.header.hash_slot_count == 1
 
 
+def test_a_slot_that_points_to_the_next_entry_is_followed_as_java_does() -> None:
+    buffer = bytearray(SMALL.file_bytes)
+    struct.pack_into(">i", buffer, SMALL.slot_position(7), 1)
+    writer = IndexWriter(buffer, SMALL)
+    assert writer.put(7, 0, START_MS)
+    assert entries(buffer, SMALL) == [IndexEntry(7, 0, 0, 1)]
+    assert writer.header.hash_slot_count == 0
+
+
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_a_writer_wants_the_whole_file(difference: int) -> None:
     with pytest.raises(Truncated):
@@ -223,8 +232,14 @@ def test_a_half_put_key_behind_the_last_does_not_mislead() -> None:
     assert infer_layout(buffer) == SMALL
 
 
-def test_a_layout_that_looks_like_a_shorter_one() -> None:
-    """Entry 0 is all zero, which reads like a key of the message at offset 0: two layouts fit but for what follows."""
+def test_what_follows_the_last_entry_decides_between_two_layouts_that_fit() -> None:
+    """Entry 0 is all zero, which reads like a key of the message at offset 0, so that five slots less fit as well."""
+    layout = IndexLayout(slot_count=100, entry_count=3)
+    buffer, _ = filled(layout, [(100, 0, START_MS), (5, 0, START_MS)])
+    assert infer_layout(buffer) == layout
+
+
+def test_a_layout_that_only_looks_likely_is_not_returned() -> None:
     layout = IndexLayout(slot_count=7, entry_count=2)
     buffer, _ = filled(layout, [(14, 0, START_MS)])
     assert infer_layout(buffer) in (layout, None)

@@ -1,0 +1,62 @@
+"""The installed Spark starts with the Java that set-up found, and takes the kernels' Arrow batches as they are."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitlog.testing.golden import GoldenStore
+
+HAS_JAVA = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
+COLUMNS = ["physical_offset", "topic", "queue_id", "tags", "properties", "body"]
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(not HAS_JAVA, reason="Spark needs Java 17 or newer; `make setup` says how to get it"),
+    # PySpark leaves sockets to the garbage collector when it stops.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+]
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[object]:
+    from pyspark.sql import SparkSession
+
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+    }
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("PYSPARK_PYTHON", sys.executable)
+        session = SparkSession.builder.master("local[1]").appName("orbitlog-test").config(map=settings).getOrCreate()
+        yield session
+        session.stop()
+
+
+def decode_segments(batches: Iterator[object]) -> Iterator[object]:
+    """Read the segments whose paths come in, in a Spark worker."""
+    from orbitlog.kernels.arrow_batches import ArrowDecoder
+
+    for batch in batches:
+        for path in batch.to_pydict()["path"]:  # type: ignore[attr-defined]
+            segment = Path(path)
+            yield from ArrowDecoder(COLUMNS).decode(segment.read_bytes(), base_physical_offset=int(segment.name))
+
+
+def test_a_golden_log_as_a_table(spark, golden_497: GoldenStore) -> None:
+    segments = sorted((golden_497.store / "commitlog").iterdir())
+    paths = spark.createDataFrame([(str(path),) for path in segments], "path string")
+    schema = "physical_offset long, topic string, queue_id int, tags string, properties map<string,string>, body binary"
+    rows = paths.mapInArrow(decode_segments, schema).orderBy("physical_offset").collect()
+    expected = golden_497.manifest["messages"]
+    assert [row.physical_offset for row in rows] == [message["commitLogOffset"] for message in expected]
+    assert [row.topic for row in rows] == [message["topic"] for message in expected]
+    assert [row.tags for row in rows] == [message["tags"] for message in expected]
+    assert [row.properties for row in rows] == [message["properties"] for message in expected]
