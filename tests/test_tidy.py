@@ -175,11 +175,11 @@ def test_a_dead_module_is_noticed() -> None:
         Module("formats/direct.py", HEAD),
         Module("formats/dead.py", "from orbitlog.formats import dead"),
         Module("formats/offered.py", HEAD),
-        Module("store/tested_only.py", HEAD),
+        Module("cli/tested_only.py", HEAD),
     ]
     outside = [Module("test_a.py", "from orbitlog.formats import offered\nfrom orbitlog.store import tested_only")]
     findings = list(tidy.dead_modules(modules, ["orbitlog.cli.main"], outside))
-    assert findings == ["formats/dead.py: nothing imports it", "store/tested_only.py: nothing imports it"]
+    assert findings == ["formats/dead.py: nothing imports it", "cli/tested_only.py: nothing imports it"]
 
 
 @pytest.mark.parametrize("marker", ["TO" + "DO", "FIX" + "ME", "X" * 3])

@@ -26,7 +26,7 @@ MAY_CATCH_EVERYTHING: frozenset[str] = frozenset()
 # Rooms whose code is a function of its bytes.
 PURE_ROOMS = ("formats", "wire")
 # Rooms that are also a library for others.
-LIBRARY_ROOMS = ("formats", "kernels", "testing")
+LIBRARY_ROOMS = ("formats", "kernels", "store", "testing")
 MAY_PRINT = ("cli",)
 PURE_THIRD_PARTY = frozenset(("lz4", "zstandard"))
 IMPURE_IMPORTS = frozenset(

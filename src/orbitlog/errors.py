@@ -9,7 +9,12 @@
     │   ├── ChecksumMismatch     the CRC stored is not the CRC of the bytes
     │   ├── Misplaced            a record says that it lies somewhere else
     │   └── LimitExceeded        a length, count or nesting from outside is over its limit
-    └── StoreLayoutError         a directory or file that is not the store it was taken for
+    ├── StoreLayoutError         a directory or file that is not the store it was taken for
+    └── StoreError               a store that cannot do what was asked of it now
+        ├── StoreLocked          another process is writing to it
+        ├── StoreClosed          it was closed
+        ├── StoreReadOnly        it takes no messages: opened so, or its disk failed
+        └── DiskFull             no room for another byte; nothing was lost
 
 A `FormatError` says which field, where, and what was found; whoever knows the file adds its name.
 """
@@ -89,3 +94,23 @@ class LimitExceeded(FormatError):
 
 class StoreLayoutError(OrbitlogError):
     """A directory or file that is not the store it was taken for."""
+
+
+class StoreError(OrbitlogError):
+    """A store that cannot do what was asked of it now."""
+
+
+class StoreLocked(StoreError):
+    """Another process is writing to the store."""
+
+
+class StoreClosed(StoreError):
+    """The store was closed."""
+
+
+class StoreReadOnly(StoreError):
+    """The store takes no messages: opened so, or its disk failed."""
+
+
+class DiskFull(StoreError):
+    """No room for another byte; nothing was lost, and the store goes on when there is room again."""

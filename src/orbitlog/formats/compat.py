@@ -30,6 +30,7 @@ class Compat:
     int_keys_on_own_line: bool
     config_has_5x_fields: bool
     abort_holds_process_id: bool
+    searches_time_by_file: bool
 
 
 RULES = {
@@ -46,6 +47,7 @@ RULES = {
     "transaction_ops_are_batched": "one op message lists several half messages (`12,13,`)",
     "int_keys_on_own_line": "pretty JSON puts each entry of a map with integer keys on its own line",
     "config_has_5x_fields": "config/*.json carry `attributes`, `stateVersion` and the other fields of 5.x",
+    "searches_time_by_file": "an offset by time is the nearest message in a queue file chosen by its modification time",
     "abort_holds_process_id": "the abort file holds the decimal process id instead of being empty",
 }
 
@@ -67,6 +69,7 @@ COMPAT_4_9 = Compat(
     int_keys_on_own_line=False,
     config_has_5x_fields=False,
     abort_holds_process_id=False,
+    searches_time_by_file=True,
 )
 COMPAT_5_5 = Compat(
     name="5.5",
@@ -89,6 +92,7 @@ COMPAT_5_5 = Compat(
     int_keys_on_own_line=True,
     config_has_5x_fields=True,
     abort_holds_process_id=True,
+    searches_time_by_file=False,
 )
 COMPATS = {compat.name: compat for compat in (COMPAT_4_9, COMPAT_5_5)}
 

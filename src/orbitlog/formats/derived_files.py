@@ -33,8 +33,12 @@ class DerivedFiles:
         for message in messages:
             for unit in queue_units(message, self._rules):
                 self._put_unit(unit)
+            # Java looks for a file with room before it looks for keys: a message without any begins one, too.
+            self._index_with_room()
             for hashed_key in index_hashes(message, self._rules.compat):
-                self._put_key(hashed_key, message)
+                writer = self._index_with_room()
+                accepted = writer.put(hashed_key, message.physical_offset, message.store_timestamp_ms)
+                assert accepted
 
     def _put_unit(self, unit: QueueUnit) -> None:
         if unit.queue_offset < 0 or unit.entry.physical_offset < 0:
@@ -48,11 +52,10 @@ class DerivedFiles:
                 files[base][:position] = PRE_BLANK_RAW * (position // ENTRY_BYTES)
         files[base][position : position + ENTRY_BYTES] = encode_entry(unit.entry)
 
-    def _put_key(self, hashed_key: int, message: Message) -> None:
+    def _index_with_room(self) -> IndexWriter:
         writer = self._index_writer
         if writer is None or writer.is_full:
             self.index_files.append(bytearray(self._index_layout.file_bytes))
             after = writer.header if writer else None
             writer = self._index_writer = IndexWriter(self.index_files[-1], self._index_layout, after=after)
-        accepted = writer.put(hashed_key, message.physical_offset, message.store_timestamp_ms)
-        assert accepted
+        return writer

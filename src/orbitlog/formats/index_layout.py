@@ -110,6 +110,22 @@ def encode_header(header: IndexHeader) -> bytes:
     return INDEX_HEADER.struct.pack(*astuple(header))
 
 
+def header_after(before: IndexHeader) -> IndexHeader:
+    """Return the header of a file that is begun after another: that one's end is its begin, until a key is put."""
+    return IndexHeader(
+        begin_timestamp_ms=before.end_timestamp_ms,
+        end_timestamp_ms=before.end_timestamp_ms,
+        begin_physical_offset=before.end_physical_offset,
+        end_physical_offset=before.end_physical_offset,
+    )
+
+
+def encode_empty_header(header: IndexHeader) -> bytes:
+    """Return the header of a file with no key yet, whose count of entries Java does not write."""
+    assert header.key_count == 0
+    return encode_header(replace(header, index_count=0))
+
+
 def decode_header(buffer: Bytes) -> IndexHeader:
     """Read the header; a file that was never written to reads as empty."""
     _need(buffer, 0, INDEX_HEADER.size_bytes, "index header")
@@ -153,12 +169,8 @@ class IndexWriter:
         self._layout = layout
         self.header = decode_header(buffer)
         if after is not None and self.header.key_count == 0:
-            self.header = IndexHeader(
-                begin_timestamp_ms=after.end_timestamp_ms,
-                end_timestamp_ms=after.end_timestamp_ms,
-                begin_physical_offset=after.end_physical_offset,
-                end_physical_offset=after.end_physical_offset,
-            )
+            self.header = header_after(after)
+            buffer[: INDEX_HEADER.size_bytes] = encode_empty_header(self.header)
 
     @property
     def is_full(self) -> bool:

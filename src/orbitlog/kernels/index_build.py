@@ -12,7 +12,16 @@ from dataclasses import astuple
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats.index_layout import INDEX_ENTRY, INDEX_HEADER, INDEX_SLOT, IndexHeader, IndexLayout, decode_header
+from orbitlog.formats.index_layout import (
+    INDEX_ENTRY,
+    INDEX_HEADER,
+    INDEX_SLOT,
+    IndexHeader,
+    IndexLayout,
+    decode_header,
+    encode_empty_header,
+    header_after,
+)
 from orbitlog.formats.java import INT_MAX
 from orbitlog.kernels.dispatch import DispatchColumns
 from orbitlog.kernels.jit import inlined, kernel
@@ -62,10 +71,15 @@ def _put(address, slot_count, state, key_hash, physical_offset, store_timestamp_
 
 @kernel
 def put_keys(columns, row, key, address, slot_count, entry_count, state):
-    """Put keys from number `key` on, the next of which belongs to `row` or later; returns (row, key) of the first
-    that found the file full, or (rows, keys)."""
+    """Put keys from number `key` on, the next of which belongs to `row` or later.
+
+    Returns the row and the key at which a new file is needed, or (rows, keys). A row needs one that is not full even if
+    it has no keys.
+    """
     rows = columns.physical_offset.shape[0]
     while row < rows:
+        if state[_NEXT_ENTRY] >= entry_count:
+            return row, key
         while key < columns.key_ends[row]:
             if state[_NEXT_ENTRY] >= entry_count:
                 return row, key
@@ -104,13 +118,11 @@ class IndexBuilder:
         self._state[:] = astuple(decode_header(file.data))
 
     def add(self, columns: DispatchColumns) -> None:
-        """Put the keys of a chunk."""
+        """Put the keys of a chunk; a message without keys also begins a file where the last one is full."""
+        rows, keys = len(columns.physical_offset), len(columns.key_hashes)
         row = key = 0
-        keys = len(columns.key_hashes)
-        while key < keys:
+        while row < rows:
             if self._file is None or self._state[_NEXT_ENTRY] >= self._layout.entry_count:
-                while columns.key_ends[row] <= key:
-                    row += 1
                 self._begin(int(columns.store_timestamp_ms[row]))
             assert self._file is not None
             row, key = put_keys(
@@ -122,17 +134,20 @@ class IndexBuilder:
                 self._layout.entry_count,
                 self._state,
             )
-            self._file[: INDEX_HEADER.size_bytes] = np.frombuffer(
-                INDEX_HEADER.struct.pack(*self._state.tolist()), np.uint8
-            )
+            if self._state[_NEXT_ENTRY] > 1:
+                header = INDEX_HEADER.struct.pack(*self._state.tolist())
+                self._file[: INDEX_HEADER.size_bytes] = np.frombuffer(header, np.uint8)
+        assert key == keys
 
     def _begin(self, store_timestamp_ms: int) -> None:
         """Begin a new file; the last one's end is its begin until the first key is put."""
-        end_time, end_offset = int(self._state[_END_TIME]), int(self._state[_END_OFFSET])
-        if self._file is None and not self._has_before:
-            end_time = end_offset = 0
+        header = IndexHeader()
+        if self._file is not None or self._has_before:
+            header = header_after(self.header)
         self._take(self._open_file(store_timestamp_ms))
-        self._state[:] = (end_time, end_time, end_offset, end_offset, 0, 1)
+        assert self._file is not None
+        self._state[:] = astuple(header)
+        self._file[: INDEX_HEADER.size_bytes] = np.frombuffer(encode_empty_header(header), np.uint8)
 
     def _take(self, file: npt.NDArray[np.uint8]) -> None:
         if len(file) != self._layout.file_bytes or not file.flags.c_contiguous or not file.flags.writeable:

@@ -15,6 +15,7 @@ from orbitlog.formats.index_layout import (
     IndexLayout,
     decode_header,
     decode_index_entry,
+    header_after,
     index_key,
     infer_layout,
     key_hash,
@@ -99,9 +100,17 @@ def test_index_files_roll_in_the_middle_of_a_message() -> None:
     assert first_of_third.time_diff_seconds == 0, "counted from the end of the file before, the same message"
 
 
-def test_a_message_without_keys_makes_no_index_file() -> None:
-    assert derived(stored(0)).index_files == []
-    assert len(derived(stored(0, TAGS="t"), compat=COMPAT_5_5).index_files) == 1
+def test_a_message_without_keys_begins_an_index_file_as_in_java() -> None:
+    (empty,) = derived(stored(0)).index_files
+    assert not any(empty)
+    keyed = [stored(number, KEYS="a b") for number in range(2)]
+    full, begun = derived(*keyed, stored(2)).index_files
+    assert decode_header(full).key_count == 4
+    # Begun with the end of the one before, and no entry counted on disk yet.
+    assert decode_header(begun) == header_after(decode_header(full))
+    assert begun[36:40] == bytes(4)
+    assert not any(begun[40:])
+    assert len(derived(*keyed).index_files) == 1
 
 
 # What the brokers of the golden stores derived

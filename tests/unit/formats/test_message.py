@@ -128,10 +128,17 @@ def test_every_mix_of_hosts_and_versions(born_host: Host, store_host: Host, vers
 
 
 def test_the_smallest_record() -> None:
+    """One byte of topic; every field that was left out, and the CRC of nothing, is zero."""
     record = encode_message(make_message("T", b""))
-    assert len(record) == RECORD_BYTES_MIN + 1
+    assert record.hex() == "0000005cdaa320a7" + "00" * 80 + "01" + "54" + "0000"
     assert decode_message(record) == make_message("T", b"")
-    assert record[8:12] == bytes(4), "an empty body has CRC 0"
+    assert len(record) == RECORD_BYTES_MIN + 1
+
+
+def test_the_smallest_record_of_version_2() -> None:
+    record = encode_message(make_message("T", b"", version=2))
+    assert record.hex() == "0000005ddaa320ab" + "00" * 80 + "0001" + "54" + "0000"
+    assert decode_message(record).version == 2
 
 
 @pytest.mark.parametrize(
@@ -256,6 +263,7 @@ TOPIC_POSITION_V1 = BODY_LENGTH_POSITION + 4 + len(b"body")
         (patched(V1, 0, "i", -(2**31)), BadField, "total size"),
         (patched(V1, 0, "i", 90), BadField, "total size"),
         (patched(V1[:50], 0, "i", 90), BadField, "total size"),
+        (patched(V1[:50], 0, "i", 91), Truncated, "record"),
         (patched(V1, 0, "i", 91), BadField, "body length"),
         (patched(V1, 0, "i", len(V1) + 1), Truncated, "record"),
         (patched(V1, 0, "i", 2**31 - 1), Truncated, "record"),
@@ -264,10 +272,17 @@ TOPIC_POSITION_V1 = BODY_LENGTH_POSITION + 4 + len(b"body")
         (patched(V1, BODY_LENGTH_POSITION, "i", -1), BadField, "body length"),
         (patched(V1, BODY_LENGTH_POSITION, "i", 2**31 - 1), BadField, "body length"),
         (patched(V1, BODY_LENGTH_POSITION, "i", len(V1)), BadField, "body length"),
+        (patched(V1, BODY_LENGTH_POSITION, "i", len(V1) - 88), BadField, "body length"),
+        (patched(V1, BODY_LENGTH_POSITION, "i", len(V1) - 88 - 2), BadField, "body length"),
+        (patched(V1, BODY_LENGTH_POSITION, "i", len(V1) - 88 - 3), BadField, "topic length"),
+        (patched(V2, BODY_LENGTH_POSITION, "i", len(V2) - 88 - 3), BadField, "body length"),
         (patched(V1, TOPIC_POSITION_V1, "B", 0), BadField, "topic length"),
         (patched(V1, TOPIC_POSITION_V1, "B", 0x80), BadField, "topic length"),
         (patched(V1, TOPIC_POSITION_V1, "B", 0xFF), BadField, "topic length"),
         (patched(V1, TOPIC_POSITION_V1, "B", 127), BadField, "topic length"),
+        (patched(V1, TOPIC_POSITION_V1, "B", 7), BadField, "topic length"),
+        (patched(V1, TOPIC_POSITION_V1, "B", 6), BadField, "topic length"),
+        (patched(V1, TOPIC_POSITION_V1, "B", 5), LengthMismatch, "record"),
         (patched(V2, TOPIC_POSITION_V1, "h", 0), BadField, "topic length"),
         (patched(V2, TOPIC_POSITION_V1, "h", -1), BadField, "topic length"),
         (patched(V2, TOPIC_POSITION_V1, "h", 256), BadField, "topic length"),
@@ -302,6 +317,16 @@ def test_host_bits_that_the_record_has_no_room_for() -> None:
         assert (caught.value.stated, caught.value.counted) == (92, counted)
 
 
+@pytest.mark.parametrize(("total_size", "error"), [(102, LengthMismatch), (103, BadField), (104, BadField)])
+def test_host_bits_that_leave_room_for_nothing_else(total_size: int, error: type[FormatError]) -> None:
+    head = patched(
+        patched(encode_message(make_message("T", b""))[:88], 0, "i", total_size), SYS_FLAG_POSITION, "i", 0x10
+    )
+    with pytest.raises(FormatError) as caught:
+        decode_message(head.ljust(total_size, b"\0"))
+    assert type(caught.value) is error
+
+
 def test_errors_carry_what_was_found() -> None:
     with pytest.raises(Misplaced) as misplaced:
         decode_message(V1, physical_offset=0)
@@ -313,7 +338,7 @@ def test_errors_carry_what_was_found() -> None:
         decode_message(patched(V1, 8, "i", 1))
     assert (checksum.value.stored, checksum.value.computed) == (1, crc32(b"body") & 0x7FFFFFFF)
     with pytest.raises(LengthMismatch) as length:
-        decode_message(patched(V1, TOPIC_POSITION_V1 + 2, "h", 5))
+        decode_message(b"xyz" + patched(V1, TOPIC_POSITION_V1 + 2, "h", 5), 3)
     assert (length.value.stated, length.value.counted) == (len(V1), len(V1) + 1)
 
 

@@ -1,0 +1,133 @@
+"""The CommitLog: every message of the broker, one after the other, in segments.
+
+Appending is two steps, so that the caller can fill in what only the place decides: `reserve` finds room (and rolls
+to the next segment where there is none), the caller writes the record there, `advance` makes it part of the log. Two
+marks only ever grow: `flushed_to` <= `written_to`; which of them readers may follow is the store's decision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from orbitlog.errors import LimitExceeded
+from orbitlog.formats.message import Message, decode_message
+from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
+from orbitlog.store.disk import MappedFile
+from orbitlog.store.segments import Segments
+
+_ZEROS = bytes(64 * 1024)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Room for records: write them at `position` of `file`."""
+
+    file: MappedFile
+    position: int
+    physical_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A part of the log that lies in one segment; positions count within it."""
+
+    base: int
+    start: int
+    stop: int
+
+
+class CommitLog:
+    """The log of one store; one writer."""
+
+    def __init__(self, segments: Segments) -> None:
+        self.segments = segments
+        self.written_to = segments.start
+        self.flushed_to = segments.start
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self.segments.start
+
+    def recover_to(self, end: int) -> None:
+        """Go on writing at `end`: what lies behind it was never part of the log, and is wiped."""
+        base = self.segments.base_of(end)
+        self.segments.drop_from(base + self.segments.file_bytes if end > base else base)
+        if end > base:
+            self._wipe(base, end - base)
+        self.written_to = self.flushed_to = end
+
+    def _wipe(self, base: int, start: int) -> None:
+        """Overwrite stale bytes: a whole record among them would be taken for a new one after the next crash."""
+        file = self.segments.file(base)
+        for position in range(start, file.size_bytes, len(_ZEROS)):
+            count = min(len(_ZEROS), file.size_bytes - position)
+            if file.read(position, count) != _ZEROS[:count]:
+                file.write(position, _ZEROS[:count])
+
+    def reserve(self, size_bytes: int) -> Place:
+        """Find room for that many bytes in one segment, ending the current one if they do not fit."""
+        segment_bytes = self.segments.file_bytes
+        if not fits(size_bytes, segment_bytes):
+            raise LimitExceeded(field="record size", limit=segment_bytes - BLANK_BYTES, got=size_bytes)
+        base = self.segments.base_of(self.written_to)
+        position = self.written_to - base
+        if not self.segments.has(base):
+            self.segments.add(base)
+        if not fits(size_bytes, segment_bytes - position):
+            base, position = self._roll(base, position), 0
+        # The BLANK that may follow must find its bytes allocated, too: ending a segment cannot fail then.
+        self.segments.ensure_allocated(base, min(position + size_bytes + BLANK_BYTES, segment_bytes))
+        return Place(self.segments.file(base), position, base + position)
+
+    def _roll(self, base: int, position: int) -> int:
+        """End the segment with a BLANK and go to the next, which is made first: it may find the disk full."""
+        following = base + self.segments.file_bytes
+        if not self.segments.has(following):
+            self.segments.add(following)
+        self.segments.ensure_allocated(base, position + BLANK_BYTES)
+        self.segments.file(base).write(position, encode_blank(self.segments.file_bytes - position))
+        self.written_to = following
+        return following
+
+    def advance(self, end: int) -> None:
+        """Make everything before `end` part of the log."""
+        assert end > self.written_to
+        self.written_to = end
+
+    def prepare_next(self) -> bool:
+        """Make the next segment ahead of its need, if the current one is more than half full; True if one was made."""
+        base = self.segments.base_of(self.written_to)
+        following = base + self.segments.file_bytes
+        if self.written_to - base <= self.segments.file_bytes // 2 or self.segments.has(following):
+            return False
+        self.segments.add(following)
+        return True
+
+    def flush(self, target: int) -> None:
+        """Put the log up to `target` on the disk; may be called in any thread, one at a time."""
+        if target > self.flushed_to:
+            self.segments.sync(self.flushed_to, target)
+            self.flushed_to = target
+
+    def read(self, physical_offset: int, size_bytes: int) -> bytes | None:
+        """Copy a range that lies in one segment; None where it is not, or no longer, there."""
+        base = self.segments.base_of(physical_offset)
+        position = physical_offset - base
+        if physical_offset < 0 or not self.segments.has(base) or position + size_bytes > self.segments.file_bytes:
+            return None
+        if physical_offset + size_bytes > self.written_to:
+            return None
+        return self.segments.file(base).read(position, size_bytes)
+
+    def read_message(self, physical_offset: int, size_bytes: int) -> Message | None:
+        """Read one record; raises a `FormatError` where its bytes are damaged."""
+        record = self.read(physical_offset, size_bytes)
+        return None if record is None else decode_message(record, physical_offset=physical_offset)
+
+    def spans(self, start: int, stop: int) -> Iterator[Span]:
+        """Yield the parts of a range, segment by segment."""
+        for base in self.segments.bases:
+            first, last = max(start, base), min(stop, base + self.segments.file_bytes)
+            if first < last:
+                yield Span(base, first - base, last - base)

@@ -1,0 +1,166 @@
+"""The ConsumeQueue: where the messages of one queue lie in the log, one unit of 20 bytes each.
+
+Unit n lies at byte n * 20 of the queue's own log. A unit is put where its queue offset says: deriving a stretch of the
+log twice changes nothing, and a hole in the log becomes units that are none instead of shifting all that follow.
+"""
+
+from __future__ import annotations
+
+from orbitlog.formats.java import INT_MAX, LONG_MAX
+from orbitlog.formats.queue_entry import (
+    ENTRY_BYTES,
+    PRE_BLANK_RAW,
+    QUEUE_ENTRY,
+    QueueEntry,
+    decode_entry,
+    encode_entry,
+)
+from orbitlog.store.segments import Segments
+
+_UNPACK = QUEUE_ENTRY.struct.unpack
+_NO_UNIT = bytes(ENTRY_BYTES)
+
+
+class ConsumeQueue:
+    """One queue's units: from `min_offset` to before `max_offset`."""
+
+    def __init__(self, topic: str, queue_id: int, segments: Segments) -> None:
+        self.topic = topic
+        self.queue_id = queue_id
+        self.segments = segments
+        self.min_offset = segments.start // ENTRY_BYTES
+        self.max_offset = self.min_offset
+        self.flushed_offset = self.min_offset
+        self._is_recovering = False
+
+    def put(self, queue_offset: int, entry: QueueEntry) -> bool:
+        """Put a unit; False where the queue has one there already."""
+        if self.segments.is_empty:
+            self._begin(queue_offset)
+        if queue_offset < self.max_offset:
+            return False
+        while self.max_offset < queue_offset:
+            self._write(PRE_BLANK_RAW)
+        self._write(encode_entry(entry))
+        return True
+
+    def _begin(self, queue_offset: int) -> None:
+        """A queue that starts inside a file is filled up with units that are none, as Java does."""
+        first_of_file = self.segments.base_of(queue_offset * ENTRY_BYTES) // ENTRY_BYTES
+        self.min_offset = queue_offset
+        self.max_offset = self.flushed_offset = first_of_file
+
+    def _write(self, unit: bytes) -> None:
+        byte = self.max_offset * ENTRY_BYTES
+        base = self.segments.base_of(byte)
+        position = byte - base
+        if not self.segments.has(base):
+            self.segments.add(base)
+        file = self.segments.file(base)
+        if not self._is_recovering or file.read(position, ENTRY_BYTES) != unit:
+            self.segments.ensure_allocated(base, position + ENTRY_BYTES)
+            file.write(position, unit)
+        self.max_offset += 1
+
+    def entry(self, queue_offset: int) -> QueueEntry | None:
+        """Return one unit, or None where there is none (or one that only fills room)."""
+        found = decode_entry(self.read(queue_offset, 1) or _NO_UNIT)
+        return None if found is None or found.is_pre_blank else found
+
+    def read(self, queue_offset: int, count: int) -> bytes:
+        """Copy units that lie in one file: at most `count`, fewer where file or queue end."""
+        count = min(count, self.max_offset - queue_offset)
+        byte = queue_offset * ENTRY_BYTES
+        base = self.segments.base_of(byte)
+        if queue_offset < self.min_offset or count <= 0 or not self.segments.has(base):
+            return b""
+        position = byte - base
+        return self.segments.file(base).read(position, min(count * ENTRY_BYTES, self.segments.file_bytes - position))
+
+    def sync(self) -> None:
+        """Put every unit on the disk; may be called in any thread, one at a time."""
+        target = self.max_offset
+        if target > self.flushed_offset:
+            self.segments.sync(self.flushed_offset * ENTRY_BYTES, target * ENTRY_BYTES)
+            self.flushed_offset = target
+
+    def begin_recovery(self, trusted_to: int) -> None:
+        """Go on after the units of records before `trusted_to`, which are all on the disk.
+
+        They are a prefix whose physical offsets rise. Behind it a crash may leave anything: units, zeros, torn ones.
+        Nothing of that is removed yet: what is put again lands in the same places.
+        """
+        end = self._end_of_trusted(trusted_to)
+        if not self._ends_well(end):
+            end = self._end_by_walking(trusted_to)
+        self.max_offset = self.flushed_offset = end
+        self.min_offset = min(self.segments.start // ENTRY_BYTES, end)
+        self._is_recovering = True
+
+    def end_recovery(self) -> None:
+        """Remove what lies behind the last unit that the log has."""
+        self._is_recovering = False
+        end_byte = self.max_offset * ENTRY_BYTES
+        self.segments.drop_from(end_byte)
+        if self.segments.base_of(end_byte) < end_byte < self.segments.end:
+            self._wipe(end_byte)
+
+    def _end_of_trusted(self, trusted_to: int) -> int:
+        """Return the queue offset after the last trusted unit, by halving."""
+        low, high = self.segments.start // ENTRY_BYTES, self.segments.end // ENTRY_BYTES
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_trusted(middle, trusted_to):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _ends_well(self, end: int) -> bool:
+        """Tell whether the last two units are in order: a torn one behind the prefix can look trusted, but not both."""
+        first = self.segments.start // ENTRY_BYTES
+        if end - first < 2:
+            return end == first or self._is_trusted(first, LONG_MAX)
+        before, last = _UNPACK(self._raw(end - 2)), _UNPACK(self._raw(end - 1))
+        is_filler = before[1] == INT_MAX
+        return bool(before[1] > 0 and (is_filler or last[1] == INT_MAX or before[0] < last[0]))
+
+    def _end_by_walking(self, trusted_to: int) -> int:
+        queue_offset, previous = self.segments.start // ENTRY_BYTES, -1
+        while self._is_trusted(queue_offset, trusted_to):
+            physical_offset, size_bytes, _ = _UNPACK(self._raw(queue_offset))
+            if size_bytes != INT_MAX and physical_offset <= previous:
+                break
+            previous = max(previous, physical_offset if size_bytes != INT_MAX else previous)
+            queue_offset += 1
+        return queue_offset
+
+    def _is_trusted(self, queue_offset: int, trusted_to: int) -> bool:
+        physical_offset, size_bytes, _ = _UNPACK(self._raw(queue_offset))
+        return bool(0 <= physical_offset < trusted_to and size_bytes > 0)
+
+    def _raw(self, queue_offset: int) -> bytes:
+        byte = queue_offset * ENTRY_BYTES
+        base = self.segments.base_of(byte)
+        return self.segments.file(base).read(byte - base, ENTRY_BYTES) if self.segments.has(base) else _NO_UNIT
+
+    def _wipe(self, byte: int) -> None:
+        base = self.segments.base_of(byte)
+        file = self.segments.file(base)
+        rest = file.size_bytes - (byte - base)
+        if any(file.read(byte - base, rest)):
+            self.segments.ensure_allocated(base, file.size_bytes)
+            file.write(byte - base, bytes(rest))
+
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Let the queue start at its first unit whose record is still in the log."""
+        low, high = self.segments.start // ENTRY_BYTES, self.max_offset
+        while low < high:
+            middle = (low + high) // 2
+            physical_offset, size_bytes, _ = _UNPACK(self._raw(middle))
+            is_unit = size_bytes != INT_MAX and physical_offset >= min_physical_offset
+            if is_unit:
+                high = middle
+            else:
+                low = middle + 1
+        self.min_offset = low

@@ -1,0 +1,291 @@
+"""Everything that the store does to a file system, behind one small face.
+
+`RealDisk` does it; `testing.crash_disk` does it in memory and can stop the world between any two steps. Nothing else
+in this room may touch `os`, `mmap` or a file. Two promises hold everywhere: a byte written through a map lies on blocks
+that were allocated before (`allocate`), so a full disk is an `OSError` in a place that expects one and never a signal;
+and a small file is replaced whole or not at all (`replace_file`).
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from orbitlog.errors import DiskFull, StoreError, StoreLocked
+
+Bytes = bytes | bytearray | memoryview
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    name: str
+    size_bytes: int
+    is_directory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    total_bytes: int
+    free_bytes: int
+
+    @property
+    def used_ratio(self) -> float:
+        return 1 - self.free_bytes / self.total_bytes if self.total_bytes else 0.0
+
+
+class MappedFile(Protocol):
+    """A file of fixed size whose bytes can be read and written in place."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def read(self, position: int, count: int) -> bytes:
+        """Copy bytes out; fewer where the file ends."""
+        ...
+
+    def view(self) -> memoryview:
+        """Lend the bytes for reading; release it soon, a lent view keeps the file from being closed."""
+        ...
+
+    def write(self, position: int, data: Bytes) -> None:
+        """Copy bytes in; they must be allocated."""
+        ...
+
+    def edit(self, start: int, stop: int) -> memoryview:
+        """Lend a range for writing; release it before anything else happens to the file."""
+        ...
+
+    def allocate(self, start: int, stop: int) -> None:
+        """Give a range real blocks, or raise `DiskFull`; what is there stays."""
+        ...
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk; may be called in any thread."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileLock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The file system as the store sees it."""
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        """List a directory by name; empty where there is none."""
+        ...
+
+    def make_directory(self, path: Path) -> None:
+        """Make a directory and those above it, durably."""
+        ...
+
+    def create_file(self, path: Path, size_bytes: int) -> MappedFile:
+        """Make a new file of that size, full of zeros, and map it; its name is durable after `sync_directory`."""
+        ...
+
+    def open_file(self, path: Path, *, writable: bool) -> MappedFile: ...
+
+    def read_file(self, path: Path) -> bytes | None:
+        """Return a small file's bytes, or None where there is none."""
+        ...
+
+    def replace_file(self, path: Path, data: bytes) -> None:
+        """Put a small file in place, whole and durably: whoever looks sees the old one or the new one."""
+        ...
+
+    def remove_file(self, path: Path) -> None:
+        """Remove a file if it is there; durable after `sync_directory`."""
+        ...
+
+    def rename_file(self, path: Path, name: str) -> None:
+        """Give a file another name in its directory; durable after `sync_directory`."""
+        ...
+
+    def sync_directory(self, path: Path) -> None: ...
+
+    def lock_file(self, path: Path, content: bytes) -> FileLock:
+        """Take the store's lock or raise `StoreLocked`."""
+        ...
+
+    def modified_ms(self, path: Path) -> int: ...
+
+    def usage(self, path: Path) -> DiskUsage: ...
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn the operating system's words into the store's."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(f"{what}: no space left; free some, the store goes on by itself") from error
+        raise StoreError(f"{what}: {error.strerror or error}") from error
+
+
+class RealMappedFile:
+    """A memory map of a whole file."""
+
+    __slots__ = ("_descriptor", "_map", "_path", "_writable", "size_bytes")
+
+    def __init__(self, path: Path, descriptor: int, size_bytes: int, *, writable: bool) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._writable = writable
+        self.size_bytes = size_bytes
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        self._map = mmap.mmap(descriptor, size_bytes, access=access)
+
+    def read(self, position: int, count: int) -> bytes:
+        return self._map[position : position + count]
+
+    def view(self) -> memoryview:
+        return memoryview(self._map).toreadonly()
+
+    def write(self, position: int, data: Bytes) -> None:
+        self._map[position : position + len(data)] = bytes(data) if isinstance(data, memoryview) else data
+
+    def edit(self, start: int, stop: int) -> memoryview:
+        return memoryview(self._map)[start:stop]
+
+    def allocate(self, start: int, stop: int) -> None:
+        with disk_errors(f"growing {self._path}"):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._descriptor, start, stop - start)
+            else:
+                _write_back(self._descriptor, start, stop)
+
+    def sync(self) -> None:
+        # fdatasync and not msync: the latter holds the interpreter's lock while the disk works.
+        getattr(os, "fdatasync", os.fsync)(self._descriptor)
+
+    def close(self) -> None:
+        self._map.close()
+        os.close(self._descriptor)
+
+
+def _write_back(descriptor: int, start: int, stop: int) -> None:
+    """Allocate where the system has no call for it: write what is there, and zeros behind it."""
+    while start < stop:
+        chunk = os.pread(descriptor, min(1 << 20, stop - start), start) or bytes(min(1 << 20, stop - start))
+        start += os.pwrite(descriptor, chunk, start)
+
+
+class RealFileLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+class RealDisk:
+    """The operating system's file system."""
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        try:
+            with os.scandir(path) as entries:
+                found = [
+                    DirectoryEntry(entry.name, 0, True)
+                    if entry.is_dir()
+                    else DirectoryEntry(entry.name, entry.stat().st_size, False)
+                    for entry in entries
+                ]
+        except FileNotFoundError:
+            return []
+        return sorted(found, key=lambda entry: entry.name)
+
+    def make_directory(self, path: Path) -> None:
+        if path.is_dir():
+            return
+        self.make_directory(path.parent)
+        with disk_errors(f"making {path}"):
+            path.mkdir(exist_ok=True)
+            self.sync_directory(path.parent)
+
+    def create_file(self, path: Path, size_bytes: int) -> MappedFile:
+        with disk_errors(f"making {path}"):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(descriptor, size_bytes)
+                return RealMappedFile(path, descriptor, size_bytes, writable=True)
+            except OSError:
+                os.close(descriptor)
+                path.unlink(missing_ok=True)
+                raise
+
+    def open_file(self, path: Path, *, writable: bool) -> MappedFile:
+        with disk_errors(f"opening {path}"):
+            descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+            try:
+                return RealMappedFile(path, descriptor, os.fstat(descriptor).st_size, writable=writable)
+            except (OSError, ValueError):
+                os.close(descriptor)
+                raise
+
+    def read_file(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def replace_file(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + ".orbitlog-new")
+        with disk_errors(f"writing {path}"):
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                written = 0
+                while written < len(data):
+                    written += os.write(descriptor, data[written:])
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            temporary.replace(path)
+            self.sync_directory(path.parent)
+
+    def remove_file(self, path: Path) -> None:
+        with disk_errors(f"removing {path}"):
+            path.unlink(missing_ok=True)
+
+    def rename_file(self, path: Path, name: str) -> None:
+        with disk_errors(f"renaming {path}"):
+            path.replace(path.with_name(name))
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock_file(self, path: Path, content: bytes) -> FileLock:
+        import fcntl
+
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # A record lock, as Java takes it: flock would not see Java's, nor Java ours.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise StoreLocked(
+                    f"{path.parent} is in use by another broker; stop it first, or open read-only"
+                ) from None
+            raise StoreError(f"locking {path}: {error.strerror}") from error
+        os.pwrite(descriptor, content, 0)
+        return RealFileLock(descriptor)
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def usage(self, path: Path) -> DiskUsage:
+        found = os.statvfs(path)
+        return DiskUsage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

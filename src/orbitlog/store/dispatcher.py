@@ -1,0 +1,113 @@
+"""Derives queues and index from the log, in order, a bounded step at a time (Java's ReputMessageService).
+
+`dispatched_to` is the physical offset before which every record has its unit and its keys. Damage in the log is
+passed over and reported: the log after it goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbitlog.formats.derive import DeriveRules, index_hashes, queue_units
+from orbitlog.formats.message import Message
+from orbitlog.formats.message_scan import BLANK, SegmentEnd, find_record, read_at
+from orbitlog.store.commitlog import CommitLog, Span
+from orbitlog.store.index_files import IndexBoundary, IndexFiles
+from orbitlog.store.queue_set import QueueSet
+
+STEP_BYTES = 4 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A message that can be read from its queue now."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    tags_code: int
+    store_timestamp_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DamagedLog:
+    """A part of the log that holds no readable record."""
+
+    physical_offset: int
+    size_bytes: int
+    reason: str
+
+
+class Dispatcher:
+    """The one writer of queues and index."""
+
+    def __init__(self, log: CommitLog, queues: QueueSet, index: IndexFiles, rules: DeriveRules) -> None:
+        self._log = log
+        self._queues = queues
+        self._index = index
+        self._rules = rules
+        self._index_from = IndexBoundary(0, 0)
+        self.dispatched_to = log.min_physical_offset
+        self.last_store_timestamp_ms = 0
+        self.last_physical_offset = 0
+        self.damage: list[DamagedLog] = []
+
+    def start(self, dispatched_to: int, index_from: IndexBoundary) -> None:
+        """Begin at a record; keys before the boundary are in the index already."""
+        self.dispatched_to = dispatched_to
+        self._index_from = index_from
+
+    def dispatch_once(self, limit: int, max_bytes: int = STEP_BYTES) -> list[Arrival]:
+        """Dispatch records that end at or before `limit`, about `max_bytes` of them."""
+        arrivals: list[Arrival] = []
+        stop = min(limit, self.dispatched_to + max_bytes)
+        for span in list(self._log.spans(self.dispatched_to, stop)):
+            self._dispatch_span(span, arrivals)
+        return arrivals
+
+    def _dispatch_span(self, span: Span, arrivals: list[Arrival]) -> None:
+        view = self._log.segments.file(span.base).view()
+        try:
+            position = span.start
+            while position < span.stop:
+                found = read_at(view, position, base_physical_offset=span.base, check_crc=False)
+                if isinstance(found, Message):
+                    self._dispatch(found, arrivals)
+                    position += BLANK.struct.unpack_from(view, position)[0]
+                elif isinstance(found, SegmentEnd):
+                    position = len(view)
+                else:
+                    position = self._pass_damage(view, span, position, found)
+                self.dispatched_to = span.base + position
+        finally:
+            view.release()
+
+    def _pass_damage(self, view: memoryview, span: Span, position: int, found: object) -> int:
+        following = find_record(view, position + 1, base_physical_offset=span.base)
+        end = span.stop if following is None else following
+        reason = str(getattr(found, "error", "zeros where records should be"))
+        self.damage.append(DamagedLog(span.base + position, end - position, reason))
+        return end
+
+    def _dispatch(self, message: Message, arrivals: list[Arrival]) -> None:
+        for unit in queue_units(message, self._rules):
+            queue = self._queues.find_or_make(unit.topic, unit.queue_id)
+            if queue.put(unit.queue_offset, unit.entry):
+                self._queues.used(queue, written=True)
+                arrivals.append(
+                    Arrival(
+                        unit.topic, unit.queue_id, unit.queue_offset, unit.entry.tags_code, message.store_timestamp_ms
+                    )
+                )
+        self._put_keys(message)
+        self.last_store_timestamp_ms = message.store_timestamp_ms
+        self.last_physical_offset = message.physical_offset
+
+    def _put_keys(self, message: Message) -> None:
+        physical_offset, boundary = message.physical_offset, self._index_from
+        if physical_offset < boundary.physical_offset:
+            return
+        skip = boundary.skip_keys if physical_offset == boundary.physical_offset else 0
+        key_hashes = index_hashes(message, self._rules.compat)[skip:]
+        if key_hashes or not skip:
+            self._index.put(key_hashes, physical_offset, message.store_timestamp_ms)

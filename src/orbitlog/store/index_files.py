@@ -1,0 +1,221 @@
+"""The index: messages by key, in hash tables on disk that fill up one after the other.
+
+Keys are put in the order of the log; where one file ends another begins, even between two keys of one message. Only
+the last file is ever written to. When it is full it is put on the disk before the next one is begun, so that after a
+crash only the last can be wrong, and that one is made again from the log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.index_layout import (
+    INDEX_ENTRY,
+    INDEX_HEADER,
+    INDEX_SLOT,
+    IndexHeader,
+    IndexLayout,
+    decode_header,
+    encode_empty_header,
+    encode_header,
+    header_after,
+    time_diff_seconds,
+)
+from orbitlog.store.disk import Disk, MappedFile
+
+_ALLOCATE_BYTES = 1 << 20
+_ASIDE = ".aside"
+_PACK_ENTRY = INDEX_ENTRY.struct.pack
+_UNPACK_ENTRY = INDEX_ENTRY.struct.unpack
+_PACK_SLOT = INDEX_SLOT.struct.pack
+
+
+class IndexFile:
+    """One index file; the header is kept in memory and written with each key."""
+
+    def __init__(self, name: str, file: MappedFile, layout: IndexLayout, *, after: IndexHeader | None = None) -> None:
+        self.name = name
+        self.file = file
+        self._layout = layout
+        self.header = decode_header(file.read(0, INDEX_HEADER.size_bytes))
+        self._allocated_to = 0
+        if after is not None and self.header.key_count == 0:
+            # Shows in the time of the first entry alone, and must: Java's files have it.
+            self.header = header_after(after)
+            self._ensure_allocated(INDEX_HEADER.size_bytes)
+            file.write(0, encode_empty_header(self.header))
+
+    @property
+    def is_full(self) -> bool:
+        return self.header.index_count >= self._layout.entry_count
+
+    def put(self, key_hash: int, physical_offset: int, store_timestamp_ms: int) -> None:
+        """Put one key; the file must not be full."""
+        header, layout, file = self.header, self._layout, self.file
+        number = header.index_count
+        slot_position = layout.slot_position(key_hash)
+        entry_position = layout.entry_position(number)
+        self._ensure_allocated(entry_position + INDEX_ENTRY.size_bytes)
+        previous = int.from_bytes(file.read(slot_position, 4), "big", signed=True)
+        if not 0 < previous <= number:
+            previous = 0
+        diff = time_diff_seconds(store_timestamp_ms, header.begin_timestamp_ms)
+        file.write(entry_position, _PACK_ENTRY(key_hash, physical_offset, diff, previous))
+        file.write(slot_position, _PACK_SLOT(number))
+        is_first = number <= 1
+        self.header = IndexHeader(
+            store_timestamp_ms if is_first else header.begin_timestamp_ms,
+            store_timestamp_ms,
+            physical_offset if is_first else header.begin_physical_offset,
+            physical_offset,
+            header.hash_slot_count + (previous == 0),
+            number + 1,
+        )
+        file.write(0, encode_header(self.header))
+
+    def _ensure_allocated(self, stop: int) -> None:
+        if stop > self._allocated_to:
+            target = min(-(-stop // _ALLOCATE_BYTES) * _ALLOCATE_BYTES, self._layout.file_bytes)
+            self.file.allocate(self._allocated_to, target)
+            self._allocated_to = target
+
+    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
+        """Yield the physical offsets of entries with that hash, newest first, whose time lies in the window."""
+        header = self.header
+        number = int.from_bytes(self.file.read(self._layout.slot_position(key_hash), 4), "big", signed=True)
+        while 0 < number < header.index_count:
+            position = self._layout.entry_position(number)
+            found_hash, physical_offset, diff, previous = _UNPACK_ENTRY(
+                self.file.read(position, INDEX_ENTRY.size_bytes)
+            )
+            stored_ms = header.begin_timestamp_ms + diff * 1000  # whole seconds: up to 999 ms too early
+            if found_hash == key_hash and begin_ms <= stored_ms <= end_ms:
+                yield physical_offset
+            if previous >= number:
+                return  # a damaged chain would never end
+            number = previous
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBoundary:
+    """Where the index goes on: at key number `skip_keys` of the first message at or after `physical_offset`."""
+
+    physical_offset: int
+    skip_keys: int
+
+
+class IndexFiles:
+    """All index files of a store, oldest first."""
+
+    def __init__(self, disk: Disk, root: Path, layout: IndexLayout, *, writable: bool = True) -> None:
+        self._disk = disk
+        self._directory = root / tree.INDEX
+        self._layout = layout
+        self._writable = writable
+        self._files: list[IndexFile] = []
+
+    def load(self) -> None:
+        """Open the files that have the size they should have; anything else is left alone."""
+        for entry in self._disk.list_directory(self._directory):
+            if tree.parse_index_file_name(entry.name) and entry.size_bytes == self._layout.file_bytes:
+                file = self._disk.open_file(self._directory / entry.name, writable=self._writable)
+                self._files.append(IndexFile(entry.name, file, self._layout))
+
+    def __iter__(self) -> Iterator[IndexFile]:
+        return iter(self._files)
+
+    @property
+    def file_count(self) -> int:
+        return len(self._files)
+
+    @property
+    def complete_timestamp_ms(self) -> int:
+        """The end time of the last file that is full, and so on the disk."""
+        full = [file.header.end_timestamp_ms for file in self._files if file.is_full]
+        return full[-1] if full else 0
+
+    @property
+    def key_count(self) -> int:
+        return sum(file.header.key_count for file in self._files)
+
+    def put(self, key_hashes: Sequence[int], physical_offset: int, store_timestamp_ms: int) -> None:
+        """Put the keys of a message; one without any also begins a new file where the last is full, as in Java."""
+        self._make_room(store_timestamp_ms)
+        for key_hash in key_hashes:
+            self._make_room(store_timestamp_ms)
+            self._files[-1].put(key_hash, physical_offset, store_timestamp_ms)
+
+    def _make_room(self, store_timestamp_ms: int) -> None:
+        if not self._files or self._files[-1].is_full:
+            self._begin(store_timestamp_ms)
+
+    def _begin(self, store_timestamp_ms: int) -> None:
+        after = None
+        if self._files:
+            self._files[-1].file.sync()
+            after = self._files[-1].header
+        else:
+            self._disk.make_directory(self._directory)
+        name = self._next_name(store_timestamp_ms)
+        file = self._disk.create_file(self._directory / name, self._layout.file_bytes)
+        self._disk.sync_directory(self._directory)
+        self._files.append(IndexFile(name, file, self._layout, after=after))
+
+    def _next_name(self, store_timestamp_ms: int) -> str:
+        """Name a file after the store time of its first message, or a little later: names must be new and rise."""
+        made_at = datetime.fromtimestamp(store_timestamp_ms / 1000)  # local time, as Java has it
+        last = tree.parse_index_file_name(self._files[-1].name) if self._files else None
+        if last is not None and made_at <= last:
+            made_at = last + timedelta(milliseconds=1)
+        return tree.index_file_name(made_at)
+
+    def sync(self) -> None:
+        """Put the last file on the disk; all others are there."""
+        if self._files:
+            self._files[-1].file.sync()
+
+    def set_aside(self, number: int) -> None:
+        """Put away the files from that number on: they are made again from the log, and removed only then."""
+        number = max(number, 0)
+        for file in self._files[number:]:
+            file.file.close()
+            self._disk.rename_file(self._directory / file.name, file.name + _ASIDE)
+        if len(self._files) > number:
+            self._disk.sync_directory(self._directory)
+        del self._files[number:]
+
+    def discard_aside(self) -> None:
+        """Remove what was put away, now or by a recovery that did not end."""
+        aside = [entry.name for entry in self._disk.list_directory(self._directory) if entry.name.endswith(_ASIDE)]
+        for name in aside:
+            self._disk.remove_file(self._directory / name)
+        if aside:
+            self._disk.sync_directory(self._directory)
+
+    def boundary(self) -> IndexBoundary:
+        """Return where to go on after the files that are there."""
+        if not self._files:
+            return IndexBoundary(0, 0)
+        last = self._files[-1]
+        end = last.header.end_physical_offset
+        keys, number = 0, last.header.index_count - 1
+        while number > 0 and self._entry_offset(last, number) == end:
+            keys, number = keys + 1, number - 1
+        if number == 0 and len(self._files) > 1:
+            before = self._files[-2]
+            number = before.header.index_count - 1
+            while number > 0 and self._entry_offset(before, number) == end:
+                keys, number = keys + 1, number - 1
+        return IndexBoundary(end, keys)
+
+    def _entry_offset(self, file: IndexFile, number: int) -> int:
+        raw = file.file.read(self._layout.entry_position(number), INDEX_ENTRY.size_bytes)
+        return int(_UNPACK_ENTRY(raw)[1])
+
+    def close(self) -> None:
+        for file in self._files:
+            file.file.close()

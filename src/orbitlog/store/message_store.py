@@ -1,0 +1,317 @@
+"""The message store: append, dispatch, flush, read; opened clean or after a crash, closed clean.
+
+Everything is a step that the caller takes when it wants: the store has no thread and no clock of its own. One thread
+appends, dispatches and reads; `flush_log` and `flush_derived` may run in another, one at a time.
+
+Marks, all physical offsets: `flushed_to` <= `written_to`; readers and the dispatcher follow `confirmed_to`, which is
+`flushed_to` where sends wait for the disk and `written_to` where they do not. Nobody ever sees a message that a
+crash could take back from a store that promised to keep it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+
+from orbitlog.errors import DiskFull, FormatError, LimitExceeded, StoreClosed, StoreError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from orbitlog.formats.message import Message, assign_fields, encode_message
+from orbitlog.formats.message_id import parse_offset_message_id
+from orbitlog.formats.store_state import STATE_FILE, StoreState, decode_state, encode_state
+from orbitlog.store.commitlog import CommitLog
+from orbitlog.store.consumequeue import ConsumeQueue
+from orbitlog.store.disk import Disk, FileLock, RealDisk
+from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher
+from orbitlog.store.index_files import IndexFiles
+from orbitlog.store.key_query import KeyQuery, QueryResult, query_by_key, read_record_at
+from orbitlog.store.put_result import PutResult, PutStatus
+from orbitlog.store.queue_reader import GetResult, ReadRequest, read_queue
+from orbitlog.store.queue_set import QueueKey, QueueSet
+from orbitlog.store.segments import Segments
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_recovery import StoreParts, recover
+from orbitlog.store.time_search import Boundary, TimeSearch
+
+NowMs = Callable[[], int]
+# Java lets the record be this much larger than the body may be.
+_RECORD_EXTRA_BYTES = 64 * 1024
+
+
+class MessageStore:
+    """One store on one disk. Use `MessageStore.open`."""
+
+    def __init__(self, root: Path, config: StoreConfig, disk: Disk, now_ms: NowMs, lock: FileLock) -> None:
+        self._root = root
+        self._config = config
+        self._disk = disk
+        self._now_ms = now_ms
+        self._lock = lock
+        geometry = config.geometry
+        allocate_bytes = min(config.segment_allocate_bytes, geometry.segment_bytes)
+        self._log = CommitLog(
+            Segments(disk, root / tree.COMMITLOG, geometry.segment_bytes, allocate_bytes=allocate_bytes)
+        )
+        self._queues = QueueSet(disk, root, geometry.queue_file_bytes)
+        self._index = IndexFiles(disk, root, geometry.index_layout)
+        self._next_queue_offsets: dict[QueueKey, int] = {}
+        self._checkpoint = Checkpoint()
+        self._last_append_ms = 0
+        self._failure = ""
+        self._is_closed = False
+
+    @classmethod
+    def open(cls, root: Path, config: StoreConfig, now_ms: NowMs, disk: Disk | None = None) -> MessageStore:
+        """Open a store for writing, recovering what a crash left; makes a new one where there is none."""
+        disk = disk or RealDisk()
+        disk.make_directory(root)
+        lock = disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT)
+        with ExitStack() as undo:
+            undo.callback(lock.release)
+            store = cls(root, config, disk, now_ms, lock)
+            store._load()
+            undo.pop_all()
+        return store
+
+    def _load(self) -> None:
+        log, queues, index = self._log, self._queues, self._index
+        log.segments.load()
+        log.written_to = log.flushed_to = log.min_physical_offset
+        queues.load()
+        index.load()
+        self._dispatcher = Dispatcher(log, queues, index, self._config.rules)
+        self._checkpoint = self._read_checkpoint()
+        was_closed = self._disk.read_file(self._root / tree.ABORT) is None
+        parts = StoreParts(log, queues, index, self._dispatcher)
+        recover(parts, self._checkpoint, self._read_state(), was_closed=was_closed)
+        for queue in queues:
+            self._next_queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
+        self._last_append_ms = self._dispatcher.last_store_timestamp_ms
+        process_id = os.getpid() if self._config.rules.compat.abort_holds_process_id else None
+        self._disk.replace_file(self._root / tree.ABORT, tree.encode_abort(process_id))
+        self.flush_derived()
+
+    # Marks
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self._log.min_physical_offset
+
+    @property
+    def written_to(self) -> int:
+        return self._log.written_to
+
+    @property
+    def flushed_to(self) -> int:
+        return self._log.flushed_to
+
+    @property
+    def dispatched_to(self) -> int:
+        return self._dispatcher.dispatched_to
+
+    @property
+    def confirmed_to(self) -> int:
+        """How far readers may read."""
+        return self._log.flushed_to if self._config.sync_flush else self._log.written_to
+
+    @property
+    def damage(self) -> list[DamagedLog]:
+        """Parts of the log that could not be read since it was opened."""
+        return list(self._dispatcher.damage)
+
+    # Appending
+
+    def append(self, message: Message) -> PutResult:
+        """Take one message: its queue offset, physical offset and store time are assigned here."""
+        return self.append_batch([message])[0]
+
+    def append_batch(self, messages: Sequence[Message]) -> list[PutResult]:
+        """Take messages that were sent together: a segment has all of them or none."""
+        refusal = self._refuse(messages)
+        if refusal is not None:
+            return [refusal] * len(messages)
+        try:
+            records = [encode_message(message) for message in messages]
+        except LimitExceeded as error:
+            is_properties = error.field == "properties length"
+            status = PutStatus.PROPERTIES_SIZE_EXCEEDED if is_properties else PutStatus.MESSAGE_ILLEGAL
+            return [PutResult(status, reason=str(error))] * len(messages)
+        except FormatError as error:
+            return [PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))] * len(messages)
+        try:
+            place = self._log.reserve(sum(map(len, records)))
+        except LimitExceeded as error:
+            return [PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))] * len(messages)
+        except DiskFull as error:
+            return [PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=str(error))] * len(messages)
+        except StoreError as error:
+            return [PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, reason=str(error))] * len(messages)
+        self._last_append_ms = now_ms = max(self._now_ms(), self._last_append_ms)
+        position, results = place.position, []
+        for message, record in zip(messages, records, strict=True):
+            physical_offset = place.physical_offset + position - place.position
+            queue_offset = self._take_queue_offset(message)
+            place.file.write(position, record)
+            with place.file.edit(position, position + len(record)) as written:
+                assign_fields(
+                    written,
+                    0,
+                    queue_offset=queue_offset,
+                    physical_offset=physical_offset,
+                    store_timestamp_ms=now_ms,
+                )
+            results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, len(record)))
+            position += len(record)
+        self._log.advance(place.physical_offset + position - place.position)
+        return results
+
+    def _refuse(self, messages: Sequence[Message]) -> PutResult | None:
+        if self._is_closed:
+            raise StoreClosed(f"{self._root} is closed")
+        if self._failure:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._failure)
+        for message in messages:
+            if message.version == 2 and not self._config.rules.compat.long_topics:
+                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="the topic is longer than 127 bytes")
+            if len(message.body) > self._config.message_bytes_max:
+                reason = f"a body of {len(message.body)} bytes is over the limit of {self._config.message_bytes_max}"
+                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+            if message.size_bytes > self._config.message_bytes_max + _RECORD_EXTRA_BYTES:
+                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=f"{message.size_bytes} bytes are too large a record")
+        return None
+
+    def _take_queue_offset(self, message: Message) -> int:
+        if not message.transaction_type.enters_queue:
+            return 0
+        queue = message.topic, message.queue_id
+        queue_offset = self._next_queue_offsets.get(queue, 0)
+        self._next_queue_offsets[queue] = queue_offset + 1
+        return queue_offset
+
+    # Steps
+
+    def dispatch_once(self, max_bytes: int = 4 * 1024 * 1024) -> list[Arrival]:
+        """Derive units and keys of messages that readers may see; returns those that can be read now."""
+        return self._dispatcher.dispatch_once(self.confirmed_to, max_bytes)
+
+    def flush_log(self) -> int:
+        """Put the log on the disk as far as it is written; returns how far that is.
+
+        If the disk refuses, nothing that was not flushed can be trusted any more: the store takes no more messages.
+        """
+        target = self._log.written_to
+        try:
+            self._log.flush(target)
+        except OSError as error:
+            self._failure = f"the disk failed to keep the log ({error}); nothing more is taken until a restart"
+            raise StoreError(self._failure) from error
+        return target
+
+    def flush_derived(self) -> None:
+        """Put queues and index on the disk, and note in checkpoint and state how far they are."""
+        dispatched_to = self._dispatcher.dispatched_to
+        self.flush_log()
+        units, keys = self._queues.unit_count, self._index.key_count
+        self._queues.sync()
+        self._index.sync()
+        last_ms = self._dispatcher.last_store_timestamp_ms or self._checkpoint.logics_msg_timestamp_ms
+        self._checkpoint = Checkpoint(
+            physic_msg_timestamp_ms=last_ms,
+            logics_msg_timestamp_ms=last_ms,
+            index_msg_timestamp_ms=self._index.complete_timestamp_ms,
+            logics_physical_offset=self._dispatcher.last_physical_offset,
+        )
+        checkpoint = encode_checkpoint(self._checkpoint, self._config.rules.compat)
+        self._disk.replace_file(self._root / tree.CHECKPOINT, checkpoint)
+        state = StoreState(dispatched_to, units, len(self._queues), keys, last_ms, last_ms)
+        self._disk.replace_file(self._root / STATE_FILE, encode_state(state))
+
+    def prepare_once(self) -> bool:
+        """Make the next segment ahead of its need; True if one was made."""
+        return self._log.prepare_next()
+
+    # Reading
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.find(topic, queue_id)
+
+    def get(self, topic: str, queue_id: int, request: ReadRequest) -> GetResult:
+        """Read messages of a queue from an offset on."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None:
+            self._queues.used(queue)
+        return read_queue(queue, self._log, request)
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+        """Return the queue offset at a time, as the line of versions that the store is compatible with answers."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        search = TimeSearch(self._log)
+        if self._config.rules.compat.searches_time_by_file:
+            return search.search_4x(queue, timestamp_ms)
+        return search.search(queue, timestamp_ms, boundary)
+
+    def earliest_time_ms(self, topic: str, queue_id: int) -> int:
+        """Return when the first message of a queue was stored; -1 where it has none."""
+        queue = self._queues.find(topic, queue_id)
+        return -1 if queue is None else TimeSearch(self._log).unit_time_ms(queue, queue.min_offset)
+
+    def query(self, query: KeyQuery) -> QueryResult:
+        """Find messages by key, newest first."""
+        return query_by_key(query, self._log, self._index, indexed_to=self.dispatched_to)
+
+    def read_at(self, physical_offset: int) -> Message | None:
+        """Read the record that starts there, if one does and readers may see it."""
+        if not self.min_physical_offset <= physical_offset < self.confirmed_to:
+            return None
+        return read_record_at(self._log, physical_offset)
+
+    def read_by_id(self, message_id: str) -> Message | None:
+        """Read a message by the id that names its place."""
+        return self.read_at(parse_offset_message_id(message_id).physical_offset)
+
+    def close(self) -> None:
+        """Dispatch and flush everything, and leave a store that needs no recovery."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        try:
+            if not self._failure:
+                self.flush_log()
+                while self.dispatched_to < self.confirmed_to:
+                    self.dispatch_once()
+                self._log.recover_to(self._log.written_to)  # removes the segment that was prepared
+                self.flush_derived()
+                self._disk.remove_file(self._root / tree.ABORT)
+                self._disk.sync_directory(self._root)
+        finally:
+            self._log.segments.close()
+            self._queues.close()
+            self._index.close()
+            self._lock.release()
+
+    def __enter__(self) -> MessageStore:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _read_checkpoint(self) -> Checkpoint:
+        raw = self._disk.read_file(self._root / tree.CHECKPOINT)
+        try:
+            return decode_checkpoint(raw) if raw else Checkpoint()
+        except FormatError:
+            return Checkpoint()  # zeros are always safe: they mean that everything must be read
+
+    def _read_state(self) -> StoreState | None:
+        raw = self._disk.read_file(self._root / STATE_FILE)
+        try:
+            return decode_state(raw) if raw else None
+        except FormatError:
+            return None

@@ -1,0 +1,129 @@
+"""Reading a queue: messages from a queue offset on, within limits, with Java's answers (GetMessageStatus).
+
+A read never goes past one ConsumeQueue file, nor over more units than a filter should be asked about at once; the
+answer always says where to go on. Mirrors Java `DefaultMessageStore.getMessage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import Enum
+
+from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
+from orbitlog.store.commitlog import CommitLog
+from orbitlog.store.consumequeue import ConsumeQueue
+
+_SCANNED_UNITS_MIN = 16000 // ENTRY_BYTES
+
+TagsFilter = Callable[[int], bool]
+RecordFilter = Callable[[bytes], bool]
+
+
+class GetStatus(Enum):
+    """Java's GetMessageStatus."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLimits:
+    """How much one read may give; less of what is so old that it must come from the disk."""
+
+    count_in_memory: int = 32
+    bytes_in_memory: int = 256 * 1024
+    count_on_disk: int = 8
+    bytes_on_disk: int = 64 * 1024
+    memory_bytes: int = 8 * 1024**3
+
+
+@dataclass(frozen=True, slots=True)
+class GetResult:
+    """Records as they lie in the log, and where to read on."""
+
+    status: GetStatus
+    next_offset: int
+    min_offset: int
+    max_offset: int
+    records: list[bytes] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """What is asked of a queue; a filter that is None lets everything pass."""
+
+    queue_offset: int
+    max_count: int
+    tags_filter: TagsFilter | None = None
+    record_filter: RecordFilter | None = None
+    limits: ReadLimits = ReadLimits()
+
+
+def read_queue(queue: ConsumeQueue | None, log: CommitLog, request: ReadRequest) -> GetResult:
+    """Read messages from a queue offset on."""
+    if queue is None or queue.max_offset == 0:
+        return GetResult(GetStatus.NO_MESSAGE_IN_QUEUE, 0, 0, 0)
+    low, high, asked = queue.min_offset, queue.max_offset, request.queue_offset
+    if asked < low:
+        return GetResult(GetStatus.OFFSET_TOO_SMALL, low, low, high)
+    if asked == high:
+        return GetResult(GetStatus.OFFSET_OVERFLOW_ONE, asked, low, high)
+    if asked > high:
+        return GetResult(GetStatus.OFFSET_OVERFLOW_BADLY, high, low, high)
+    units = queue.read(asked, max(_SCANNED_UNITS_MIN, request.max_count))
+    if not units:
+        next_file = queue.segments.base_of(asked * ENTRY_BYTES) + queue.segments.file_bytes
+        return GetResult(GetStatus.OFFSET_FOUND_NULL, next_file // ENTRY_BYTES, low, high)
+    collected = _Collected(log, request)
+    scanned = collected.take(units)
+    return GetResult(collected.status, asked + scanned, low, high, collected.records)
+
+
+class _Collected:
+    """What one read has found so far."""
+
+    def __init__(self, log: CommitLog, request: ReadRequest) -> None:
+        self._log = log
+        self._request = request
+        self._bytes = 0
+        self._was_removed = False
+        self.records: list[bytes] = []
+
+    @property
+    def status(self) -> GetStatus:
+        if self.records:
+            return GetStatus.FOUND
+        return GetStatus.MESSAGE_WAS_REMOVING if self._was_removed else GetStatus.NO_MATCHED_MESSAGE
+
+    def take(self, units: bytes) -> int:
+        """Go through units until the limits are reached; returns how many were gone through."""
+        tags_filter, record_filter = self._request.tags_filter, self._request.record_filter
+        for scanned, (physical_offset, size_bytes, tags_code) in enumerate(QUEUE_ENTRY.struct.iter_unpack(units)):
+            if self._is_enough(physical_offset, size_bytes):
+                return scanned
+            if size_bytes == INT_MAX or (tags_filter is not None and not tags_filter(tags_code)):
+                continue
+            record = self._log.read(physical_offset, size_bytes)
+            if record is None:
+                self._was_removed = True
+            elif record_filter is None or record_filter(record):
+                self.records.append(record)
+                self._bytes += size_bytes
+        return len(units) // ENTRY_BYTES
+
+    def _is_enough(self, physical_offset: int, size_bytes: int) -> bool:
+        count, limits = len(self.records), self._request.limits
+        if count == 0:
+            return False
+        is_on_disk = self._log.written_to - physical_offset > limits.memory_bytes
+        count_max = limits.count_on_disk if is_on_disk else limits.count_in_memory
+        bytes_max = limits.bytes_on_disk if is_on_disk else limits.bytes_in_memory
+        return count >= min(self._request.max_count, count_max) or self._bytes + size_bytes > bytes_max

@@ -1,0 +1,107 @@
+"""All ConsumeQueues of a store, by topic and queue id, made when their first message comes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.names import check_topic
+from orbitlog.store.consumequeue import ConsumeQueue
+from orbitlog.store.disk import Disk
+from orbitlog.store.segments import Segments
+
+_ALLOCATE_BYTES = 4096  # one page: a store may have ten thousand queues
+_OPEN_QUEUES_MAX = 512
+
+QueueKey = tuple[str, int]
+
+
+class QueueSet:
+    """Queues of one store; keeps the files of the most recently used ones open."""
+
+    def __init__(self, disk: Disk, root: Path, file_bytes: int, *, writable: bool = True) -> None:
+        self._disk = disk
+        self._root = root
+        self._file_bytes = file_bytes
+        self._writable = writable
+        self._queues: dict[QueueKey, ConsumeQueue] = {}
+        self._used: dict[QueueKey, None] = {}
+        self._unflushed: dict[QueueKey, None] = {}
+
+    def load(self) -> None:
+        """Find every queue that has files."""
+        directory = self._root / tree.CONSUMEQUEUE
+        for topic_entry in self._disk.list_directory(directory):
+            if not topic_entry.is_directory or not _is_topic(topic_entry.name):
+                continue
+            for queue_entry in self._disk.list_directory(directory / topic_entry.name):
+                queue_id = tree.parse_queue_id(queue_entry.name) if queue_entry.is_directory else None
+                if queue_id is not None:
+                    queue = self._make(topic_entry.name, queue_id)
+                    queue.segments.load()
+
+    def __iter__(self) -> Iterator[ConsumeQueue]:
+        return iter(list(self._queues.values()))
+
+    def __len__(self) -> int:
+        return len(self._queues)
+
+    def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.get((topic, queue_id))
+
+    def find_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queue = self._queues.get((topic, queue_id))
+        return self._make(check_topic(topic), queue_id) if queue is None else queue
+
+    def used(self, queue: ConsumeQueue, *, written: bool = False) -> None:
+        """Note that a queue's files are in use, and close those of the one unused for longest."""
+        key = queue.topic, queue.queue_id
+        self._used.pop(key, None)
+        self._used[key] = None
+        if written:
+            self._unflushed[key] = None
+        if len(self._used) > _OPEN_QUEUES_MAX:
+            oldest = next(iter(self._used))
+            del self._used[oldest]
+            self._queues[oldest].segments.close()
+
+    def sync(self) -> None:
+        """Put every unit of every queue on the disk."""
+        written, self._unflushed = self._unflushed, {}
+        for key in written:
+            self._queues[key].sync()
+
+    @property
+    def unit_count(self) -> int:
+        return sum(queue.max_offset for queue in self._queues.values())
+
+    def forget_empty(self) -> None:
+        """Forget queues that have no file left: their next message starts at 0, as in a Java broker."""
+        for key, queue in list(self._queues.items()):
+            if queue.segments.is_empty:
+                del self._queues[key]
+                self._used.pop(key, None)
+                self._unflushed.pop(key, None)
+
+    def close(self) -> None:
+        for queue in self._queues.values():
+            queue.segments.close()
+
+    def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
+        directory = self._root / tree.CONSUMEQUEUE / topic / str(queue_id)
+        segments = Segments(
+            self._disk, directory, self._file_bytes, allocate_bytes=_ALLOCATE_BYTES, writable=self._writable
+        )
+        queue = ConsumeQueue(topic, queue_id, segments)
+        self._queues[topic, queue_id] = queue
+        return queue
+
+
+def _is_topic(name: str) -> bool:
+    try:
+        check_topic(name)
+    except FormatError:
+        return False
+    return True

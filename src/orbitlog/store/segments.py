@@ -1,0 +1,147 @@
+"""A log cut into files of one size, each named after its first byte: CommitLog and every ConsumeQueue are one.
+
+Positions in the log count from its very beginning, whether the first files are still there or not. Files are mapped
+when they are first needed and allocated in steps ahead of the writer.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+
+from orbitlog.errors import StoreLayoutError
+from orbitlog.formats.store_tree import offset_file_name, parse_offset_file_name
+from orbitlog.store.disk import Disk, MappedFile
+
+_PAGE_BYTES = 4096
+
+
+class Segments:
+    """The files of one log in one directory."""
+
+    def __init__(
+        self, disk: Disk, directory: Path, file_bytes: int, *, allocate_bytes: int, writable: bool = True
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.file_bytes = file_bytes
+        self._allocate_bytes = max(_PAGE_BYTES, allocate_bytes)
+        self._writable = writable
+        self._bases: list[int] = []
+        self._files: dict[int, MappedFile] = {}
+        self._allocated_to: dict[int, int] = {}
+
+    def load(self) -> None:
+        """List the files; each must have the size that the log's files have.
+
+        An empty last file is what a crash leaves between making a file and giving it its size: it is removed.
+        """
+        entries = [entry for entry in self._disk.list_directory(self.directory) if not entry.is_directory]
+        named = [(parse_offset_file_name(entry.name), entry) for entry in entries]
+        known = sorted((base, entry) for base, entry in named if base is not None)
+        if known and known[-1][1].size_bytes == 0 and self._writable:
+            self._remove(known.pop()[0])
+        for base, entry in known:
+            if entry.size_bytes != self.file_bytes:
+                raise StoreLayoutError(
+                    f"{self.directory / entry.name} has {entry.size_bytes} bytes where this store's files have"
+                    f" {self.file_bytes}; set the size it was made with, or look at it with `orbitlog dump`"
+                )
+            if base % self.file_bytes:
+                raise StoreLayoutError(
+                    f"{self.directory / entry.name} does not start at a multiple of {self.file_bytes}"
+                )
+        self._bases = [base for base, _ in known]
+
+    @property
+    def bases(self) -> list[int]:
+        return list(self._bases)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._bases
+
+    @property
+    def start(self) -> int:
+        """The first byte that is there."""
+        return self._bases[0] if self._bases else 0
+
+    @property
+    def end(self) -> int:
+        """The byte after the last file."""
+        return self._bases[-1] + self.file_bytes if self._bases else 0
+
+    def base_of(self, position: int) -> int:
+        return position - position % self.file_bytes
+
+    def has(self, base: int) -> bool:
+        index = bisect_right(self._bases, base) - 1
+        return index >= 0 and self._bases[index] == base
+
+    def file(self, base: int) -> MappedFile:
+        """Return the file that starts at `base`, mapped."""
+        mapped = self._files.get(base)
+        if mapped is None:
+            mapped = self._disk.open_file(self._path(base), writable=self._writable)
+            self._files[base] = mapped
+        return mapped
+
+    def add(self, base: int) -> MappedFile:
+        """Make the file that starts at `base`, behind all others; its name is durable when this returns."""
+        assert not self._bases or base > self._bases[-1]
+        if not self._bases:
+            self._disk.make_directory(self.directory)
+        mapped = self._disk.create_file(self._path(base), self.file_bytes)
+        self._disk.sync_directory(self.directory)
+        self._bases.append(base)
+        self._files[base] = mapped
+        self._allocated_to[base] = 0
+        return mapped
+
+    def ensure_allocated(self, base: int, stop: int) -> None:
+        """Make sure that the file's bytes up to `stop` have blocks of their own."""
+        allocated = self._allocated_to.get(base, 0)
+        if stop <= allocated:
+            return
+        target = min(-(-stop // self._allocate_bytes) * self._allocate_bytes, self.file_bytes)
+        self.file(base).allocate(allocated, target)
+        self._allocated_to[base] = target
+
+    def drop_from(self, position: int) -> None:
+        """Remove every file that starts at or after `position`."""
+        while self._bases and self._bases[-1] >= position:
+            self._remove(self._bases.pop())
+        self._sync_directory()
+
+    def drop_first(self) -> None:
+        """Remove the oldest file."""
+        self._remove(self._bases.pop(0))
+        self._sync_directory()
+
+    def sync(self, start: int, stop: int) -> None:
+        """Put the bytes of a range on the disk; may be called in any thread."""
+        for base in self.bases:
+            if base < stop and base + self.file_bytes > start:
+                self.file(base).sync()
+
+    def modified_ms(self, base: int) -> int:
+        return self._disk.modified_ms(self._path(base))
+
+    def close(self) -> None:
+        for mapped in self._files.values():
+            mapped.close()
+        self._files.clear()
+
+    def _path(self, base: int) -> Path:
+        return self.directory / offset_file_name(base)
+
+    def _remove(self, base: int) -> None:
+        mapped = self._files.pop(base, None)
+        if mapped is not None:
+            mapped.close()
+        self._allocated_to.pop(base, None)
+        self._disk.remove_file(self._path(base))
+
+    def _sync_directory(self) -> None:
+        if self._disk.list_directory(self.directory) or self._bases:
+            self._disk.sync_directory(self.directory)

@@ -1,0 +1,25 @@
+"""How a store behaves: what decides its bytes, and what decides when they reach the disk."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.store.store_settings import StoreGeometry
+
+_MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StoreConfig:
+    """Frozen: a store is opened with it and keeps it."""
+
+    # What it does.
+    geometry: StoreGeometry = field(default_factory=StoreGeometry)
+    rules: DeriveRules = field(default_factory=DeriveRules)
+    sync_flush: bool = False
+    sync_flush_timeout_ms: int = 5_000
+    message_bytes_max: int = 4 * _MIB
+
+    # How fast it does it.
+    segment_allocate_bytes: int = 32 * _MIB

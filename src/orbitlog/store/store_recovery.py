@@ -1,0 +1,75 @@
+"""Bringing log, queues and index together when a store is opened.
+
+The log decides. What Orbitlog's own state file vouches for is kept; everything behind that is derived again, into
+the same places, and only then is what the log does not have removed. With no state to trust the whole log is gone
+through, and whatever is there already, a Java broker's for example, is found to be the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbitlog.formats.checkpoint import Checkpoint
+from orbitlog.formats.store_state import StoreState
+from orbitlog.store.commitlog import CommitLog
+from orbitlog.store.dispatcher import Dispatcher
+from orbitlog.store.index_files import IndexBoundary, IndexFiles
+from orbitlog.store.log_end import find_log_end
+from orbitlog.store.queue_set import QueueSet
+
+
+@dataclass(frozen=True, slots=True)
+class StoreParts:
+    log: CommitLog
+    queues: QueueSet
+    index: IndexFiles
+    dispatcher: Dispatcher
+
+
+def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> None:
+    """Find the end of the log, and make queues and index what the log says."""
+    log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
+    if not _is_vouched_for(parts, checkpoint, state):
+        state = None
+    trusted_to = state.dispatched_to if state else log.min_physical_offset
+    found = find_log_end(log, trusted_to, checkpoint.physic_msg_timestamp_ms)
+    log.recover_to(found.physical_offset)
+    dispatcher.damage += found.damage
+    _begin_queues(queues, trusted_to)
+    if state is not None and queues.unit_count != state.unit_count:
+        trusted_to = log.min_physical_offset  # a queue lost files
+        _begin_queues(queues, trusted_to)
+    if not was_closed:
+        # The last file may be torn; with nothing to vouch for them, so may all others.
+        index.set_aside(index.file_count - 1 if state else 0)
+    boundary = index.boundary()
+    if state is not None and was_closed and index.key_count == state.key_count:
+        boundary = IndexBoundary(state.dispatched_to, 0)
+    dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
+    while dispatcher.dispatched_to < log.written_to:
+        dispatcher.dispatch_once(log.written_to)
+    for queue in queues:
+        queue.end_recovery()
+        queue.correct_min_offset(log.min_physical_offset)
+    queues.forget_empty()
+    index.discard_aside()
+
+
+def _is_vouched_for(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None) -> bool:
+    """Tell whether the state file speaks of the store as it is: with another checkpoint somebody else wrote to it."""
+    if state is None or not parts.log.min_physical_offset <= state.dispatched_to <= parts.log.segments.end:
+        return False
+    stamps = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms
+    return stamps == (state.physic_msg_timestamp_ms, state.logics_msg_timestamp_ms)
+
+
+def _begin_queues(queues: QueueSet, trusted_to: int) -> None:
+    for queue in queues:
+        queue.begin_recovery(trusted_to)
+
+
+def _dispatch_from(log: CommitLog, trusted_to: int, indexed_to: int) -> int:
+    """Return the record to begin at: the earlier of the two, or the start of the log where the index is from before."""
+    if indexed_to < log.min_physical_offset:
+        return log.min_physical_offset
+    return min(trusted_to, indexed_to)

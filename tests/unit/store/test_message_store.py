@@ -1,0 +1,239 @@
+"""The store's own life: append, dispatch, flush, read, close, open again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from orbitlog.errors import DiskFull, StoreClosed, StoreError, StoreLayoutError, StoreLocked
+from orbitlog.formats import flags, names
+from orbitlog.formats.compat import COMPAT_4_9
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.derived_files import DerivedFiles
+from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.message import Message, decode_message, make_message
+from orbitlog.formats.message_scan import scan_messages
+from orbitlog.store.key_query import KeyQuery
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.put_result import PutStatus
+from orbitlog.store.queue_reader import GetStatus, ReadLimits, ReadRequest
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_settings import StoreGeometry
+
+GEOMETRY = StoreGeometry(segment_bytes=4096, queue_file_bytes=200, index_layout=IndexLayout(10, 30))
+CONFIG = StoreConfig(GEOMETRY, message_bytes_max=2000)
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_ms = 1_700_000_000_000
+
+    def __call__(self) -> int:
+        self.now_ms += 7
+        return self.now_ms
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def store(tmp_path: Path, clock: Clock) -> Iterator[MessageStore]:
+    with MessageStore.open(tmp_path / "store", CONFIG, clock) as opened:
+        yield opened
+
+
+def order(number: int, *, topic: str = "Orders", body_bytes: int = 50, **fields: int) -> Message:
+    properties = {"KEYS": f"k{number}", "TAGS": f"t{number % 2}", "UNIQ_KEY": f"U{number:04d}"}
+    return make_message(topic, bytes([number % 256]) * body_bytes, properties=properties, **fields)
+
+
+def drain(store: MessageStore, topic: str = "Orders", queue_id: int = 0) -> list[Message]:
+    messages: list[Message] = []
+    while True:
+        result = store.get(topic, queue_id, ReadRequest(len(messages), 32))
+        if result.status is not GetStatus.FOUND:
+            return messages
+        messages += map(decode_message, result.records)
+
+
+def test_messages_come_back_in_order_over_rolls_and_reopening(tmp_path: Path, clock: Clock) -> None:
+    for opening in range(4):
+        with MessageStore.open(tmp_path, CONFIG, clock) as store:
+            results = [store.append(order(opening * 30 + number)) for number in range(30)]
+            assert {result.status for result in results} == {PutStatus.PUT_OK}
+            assert [result.queue_offset for result in results] == list(range(opening * 30, opening * 30 + 30))
+            store.dispatch_once()
+            found = drain(store)
+            assert [message.body[0] for message in found] == [number % 256 for number in range(opening * 30 + 30)]
+            assert store.dispatched_to == store.written_to
+    assert len(list((tmp_path / "commitlog").iterdir())) > 3
+
+
+def test_derived_files_are_those_of_the_reference(tmp_path: Path, clock: Clock) -> None:
+    with MessageStore.open(tmp_path, CONFIG, clock) as store:
+        for number in range(80):
+            kind = (0, flags.TransactionType.PREPARED, flags.TransactionType.COMMIT, flags.TransactionType.ROLLBACK)
+            topic = names.SCHEDULE_TOPIC if number % 7 == 0 else f"T{number % 3}"
+            store.append(order(number, topic=topic, queue_id=number % 2, sys_flag=int(kind[number % 4])))
+            if number % 5 == 0:
+                store.dispatch_once(max_bytes=300)
+    expected = DerivedFiles(CONFIG.rules, queue_file_bytes=200, index_layout=GEOMETRY.index_layout)
+    for path in sorted((tmp_path / "commitlog").iterdir()):
+        found = scan_messages(path.read_bytes(), base_physical_offset=int(path.name))
+        expected.add(message for message in found if isinstance(message, Message))
+    made = {
+        (path.parent.parent.name, int(path.parent.name), int(path.name)): path.read_bytes()
+        for path in (tmp_path / "consumequeue").glob("*/*/*")
+    }
+    wanted = {(*queue, base): bytes(file) for queue, files in expected.queues.items() for base, file in files.items()}
+    assert made == wanted
+    assert [path.read_bytes() for path in sorted((tmp_path / "index").iterdir())] == expected.index_files
+
+
+def test_a_batch_lies_in_one_segment(store: MessageStore) -> None:
+    store.append(order(0, body_bytes=1500))
+    results = store.append_batch([order(number, body_bytes=900) for number in range(1, 4)])
+    assert results[0].physical_offset == 4096
+    assert [result.queue_offset for result in results] == [1, 2, 3]
+    assert [result.physical_offset for result in results] == [4096, results[0].end, results[1].end]
+
+
+@pytest.mark.parametrize(
+    ("message", "status"),
+    [
+        (order(1, body_bytes=2001), PutStatus.MESSAGE_ILLEGAL),
+        (make_message("T", b"", properties=b"x" * 32768), PutStatus.PROPERTIES_SIZE_EXCEEDED),
+        (make_message("", b"x"), PutStatus.MESSAGE_ILLEGAL),
+        (make_message("T" * 256, b"x"), PutStatus.MESSAGE_ILLEGAL),
+    ],
+)
+def test_what_is_refused_leaves_no_trace(store: MessageStore, message: Message, status: PutStatus) -> None:
+    result = store.append(message)
+    assert (result.status, result.is_stored) == (status, False)
+    assert result.reason
+    assert store.written_to == 0
+
+
+def test_a_4x_store_takes_no_long_topics(tmp_path: Path, clock: Clock) -> None:
+    with MessageStore.open(tmp_path, StoreConfig(GEOMETRY, DeriveRules(COMPAT_4_9)), clock) as store:
+        assert store.append(make_message("T" * 128, b"x")).status is PutStatus.MESSAGE_ILLEGAL
+
+
+def test_readers_see_only_what_is_on_the_disk_where_sends_wait_for_it(tmp_path: Path, clock: Clock) -> None:
+    with MessageStore.open(tmp_path, StoreConfig(GEOMETRY, sync_flush=True), clock) as store:
+        result = store.append(order(1))
+        assert store.dispatch_once() == []
+        assert store.read_at(result.physical_offset) is None
+        assert store.flush_log() >= result.end
+        assert [arrival.queue_offset for arrival in store.dispatch_once()] == [0]
+        assert store.read_at(result.physical_offset) is not None
+
+
+def test_answers_about_offsets(store: MessageStore) -> None:
+    assert store.get("Orders", 0, ReadRequest(0, 1)).status is GetStatus.NO_MESSAGE_IN_QUEUE
+    for number in range(25):
+        store.append(order(number))
+    store.dispatch_once()
+    answers = {offset: store.get("Orders", 0, ReadRequest(offset, 5)) for offset in (-1, 0, 8, 25, 26)}
+    statuses = [answers[offset].status for offset in answers]
+    assert statuses == [
+        GetStatus.OFFSET_TOO_SMALL,
+        GetStatus.FOUND,
+        GetStatus.FOUND,
+        GetStatus.OFFSET_OVERFLOW_ONE,
+        GetStatus.OFFSET_OVERFLOW_BADLY,
+    ]
+    assert [answers[offset].next_offset for offset in answers] == [0, 5, 10, 25, 25]
+    assert len(answers[8].records) == 2, "a read ends with the queue file, which holds ten units"
+
+
+def test_filters_and_limits(store: MessageStore) -> None:
+    for number in range(8):
+        store.append(order(number))
+    store.dispatch_once()
+    tags = {decode_message(record).properties["TAGS"] for record in store.get("Orders", 0, ReadRequest(0, 9)).records}
+    assert tags == {"t0", "t1"}
+    wanted = order(1)
+    from orbitlog.formats.java import string_hash
+
+    code = string_hash(wanted.properties["TAGS"])
+    odd = store.get("Orders", 0, ReadRequest(0, 9, tags_filter=lambda tags_code: tags_code == code))
+    assert (len(odd.records), odd.next_offset) == (4, 8)
+    none = store.get("Orders", 0, ReadRequest(0, 9, record_filter=lambda record: False))
+    assert (none.status, none.next_offset) == (GetStatus.NO_MATCHED_MESSAGE, 8)
+    size = len(odd.records[0])
+    few = store.get("Orders", 0, ReadRequest(0, 9, limits=ReadLimits(bytes_in_memory=2 * size)))
+    assert (len(few.records), few.next_offset) == (2, 2)
+
+
+def test_a_query_says_when_it_is_not_complete(store: MessageStore) -> None:
+    for _ in range(3):
+        store.append(order(5))
+    behind = store.query(KeyQuery("Orders", "k5"))
+    assert (behind.messages, behind.complete) == ([], False)
+    assert "behind" in behind.reason
+    store.dispatch_once()
+    assert len(store.query(KeyQuery("Orders", "k5")).messages) == 3
+    capped = store.query(KeyQuery("Orders", "k5", limit=2))
+    assert (len(capped.messages), capped.complete) == (2, False)
+    assert store.query(KeyQuery("Orders", "U0005", unique_key_only=True)).complete
+    assert store.query(KeyQuery("Orders", "k5", unique_key_only=True)).messages == []
+
+
+def test_two_writers_are_refused(tmp_path: Path, clock: Clock) -> None:
+    # The lock belongs to the process, so the second writer must be another one.
+    import subprocess
+    import sys
+
+    program = (
+        "import sys, pathlib\nfrom orbitlog.store.message_store import MessageStore\n"
+        "from orbitlog.store.store_config import StoreConfig\nfrom orbitlog.errors import StoreLocked\n"
+        "try:\n    MessageStore.open(pathlib.Path(sys.argv[1]), StoreConfig(), lambda: 1)\n"
+        "except StoreLocked as error:\n    sys.exit(str(error))\n"
+    )
+    with MessageStore.open(tmp_path, CONFIG, clock):
+        command = [sys.executable, "-c", program, str(tmp_path)]
+        run = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert run.returncode == 1
+    assert "in use by another broker" in run.stderr
+    assert issubclass(StoreLocked, StoreError)
+
+
+def test_a_store_of_other_geometry_is_refused(tmp_path: Path, clock: Clock) -> None:
+    with MessageStore.open(tmp_path, CONFIG, clock) as store:
+        store.append(order(1))
+    with pytest.raises(StoreLayoutError, match="4096 bytes"):
+        MessageStore.open(tmp_path, StoreConfig(StoreGeometry(segment_bytes=8192)), clock)
+    MessageStore.open(tmp_path, CONFIG, clock).close()
+
+
+def test_a_closed_store_takes_nothing(tmp_path: Path, clock: Clock) -> None:
+    store = MessageStore.open(tmp_path, CONFIG, clock)
+    store.close()
+    store.close()
+    with pytest.raises(StoreClosed):
+        store.append(order(1))
+    assert not (tmp_path / "abort").exists()
+    assert issubclass(DiskFull, StoreError)
+
+
+def test_the_clock_may_jump_back(tmp_path: Path) -> None:
+    times = iter([1000, 900, 1100])
+    with MessageStore.open(tmp_path, CONFIG, lambda: next(times)) as store:
+        stored = [store.append(order(number)).store_timestamp_ms for number in range(3)]
+    assert stored == [1000, 1000, 1100]
+
+
+def test_the_next_segment_is_made_ahead_and_not_left_behind(tmp_path: Path, clock: Clock) -> None:
+    with MessageStore.open(tmp_path, CONFIG, clock) as store:
+        assert not store.prepare_once()
+        store.append(order(1, body_bytes=1900))
+        store.append(order(2, body_bytes=500))
+        assert store.prepare_once()
+        assert not store.prepare_once()
+        assert len(list((tmp_path / "commitlog").iterdir())) == 2
+    assert len(list((tmp_path / "commitlog").iterdir())) == 1
