@@ -16,8 +16,6 @@ from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
 from orbitlog.store.disk import MappedFile
 from orbitlog.store.segments import Segments
 
-_ZEROS = bytes(64 * 1024)
-
 
 @dataclass(frozen=True, slots=True)
 class Place:
@@ -49,21 +47,14 @@ class CommitLog:
     def min_physical_offset(self) -> int:
         return self.segments.start
 
-    def recover_to(self, end: int) -> None:
-        """Go on writing at `end`: what lies behind it was never part of the log, and is wiped."""
-        base = self.segments.base_of(end)
-        self.segments.drop_from(base + self.segments.file_bytes if end > base else base)
-        if end > base:
-            self._wipe(base, end - base)
-        self.written_to = self.flushed_to = end
+    def recover_to(self, end: int, *, flushed_to: int) -> None:
+        """Go on writing at `end`: what lies behind it was never part of the log, and is wiped.
 
-    def _wipe(self, base: int, start: int) -> None:
-        """Overwrite stale bytes: a whole record among them would be taken for a new one after the next crash."""
-        file = self.segments.file(base)
-        for position in range(start, file.size_bytes, len(_ZEROS)):
-            count = min(len(_ZEROS), file.size_bytes - position)
-            if file.read(position, count) != _ZEROS[:count]:
-                file.write(position, _ZEROS[:count])
+        A whole record left there would be taken for a new one after the next crash. What lies before it can be read,
+        but is known to be on the disk only up to `flushed_to`: perhaps the process was killed, and not the machine.
+        """
+        self.segments.cut(end)
+        self.written_to, self.flushed_to = end, min(flushed_to, end)
 
     def reserve(self, size_bytes: int) -> Place:
         """Find room for that many bytes in one segment, ending the current one if they do not fit."""

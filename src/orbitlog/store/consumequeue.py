@@ -100,10 +100,7 @@ class ConsumeQueue:
     def end_recovery(self) -> None:
         """Remove what lies behind the last unit that the log has."""
         self._is_recovering = False
-        end_byte = self.max_offset * ENTRY_BYTES
-        self.segments.drop_from(end_byte)
-        if self.segments.base_of(end_byte) < end_byte < self.segments.end:
-            self._wipe(end_byte)
+        self.segments.cut(self.max_offset * ENTRY_BYTES)
 
     def _end_of_trusted(self, trusted_to: int) -> int:
         """Return the queue offset after the last trusted unit, by halving."""
@@ -143,14 +140,6 @@ class ConsumeQueue:
         byte = queue_offset * ENTRY_BYTES
         base = self.segments.base_of(byte)
         return self.segments.file(base).read(byte - base, ENTRY_BYTES) if self.segments.has(base) else _NO_UNIT
-
-    def _wipe(self, byte: int) -> None:
-        base = self.segments.base_of(byte)
-        file = self.segments.file(base)
-        rest = file.size_bytes - (byte - base)
-        if any(file.read(byte - base, rest)):
-            self.segments.ensure_allocated(base, file.size_bytes)
-            file.write(byte - base, bytes(rest))
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Let the queue start at its first unit whose record is still in the log."""

@@ -26,6 +26,7 @@ from orbitlog.formats.index_layout import (
     time_diff_seconds,
 )
 from orbitlog.store.disk import Disk, MappedFile
+from orbitlog.store.segments import new_file
 
 _ALLOCATE_BYTES = 1 << 20
 _ASIDE = ".aside"
@@ -119,11 +120,19 @@ class IndexFiles:
         self._files: list[IndexFile] = []
 
     def load(self) -> None:
-        """Open the files that have the size they should have; anything else is left alone."""
+        """Open the files that have the size they should have; anything else is left alone.
+
+        But for an empty one: a crash left it when it had no size yet, and its name will be wanted again.
+        """
         for entry in self._disk.list_directory(self._directory):
-            if tree.parse_index_file_name(entry.name) and entry.size_bytes == self._layout.file_bytes:
-                file = self._disk.open_file(self._directory / entry.name, writable=self._writable)
+            if not tree.parse_index_file_name(entry.name):
+                continue
+            path = self._directory / entry.name
+            if entry.size_bytes == self._layout.file_bytes:
+                file = self._disk.open_file(path, writable=self._writable)
                 self._files.append(IndexFile(entry.name, file, self._layout))
+            elif entry.size_bytes == 0 and self._writable:
+                self._disk.remove_file(path)
 
     def __iter__(self) -> Iterator[IndexFile]:
         return iter(self._files)
@@ -161,8 +170,7 @@ class IndexFiles:
         else:
             self._disk.make_directory(self._directory)
         name = self._next_name(store_timestamp_ms)
-        file = self._disk.create_file(self._directory / name, self._layout.file_bytes)
-        self._disk.sync_directory(self._directory)
+        file = new_file(self._disk, self._directory / name, self._layout.file_bytes)
         self._files.append(IndexFile(name, file, self._layout, after=after))
 
     def _next_name(self, store_timestamp_ms: int) -> str:
@@ -177,6 +185,13 @@ class IndexFiles:
         """Put the last file on the disk; all others are there."""
         if self._files:
             self._files[-1].file.sync()
+
+    def files_before(self, log_end: int) -> int:
+        """Count the files up to the first one with a key of a message that the log has lost."""
+        for number, file in enumerate(self._files):
+            if file.header.end_physical_offset >= log_end:
+                return number
+        return len(self._files)
 
     def set_aside(self, number: int) -> None:
         """Put away the files from that number on: they are made again from the log, and removed only then."""

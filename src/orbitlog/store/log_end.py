@@ -4,12 +4,16 @@ From a record known to be one the log is followed to the first bytes that are no
 what lies behind may be pages that reached the disk out of order. But where a later record is older than the
 checkpoint's time, it was safely on the disk long ago; then the bytes before it are damage in the middle, and the log
 goes on behind them.
+
+A record's checksum covers its body only. Bytes that a crash kept from the disk are zero, though, and in a log of our
+own no topic and no property has a zero: one that has was torn.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from orbitlog.errors import BadField
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import BLANK, Damage, LogEnd, SegmentEnd, find_record, read_at
 from orbitlog.store.commitlog import CommitLog
@@ -28,24 +32,42 @@ class FoundEnd:
     damage: list[DamagedLog] = field(default_factory=list)
 
 
-def find_log_end(log: CommitLog, start: int, durable_timestamp_ms: int) -> FoundEnd:
-    """Follow the log from the record at `start`; messages stored up to that time are known to be on the disk."""
+@dataclass(frozen=True, slots=True)
+class KnownLog:
+    """What is known of a log before it is followed: who wrote it, and what of it was safely on the disk."""
+
+    is_own: bool
+    durable_timestamp_ms: int
+    last_durable_physical_offset: int
+
+    def is_durable(self, message: Message) -> bool:
+        """Tell whether a message was on the disk. Of those stored in the last millisecond only some were."""
+        if message.store_timestamp_ms == self.durable_timestamp_ms:
+            return message.physical_offset <= self.last_durable_physical_offset
+        return 0 < message.store_timestamp_ms < self.durable_timestamp_ms
+
+    def is_torn(self, message: Message) -> bool:
+        return self.is_own and (0 in message.properties_raw or "\0" in message.topic)
+
+
+def find_log_end(log: CommitLog, start: int, known: KnownLog) -> FoundEnd:
+    """Follow the log from the record at `start`."""
     result = FoundEnd(start)
     bases = [base for base in log.segments.bases if base + log.segments.file_bytes > start]
     for base in bases:
         if base > result.physical_offset:
             break  # the segment before did not lead here
-        if not _follow_segment(log, base, max(start - base, 0), durable_timestamp_ms, result):
+        if not _follow_segment(log, base, max(start - base, 0), known, result):
             break
     return result
 
 
-def _follow_segment(log: CommitLog, base: int, position: int, durable_timestamp_ms: int, result: FoundEnd) -> bool:
+def _follow_segment(log: CommitLog, base: int, position: int, known: KnownLog, result: FoundEnd) -> bool:
     """Follow one segment; True where the log goes on in the next, which is there."""
     view = log.segments.file(base).view()
     try:
         while True:
-            position, found = _follow_records(view, base, position, result)
+            position, found = _follow_records(view, base, position, known, result)
             result.physical_offset = base + position
             if isinstance(found, SegmentEnd):
                 if not log.segments.has(base + len(view)):
@@ -53,7 +75,7 @@ def _follow_segment(log: CommitLog, base: int, position: int, durable_timestamp_
                 result.physical_offset = base + len(view)
                 return True
             following = find_record(view, position + 1, base_physical_offset=base)
-            if following is None or not _is_durable(view, base, following, durable_timestamp_ms):
+            if following is None or not _is_durable(view, base, following, known):
                 return False
             reason = str(found.error) if isinstance(found, Damage) else "zeros where records should be"
             result.damage.append(DamagedLog(base + position, following - position, reason))
@@ -63,32 +85,35 @@ def _follow_segment(log: CommitLog, base: int, position: int, durable_timestamp_
 
 
 def _follow_records(
-    view: memoryview, base: int, position: int, result: FoundEnd
+    view: memoryview, base: int, position: int, known: KnownLog, result: FoundEnd
 ) -> tuple[int, SegmentEnd | LogEnd | Damage]:
     """Go from record to record; returns where they end, and with what."""
     if len(view) - position >= _KERNEL_BYTES_MIN:
-        position = _follow_fast(view, base, position, result)
+        position = _follow_fast(view, base, position, known, result)
     while True:
         found = read_at(view, position, base_physical_offset=base)
         if not isinstance(found, Message):
             return position, found
+        if known.is_torn(found):
+            return position, Damage(position, BadField("were torn by a crash", field="properties", position=position))
         result.last_store_timestamp_ms = found.store_timestamp_ms
         position += BLANK.struct.unpack_from(view, position)[0]
 
 
-def _follow_fast(view: memoryview, base: int, position: int, result: FoundEnd) -> int:
+def _follow_fast(view: memoryview, base: int, position: int, known: KnownLog, result: FoundEnd) -> int:
     from orbitlog.kernels.record_walk import walk_messages
 
     walk = walk_messages(view, position, base_physical_offset=base)
-    if len(walk.positions):
-        last = read_at(view, int(walk.positions[-1]), base_physical_offset=base, check_crc=False)
-        if isinstance(last, Message):
-            result.last_store_timestamp_ms = last.store_timestamp_ms
+    # In a log of somebody else's only the last record is of interest: its time.
+    for found_at in walk.positions.tolist() if known.is_own else walk.positions[-1:].tolist():
+        found = read_at(view, found_at, base_physical_offset=base, check_crc=False)
+        assert isinstance(found, Message)
+        if known.is_torn(found):
+            return int(found_at)
+        result.last_store_timestamp_ms = found.store_timestamp_ms
     return walk.next_position
 
 
-def _is_durable(view: memoryview, base: int, position: int, durable_timestamp_ms: int) -> bool:
+def _is_durable(view: memoryview, base: int, position: int, known: KnownLog) -> bool:
     found = read_at(view, position, base_physical_offset=base)
-    if isinstance(found, SegmentEnd):
-        return False
-    return isinstance(found, Message) and 0 < found.store_timestamp_ms <= durable_timestamp_ms
+    return isinstance(found, Message) and known.is_durable(found)

@@ -9,11 +9,29 @@ from __future__ import annotations
 from bisect import bisect_right
 from pathlib import Path
 
-from orbitlog.errors import StoreLayoutError
+from orbitlog.errors import StoreError, StoreLayoutError
 from orbitlog.formats.store_tree import offset_file_name, parse_offset_file_name
-from orbitlog.store.disk import Disk, MappedFile
+from orbitlog.store.disk import Disk, MappedFile, disk_errors
 
 _PAGE_BYTES = 4096
+_ZEROS = bytes(64 * 1024)
+
+
+def new_file(disk: Disk, path: Path, size_bytes: int) -> MappedFile:
+    """Make a file whose size and name are on the disk when this returns.
+
+    The size first: a file that has its name but not yet its size after a crash can then only be the last one made.
+    """
+    mapped = disk.create_file(path, size_bytes)
+    try:
+        with disk_errors(f"making {path}"):
+            mapped.sync()
+            disk.sync_directory(path.parent)
+    except StoreError:
+        mapped.close()
+        disk.remove_file(path)  # it would be in the way of the next try
+        raise
+    return mapped
 
 
 class Segments:
@@ -91,8 +109,7 @@ class Segments:
         assert not self._bases or base > self._bases[-1]
         if not self._bases:
             self._disk.make_directory(self.directory)
-        mapped = self._disk.create_file(self._path(base), self.file_bytes)
-        self._disk.sync_directory(self.directory)
+        mapped = new_file(self._disk, self._path(base), self.file_bytes)
         self._bases.append(base)
         self._files[base] = mapped
         self._allocated_to[base] = 0
@@ -107,16 +124,42 @@ class Segments:
         self.file(base).allocate(allocated, target)
         self._allocated_to[base] = target
 
+    def cut(self, end: int) -> None:
+        """Let the log end there, durably: files behind are removed, and stale bytes in the last one overwritten."""
+        base = self.base_of(end)
+        self.drop_from(base + self.file_bytes if end > base else base)
+        if end > base and self.has(base) and self._wipe(base, end - base):
+            self.file(base).sync()
+
+    def _wipe(self, base: int, start: int) -> bool:
+        """Overwrite what lies behind `start`; True if there was anything."""
+        file, is_found = self.file(base), False
+        for chunk_start in range(start, file.size_bytes, len(_ZEROS)):
+            chunk = file.read(chunk_start, len(_ZEROS))
+            if chunk == _ZEROS[: len(chunk)]:
+                continue
+            is_found = True
+            # Page by page, and only those that hold something: the others may have no blocks, and get none here.
+            position, stop = chunk_start, chunk_start + len(chunk)
+            while position < stop:
+                count = min(_PAGE_BYTES - position % _PAGE_BYTES, stop - position)
+                if any(file.read(position, count)):
+                    file.write(position, _ZEROS[:count])
+                position += count
+        return is_found
+
     def drop_from(self, position: int) -> None:
         """Remove every file that starts at or after `position`."""
+        count = len(self._bases)
         while self._bases and self._bases[-1] >= position:
             self._remove(self._bases.pop())
-        self._sync_directory()
+        if len(self._bases) < count:
+            self._disk.sync_directory(self.directory)
 
     def drop_first(self) -> None:
         """Remove the oldest file."""
         self._remove(self._bases.pop(0))
-        self._sync_directory()
+        self._disk.sync_directory(self.directory)
 
     def sync(self, start: int, stop: int) -> None:
         """Put the bytes of a range on the disk; may be called in any thread."""
@@ -141,7 +184,3 @@ class Segments:
             mapped.close()
         self._allocated_to.pop(base, None)
         self._disk.remove_file(self._path(base))
-
-    def _sync_directory(self) -> None:
-        if self._disk.list_directory(self.directory) or self._bases:
-            self._disk.sync_directory(self.directory)

@@ -14,7 +14,7 @@ from orbitlog.formats.store_state import StoreState
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.dispatcher import Dispatcher
 from orbitlog.store.index_files import IndexBoundary, IndexFiles
-from orbitlog.store.log_end import find_log_end
+from orbitlog.store.log_end import KnownLog, find_log_end
 from orbitlog.store.queue_set import QueueSet
 
 
@@ -29,16 +29,19 @@ class StoreParts:
 def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> None:
     """Find the end of the log, and make queues and index what the log says."""
     log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
+    # A state that vouches for nothing any more still tells that the store is our own.
+    known = KnownLog(state is not None, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_physical_offset)
     if not _is_vouched_for(parts, checkpoint, state):
         state = None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
-    found = find_log_end(log, trusted_to, checkpoint.physic_msg_timestamp_ms)
-    log.recover_to(found.physical_offset)
+    found = find_log_end(log, trusted_to, known)
+    log.recover_to(found.physical_offset, flushed_to=trusted_to)
     dispatcher.damage += found.damage
     _begin_queues(queues, trusted_to)
     if state is not None and queues.unit_count != state.unit_count:
         trusted_to = log.min_physical_offset  # a queue lost files
         _begin_queues(queues, trusted_to)
+    index.set_aside(index.files_before(log.written_to))
     if not was_closed:
         # The last file may be torn; with nothing to vouch for them, so may all others.
         index.set_aside(index.file_count - 1 if state else 0)

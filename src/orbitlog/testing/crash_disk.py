@@ -1,0 +1,326 @@
+"""A disk in memory whose power can be cut between any two steps, or that fails or fills up at one of them.
+
+It is a `store.disk.Disk`; give it to `MessageStore.open`. Everything that changes it is a step with a number:
+
+    disk = CrashDisk()
+    disk.cut_at = 57                 # the next step with that number raises PowerCut, and so does all that follows
+    ...
+    found = disk.crash(seed=1)       # one of the many disks that may be found when the power is back
+
+`crash` may be asked at any moment, the power need not be cut for it; `on_step` is called before each step, which is
+the cheapest way to look at every moment of a run. What may be found is told in `crash_images`.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+
+from orbitlog.errors import StoreLocked
+from orbitlog.store.disk import Bytes, DirectoryEntry, DiskUsage, FileLock, MappedFile, disk_errors
+from orbitlog.testing.crash_images import PAGE_BYTES, Directory, Folder, Gone, Inode, Survival
+
+_TOTAL_BYTES = 1 << 40
+_TEMPORARY = ".orbitlog-new"
+
+
+class PowerCut(BaseException):
+    """The power is gone: nothing more happens to this disk, and no handler of errors may catch it."""
+
+
+class CrashFile:
+    """A mapped file on a `CrashDisk`."""
+
+    def __init__(self, disk: CrashDisk, path: Path, inode: Inode, *, writable: bool) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+        self._writable = writable
+        self._is_open = True
+
+    @property
+    def size_bytes(self) -> int:
+        return len(self._inode.content)
+
+    def read(self, position: int, count: int) -> bytes:
+        assert self._is_open, f"{self._path} is closed"
+        return bytes(self._inode.content[position : position + count])
+
+    def view(self) -> memoryview:
+        assert self._is_open, f"{self._path} is closed"
+        return memoryview(self._inode.content).toreadonly()
+
+    def write(self, position: int, data: Bytes) -> None:
+        stop = position + len(data)
+        self._check_writable(position, stop)
+        with self._disk.step(f"write {self._path} {position}-{stop}"):
+            self._inode.content[position:stop] = data
+            self._inode.note_written(position, stop)
+
+    def edit(self, start: int, stop: int) -> memoryview:
+        self._check_writable(start, stop)
+        with self._disk.step(f"edit {self._path} {start}-{stop}"):
+            self._inode.note_written(start, stop)
+        lent = memoryview(self._inode.content)[start:stop]
+        self._disk.lent.append((lent, self._inode, start, stop))
+        return lent
+
+    def _check_writable(self, start: int, stop: int) -> None:
+        assert self._is_open and self._writable, f"{self._path} is not open for writing"
+        assert 0 <= start <= stop <= self.size_bytes, f"{self._path} has no bytes {start} to {stop}"
+        missing = set(self._inode.pages(start, stop)) - self._inode.allocated
+        # With a real map the process would be killed for it when the disk is full.
+        assert not missing, f"{self._path}: bytes {start} to {stop} are written before they are allocated"
+
+    def allocate(self, start: int, stop: int) -> None:
+        with self._disk.step(f"allocate {self._path} {start}-{stop}"), disk_errors(f"growing {self._path}"):
+            self._disk.take_space()
+            self._inode.allocated.update(self._inode.pages(start, stop))
+
+    def data_end(self) -> int:
+        return min(max(self._inode.allocated, default=-1) * PAGE_BYTES + PAGE_BYTES, self.size_bytes)
+
+    def sync(self) -> None:
+        assert self._is_open, f"{self._path} is closed"
+        with self._disk.step(f"sync {self._path}"):
+            if self._disk.sync_fails():
+                self._inode.fail_sync()
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            self._inode.sync()
+
+    def close(self) -> None:
+        assert self._is_open, f"{self._path} is closed twice"
+        self._is_open = False
+
+
+class CrashLock:
+    def __init__(self, locked: set[Path], path: Path) -> None:
+        self._locked = locked
+        self._path = path
+
+    def release(self) -> None:
+        self._locked.discard(self._path)
+
+
+class CrashDisk:
+    """See the module. `cut_at`, `sync_fails_at` and `full_from` are step numbers, None for never."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+        self.cut_at: int | None = None
+        self.sync_fails_at: int | None = None
+        self.full_from: int | None = None
+        self.on_step: Callable[[], None] | None = None
+        self.last_step = ""
+        self.lent: list[tuple[memoryview, Inode, int, int]] = []
+        self._directories = {Path("/"): Directory(), Path(): Directory()}
+        self._locked: set[Path] = set()
+
+    @classmethod
+    def of_files(cls, files: Mapping[Path, bytes]) -> CrashDisk:
+        """Make a disk that holds these files, all of them durable."""
+        disk = cls()
+        for path, content in sorted(files.items()):
+            disk.make_directory(path.parent)
+            disk._directories[path.parent].change({path.name: Inode.of_durable(content)})
+            disk._directories[path.parent].sync()
+        disk.steps = 0
+        return disk
+
+    def files(self) -> dict[Path, bytes]:
+        """Return what every file holds now."""
+        self._settle()
+        return {
+            directory / name: bytes(entry.content)
+            for directory, names in sorted(self._directories.items())
+            for name, entry in sorted(names.entries.items())
+            if isinstance(entry, Inode)
+        }
+
+    # Steps and faults
+
+    @contextmanager
+    def step(self, what: str) -> Iterator[None]:
+        """Everything that changes the disk happens in one of these."""
+        self._settle()
+        if self.on_step is not None:
+            self.on_step()
+        if self.cut_at is not None and self.steps >= self.cut_at:
+            raise PowerCut(f"before step {self.steps}: {what}")
+        self.steps += 1
+        self.last_step = what
+        yield
+
+    def _settle(self) -> None:
+        """Note what was written through lent ranges; those that were released are done with."""
+        for _, inode, start, stop in self.lent:
+            inode.note_written(start, stop)
+        if self.lent:
+            self.lent = [lending for lending in self.lent if not _is_released(lending[0])]
+
+    def take_space(self) -> None:
+        if self.full_from is not None and self.steps > self.full_from:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    def sync_fails(self) -> bool:
+        """Tell whether this sync is the one that fails."""
+        if self.sync_fails_at is None or self.steps <= self.sync_fails_at:
+            return False
+        self.sync_fails_at = None
+        return True
+
+    def crash(self, seed: int) -> CrashDisk:
+        """Return a disk as it may be found after a power cut now; the same for the same seed."""
+        chance = Random(seed)  # noqa: S311 (crash images, not secrets)
+        survival = chance.choice([Survival.NOTHING, Survival.EVERYTHING, *[Survival.ANY] * 6])
+        self._settle()
+        found = CrashDisk()
+        images: dict[int, Inode] = {}
+        for path, directory in sorted(self._directories.items()):
+            if path != path.parent and path.name not in found._names(path.parent):
+                continue  # the directory itself did not survive
+            names = directory.crashed(chance, survival)
+            for name, entry in sorted(names.items()):
+                if isinstance(entry, Inode):
+                    names[name] = images.setdefault(id(entry), entry.crashed(chance, survival))
+            found._directories[path] = Directory(dict(names), names)
+        return found
+
+    def kill(self) -> CrashDisk:
+        """Return the disk as it is found after the process alone was killed: all is there, as durable as it was."""
+        self._settle()
+        found = CrashDisk()
+        copies: dict[int, Inode] = {}
+
+        def copied(entries: Mapping[str, Inode | Folder | Gone]) -> dict[str, Inode | Folder | Gone]:
+            return {
+                name: copies.setdefault(id(entry), entry.copy()) if isinstance(entry, Inode) else entry
+                for name, entry in entries.items()
+            }
+
+        for path, directory in self._directories.items():
+            copy = Directory()
+            copy.change(copied(directory.durable))
+            copy.sync()
+            for change in directory.pending:
+                copy.change(copied(change))
+            found._directories[path] = copy
+        return found
+
+    # The file system
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        return [
+            DirectoryEntry(name, len(entry.content), False)
+            if isinstance(entry, Inode)
+            else DirectoryEntry(name, 0, True)
+            for name, entry in sorted(self._names(path).items())
+        ]
+
+    def make_directory(self, path: Path) -> None:
+        if path in self._directories:
+            return
+        self.make_directory(path.parent)
+        with self.step(f"make {path}"), disk_errors(f"making {path}"):
+            self.take_space()
+            self._directories[path.parent].change({path.name: Folder.FOLDER})
+            self._directories[path] = Directory()
+        self.sync_directory(path.parent)
+
+    def create_file(self, path: Path, size_bytes: int) -> MappedFile:
+        with disk_errors(f"making {path}"):
+            if path.name in self._parent(path).entries:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            inode = self._create(path, size_bytes)
+        return CrashFile(self, path, inode, writable=True)
+
+    def _create(self, path: Path, size_bytes: int) -> Inode:
+        with self.step(f"create {path}"):
+            self.take_space()
+            inode = Inode.of_zeros(size_bytes)
+            inode.modified_ms = self.steps
+            self._parent(path).change({path.name: inode})
+        return inode
+
+    def open_file(self, path: Path, *, writable: bool) -> MappedFile:
+        with disk_errors(f"opening {path}"):
+            return CrashFile(self, path, self._inode(path), writable=writable)
+
+    def read_file(self, path: Path) -> bytes | None:
+        entry = self._names(path.parent).get(path.name)
+        return bytes(entry.content) if isinstance(entry, Inode) else None
+
+    def replace_file(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + _TEMPORARY)
+        with disk_errors(f"writing {path}"):
+            inode = self._create(temporary, len(data))
+            with self.step(f"write {temporary}"):
+                self.take_space()
+                inode.content[:] = data
+                inode.note_written(0, len(data))
+            CrashFile(self, temporary, inode, writable=True).sync()
+            self.rename_file(temporary, path.name)
+            self.sync_directory(path.parent)
+
+    def remove_file(self, path: Path) -> None:
+        if path.name in self._names(path.parent):
+            with self.step(f"remove {path}"):
+                self._parent(path).change({path.name: Gone.GONE})
+
+    def rename_file(self, path: Path, name: str) -> None:
+        with disk_errors(f"renaming {path}"):
+            inode = self._inode(path)
+            with self.step(f"rename {path} to {name}"):
+                self._parent(path).change({path.name: Gone.GONE, name: inode})
+
+    def sync_directory(self, path: Path) -> None:
+        directory = self._parent(path / "any")
+        with self.step(f"sync directory {path}"):
+            if self.sync_fails():
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            directory.sync()
+
+    def lock_file(self, path: Path, content: bytes) -> FileLock:
+        if path in self._locked:
+            raise StoreLocked(f"{path.parent} is in use by another broker; stop it first, or open read-only")
+        if path.name not in self._names(path.parent):
+            with disk_errors(f"locking {path}"):
+                inode = self._create(path, len(content))
+            inode.content[:] = content
+            inode.note_written(0, len(content))
+        self._locked.add(path)
+        return CrashLock(self._locked, path)
+
+    def modified_ms(self, path: Path) -> int:
+        return self._inode(path).modified_ms
+
+    def usage(self, path: Path) -> DiskUsage:
+        is_full = self.full_from is not None and self.steps > self.full_from
+        return DiskUsage(_TOTAL_BYTES, 0 if is_full else _TOTAL_BYTES // 2)
+
+    def _names(self, path: Path) -> Mapping[str, Inode | Folder]:
+        directory = self._directories.get(path)
+        return {} if directory is None else directory.entries
+
+    def _parent(self, path: Path) -> Directory:
+        directory = self._directories.get(path.parent)
+        if directory is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return directory
+
+    def _inode(self, path: Path) -> Inode:
+        entry = self._parent(path).entries.get(path.name)
+        if not isinstance(entry, Inode):
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return entry
+
+
+def _is_released(lent: memoryview) -> bool:
+    try:
+        return lent.nbytes < 0
+    except ValueError:
+        return True

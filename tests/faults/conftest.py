@@ -1,0 +1,44 @@
+"""How long the fault tests look, and how much they looked at.
+
+`ORBITLOG_FAULTS=20 make faults` looks twenty times as long as the suite does. Every test counts what it checked; the
+sums stand at the end of the run.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+_PROPERTY = "checked"
+
+
+@pytest.fixture(scope="session")
+def scale() -> int:
+    """How many times as many runs as in the suite."""
+    return int(os.environ.get("ORBITLOG_FAULTS", "1"))
+
+
+@pytest.fixture
+def checked(request: pytest.FixtureRequest) -> Iterator[Counter[str]]:
+    """Count what was checked, by a word for it."""
+    counts: Counter[str] = Counter()
+    yield counts
+    request.node.user_properties.append((_PROPERTY, dict(counts)))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    total: Counter[str] = Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if getattr(report, "when", "") != "teardown":
+                continue
+            for name, counts in getattr(report, "user_properties", []):
+                if name == _PROPERTY:
+                    total.update(counts)
+    if total:
+        terminalreporter.section("faults")
+        for word, count in sorted(total.items()):
+            terminalreporter.write_line(f"{count:>9,} {word} checked")
