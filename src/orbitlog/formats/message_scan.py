@@ -80,7 +80,8 @@ def read_at(
     try:
         return decode_message(buffer, position, physical_offset=physical_offset, check_crc=check_crc)
     except FormatError as error:
-        return Damage(position, error)
+        # Without its traceback, whose frames would keep the buffer alive, and a mapped file from being closed.
+        return Damage(position, error.with_traceback(None))
 
 
 def _bad_blank(position: int, total_size: int, available: int) -> FormatError:

@@ -96,6 +96,15 @@ def put_keys(columns, row, key, address, slot_count, entry_count, state):
     return row, key
 
 
+def put_into(
+    data: npt.NDArray[np.uint8], header: IndexHeader, layout: IndexLayout, columns: DispatchColumns, row: int, key: int
+) -> tuple[IndexHeader, int, int]:
+    """Put keys into the bytes of a file; returns its header, which is not written, and where to go on."""
+    state = np.array(astuple(header), np.int64)
+    row, key = put_keys(columns, row, key, data.ctypes.data, layout.slot_count, layout.entry_count, state)
+    return IndexHeader(*state.tolist()), int(row), int(key)
+
+
 class IndexBuilder:
     """Puts the keys of one chunk after another, in the order of the log."""
 

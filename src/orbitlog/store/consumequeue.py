@@ -62,6 +62,23 @@ class ConsumeQueue:
             file.write(position, unit)
         self.max_offset += 1
 
+    def put_run(self, units: bytes) -> None:
+        """Put units that follow the last one; the queue must have files already."""
+        done = 0
+        while done < len(units):
+            byte = self.max_offset * ENTRY_BYTES
+            base = self.segments.base_of(byte)
+            position = byte - base
+            if not self.segments.has(base):
+                self.segments.add(base)
+            part = units[done : done + self.segments.file_bytes - position]
+            file = self.segments.file(base)
+            if not self._is_recovering or file.read(position, len(part)) != part:
+                self.segments.ensure_allocated(base, position + len(part))
+                file.write(position, part)
+            self.max_offset += len(part) // ENTRY_BYTES
+            done += len(part)
+
     def entry(self, queue_offset: int) -> QueueEntry | None:
         """Return one unit, or None where there is none (or one that only fills room)."""
         found = decode_entry(self.read(queue_offset, 1) or _NO_UNIT)

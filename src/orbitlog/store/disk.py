@@ -65,6 +65,10 @@ class MappedFile(Protocol):
         """Give a range real blocks, or raise `DiskFull`; what is there stays."""
         ...
 
+    def data_end(self) -> int:
+        """Return a position behind which nothing was ever written, as far as the file system can tell."""
+        ...
+
     def sync(self) -> None:
         """Return when all that was written is on the disk; may be called in any thread."""
         ...
@@ -162,6 +166,17 @@ class RealMappedFile:
                 os.posix_fallocate(self._descriptor, start, stop - start)
             else:
                 _write_back(self._descriptor, start, stop)
+
+    def data_end(self) -> int:
+        end = 0
+        try:
+            while end < self.size_bytes:
+                data = os.lseek(self._descriptor, end, os.SEEK_DATA)
+                end = os.lseek(self._descriptor, data, os.SEEK_HOLE)
+        except (OSError, AttributeError) as error:
+            # ENXIO: there is no data behind `end`. Anything else: this system does not tell.
+            return end if getattr(error, "errno", None) == errno.ENXIO else self.size_bytes
+        return end
 
     def sync(self) -> None:
         # fdatasync and not msync: the latter holds the interpreter's lock while the disk works.

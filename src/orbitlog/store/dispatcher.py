@@ -7,6 +7,7 @@ passed over and reported: the log after it goes on.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from orbitlog.formats.derive import DeriveRules, index_hashes, queue_units
 from orbitlog.formats.message import Message
@@ -15,7 +16,12 @@ from orbitlog.store.commitlog import CommitLog, Span
 from orbitlog.store.index_files import IndexBoundary, IndexFiles
 from orbitlog.store.queue_set import QueueSet
 
+if TYPE_CHECKING:
+    from orbitlog.store.bulk_dispatch import BulkDispatch
+
 STEP_BYTES = 4 * 1024 * 1024
+# Loading the kernels takes about as long as dispatching this much without them.
+_BULK_BYTES_MIN = 32 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +57,7 @@ class Dispatcher:
         self.last_store_timestamp_ms = 0
         self.last_physical_offset = 0
         self.damage: list[DamagedLog] = []
+        self._bulk: BulkDispatch | None = None
 
     def start(self, dispatched_to: int, index_from: IndexBoundary) -> None:
         """Begin at a record; keys before the boundary are in the index already."""
@@ -64,6 +71,27 @@ class Dispatcher:
         for span in list(self._log.spans(self.dispatched_to, stop)):
             self._dispatch_span(span, arrivals)
         return arrivals
+
+    def catch_up(self, limit: int) -> None:
+        """Dispatch everything up to `limit`, with the kernels where that is much."""
+        while self.dispatched_to < limit:
+            if limit - self.dispatched_to >= _BULK_BYTES_MIN:
+                self._dispatch_bulk(limit)
+            self.dispatch_once(limit)
+
+    def _dispatch_bulk(self, limit: int) -> None:
+        """Go as far as messages follow each other in this segment; what stops it is left to the next step."""
+        from orbitlog.store.bulk_dispatch import BulkDispatch
+
+        if self._bulk is None:
+            self._bulk = BulkDispatch(self._queues, self._index, self._rules)
+        span = next(self._log.spans(self.dispatched_to, limit))
+        view = self._log.segments.file(span.base).view()
+        progress = self._bulk.run(view, span.start, span.stop, span.base, self._index_from)
+        if progress.position > span.start:
+            self.dispatched_to = span.base + progress.position
+            self.last_physical_offset = progress.last_physical_offset
+            self.last_store_timestamp_ms = progress.last_store_timestamp_ms
 
     def _dispatch_span(self, span: Span, arrivals: list[Arrival]) -> None:
         view = self._log.segments.file(span.base).view()

@@ -8,9 +8,10 @@ crash only the last can be wrong, and that one is made again from the log.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.index_layout import (
@@ -21,18 +22,21 @@ from orbitlog.formats.index_layout import (
     IndexLayout,
     decode_header,
     encode_empty_header,
-    encode_header,
     header_after,
     time_diff_seconds,
 )
 from orbitlog.store.disk import Disk, MappedFile
 from orbitlog.store.segments import new_file
 
+if TYPE_CHECKING:
+    from orbitlog.kernels.dispatch import DispatchColumns
+
 _ALLOCATE_BYTES = 1 << 20
 _ASIDE = ".aside"
 _PACK_ENTRY = INDEX_ENTRY.struct.pack
 _UNPACK_ENTRY = INDEX_ENTRY.struct.unpack
 _PACK_SLOT = INDEX_SLOT.struct.pack
+_PACK_HEADER = INDEX_HEADER.struct.pack
 
 
 class IndexFile:
@@ -42,41 +46,69 @@ class IndexFile:
         self.name = name
         self.file = file
         self._layout = layout
-        self.header = decode_header(file.read(0, INDEX_HEADER.size_bytes))
+        header = decode_header(file.read(0, INDEX_HEADER.size_bytes))
         self._allocated_to = 0
-        if after is not None and self.header.key_count == 0:
+        if after is not None and header.key_count == 0:
             # Shows in the time of the first entry alone, and must: Java's files have it.
-            self.header = header_after(after)
+            header = header_after(after)
             self._ensure_allocated(INDEX_HEADER.size_bytes)
-            file.write(0, encode_empty_header(self.header))
+            file.write(0, encode_empty_header(header))
+        self._set_header(header)
+
+    def _set_header(self, header: IndexHeader) -> None:
+        # Plain numbers: a header object for each key put costs more than everything else.
+        self._begin_ms, self._end_ms = header.begin_timestamp_ms, header.end_timestamp_ms
+        self._begin_offset, self._end_offset = header.begin_physical_offset, header.end_physical_offset
+        self._slots_used, self._next_entry = header.hash_slot_count, header.index_count
+
+    @property
+    def header(self) -> IndexHeader:
+        return IndexHeader(
+            self._begin_ms, self._end_ms, self._begin_offset, self._end_offset, self._slots_used, self._next_entry
+        )
 
     @property
     def is_full(self) -> bool:
-        return self.header.index_count >= self._layout.entry_count
+        return self._next_entry >= self._layout.entry_count
 
     def put(self, key_hash: int, physical_offset: int, store_timestamp_ms: int) -> None:
         """Put one key; the file must not be full."""
-        header, layout, file = self.header, self._layout, self.file
-        number = header.index_count
+        layout, file, number = self._layout, self.file, self._next_entry
         slot_position = layout.slot_position(key_hash)
         entry_position = layout.entry_position(number)
         self._ensure_allocated(entry_position + INDEX_ENTRY.size_bytes)
         previous = int.from_bytes(file.read(slot_position, 4), "big", signed=True)
         if not 0 < previous <= number:
             previous = 0
-        diff = time_diff_seconds(store_timestamp_ms, header.begin_timestamp_ms)
+            self._slots_used += 1
+        diff = time_diff_seconds(store_timestamp_ms, self._begin_ms)
         file.write(entry_position, _PACK_ENTRY(key_hash, physical_offset, diff, previous))
         file.write(slot_position, _PACK_SLOT(number))
-        is_first = number <= 1
-        self.header = IndexHeader(
-            store_timestamp_ms if is_first else header.begin_timestamp_ms,
-            store_timestamp_ms,
-            physical_offset if is_first else header.begin_physical_offset,
-            physical_offset,
-            header.hash_slot_count + (previous == 0),
-            number + 1,
+        if number <= 1:
+            self._begin_ms, self._begin_offset = store_timestamp_ms, physical_offset
+        self._end_ms, self._end_offset, self._next_entry = store_timestamp_ms, physical_offset, number + 1
+        file.write(
+            0,
+            _PACK_HEADER(
+                self._begin_ms, self._end_ms, self._begin_offset, self._end_offset, self._slots_used, self._next_entry
+            ),
         )
-        file.write(0, encode_header(self.header))
+
+    def put_bulk(self, columns: DispatchColumns, row: int, key: int) -> tuple[int, int]:
+        """Put keys from number `key` on, that of `row` or a later one; returns those at which a new file is needed."""
+        import numpy as np
+
+        from orbitlog.kernels.index_build import put_into
+
+        layout = self._layout
+        last_entry = min(self._next_entry + len(columns.key_hashes) - key, layout.entry_count)
+        self._ensure_allocated(layout.entry_position(last_entry))
+        with self.file.edit(0, layout.file_bytes) as lent:
+            header, row, key = put_into(np.frombuffer(lent, np.uint8), self.header, layout, columns, row, key)
+        self._set_header(header)
+        if header.key_count:
+            self.file.write(0, _PACK_HEADER(*astuple(header)))
+        return row, key
 
     def _ensure_allocated(self, stop: int) -> None:
         if stop > self._allocated_to:
@@ -88,7 +120,7 @@ class IndexFile:
         """Yield the physical offsets of entries with that hash, newest first, whose time lies in the window."""
         header = self.header
         number = int.from_bytes(self.file.read(self._layout.slot_position(key_hash), 4), "big", signed=True)
-        while 0 < number < header.index_count:
+        while 0 < number < self._next_entry:
             position = self._layout.entry_position(number)
             found_hash, physical_offset, diff, previous = _UNPACK_ENTRY(
                 self.file.read(position, INDEX_ENTRY.size_bytes)
@@ -157,6 +189,13 @@ class IndexFiles:
         for key_hash in key_hashes:
             self._make_room(store_timestamp_ms)
             self._files[-1].put(key_hash, physical_offset, store_timestamp_ms)
+
+    def put_bulk(self, columns: DispatchColumns) -> None:
+        """Put the keys of many messages with the kernel: the same bytes as one by one."""
+        row = key = 0
+        while row < len(columns.physical_offset):
+            self._make_room(int(columns.store_timestamp_ms[row]))
+            row, key = self._files[-1].put_bulk(columns, row, key)
 
     def _make_room(self, store_timestamp_ms: int) -> None:
         if not self._files or self._files[-1].is_full:

@@ -6,7 +6,7 @@ when they are first needed and allocated in steps ahead of the writer.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_right, insort
 from pathlib import Path
 
 from orbitlog.errors import StoreError, StoreLayoutError
@@ -105,12 +105,12 @@ class Segments:
         return mapped
 
     def add(self, base: int) -> MappedFile:
-        """Make the file that starts at `base`, behind all others; its name is durable when this returns."""
-        assert not self._bases or base > self._bases[-1]
+        """Make the file that starts at `base`; its name is durable when this returns."""
+        assert not self.has(base)
         if not self._bases:
             self._disk.make_directory(self.directory)
         mapped = new_file(self._disk, self._path(base), self.file_bytes)
-        self._bases.append(base)
+        insort(self._bases, base)  # behind all others, unless one of a queue's was lost
         self._files[base] = mapped
         self._allocated_to[base] = 0
         return mapped
@@ -124,18 +124,24 @@ class Segments:
         self.file(base).allocate(allocated, target)
         self._allocated_to[base] = target
 
-    def cut(self, end: int) -> None:
-        """Let the log end there, durably: files behind are removed, and stale bytes in the last one overwritten."""
+    def drop_unused(self, end: int) -> None:
+        """Remove files that hold nothing of a log which ends there."""
         base = self.base_of(end)
         self.drop_from(base + self.file_bytes if end > base else base)
+
+    def cut(self, end: int) -> None:
+        """Let the log end there, durably: files behind are removed, and stale bytes in the last one overwritten."""
+        self.drop_unused(end)
+        base = self.base_of(end)
         if end > base and self.has(base) and self._wipe(base, end - base):
             self.file(base).sync()
 
     def _wipe(self, base: int, start: int) -> bool:
         """Overwrite what lies behind `start`; True if there was anything."""
         file, is_found = self.file(base), False
-        for chunk_start in range(start, file.size_bytes, len(_ZEROS)):
-            chunk = file.read(chunk_start, len(_ZEROS))
+        data_end = file.data_end()
+        for chunk_start in range(start, data_end, len(_ZEROS)):
+            chunk = file.read(chunk_start, min(len(_ZEROS), data_end - chunk_start))
             if chunk == _ZEROS[: len(chunk)]:
                 continue
             is_found = True

@@ -49,8 +49,7 @@ def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None,
     if state is not None and was_closed and index.key_count == state.key_count:
         boundary = IndexBoundary(state.dispatched_to, 0)
     dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
-    while dispatcher.dispatched_to < log.written_to:
-        dispatcher.dispatch_once(log.written_to)
+    dispatcher.catch_up(log.written_to)
     for queue in queues:
         queue.end_recovery()
         queue.correct_min_offset(log.min_physical_offset)

@@ -1,0 +1,102 @@
+"""Dispatching a long stretch of the log at once, with the kernels: what catching up after a restart needs.
+
+Units of one queue that follow each other are written in one piece; keys are put by the kernel straight into the bytes
+of the index file. The bytes are those of the step-by-step dispatcher. Loading numba takes a moment, so short stretches
+are better left to that one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.formats import flags
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.queue_entry import ENTRY_BYTES, QueueEntry
+from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
+from orbitlog.store.consumequeue import ConsumeQueue
+from orbitlog.store.index_files import IndexBoundary, IndexFiles
+from orbitlog.store.queue_set import QueueSet
+
+_UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
+assert _UNIT.itemsize == ENTRY_BYTES
+
+
+@dataclass(slots=True)
+class BulkProgress:
+    """How far a stretch was dispatched, and the last message of it."""
+
+    position: int
+    last_physical_offset: int = 0
+    last_store_timestamp_ms: int = 0
+
+
+class BulkDispatch:
+    """Puts whole chunks of messages into queues and index."""
+
+    def __init__(self, queues: QueueSet, index: IndexFiles, rules: DeriveRules) -> None:
+        self._queues = queues
+        self._index = index
+        self._scan = DispatchScan(rules)
+
+    def run(self, view: memoryview, start: int, stop: int, base: int, index_from: IndexBoundary) -> BulkProgress:
+        """Dispatch the messages of a segment that start in the range; ends before the first thing that is none."""
+        progress = BulkProgress(start)
+        for columns in self._scan.scan(view, start, stop, base_physical_offset=base):
+            self._put_units(columns)
+            for unit in self._scan.light_queue_units(view, columns, base):
+                queue = self._queues.find_or_make(unit.topic, unit.queue_id)
+                queue.put(unit.queue_offset, unit.entry)
+                self._queues.used(queue, written=True)
+            self._put_keys(columns, index_from)
+            progress.last_physical_offset = int(columns.physical_offset[-1])
+            progress.last_store_timestamp_ms = int(columns.store_timestamp_ms[-1])
+        progress.position = self._scan.ended[0]
+        return progress
+
+    def _put_units(self, columns: DispatchColumns) -> None:
+        state = columns.sys_flag & flags.TRANSACTION_MASK
+        entering = (state != flags.TransactionType.PREPARED) & (state != flags.TransactionType.ROLLBACK)
+        rows = np.flatnonzero(entering)
+        # By queue, and within each in the order of the log.
+        rows = rows[np.argsort(columns.queue_code[rows], kind="stable")]
+        units = np.empty(len(rows), _UNIT)
+        for name in ("physical_offset", "size_bytes", "tags_code"):
+            units[name] = getattr(columns, name)[rows]
+        codes = columns.queue_code[rows]
+        bounds = np.flatnonzero(np.diff(codes)) + 1
+        for part in np.split(np.arange(len(rows)), bounds) if len(rows) else []:
+            topic, queue_id = self._scan.queues.queue(int(codes[part[0]]))
+            queue = self._queues.find_or_make(topic, queue_id)
+            _put_run(queue, columns.queue_offset[rows[part]], units[part])
+            self._queues.used(queue, written=True)
+
+    def _put_keys(self, columns: DispatchColumns, index_from: IndexBoundary) -> None:
+        """Put keys, but for those of messages that are in the index already."""
+        first_row = int(np.searchsorted(columns.physical_offset, index_from.physical_offset))
+        if first_row == len(columns.physical_offset):
+            return
+        skip = 0
+        if columns.physical_offset[first_row] == index_from.physical_offset:
+            skip = index_from.skip_keys
+        first_key = (int(columns.key_ends[first_row - 1]) if first_row else 0) + skip
+        self._index.put_bulk(
+            columns._replace(
+                physical_offset=columns.physical_offset[first_row:],
+                store_timestamp_ms=columns.store_timestamp_ms[first_row:],
+                key_ends=columns.key_ends[first_row:] - first_key,
+                key_hashes=columns.key_hashes[first_key:],
+            )
+        )
+
+
+def _put_run(queue: ConsumeQueue, queue_offsets: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> None:
+    """Put units of one queue: in one piece where they follow each other and the queue's end, else one by one."""
+    first, last = int(queue_offsets[0]), int(queue_offsets[-1])
+    if first == queue.max_offset and not queue.segments.is_empty and last - first + 1 == len(units):
+        queue.put_run(units.tobytes())
+        return
+    for queue_offset, unit in zip(queue_offsets.tolist(), units.tolist(), strict=True):
+        queue.put(queue_offset, QueueEntry(*unit))
