@@ -3,7 +3,7 @@
 BIN := .venv/bin
 # What set-up found; empty where the machine has no Java, which only Spark minds.
 WITH_JAVA = JAVA_HOME="$$(cat .venv/java_home)"
-QUICK := not slow and not spark
+QUICK := not slow and not spark and not interop
 export PYTHON SYSTEM_PACKAGES
 
 .PHONY: help
@@ -22,6 +22,10 @@ demo: setup ## write a small store, look into it, and derive it again from its l
 .PHONY: test
 test: setup ## run the whole test suite
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 $(ARGS)
+
+.PHONY: interop
+interop: setup ## run the tests against real Apache RocketMQ brokers, fetched by Maven (docs/interop.md)
+	@$(WITH_JAVA) $(BIN)/python -m pytest -m interop tests/interop $(ARGS)
 
 .PHONY: check
 check: lint unit ## format, lint, types, import direction and the quick tests: before each commit

@@ -1,0 +1,133 @@
+"""Apache's packages and our small Java programs: resolved by Maven, compiled by javac, kept in the user's cache.
+
+Maven is asked as it is set up on this machine, by coordinates alone. A class path that was resolved once is taken
+from the cache while its files exist, so a second run asks nobody.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+MAVEN_SECONDS_MAX = 600
+JAVAC_SECONDS_MAX = 120
+JAVA_SOURCES = Path(__file__).resolve().parent.parent / "java"
+
+_GROUP = "org.apache.rocketmq"
+_ARTIFACTS = ("namesrv", "broker", "tools", "client")
+
+
+class NotAvailable(Exception):
+    """Why the real brokers cannot be had here, in one sentence: a reason to skip."""
+
+
+@dataclass(frozen=True)
+class ApachePackages:
+    """One version of Apache RocketMQ, ready to run: its class path with our programs in front."""
+
+    version: str
+    java: Path
+    class_path: str
+
+    @property
+    def is_5x(self) -> bool:
+        return self.version.startswith("5.")
+
+
+def cache_directory() -> Path:
+    """A directory below the user's cache directory."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "orbitlog" / "interop"
+
+
+@cache
+def apache_packages(version: str) -> ApachePackages:
+    """Return the packages of a version; raises `NotAvailable` where Java, Maven or the packages cannot be had."""
+    java, javac = _program("java"), _program("javac")
+    directory = cache_directory() / version
+    directory.mkdir(parents=True, exist_ok=True)
+    jars = _cached_jars(directory) or _resolve(directory, version)
+    classes = _compile(directory, javac, jars)
+    return ApachePackages(version, java, os.pathsep.join([str(classes), *jars]))
+
+
+def _program(name: str) -> Path:
+    home = os.environ.get("JAVA_HOME")
+    if home and (program := Path(home, "bin", name)).exists():
+        return program
+    found = shutil.which(name)
+    if found is None:
+        raise NotAvailable(f"{name} was not found: install a JDK, 17 or newer, or set JAVA_HOME")
+    return Path(found)
+
+
+def _cached_jars(directory: Path) -> list[str] | None:
+    kept = directory / "class_path.txt"
+    if not kept.exists():
+        return None
+    jars = kept.read_text().strip().split(os.pathsep)
+    return jars if all(Path(jar).exists() for jar in jars) else None
+
+
+def _resolve(directory: Path, version: str) -> list[str]:
+    maven = shutil.which("mvn")
+    if maven is None:
+        raise NotAvailable("mvn was not found: install Maven to fetch the packages of Apache RocketMQ")
+    (directory / "pom.xml").write_text(_pom(version))
+    # Written by Maven under another name, so that an interrupted run leaves nothing that looks complete.
+    fresh = directory / "class_path.new"
+    command = [maven, "--batch-mode", "--quiet", "dependency:build-classpath", f"-Dmdep.outputFile={fresh}"]
+    log = directory / "maven.log"
+    try:
+        with log.open("w") as output:
+            done = subprocess.run(
+                command,
+                cwd=directory,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                timeout=MAVEN_SECONDS_MAX,
+            )
+    except subprocess.TimeoutExpired:
+        raise NotAvailable(f"Maven did not fetch {_GROUP} {version} within {MAVEN_SECONDS_MAX} s; see {log}") from None
+    if done.returncode != 0:
+        raise NotAvailable(f"Maven cannot fetch {_GROUP} {version} (exit {done.returncode}); see {log}")
+    fresh.replace(directory / "class_path.txt")
+    jars = _cached_jars(directory)
+    assert jars, "Maven names files that do not exist"
+    return jars
+
+
+def _pom(version: str) -> str:
+    dependencies = "".join(
+        f"<dependency><groupId>{_GROUP}</groupId><artifactId>rocketmq-{name}</artifactId>"
+        f"<version>{version}</version></dependency>\n"
+        for name in _ARTIFACTS
+    )
+    return (
+        '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
+        "<groupId>orbitlog</groupId><artifactId>interop</artifactId><version>1</version><packaging>pom</packaging>\n"
+        f"<dependencies>\n{dependencies}</dependencies></project>\n"
+    )
+
+
+def _compile(directory: Path, javac: Path, jars: list[str]) -> Path:
+    """Compile our programs into a directory named after their sources, once."""
+    sources = sorted(JAVA_SOURCES.glob("*.java"))
+    digest = hashlib.sha256(os.pathsep.join(jars).encode() + b"".join(source.read_bytes() for source in sources))
+    classes = directory / f"classes-{digest.hexdigest()[:16]}"
+    if classes.exists():
+        return classes
+    unfinished = directory / f"classes.{os.getpid()}"
+    command = [javac, "-encoding", "UTF-8", "-nowarn", "-d", unfinished, "-cp", os.pathsep.join(jars), *sources]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=JAVAC_SECONDS_MAX)
+    assert done.returncode == 0, done.stderr
+    for old in directory.glob("classes-*"):
+        shutil.rmtree(old)
+    unfinished.replace(classes)
+    return classes
