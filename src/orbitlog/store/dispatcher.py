@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orbitlog.errors import StoreError
 from orbitlog.formats.derive import DeriveRules, index_hashes, queue_units
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import BLANK, SegmentEnd, find_record, read_at
@@ -68,8 +69,13 @@ class Dispatcher:
         """Dispatch records that end at or before `limit`, about `max_bytes` of them."""
         arrivals: list[Arrival] = []
         stop = min(limit, self.dispatched_to + max_bytes)
-        for span in list(self._log.spans(self.dispatched_to, stop)):
-            self._dispatch_span(span, arrivals)
+        try:
+            for span in list(self._log.spans(self.dispatched_to, stop)):
+                self._dispatch_span(span, arrivals)
+        except StoreError:
+            if not arrivals:
+                raise
+            # Those can be read, and somebody waits for them; the next step meets the same error.
         return arrivals
 
     def catch_up(self, limit: int) -> None:
@@ -137,5 +143,10 @@ class Dispatcher:
             return
         skip = boundary.skip_keys if physical_offset == boundary.physical_offset else 0
         key_hashes = index_hashes(message, self._rules.compat)[skip:]
-        if key_hashes or not skip:
+        if not key_hashes and skip:
+            return
+        try:
             self._index.put(key_hashes, physical_offset, message.store_timestamp_ms)
+        except StoreError:
+            self._index_from = self._index.boundary()  # some of the keys may be in it: the next try goes on there
+            raise

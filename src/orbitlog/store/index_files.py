@@ -13,6 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orbitlog.errors import DiskFull
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.index_layout import (
     INDEX_ENTRY,
@@ -210,7 +211,12 @@ class IndexFiles:
             self._disk.make_directory(self._directory)
         name = self._next_name(store_timestamp_ms)
         file = new_file(self._disk, self._directory / name, self._layout.file_bytes)
-        self._files.append(IndexFile(name, file, self._layout, after=after))
+        try:
+            self._files.append(IndexFile(name, file, self._layout, after=after))
+        except DiskFull:
+            file.close()
+            self._disk.remove_file(self._directory / name)  # it would be in the way of the next try
+            raise
 
     def _next_name(self, store_timestamp_ms: int) -> str:
         """Name a file after the store time of its first message, or a little later: names must be new and rise."""
@@ -231,6 +237,16 @@ class IndexFiles:
             if file.header.end_physical_offset >= log_end:
                 return number
         return len(self._files)
+
+    def drop_before(self, physical_offset: int) -> int:
+        """Remove files whose last key is of a record before that offset, never the last file; returns how many."""
+        count = 0
+        while len(self._files) > 1 and self._files[0].header.end_physical_offset < physical_offset:
+            self._disk.remove_file(self._directory / self._files[0].name)
+            self._files.pop(0).file.close()
+            self._disk.sync_directory(self._directory)
+            count += 1
+        return count
 
     def set_aside(self, number: int) -> None:
         """Put away the files from that number on: they are made again from the log, and removed only then."""

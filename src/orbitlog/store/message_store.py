@@ -11,8 +11,8 @@ crash could take back from a store that promised to keep it.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
@@ -24,7 +24,7 @@ from orbitlog.formats.message_id import parse_offset_message_id
 from orbitlog.formats.store_state import STATE_FILE, StoreState, decode_state, encode_state
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.consumequeue import ConsumeQueue
-from orbitlog.store.disk import Disk, FileLock, RealDisk
+from orbitlog.store.disk import Disk, FileLock, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher
 from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.key_query import KeyQuery, QueryResult, query_by_key, read_record_at
@@ -70,9 +70,10 @@ class MessageStore:
         disk.make_directory(root)
         lock = disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT)
         with ExitStack() as undo:
-            undo.callback(lock.release)
             store = cls(root, config, disk, now_ms, lock)
-            store._load()
+            undo.callback(store._release)
+            with disk_errors(f"opening {root}"):
+                store._load()
             undo.pop_all()
         return store
 
@@ -196,7 +197,8 @@ class MessageStore:
 
     def dispatch_once(self, max_bytes: int = 4 * 1024 * 1024) -> list[Arrival]:
         """Derive units and keys of messages that readers may see; returns those that can be read now."""
-        return self._dispatcher.dispatch_once(self.confirmed_to, max_bytes)
+        with self._failing_for_good():
+            return self._dispatcher.dispatch_once(self.confirmed_to, max_bytes)
 
     def flush_log(self) -> int:
         """Put the log on the disk as far as it is written; returns how far that is.
@@ -204,27 +206,38 @@ class MessageStore:
         If the disk refuses, nothing that was not flushed can be trusted any more: the store takes no more messages.
         """
         target = self._log.written_to
-        try:
+        with self._failing_for_good():
             self._log.flush(target)
-        except OSError as error:
-            self._failure = f"the disk failed to keep the log ({error}); nothing more is taken until a restart"
-            raise StoreError(self._failure) from error
         return target
+
+    @contextmanager
+    def _failing_for_good(self) -> Iterator[None]:
+        """Let a failed sync be the last one: the next would succeed, for pages that the system has given up."""
+        if self._failure:
+            raise StoreError(self._failure)
+        try:
+            yield
+        except OSError as error:
+            self._failure = f"the disk failed to keep what was written ({error}); nothing more is taken until a restart"
+            raise StoreError(self._failure) from error
 
     def flush_derived(self) -> None:
         """Put queues and index on the disk, and note in checkpoint and state how far they are."""
-        dispatched_to = self._dispatcher.dispatched_to
-        self.flush_log()
-        units, keys = self._queues.unit_count, self._index.key_count
-        self._queues.sync()
-        self._index.sync()
-        last_ms = self._dispatcher.last_store_timestamp_ms or self._checkpoint.logics_msg_timestamp_ms
-        self._checkpoint = Checkpoint(
+        # All marks before the first sync: what is dispatched meanwhile may not be on the disk after it.
+        dispatcher = self._dispatcher
+        dispatched_to, units, keys = dispatcher.dispatched_to, self._queues.unit_count, self._index.key_count
+        last_ms = dispatcher.last_store_timestamp_ms or self._checkpoint.logics_msg_timestamp_ms
+        marks = Checkpoint(
             physic_msg_timestamp_ms=last_ms,
             logics_msg_timestamp_ms=last_ms,
             index_msg_timestamp_ms=self._index.complete_timestamp_ms,
-            logics_physical_offset=self._dispatcher.last_physical_offset,
+            logics_physical_offset=dispatcher.last_physical_offset or self._checkpoint.logics_physical_offset,
         )
+        self.flush_log()
+        with self._failing_for_good():
+            self._queues.sync()
+            self._index.sync()
+        self._checkpoint = marks
         checkpoint = encode_checkpoint(self._checkpoint, self._config.rules.compat)
         self._disk.replace_file(self._root / tree.CHECKPOINT, checkpoint)
         state = StoreState(dispatched_to, units, len(self._queues), keys, last_ms, last_ms)
@@ -282,18 +295,25 @@ class MessageStore:
         self._is_closed = True
         try:
             if not self._failure:
-                self.flush_log()
-                while self.dispatched_to < self.confirmed_to:
-                    self.dispatch_once()
-                self._log.segments.drop_unused(self._log.written_to)  # the one that was prepared
-                self.flush_derived()
-                self._disk.remove_file(self._root / tree.ABORT)
-                self._disk.sync_directory(self._root)
+                with self._failing_for_good():
+                    self._close_clean()
         finally:
-            self._log.segments.close()
-            self._queues.close()
-            self._index.close()
-            self._lock.release()
+            self._release()
+
+    def _close_clean(self) -> None:
+        self.flush_log()
+        while self.dispatched_to < self.confirmed_to:
+            self.dispatch_once()
+        self._log.segments.drop_unused(self._log.written_to)  # the one that was prepared
+        self.flush_derived()
+        self._disk.remove_file(self._root / tree.ABORT)
+        self._disk.sync_directory(self._root)
+
+    def _release(self) -> None:
+        self._log.segments.close()
+        self._queues.close()
+        self._index.close()
+        self._lock.release()
 
     def __enter__(self) -> MessageStore:
         return self
