@@ -127,6 +127,8 @@ def plain_default(value: object) -> str:
         return str(value).lower()
     if isinstance(value, DelayLevels):
         return DEFAULT_LEVELS if value == STANDARD_LEVELS else str(value.delays_ms)
+    if isinstance(value, tuple):
+        return ";".join(f"{hour:02d}" for hour in value)
     return value.name if isinstance(value, compat.Compat) else str(value)
 
 

@@ -160,13 +160,26 @@ class ConsumeQueue:
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Let the queue start at its first unit whose record is still in the log."""
+        entry = self.entry(self.min_offset)
+        if entry is not None and entry.physical_offset >= min_physical_offset:
+            return
+        # Looking for the first unit such that the next real one, itself or behind units that are none, is in the log.
         low, high = self.segments.start // ENTRY_BYTES, self.max_offset
         while low < high:
             middle = (low + high) // 2
-            physical_offset, size_bytes, _ = _UNPACK(self._raw(middle))
-            is_unit = size_bytes != INT_MAX and physical_offset >= min_physical_offset
-            if is_unit:
+            real = self._real_unit_from(middle, high)
+            if real == high or _UNPACK(self._raw(real))[0] >= min_physical_offset:
                 high = middle
             else:
-                low = middle + 1
-        self.min_offset = low
+                low = real + 1
+        self.min_offset = self._real_unit_from(low, self.max_offset)
+
+    def _real_unit_from(self, queue_offset: int, stop: int) -> int:
+        """Return the first queue offset before `stop` that has a unit which is one, or `stop`."""
+        while queue_offset < stop and _UNPACK(self._raw(queue_offset))[1] == INT_MAX:
+            queue_offset += 1
+        return queue_offset
+
+    def drop_expired(self) -> int:
+        """Remove files whose units are all before the queue's start; the last one stays, it knows the queue's end."""
+        return self.segments.drop_before(self.min_offset * ENTRY_BYTES)

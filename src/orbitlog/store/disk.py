@@ -194,6 +194,16 @@ def _write_back(descriptor: int, start: int, stop: int) -> None:
         start += os.pwrite(descriptor, chunk, start)
 
 
+@contextmanager
+def _removed_on_error(path: Path) -> Iterator[None]:
+    """Leave no half-written file behind: where the disk is full it is in the way."""
+    try:
+        yield
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
 class RealFileLock:
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -254,7 +264,7 @@ class RealDisk:
 
     def replace_file(self, path: Path, data: bytes) -> None:
         temporary = path.with_name(path.name + ".orbitlog-new")
-        with disk_errors(f"writing {path}"):
+        with disk_errors(f"writing {path}"), _removed_on_error(temporary):
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
             try:
                 written = 0
@@ -284,7 +294,8 @@ class RealDisk:
     def lock_file(self, path: Path, content: bytes) -> FileLock:
         import fcntl
 
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        with disk_errors(f"locking {path}"):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
             # A record lock, as Java takes it: flock would not see Java's, nor Java ours.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -295,7 +306,12 @@ class RealDisk:
                     f"{path.parent} is in use by another broker; stop it first, or open read-only"
                 ) from None
             raise StoreError(f"locking {path}: {error.strerror}") from error
-        os.pwrite(descriptor, content, 0)
+        try:
+            with disk_errors(f"locking {path}"):
+                os.pwrite(descriptor, content, 0)
+        except StoreError:
+            os.close(descriptor)
+            raise
         return RealFileLock(descriptor)
 
     def modified_ms(self, path: Path) -> int:
@@ -303,4 +319,6 @@ class RealDisk:
 
     def usage(self, path: Path) -> DiskUsage:
         found = os.statvfs(path)
-        return DiskUsage(found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+        # As df and Java: blocks that only the administrator may use are not there.
+        total_blocks = found.f_blocks - found.f_bfree + found.f_bavail
+        return DiskUsage(total_blocks * found.f_frsize, found.f_bavail * found.f_frsize)

@@ -24,6 +24,7 @@ from orbitlog.formats.message_id import parse_offset_message_id
 from orbitlog.formats.store_state import STATE_FILE, StoreState, decode_state, encode_state
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.consumequeue import ConsumeQueue
+from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, FileLock, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher
 from orbitlog.store.index_files import IndexFiles
@@ -57,6 +58,8 @@ class MessageStore:
         )
         self._queues = QueueSet(disk, root, geometry.queue_file_bytes)
         self._index = IndexFiles(disk, root, geometry.index_layout)
+        self._retention = Retention(disk, self._log, self._queues, self._index, config.retention)
+        self._derived_to = 0
         self._next_queue_offsets: dict[QueueKey, int] = {}
         self._checkpoint = Checkpoint()
         self._last_append_ms = 0
@@ -172,6 +175,8 @@ class MessageStore:
             raise StoreClosed(f"{self._root} is closed")
         if self._failure:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._failure)
+        if self._retention.refusal and (reason := self._retention.recheck(self._now_ms())):
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=reason)
         for message in messages:
             if message.version == 2 and not self._config.rules.compat.long_topics:
                 return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="the topic is longer than 127 bytes")
@@ -237,6 +242,7 @@ class MessageStore:
         with self._failing_for_good():
             self._queues.sync()
             self._index.sync()
+        self._derived_to = dispatched_to
         self._checkpoint = marks
         checkpoint = encode_checkpoint(self._checkpoint, self._config.rules.compat)
         self._disk.replace_file(self._root / tree.CHECKPOINT, checkpoint)
@@ -246,6 +252,16 @@ class MessageStore:
     def prepare_once(self) -> bool:
         """Make the next segment ahead of its need; True if one was made."""
         return self._log.prepare_next()
+
+    def retain_once(self) -> Deleted:
+        """Delete what has expired, or what a disk that fills up has no room for; returns what, and why.
+
+        Not while `flush_derived` runs in another thread. Also notes whether the disk is too full to take messages.
+        """
+        if self._is_closed:
+            raise StoreClosed(f"{self._root} is closed")
+        with disk_errors(f"deleting from {self._root}"):
+            return self._retention.delete_once(self._now_ms(), self._derived_to)
 
     # Reading
 

@@ -73,6 +73,16 @@ class QueueSet:
         for key in written:
             self._queues[key].sync()
 
+    def follow_log_start(self, min_physical_offset: int) -> int:
+        """Let every queue start at its first message that the log still has; returns how many files were removed."""
+        count = 0
+        for queue in self:
+            if not queue.segments.is_empty:
+                queue.correct_min_offset(min_physical_offset)
+                count += queue.drop_expired()
+                self.used(queue)
+        return count
+
     @property
     def unit_count(self) -> int:
         return sum(queue.max_offset for queue in self._queues.values())

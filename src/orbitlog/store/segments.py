@@ -48,6 +48,7 @@ class Segments:
         self._bases: list[int] = []
         self._files: dict[int, MappedFile] = {}
         self._allocated_to: dict[int, int] = {}
+        self._lent: list[MappedFile] = []
 
     def load(self) -> None:
         """List the files; each must have the size that the log's files have.
@@ -158,14 +159,23 @@ class Segments:
         """Remove every file that starts at or after `position`."""
         count = len(self._bases)
         while self._bases and self._bases[-1] >= position:
-            self._remove(self._bases.pop())
+            self._remove(self._bases[-1])
+            del self._bases[-1]
         if len(self._bases) < count:
             self._disk.sync_directory(self.directory)
 
-    def drop_first(self) -> None:
-        """Remove the oldest file."""
-        self._remove(self._bases.pop(0))
-        self._disk.sync_directory(self.directory)
+    def drop_before(self, position: int) -> int:
+        """Remove files that end at or before `position`, oldest first and never the last; returns how many.
+
+        Each is durably gone before the next one goes: a crash leaves no hole.
+        """
+        count = 0
+        while len(self._bases) > 1 and self._bases[0] + self.file_bytes <= position:
+            self._remove(self._bases[0])
+            del self._bases[0]
+            self._disk.sync_directory(self.directory)
+            count += 1
+        return count
 
     def sync(self, start: int, stop: int) -> None:
         """Put the bytes of a range on the disk; may be called in any thread."""
@@ -177,16 +187,23 @@ class Segments:
         return self._disk.modified_ms(self._path(base))
 
     def close(self) -> None:
-        for mapped in self._files.values():
-            mapped.close()
-        self._files.clear()
+        mapped, self._files = list(self._files.values()), {}
+        self._close(mapped)
+
+    def _close(self, mapped: list[MappedFile]) -> None:
+        """Close files, and those that could not be closed before: a view that is lent keeps its bytes until then."""
+        waiting, self._lent = [*self._lent, *mapped], []
+        for file in waiting:
+            try:
+                file.close()
+            except BufferError:
+                self._lent.append(file)
 
     def _path(self, base: int) -> Path:
         return self.directory / offset_file_name(base)
 
     def _remove(self, base: int) -> None:
-        mapped = self._files.pop(base, None)
-        if mapped is not None:
-            mapped.close()
-        self._allocated_to.pop(base, None)
+        # The name first: if that fails the file is as it was, and a view that is lent does not need the name.
         self._disk.remove_file(self._path(base))
+        self._allocated_to.pop(base, None)
+        self._close([self._files.pop(base)] if base in self._files else [])

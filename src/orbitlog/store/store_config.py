@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orbitlog.formats.derive import DeriveRules
+from orbitlog.store.retention import RetentionPolicy
 from orbitlog.store.store_settings import StoreGeometry
 
 _MIB = 1024 * 1024
@@ -20,6 +21,7 @@ class StoreConfig:
     sync_flush: bool = False
     sync_flush_timeout_ms: int = 5_000
     message_bytes_max: int = 4 * _MIB
+    retention: RetentionPolicy = field(default_factory=RetentionPolicy)
 
     # How fast it does it.
     segment_allocate_bytes: int = 32 * _MIB

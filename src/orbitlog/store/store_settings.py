@@ -1,4 +1,4 @@
-"""Settings that decide what the files of a store look like, under the names that Java's `broker.conf` gives them.
+"""Settings of a store, what its files look like and how long they stay, under the names of Java's `broker.conf`.
 
 `SETTINGS` is the one table: parser, default and help of each. A value comes from a properties file or from
 `key=value` on the command line, later ones win, and every mistake names key, value and where it was given.
@@ -20,6 +20,7 @@ from orbitlog.formats.index_layout import ENTRY_COUNT_DEFAULT, SLOT_COUNT_DEFAUL
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.queue_entry import QUEUE_FILE_BYTES_DEFAULT, check_queue_file_bytes
 from orbitlog.formats.store_tree import SEGMENT_BYTES_DEFAULT
+from orbitlog.store.retention import RetentionPolicy
 
 T = TypeVar("T")
 
@@ -69,6 +70,15 @@ def _truth(text: str) -> bool:
     return text.lower() == "true"
 
 
+def _hours(text: str) -> tuple[int, ...]:
+    parts = text.split(";")
+    if not all(part.isdecimal() and len(part) <= 2 and int(part) < 24 for part in parts):
+        raise ValueError("is not an hour of the day from 00 to 23, or several with ; between")
+    return tuple(map(int, parts))
+
+
+_POLICY = RetentionPolicy()
+
 SEGMENT_BYTES = Setting(
     "mappedFileSizeCommitLog", _segment_bytes, SEGMENT_BYTES_DEFAULT, "bytes of a CommitLog segment"
 )
@@ -94,7 +104,45 @@ MULTI_DISPATCH = Setting(
 )
 COMPAT = Setting("compat", compat_named, COMPAT_5_5, "line of RocketMQ versions whose bytes are meant: 4.9 or 5.5")
 
-_ALL: tuple[Setting[int] | Setting[bool] | Setting[DelayLevels] | Setting[Compat], ...] = (
+RESERVED_HOURS = Setting(
+    "fileReservedTime",
+    _count,
+    _POLICY.reserved_hours,
+    "hours that a segment stays after it was last written ([retention](../retention.md))",
+)
+DELETE_HOURS = Setting(
+    "deleteWhen",
+    _hours,
+    _POLICY.delete_hours,
+    "hours of the local day at which expired segments are deleted, such as `04;16`",
+)
+EXPIRED_PERCENT = Setting(
+    "diskMaxUsedSpaceRatio",
+    _count,
+    _POLICY.expired_percent,
+    "with more percent of the disk in use, expired segments are deleted at any hour; 10 to 95, else the nearest",
+)
+FORCED_PERCENT = Setting(
+    "diskSpaceCleanForciblyRatio",
+    _count,
+    _POLICY.forced_percent,
+    "with more percent in use, the oldest segments are deleted before their time; 30 to 85, else the nearest",
+)
+FULL_PERCENT = Setting(
+    "diskSpaceWarningLevelRatio",
+    _count,
+    _POLICY.full_percent,
+    "with more percent in use, no message is taken; 35 to 90, else the nearest",
+)
+DELETE_BY_FORCE = Setting(
+    "cleanFileForciblyEnable",
+    _truth,
+    _POLICY.delete_by_force,
+    "whether segments may be deleted before their time at all",
+)
+FILES_PER_STEP = Setting("deleteFileBatchMax", _count, _POLICY.files_per_step, "segments deleted in one step at most")
+
+_ALL: tuple[Setting[int] | Setting[bool] | Setting[tuple[int, ...]] | Setting[DelayLevels] | Setting[Compat], ...] = (
     SEGMENT_BYTES,
     QUEUE_FILE_BYTES,
     EXT_QUEUE_FILE_BYTES,
@@ -103,6 +151,13 @@ _ALL: tuple[Setting[int] | Setting[bool] | Setting[DelayLevels] | Setting[Compat
     DELAY_LEVELS,
     MULTI_DISPATCH,
     COMPAT,
+    RESERVED_HOURS,
+    DELETE_HOURS,
+    EXPIRED_PERCENT,
+    FORCED_PERCENT,
+    FULL_PERCENT,
+    DELETE_BY_FORCE,
+    FILES_PER_STEP,
 )
 SETTINGS = {setting.key: setting for setting in _ALL}
 
@@ -140,6 +195,18 @@ class StoreSettings:
         if SLOT_COUNT.key in self.texts or ENTRY_COUNT.key in self.texts:
             return IndexLayout(self.value(SLOT_COUNT), self.value(ENTRY_COUNT))
         return None
+
+    @property
+    def retention(self) -> RetentionPolicy:
+        return RetentionPolicy(
+            reserved_hours=self.value(RESERVED_HOURS),
+            delete_hours=self.value(DELETE_HOURS),
+            expired_percent=self.value(EXPIRED_PERCENT),
+            forced_percent=self.value(FORCED_PERCENT),
+            full_percent=self.value(FULL_PERCENT),
+            delete_by_force=self.value(DELETE_BY_FORCE),
+            files_per_step=self.value(FILES_PER_STEP),
+        )
 
 
 def load_settings(config_path: Path | None, assignments: Iterable[str]) -> StoreSettings:

@@ -1,0 +1,169 @@
+"""Which segments of the log may go, and why: decided from what is known, nothing is touched here.
+
+The rules are those of Java's `CleanCommitLogService`, which goes by the time when a file was last written. Two things
+are stricter: deleting by force stops when that has freed enough, and every segment that goes has a sentence that says
+by which rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from orbitlog.formats.store_tree import offset_file_name
+from orbitlog.store.disk import DiskUsage
+
+_HOUR_MS = 3_600_000
+# Java takes a value outside for the nearest one inside.
+_EXPIRED_PERCENT = range(10, 96)
+_FORCED_PERCENT = range(30, 86)
+_FULL_PERCENT = range(35, 91)
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPolicy:
+    """How long messages stay, and what happens when the disk fills up; percentages are of the disk in use."""
+
+    reserved_hours: int = 72
+    delete_hours: tuple[int, ...] = (4,)
+    expired_percent: int = 75
+    """Over this, what has expired goes at any hour."""
+    forced_percent: int = 85
+    """Over this, the oldest goes whether it has expired or not, if `delete_by_force`."""
+    full_percent: int = 90
+    """Over this, no message is taken."""
+    delete_by_force: bool = True
+    files_per_step: int = 10
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "expired_percent", _nearest(self.expired_percent, _EXPIRED_PERCENT))
+        object.__setattr__(self, "forced_percent", _nearest(self.forced_percent, _FORCED_PERCENT))
+        object.__setattr__(self, "full_percent", _nearest(self.full_percent, _FULL_PERCENT))
+
+    @property
+    def pressure_percent(self) -> int:
+        """Over this the disk is a reason to delete."""
+        return min(self.expired_percent, self.forced_percent, self.full_percent)
+
+
+def _nearest(value: int, allowed: range) -> int:
+    return min(max(value, allowed[0]), allowed[-1])
+
+
+class Rule(Enum):
+    """Why a segment goes."""
+
+    EXPIRED = "expired"
+    EXPIRED_DISK_FILLING = "expired, disk filling"
+    FORCED = "disk nearly full"
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentFile:
+    """A segment as the file system shows it."""
+
+    base: int
+    size_bytes: int
+    modified_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class DoomedSegment:
+    base: int
+    size_bytes: int
+    rule: Rule
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionPlan:
+    """What goes, oldest first; `refusal` says why no message is taken, and is empty where they are."""
+
+    doomed: tuple[DoomedSegment, ...] = ()
+    refusal: str = ""
+
+    @property
+    def end(self) -> int:
+        """The physical offset up to which the log goes; 0 where nothing does."""
+        return self.doomed[-1].base + self.doomed[-1].size_bytes if self.doomed else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """When it is, and how full the disk is."""
+
+    now_ms: int
+    local_hour: int
+    usage: DiskUsage
+
+
+def decide(
+    segments: Iterable[SegmentFile], moment: Moment, policy: RetentionPolicy, *, removable_to: int
+) -> RetentionPlan:
+    """Decide what goes now.
+
+    `segments` are the oldest first, and are asked for one by one, only as far as needed. None goes that ends behind
+    `removable_to`: that is never behind the start of the last one, nor behind what is safely derived.
+    """
+    doomed: list[DoomedSegment] = []
+    if is_due(moment, policy):
+        freed_bytes = 0
+        for segment in segments:
+            if len(doomed) == policy.files_per_step or segment.base + segment.size_bytes > removable_to:
+                break
+            rule = _rule(segment, moment, policy, freed_bytes)
+            if rule is None:
+                break
+            reason = f"segment {offset_file_name(segment.base)} {_because(rule, segment, moment, policy)}"
+            doomed.append(DoomedSegment(segment.base, segment.size_bytes, rule, reason))
+            freed_bytes += segment.size_bytes
+    return RetentionPlan(tuple(doomed), refusal(moment.usage, policy))
+
+
+def is_due(moment: Moment, policy: RetentionPolicy) -> bool:
+    """Tell whether anything may go at all: at another hour, on a disk with room, no file need be looked at."""
+    return moment.local_hour in policy.delete_hours or moment.usage.used_ratio * 100 > policy.pressure_percent
+
+
+def refusal(usage: DiskUsage, policy: RetentionPolicy) -> str:
+    """Return why no message can be taken, or nothing."""
+    if usage.used_ratio * 100 <= policy.full_percent:
+        return ""
+    return (
+        f"the disk is {_percent(usage)} full, and over {policy.full_percent} % (diskSpaceWarningLevelRatio) no message"
+        f" is taken; free some space, the store goes on by itself"
+    )
+
+
+def _rule(segment: SegmentFile, moment: Moment, policy: RetentionPolicy, freed_bytes: int) -> Rule | None:
+    usage = moment.usage
+    if moment.now_ms >= segment.modified_ms + policy.reserved_hours * _HOUR_MS:
+        is_hour = moment.local_hour in policy.delete_hours
+        return Rule.EXPIRED if is_hour else Rule.EXPIRED_DISK_FILLING
+    still_used = DiskUsage(usage.total_bytes, usage.free_bytes + freed_bytes)
+    if policy.delete_by_force and still_used.used_ratio * 100 > policy.forced_percent:
+        return Rule.FORCED
+    return None
+
+
+def _because(rule: Rule, segment: SegmentFile, moment: Moment, policy: RetentionPolicy) -> str:
+    age = f"was last written {_age(moment.now_ms - segment.modified_ms)} ago"
+    kept = f"messages are kept for {policy.reserved_hours} h (fileReservedTime)"
+    if rule is Rule.EXPIRED:
+        return f"{age} and {kept}; it is the hour to delete, {moment.local_hour:02d} (deleteWhen)"
+    full = f"the disk is {_percent(moment.usage)} full, over"
+    forced = f"{policy.forced_percent} % (diskSpaceCleanForciblyRatio)"
+    if rule is Rule.FORCED:
+        return f"goes before its time: it {age} and {kept}, but {full} {forced}"
+    is_over = moment.usage.used_ratio * 100 > policy.expired_percent
+    return f"{age} and {kept}; {full} {f'{policy.expired_percent} % (diskMaxUsedSpaceRatio)' if is_over else forced}"
+
+
+def _percent(usage: DiskUsage) -> str:
+    return f"{usage.used_ratio * 100:.1f} %"
+
+
+def _age(age_ms: int) -> str:
+    hours, minutes = divmod(max(age_ms, 0) // 60_000, 60)
+    return f"{hours} h" if hours >= 10 else f"{hours} h {minutes} min"
