@@ -61,9 +61,9 @@ class TimeSearch:
 
     def search_4x(self, queue: ConsumeQueue, timestamp_ms: int) -> int:
         """Answer as 4.x does, quirks included: the nearest message in the file whose modification time fits."""
+        if queue.min_offset == queue.max_offset:
+            return queue.max_offset  # nothing is in it any more
         bases = queue.segments.bases
-        if not bases:
-            return 0
         base = next((base for base in bases if queue.segments.modified_ms(base) >= timestamp_ms), bases[-1])
         low = max(queue.min_offset * ENTRY_BYTES - base, 0)
         high = min(queue.max_offset * ENTRY_BYTES - base, queue.segments.file_bytes) - ENTRY_BYTES
