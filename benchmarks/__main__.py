@@ -9,12 +9,12 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from benchmarks import bench_kernels, bench_records
+from benchmarks import bench_kernels, bench_records, bench_store
 from benchmarks.measure import Report, circumstances
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make bench ARGS=…", description="Measure formats and kernels.")
+    parser = argparse.ArgumentParser(prog="make bench ARGS=…", description="Measure formats, kernels and the store.")
     parser.add_argument("--quick", action="store_true", help="small logs: shows that it runs, not how fast")
     parser.add_argument("--data", type=Path, help="where the logs are kept (default: a temporary directory)")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/latest.json"), help="JSON to write")
@@ -28,6 +28,7 @@ def main() -> None:
             bench_records.run(report, body_bytes=body_bytes, count=2_000 if arguments.quick else 200_000)
         for body_bytes in (200, 1024):
             bench_kernels.run(report, directory, body_bytes=body_bytes, segment_bytes=segment_bytes)
+        bench_store.run(report, count=2_000 if arguments.quick else 200_000)
     report.save(arguments.out)
     print(f"\nrecorded in {arguments.out}")
 

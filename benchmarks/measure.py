@@ -53,13 +53,11 @@ class Report:
     def add(self, figure: Figure) -> None:
         if not self.figures or self.figures[-1].group != figure.group:
             print(f"\n{figure.group}")
-            print(f"  {'':44} {'GB/s':>8} {'M msg/s':>9} {'x read':>8} {'x struct loop':>14}")
+            print(f"  {'':44} {'GB/s':>8} {'M msg/s':>9}   x baseline")
         self.figures.append(figure)
-        ratios = self.ratios(figure)
-        print(
-            f"  {figure.name:44} {figure.gigabytes_per_second:8.2f} {figure.messages_per_second / 1e6:9.3f}"
-            f" {ratios.get('read', float('nan')):8.2f} {ratios.get('struct loop', float('nan')):14.1f}"
-        )
+        ratios = "  ".join(f"{ratio:.2f} ({name})" for name, ratio in self.ratios(figure).items())
+        speed = f"{figure.gigabytes_per_second:8.2f} {figure.messages_per_second / 1e6:9.3f}"
+        print(f"  {figure.name:44} {speed}   {ratios}")
 
     def ratios(self, figure: Figure) -> dict[str, float]:
         """Compare with the baselines of the same group: how many times as fast."""

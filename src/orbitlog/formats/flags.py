@@ -30,7 +30,7 @@ class TransactionType(IntEnum):
     @property
     def enters_queue(self) -> bool:
         """Only ordinary and committed messages get a ConsumeQueue unit and a queue offset of their own."""
-        return self in (TransactionType.NONE, TransactionType.COMMIT)
+        return enters_queue(self)
 
     @property
     def enters_index(self) -> bool:
@@ -48,6 +48,11 @@ class CompressionType(IntEnum):
 
 def transaction_type(sys_flag: int) -> TransactionType:
     return TransactionType(sys_flag & TRANSACTION_MASK)
+
+
+def enters_queue(sys_flag: int) -> bool:
+    """Tell from the bits alone what `TransactionType.enters_queue` says: prepared and rolled back share one."""
+    return not sys_flag & TransactionType.PREPARED
 
 
 def with_transaction_type(sys_flag: int, kind: TransactionType) -> int:

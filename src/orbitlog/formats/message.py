@@ -174,6 +174,15 @@ def make_message(
 
 def encode_message(message: Message) -> bytes:
     """Return the record's bytes, after checking that a reader will accept them."""
+    return b"".join(_encode_parts(message))
+
+
+def encode_unplaced(message: Message) -> bytearray:
+    """Return the record's bytes for a writer of the log to fill in: see `assign_fields`."""
+    return bytearray().join(_encode_parts(message))
+
+
+def _encode_parts(message: Message) -> tuple[bytes, ...]:
     topic = _encode_topic(message.topic)
     body = message.body
     properties = message.properties_raw
@@ -194,7 +203,7 @@ def encode_message(message: Message) -> bytes:
     except struct.error as error:
         raise BadField(f"a number does not fit its field ({error})", field="record") from None
     topic_size = topic_length.to_bytes(message.version, "big")
-    return b"".join((head, body, topic_size, topic, _I16.pack(len(properties)), properties))
+    return head, body, topic_size, topic, _I16.pack(len(properties)), properties
 
 
 def _encode_topic(topic: str) -> bytes:

@@ -46,6 +46,12 @@ class KnownLog:
             return message.physical_offset <= self.last_durable_physical_offset
         return 0 < message.store_timestamp_ms < self.durable_timestamp_ms
 
+    def may_go_on(self, physical_offset: int, last_store_timestamp_ms: int) -> bool:
+        """Tell whether a message known to be on the disk can follow there, after one stored at that time."""
+        if self.is_own:
+            return physical_offset <= self.last_durable_physical_offset
+        return last_store_timestamp_ms < self.durable_timestamp_ms
+
     def is_torn(self, message: Message) -> bool:
         return self.is_own and (0 in message.properties_raw or "\0" in message.topic)
 
@@ -74,12 +80,21 @@ def _follow_segment(log: CommitLog, base: int, position: int, known: KnownLog, r
                     return False  # as Java: the end is where the BLANK is
                 result.physical_offset = base + len(view)
                 return True
-            following = find_record(view, position + 1, base_physical_offset=base)
-            if following is None or not _is_durable(view, base, following, known):
+            following = None
+            if known.may_go_on(base + position, result.last_store_timestamp_ms):
+                # Only where something was written: the rest of a segment is a gigabyte of nothing.
+                with view[: log.segments.file(base).data_end()] as written:
+                    following = find_record(written, position + 1, base_physical_offset=base)
+            if following is None and _goes_on_in_next(log, base, known):
+                following = len(view)
+            elif following is None or not _is_durable(view, base, following, known):
                 return False
             reason = str(found.error) if isinstance(found, Damage) else "zeros where records should be"
             result.damage.append(DamagedLog(base + position, following - position, reason))
             position = following
+            if position == len(view):
+                result.physical_offset = base + position
+                return True
     finally:
         view.release()
 
@@ -88,16 +103,17 @@ def _follow_records(
     view: memoryview, base: int, position: int, known: KnownLog, result: FoundEnd
 ) -> tuple[int, SegmentEnd | LogEnd | Damage]:
     """Go from record to record; returns where they end, and with what."""
-    if len(view) - position >= _KERNEL_BYTES_MIN:
+    found = read_at(view, position, base_physical_offset=base)
+    if isinstance(found, Message) and len(view) - position >= _KERNEL_BYTES_MIN:
         position = _follow_fast(view, base, position, known, result)
-    while True:
         found = read_at(view, position, base_physical_offset=base)
-        if not isinstance(found, Message):
-            return position, found
+    while isinstance(found, Message):
         if known.is_torn(found):
             return position, Damage(position, BadField("were torn by a crash", field="properties", position=position))
         result.last_store_timestamp_ms = found.store_timestamp_ms
         position += BLANK.struct.unpack_from(view, position)[0]
+        found = read_at(view, position, base_physical_offset=base)
+    return position, found
 
 
 def _follow_fast(view: memoryview, base: int, position: int, known: KnownLog, result: FoundEnd) -> int:
@@ -112,6 +128,18 @@ def _follow_fast(view: memoryview, base: int, position: int, known: KnownLog, re
             return int(found_at)
         result.last_store_timestamp_ms = found.store_timestamp_ms
     return walk.next_position
+
+
+def _goes_on_in_next(log: CommitLog, base: int, known: KnownLog) -> bool:
+    """Tell whether the next segment begins with a message that was on the disk: then this one's end is damaged."""
+    following = base + log.segments.file_bytes
+    if not log.segments.has(following):
+        return False
+    view = log.segments.file(following).view()
+    try:
+        return _is_durable(view, following, 0, known)
+    finally:
+        view.release()
 
 
 def _is_durable(view: memoryview, base: int, position: int, known: KnownLog) -> bool:

@@ -16,30 +16,30 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 
-from orbitlog.errors import DiskFull, FormatError, LimitExceeded, StoreClosed, StoreError
+from orbitlog.errors import FormatError, StoreClosed, StoreError
+from orbitlog.formats import flags
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from orbitlog.formats.message import Message, assign_fields, encode_message
+from orbitlog.formats.message import Message, assign_fields, encode_unplaced
 from orbitlog.formats.message_id import parse_offset_message_id
 from orbitlog.formats.store_state import STATE_FILE, StoreState, decode_state, encode_state
-from orbitlog.store.commitlog import CommitLog
+from orbitlog.store.commitlog import CommitLog, Place
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, FileLock, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher
 from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.key_query import KeyQuery, QueryResult, query_by_key, read_record_at
-from orbitlog.store.put_result import PutResult, PutStatus
+from orbitlog.store.put_result import PutResult, PutStatus, refusal_of
 from orbitlog.store.queue_reader import GetResult, ReadRequest, read_queue
 from orbitlog.store.queue_set import QueueKey, QueueSet
 from orbitlog.store.segments import Segments
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_numbers import StoreNumbers
 from orbitlog.store.store_recovery import StoreParts, recover
 from orbitlog.store.time_search import Boundary, TimeSearch
 
 NowMs = Callable[[], int]
-# Java lets the record be this much larger than the body may be.
-_RECORD_EXTRA_BYTES = 64 * 1024
 
 
 class MessageStore:
@@ -61,6 +61,7 @@ class MessageStore:
         self._retention = Retention(disk, self._log, self._queues, self._index, config.retention)
         self._derived_to = 0
         self._next_queue_offsets: dict[QueueKey, int] = {}
+        self._messages_appended = self._bytes_appended = self._messages_refused = 0
         self._checkpoint = Checkpoint()
         self._last_append_ms = 0
         self._failure = ""
@@ -127,6 +128,25 @@ class MessageStore:
         """Parts of the log that could not be read since it was opened."""
         return list(self._dispatcher.damage)
 
+    def numbers(self) -> StoreNumbers:
+        """Return how the store is doing now."""
+        return StoreNumbers(
+            at_ms=self._now_ms(),
+            messages_appended=self._messages_appended,
+            bytes_appended=self._bytes_appended,
+            messages_refused=self._messages_refused,
+            min_physical_offset=self.min_physical_offset,
+            written_to=self.written_to,
+            flushed_to=self.flushed_to,
+            dispatched_to=self.dispatched_to,
+            segment_count=len(self._log.segments.bases),
+            queue_count=len(self._queues),
+            unit_count=self._queues.unit_count,
+            index_file_count=self._index.file_count,
+            key_count=self._index.key_count,
+            damage_count=len(self._dispatcher.damage),
+        )
+
     # Appending
 
     def append(self, message: Message) -> PutResult:
@@ -135,44 +155,42 @@ class MessageStore:
 
     def append_batch(self, messages: Sequence[Message]) -> list[PutResult]:
         """Take messages that were sent together: a segment has all of them or none."""
+        if self._is_closed:
+            raise StoreClosed(f"{self._root} is closed")
         refusal = self._refuse(messages)
+        if refusal is None:
+            try:
+                records = [encode_unplaced(message) for message in messages]
+                place = self._log.reserve(sum(map(len, records)))
+            except (FormatError, StoreError) as error:
+                refusal = refusal_of(error)
         if refusal is not None:
+            self._messages_refused += len(messages)
             return [refusal] * len(messages)
-        try:
-            records = [encode_message(message) for message in messages]
-        except LimitExceeded as error:
-            is_properties = error.field == "properties length"
-            status = PutStatus.PROPERTIES_SIZE_EXCEEDED if is_properties else PutStatus.MESSAGE_ILLEGAL
-            return [PutResult(status, reason=str(error))] * len(messages)
-        except FormatError as error:
-            return [PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))] * len(messages)
-        try:
-            place = self._log.reserve(sum(map(len, records)))
-        except LimitExceeded as error:
-            return [PutResult(PutStatus.MESSAGE_ILLEGAL, reason=str(error))] * len(messages)
-        except DiskFull as error:
-            return [PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=str(error))] * len(messages)
-        except StoreError as error:
-            return [PutResult(PutStatus.CREATE_MAPPED_FILE_FAILED, reason=str(error))] * len(messages)
+        return self._write(place, messages, records)
+
+    def _write(self, place: Place, messages: Sequence[Message], records: list[bytearray]) -> list[PutResult]:
+        """Assign what only now is known, copy the records in, and make them part of the log."""
         self._last_append_ms = now_ms = max(self._now_ms(), self._last_append_ms)
-        position, results = place.position, []
+        file, position, physical_offset = place.file, place.position, place.physical_offset
+        results = []
         for message, record in zip(messages, records, strict=True):
-            physical_offset = place.physical_offset + position - place.position
             queue_offset = self._take_queue_offset(message)
-            placed = bytearray(record)
             assign_fields(
-                placed, 0, queue_offset=queue_offset, physical_offset=physical_offset, store_timestamp_ms=now_ms
+                record, 0, queue_offset=queue_offset, physical_offset=physical_offset, store_timestamp_ms=now_ms
             )
             # Whole, and once: a page that reaches the disk meanwhile has the record's bytes or zeros, nothing else.
-            place.file.write(position, placed)
-            results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, len(record)))
-            position += len(record)
-        self._log.advance(place.physical_offset + position - place.position)
+            file.write(position, record)
+            size_bytes = len(record)
+            results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, size_bytes))
+            position += size_bytes
+            physical_offset += size_bytes
+        self._log.advance(physical_offset)
+        self._messages_appended += len(records)
+        self._bytes_appended += physical_offset - place.physical_offset
         return results
 
     def _refuse(self, messages: Sequence[Message]) -> PutResult | None:
-        if self._is_closed:
-            raise StoreClosed(f"{self._root} is closed")
         if self._failure:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._failure)
         if self._retention.refusal and (reason := self._retention.recheck(self._now_ms())):
@@ -186,12 +204,10 @@ class MessageStore:
             if len(message.body) > self._config.message_bytes_max:
                 reason = f"a body of {len(message.body)} bytes is over the limit of {self._config.message_bytes_max}"
                 return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
-            if message.size_bytes > self._config.message_bytes_max + _RECORD_EXTRA_BYTES:
-                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=f"{message.size_bytes} bytes are too large a record")
         return None
 
     def _take_queue_offset(self, message: Message) -> int:
-        if not message.transaction_type.enters_queue:
+        if not flags.enters_queue(message.sys_flag):
             return 0
         queue = message.topic, message.queue_id
         queue_offset = self._next_queue_offsets.get(queue, 0)
@@ -273,7 +289,10 @@ class MessageStore:
         queue = self._queues.find(topic, queue_id)
         if queue is not None:
             self._queues.used(queue)
-        return read_queue(queue, self._log, request)
+        result = read_queue(queue, self._log, request)
+        for physical_offset, size_bytes in result.damaged:
+            self._dispatcher.note_damage(physical_offset, size_bytes, f"met when reading {topic} {queue_id}")
+        return result
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
         """Return the queue offset at a time, as the line of versions that the store is compatible with answers."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
+
+from orbitlog.errors import DiskFull, FormatError, LimitExceeded, StoreError
 
 
 class PutStatus(Enum):
@@ -20,9 +22,11 @@ class PutStatus(Enum):
     UNKNOWN_ERROR = "UNKNOWN_ERROR"
 
 
-@dataclass(frozen=True, slots=True)
-class PutResult:
-    """Where the message went; `reason` says in a sentence why it went nowhere."""
+class PutResult(NamedTuple):
+    """Where the message went; `reason` says in a sentence why it went nowhere.
+
+    A named tuple, not a dataclass: one is made for every message taken, in a third of the time.
+    """
 
     status: PutStatus
     physical_offset: int = -1
@@ -39,3 +43,17 @@ class PutResult:
     def end(self) -> int:
         """The physical offset that must be flushed for this message to be on the disk."""
         return self.physical_offset + self.size_bytes
+
+
+def refusal_of(error: FormatError | StoreError) -> PutResult:
+    """Say in Java's words what an error means for a message that was to be stored."""
+    match error:
+        case LimitExceeded(field="properties length"):
+            status = PutStatus.PROPERTIES_SIZE_EXCEEDED
+        case FormatError():
+            status = PutStatus.MESSAGE_ILLEGAL
+        case DiskFull():
+            status = PutStatus.SERVICE_NOT_AVAILABLE
+        case _:
+            status = PutStatus.CREATE_MAPPED_FILE_FAILED
+    return PutResult(status, reason=str(error))

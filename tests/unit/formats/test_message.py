@@ -25,6 +25,7 @@ from orbitlog.formats.message import (
     assign_fields,
     decode_message,
     encode_message,
+    encode_unplaced,
     make_message,
 )
 from orbitlog.formats.properties import encode_properties
@@ -357,3 +358,13 @@ def test_properties_are_kept_as_stored() -> None:
     message = small_message()
     assert message.properties == message.properties
     assert message.properties is not message.properties
+
+
+def test_an_unplaced_record_is_the_same_bytes_to_be_filled_in() -> None:
+    message = make_message("T", b"body", properties={"KEYS": "k"}, queue_id=3)
+    record = encode_unplaced(message)
+    assert isinstance(record, bytearray)
+    assert record == encode_message(message)
+    assign_fields(record, 0, queue_offset=5, physical_offset=700, store_timestamp_ms=9)
+    placed = message._replace(queue_offset=5, physical_offset=700, store_timestamp_ms=9)
+    assert decode_message(record, physical_offset=700) == placed

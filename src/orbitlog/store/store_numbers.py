@@ -1,0 +1,57 @@
+"""How a store is doing, as plain numbers: for an operator's eyes, for Java's admin tools and for metrics.
+
+A snapshot holds what only grows and what is now; rates are the difference of two snapshots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class StoreNumbers:
+    """One look at a store."""
+
+    at_ms: int
+    messages_appended: int
+    bytes_appended: int
+    messages_refused: int
+    min_physical_offset: int
+    written_to: int
+    flushed_to: int
+    dispatched_to: int
+    segment_count: int
+    queue_count: int
+    unit_count: int
+    index_file_count: int
+    key_count: int
+    damage_count: int
+
+    @property
+    def flush_lag_bytes(self) -> int:
+        return self.written_to - self.flushed_to
+
+    @property
+    def dispatch_lag_bytes(self) -> int:
+        return self.written_to - self.dispatched_to
+
+
+@dataclass(frozen=True, slots=True)
+class StoreRates:
+    """What happened a second between two looks."""
+
+    messages_per_second: float
+    bytes_per_second: float
+    refused_per_second: float
+
+
+def rates_between(before: StoreNumbers, after: StoreNumbers) -> StoreRates:
+    """Return rates; all 0 where no time has passed."""
+    seconds = (after.at_ms - before.at_ms) / 1000
+    if seconds <= 0:
+        return StoreRates(0.0, 0.0, 0.0)
+    return StoreRates(
+        (after.messages_appended - before.messages_appended) / seconds,
+        (after.bytes_appended - before.bytes_appended) / seconds,
+        (after.messages_refused - before.messages_refused) / seconds,
+    )
