@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orbitlog.errors import BadField
-from orbitlog.formats import names
+from orbitlog.formats import flags, names
 from orbitlog.formats import properties as props
 from orbitlog.formats.compat import COMPAT_5_5, Compat
 from orbitlog.formats.delay_levels import STANDARD_LEVELS, DelayLevels, parse_level
@@ -50,11 +50,14 @@ def tags_code(message: Message, properties: dict[str, str], levels: DelayLevels)
     return string_hash(tags) if tags else 0
 
 
-def queue_units(message: Message, rules: DeriveRules) -> list[QueueUnit]:
-    """Return the message's unit, and one more for each light queue it was also sent to."""
-    if not message.transaction_type.enters_queue:
+def queue_units(message: Message, rules: DeriveRules, properties: dict[str, str] | None = None) -> list[QueueUnit]:
+    """Return the message's unit, and one more for each light queue it was also sent to.
+
+    Whoever has decoded the properties already gives them along.
+    """
+    if not flags.enters_queue(message.sys_flag):
         return []
-    properties = message.properties
+    properties = message.properties if properties is None else properties
     code = tags_code(message, properties, rules.delay_levels)
     entry = QueueEntry(message.physical_offset, message.size_bytes, code)
     units = [QueueUnit(message.topic, message.queue_id, message.queue_offset, entry)]
@@ -83,11 +86,11 @@ def _light_queue_units(message: Message, properties: dict[str, str], entry: Queu
     ]
 
 
-def index_keys(message: Message, compat: Compat) -> list[str]:
+def index_keys(message: Message, compat: Compat, properties: dict[str, str] | None = None) -> list[str]:
     """Return the keys under which the index finds the message, in the order in which they are put."""
     if not message.transaction_type.enters_index:
         return []
-    properties = message.properties
+    properties = message.properties if properties is None else properties
     keys = []
     if unique_key := properties.get(props.UNIQ_KEY):
         keys.append(index_key(message.topic, unique_key))
@@ -98,5 +101,5 @@ def index_keys(message: Message, compat: Compat) -> list[str]:
     return keys
 
 
-def index_hashes(message: Message, compat: Compat) -> list[int]:
-    return [key_hash(key) for key in index_keys(message, compat)]
+def index_hashes(message: Message, compat: Compat, properties: dict[str, str] | None = None) -> list[int]:
+    return [key_hash(key) for key in index_keys(message, compat, properties)]

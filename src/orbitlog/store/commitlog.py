@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from orbitlog.errors import LimitExceeded
 from orbitlog.formats.message import Message, decode_message
@@ -17,8 +18,7 @@ from orbitlog.store.disk import MappedFile
 from orbitlog.store.segments import Segments
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """Room for records: write them at `position` of `file`."""
 
     file: MappedFile
@@ -42,6 +42,9 @@ class CommitLog:
         self.segments = segments
         self.written_to = segments.start
         self.flushed_to = segments.start
+        # The segment being written, as far as it is allocated: where almost every record goes.
+        self._tail: MappedFile | None = None
+        self._tail_base = self._tail_allocated_to = 0
 
     @property
     def min_physical_offset(self) -> int:
@@ -53,11 +56,19 @@ class CommitLog:
         A whole record left there would be taken for a new one after the next crash. What lies before it can be read,
         but is known to be on the disk only up to `flushed_to`: perhaps the process was killed, and not the machine.
         """
+        self._tail = None
         self.segments.cut(end)
         self.written_to, self.flushed_to = end, min(flushed_to, end)
 
     def reserve(self, size_bytes: int) -> Place:
         """Find room for that many bytes in one segment, ending the current one if they do not fit."""
+        position = self.written_to - self._tail_base
+        if 0 <= position and position + size_bytes + BLANK_BYTES <= self._tail_allocated_to and self._tail is not None:
+            return Place(self._tail, position, self.written_to)
+        return self._reserve_anew(size_bytes)
+
+    def _reserve_anew(self, size_bytes: int) -> Place:
+        """Find room where the last place does not tell: a segment is made, grown or ended."""
         segment_bytes = self.segments.file_bytes
         if not fits(size_bytes, segment_bytes):
             raise LimitExceeded(field="record size", limit=segment_bytes - BLANK_BYTES, got=size_bytes)
@@ -69,7 +80,9 @@ class CommitLog:
             base, position = self._roll(base, position), 0
         # The BLANK that may follow must find its bytes allocated, too: ending a segment cannot fail then.
         self.segments.ensure_allocated(base, min(position + size_bytes + BLANK_BYTES, segment_bytes))
-        return Place(self.segments.file(base), position, base + position)
+        self._tail, self._tail_base = self.segments.file(base), base
+        self._tail_allocated_to = self.segments.allocated_to(base)
+        return Place(self._tail, position, base + position)
 
     def _roll(self, base: int, position: int) -> int:
         """End the segment with a BLANK and go to the next, which is made first: it may find the disk full."""

@@ -116,6 +116,10 @@ class Segments:
         self._allocated_to[base] = 0
         return mapped
 
+    def allocated_to(self, base: int) -> int:
+        """Return up to where the file's bytes are known to have blocks of their own."""
+        return self._allocated_to.get(base, 0)
+
     def ensure_allocated(self, base: int, stop: int) -> None:
         """Make sure that the file's bytes up to `stop` have blocks of their own."""
         allocated = self._allocated_to.get(base, 0)
