@@ -38,8 +38,7 @@ def test_servers_end_with_a_session_that_was_killed(
     ports = Ports.find()
     arguments = [version, str(tmp_path), str(ports.name_server), str(ports.broker)]
     done = subprocess.run([sys.executable, "-c", DIES_AT_ONCE, *arguments], cwd=ROOT, timeout=200)
-    assert done.returncode == -9
-    assert "boot success" in (tmp_path / "broker.log").read_text()
+    assert done.returncode == -9, "it did not come as far as to kill itself beside running servers"
     deadline = time.monotonic() + ENDS_WITHIN_SECONDS
     while broker_table(ports.name_server) is not None:
         assert time.monotonic() < deadline, "the name server still answers"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from orbitlog.formats.hosts import parse_host
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import Message, make_message
 from orbitlog.formats.properties import encode_properties
+from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.offline_writer import OfflineStoreWriter
 from orbitlog.store.store_settings import StoreGeometry
 from tests.interop import our_reading
@@ -32,6 +34,7 @@ from tests.interop.harness.processes import JsonObject
 pytestmark = pytest.mark.interop
 
 GEOMETRY = StoreGeometry(segment_bytes=96 * 1024, queue_file_bytes=1220, index_layout=IndexLayout(307, 905))
+UNITS_IN_FILE = GEOMETRY.queue_file_bytes // ENTRY_BYTES
 DECISIONS = "Decisions"
 STORED_BEFORE_MS = 45 * 60_000
 DELIVERY_SECONDS_MAX = 60
@@ -147,7 +150,9 @@ def judged(
     settings = our_reading.broker_settings(GEOMETRY, maxMessageSize=32 * 1024)
     with running_cluster(packages, directory, store.root, settings, ports=ports) as cluster:
         bounds = wait_for_deliveries(cluster, store)
-        answers = cluster.read([*queue_requests(store), *key_requests(store), *view_requests(store)])
+        answers = cluster.read(
+            [*queue_requests(store), *key_requests(store), *view_requests(store), *time_requests(store)]
+        )
         sent = cluster.send("After", "plain", "keys", "batch", "rounds=5")
     yield Judged(store, directory / "before", packages, bounds, answers, sent)
 
@@ -185,6 +190,16 @@ def view_requests(store: OurStore) -> list[tuple[str, str, str]]:
     sample = [message for message in list(store.messages.values())[::17] if message.transaction_type.enters_queue]
     printed = [our_reading.as_client_prints(message, store.compat) for message in sample]
     return [("view", each["topic"], each["offsetMsgId"]) for each in printed]
+
+
+def time_requests(store: OurStore) -> list[tuple[str, str, int, int]]:
+    """Ask for the times of messages, and for the millisecond after, in queues without doubled times."""
+    sample = [message for message in store.messages.values() if message.topic in (ORDERS, TELEMETRY)][::23]
+    return [
+        ("time", message.topic, message.queue_id, message.store_timestamp_ms + later)
+        for message in sample
+        for later in (0, 1)
+    ]
 
 
 def test_bounds_of_every_queue(judged: Judged) -> None:
@@ -229,6 +244,24 @@ def test_key_queries_find_what_was_stored(judged: Judged) -> None:
         ours = sorted(at for at in answer["commitLogOffsets"] if at < judged.store.end)
         assert ours == expected.get((answer["topic"], answer["key"]), []), answer
     assert sum(bool(answer["commitLogOffsets"]) for answer in found) > 60
+
+
+def test_searches_by_time(judged: Judged) -> None:
+    """4.x answers with the nearest message of a file that it chooses by its modification time, which our writer sets;
+    5.x with the first message that is not older.
+    """
+    times: dict[tuple[str, int], list[int]] = {}
+    for message in judged.store.messages.values():
+        times.setdefault((message.topic, message.queue_id), []).append(message.store_timestamp_ms)
+    found = [answer for answer in judged.answers if answer["answer"] == "time"]
+    assert len(found) > 60
+    for answer in found:
+        queue_times = times[answer["topic"], answer["queueId"]]
+        assert queue_times == sorted(set(queue_times))
+        expected = bisect_left(queue_times, answer["time"])
+        if not judged.packages.is_5x and answer["time"] - 1 in queue_times and expected % UNITS_IN_FILE:
+            expected -= 1
+        assert answer["queueOffset"] == expected, answer
 
 
 def test_bytes_of_the_log_are_unchanged(judged: Judged) -> None:
