@@ -6,7 +6,9 @@ log twice changes nothing, and a hole in the log becomes units that are none ins
 
 from __future__ import annotations
 
+from orbitlog.errors import BadField
 from orbitlog.formats.java import INT_MAX, LONG_MAX
+from orbitlog.formats.message import RECORD_BYTES_MIN
 from orbitlog.formats.queue_entry import (
     ENTRY_BYTES,
     PRE_BLANK_RAW,
@@ -19,6 +21,16 @@ from orbitlog.store.segments import Segments
 
 _UNPACK = QUEUE_ENTRY.struct.unpack
 _NO_UNIT = bytes(ENTRY_BYTES)
+
+
+# Queues that others made may begin anywhere; damaged numbers are far larger, mostly.
+_FIRST_OFFSET_SLACK = 1_000_000
+
+
+def _check_count(count: int, count_max: int) -> None:
+    """Refuse a hole for more messages than there were bytes for: filling it would take for ever."""
+    if not 0 <= count <= count_max:
+        raise BadField(f"{count} messages cannot have been before it", field="queue offset")
 
 
 class ConsumeQueue:
@@ -34,15 +46,28 @@ class ConsumeQueue:
         self._is_recovering = False
 
     def put(self, queue_offset: int, entry: QueueEntry) -> bool:
-        """Put a unit; False where the queue has one there already."""
+        """Put a unit; False where the queue has one there already. Refuses an offset that no queue can have reached."""
         if self.segments.is_empty:
+            _check_count(queue_offset, entry.physical_offset // RECORD_BYTES_MIN + _FIRST_OFFSET_SLACK)
             self._begin(queue_offset)
         if queue_offset < self.max_offset:
             return False
+        if queue_offset > self.max_offset > self.segments.start // ENTRY_BYTES:
+            last_physical_offset, _, _ = _UNPACK(self._raw(self.max_offset - 1))
+            bytes_between = entry.physical_offset - last_physical_offset
+            _check_count(queue_offset - self.max_offset, bytes_between // RECORD_BYTES_MIN)
         while self.max_offset < queue_offset:
             self._write(PRE_BLANK_RAW)
         self._write(encode_entry(entry))
         return True
+
+    def replace(self, queue_offset: int, entry: QueueEntry) -> None:
+        """Put a unit where a wrong one is, or one that only fills room."""
+        byte = queue_offset * ENTRY_BYTES
+        base = self.segments.base_of(byte)
+        self.segments.ensure_allocated(base, byte - base + ENTRY_BYTES)
+        self.segments.file(base).write(byte - base, encode_entry(entry))
+        self.flushed_offset = min(self.flushed_offset, queue_offset)
 
     def _begin(self, queue_offset: int) -> None:
         """A queue that starts inside a file is filled up with units that are none, as Java does."""

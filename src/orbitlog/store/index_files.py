@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from orbitlog.kernels.dispatch import DispatchColumns
 
 _ALLOCATE_BYTES = 1 << 20
+_NAMED_SECONDS_MAX = 100 * 365 * 86_400  # a damaged time must not become a name that no later one can follow
 _ASIDE = ".aside"
 _PACK_ENTRY = INDEX_ENTRY.struct.pack
 _UNPACK_ENTRY = INDEX_ENTRY.struct.unpack
@@ -220,7 +221,8 @@ class IndexFiles:
 
     def _next_name(self, store_timestamp_ms: int) -> str:
         """Name a file after the store time of its first message, or a little later: names must be new and rise."""
-        made_at = datetime.fromtimestamp(store_timestamp_ms / 1000)  # local time, as Java has it
+        seconds = min(max(store_timestamp_ms / 1000, 0), _NAMED_SECONDS_MAX)
+        made_at = datetime.fromtimestamp(seconds)  # local time, as Java has it
         last = tree.parse_index_file_name(self._files[-1].name) if self._files else None
         if last is not None and made_at <= last:
             made_at = last + timedelta(milliseconds=1)

@@ -85,9 +85,9 @@ def _follow_segment(log: CommitLog, base: int, position: int, known: KnownLog, r
                 # Only where something was written: the rest of a segment is a gigabyte of nothing.
                 with view[: log.segments.file(base).data_end()] as written:
                     following = find_record(written, position + 1, base_physical_offset=base)
-            if following is None and _goes_on_in_next(log, base, known):
-                following = len(view)
-            elif following is None or not _is_durable(view, base, following, known):
+            if following is None:
+                following = len(view)  # where this segment's end is damaged the next one may follow
+            if not _is_durable(log, base + following, known):
                 return False
             reason = str(found.error) if isinstance(found, Damage) else "zeros where records should be"
             result.damage.append(DamagedLog(base + position, following - position, reason))
@@ -130,18 +130,16 @@ def _follow_fast(view: memoryview, base: int, position: int, known: KnownLog, re
     return walk.next_position
 
 
-def _goes_on_in_next(log: CommitLog, base: int, known: KnownLog) -> bool:
-    """Tell whether the next segment begins with a message that was on the disk: then this one's end is damaged."""
-    following = base + log.segments.file_bytes
-    if not log.segments.has(following):
+def _is_durable(log: CommitLog, physical_offset: int, known: KnownLog) -> bool:
+    """Tell whether a message lies there, or behind the end of its segment, that was on the disk."""
+    base = log.segments.base_of(physical_offset)
+    if not log.segments.has(base):
         return False
-    view = log.segments.file(following).view()
+    view = log.segments.file(base).view()
     try:
-        return _is_durable(view, following, 0, known)
+        found = read_at(view, physical_offset - base, base_physical_offset=base)
     finally:
         view.release()
-
-
-def _is_durable(view: memoryview, base: int, position: int, known: KnownLog) -> bool:
-    found = read_at(view, position, base_physical_offset=base)
+    if isinstance(found, SegmentEnd):
+        return _is_durable(log, base + log.segments.file_bytes, known)
     return isinstance(found, Message) and known.is_durable(found)

@@ -6,15 +6,21 @@ answer always says where to go on. Mirrors Java `DefaultMessageStore.getMessage`
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from zlib import crc32
 
+from orbitlog.formats.flags import BORN_HOST_IPV6, STORE_HOST_IPV6
+from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
 from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.message import BODY_CRC_MASK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, RECORD_PREFIX, RECORD_TAIL
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.consumequeue import ConsumeQueue
 
+_HEAD = struct.Struct(">iIiiiqqi")  # of a record, up to its sysFlag
 _SCANNED_UNITS_MIN = 16000 // ENTRY_BYTES
 
 TagsFilter = Callable[[int], bool]
@@ -54,6 +60,8 @@ class GetResult:
     min_offset: int
     max_offset: int
     records: list[bytes] = field(default_factory=list)
+    damaged: list[tuple[int, int]] = field(default_factory=list)
+    """Physical offset and size of messages passed over: their bytes are not those that were written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +92,43 @@ def read_queue(queue: ConsumeQueue | None, log: CommitLog, request: ReadRequest)
         return GetResult(GetStatus.OFFSET_FOUND_NULL, next_file // ENTRY_BYTES, low, high)
     collected = _Collected(log, request)
     scanned = collected.take(units)
-    return GetResult(collected.status, asked + scanned, low, high, collected.records)
+    return GetResult(collected.status, asked + scanned, low, high, collected.records, collected.damaged)
+
+
+def _is_sound(record: bytes, physical_offset: int) -> bool:
+    """Check what a damaged unit or record cannot have right: size, magic, place, lengths and the body's CRC.
+
+    What `decode_message` checks, in little more than half its time: nothing of the record is taken out.
+    """
+    if len(record) < RECORD_BYTES_MIN:
+        return False
+    size_bytes, magic, crc, _, _, _, stated_offset, sys_flag = _HEAD.unpack_from(record)
+    if size_bytes != len(record) or stated_offset != physical_offset or (magic != MAGIC_V1 and magic != MAGIC_V2):
+        return False
+    body_start = RECORD_PREFIX.size_bytes
+    if sys_flag & (BORN_HOST_IPV6 | STORE_HOST_IPV6):
+        longer = (sys_flag & BORN_HOST_IPV6 > 0) + (sys_flag & STORE_HOST_IPV6 > 0)
+        body_start += longer * (IPV6_HOST_BYTES - IPV4_HOST_BYTES)
+    body_end = body_start + int.from_bytes(record[body_start - 4 : body_start], "big", signed=True)
+    if not body_start <= body_end <= len(record) - RECORD_TAIL.size_bytes:
+        return False
+    if crc32(record[body_start:body_end]) & BODY_CRC_MASK != crc:
+        return False
+    topic_start = body_end + (1 if magic == MAGIC_V1 else 2)
+    topic_end = topic_start + int.from_bytes(record[body_end:topic_start], "big")
+    properties_bytes = int.from_bytes(record[topic_end : topic_end + 2], "big")
+    # Whoever is given it decodes the topic with the rest: nobody gets past a message whose topic is no text.
+    return topic_end + 2 + properties_bytes == size_bytes and _is_text(record[topic_start:topic_end])
+
+
+def _is_text(raw: bytes) -> bool:
+    if raw.isascii():
+        return True
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 class _Collected:
@@ -96,6 +140,7 @@ class _Collected:
         self._bytes = 0
         self._was_removed = False
         self.records: list[bytes] = []
+        self.damaged: list[tuple[int, int]] = []
 
     @property
     def status(self) -> GetStatus:
@@ -112,8 +157,10 @@ class _Collected:
             if size_bytes == INT_MAX or (tags_filter is not None and not tags_filter(tags_code)):
                 continue
             record = self._log.read(physical_offset, size_bytes)
-            if record is None:
+            if record is None and 0 <= physical_offset < self._log.min_physical_offset:
                 self._was_removed = True
+            elif record is None or not _is_sound(record, physical_offset):
+                self.damaged.append((physical_offset, size_bytes))
             elif record_filter is None or record_filter(record):
                 self.records.append(record)
                 self._bytes += size_bytes

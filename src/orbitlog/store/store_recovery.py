@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orbitlog.formats.checkpoint import Checkpoint
+from orbitlog.formats.message import Message
+from orbitlog.formats.message_scan import read_at
 from orbitlog.formats.store_state import StoreState
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.dispatcher import Dispatcher
@@ -29,14 +31,14 @@ class StoreParts:
 def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> None:
     """Find the end of the log, and make queues and index what the log says."""
     log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
-    # A state that vouches for nothing any more still tells that the store is our own.
-    known = KnownLog(state is not None, checkpoint.physic_msg_timestamp_ms, checkpoint.logics_physical_offset)
+    known = _known_log(checkpoint, state)
     if not _is_vouched_for(parts, checkpoint, state):
         state = None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
     found = find_log_end(log, trusted_to, known)
     log.recover_to(found.physical_offset, flushed_to=trusted_to)
-    dispatcher.damage += found.damage
+    for damaged in found.damage:
+        dispatcher.note_damage(damaged.physical_offset, damaged.size_bytes, damaged.reason)
     _begin_queues(queues, trusted_to)
     if state is not None and queues.unit_count != state.unit_count:
         trusted_to = log.min_physical_offset  # a queue lost files
@@ -57,12 +59,37 @@ def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None,
     index.discard_aside()
 
 
+def _known_log(checkpoint: Checkpoint, state: StoreState | None) -> KnownLog:
+    """Gather what both files say: a state that vouches for no queue any more still knows what was on the disk."""
+    timestamp_ms, physical_offset = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_physical_offset
+    if state is None:
+        return KnownLog(False, timestamp_ms, physical_offset)
+    return KnownLog(
+        True, max(timestamp_ms, state.physic_msg_timestamp_ms), max(physical_offset, state.dispatched_to - 1)
+    )
+
+
 def _is_vouched_for(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None) -> bool:
     """Tell whether the state file speaks of the store as it is: with another checkpoint somebody else wrote to it."""
     if state is None or not parts.log.min_physical_offset <= state.dispatched_to <= parts.log.segments.end:
         return False
     stamps = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms
-    return stamps == (state.physic_msg_timestamp_ms, state.logics_msg_timestamp_ms)
+    if stamps != (state.physic_msg_timestamp_ms, state.logics_msg_timestamp_ms):
+        return False
+    return _has_record(parts.log, checkpoint.logics_physical_offset, state.dispatched_to, _known_log(checkpoint, state))
+
+
+def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known: KnownLog) -> bool:
+    """Look for the last record that was dispatched: without it the log is not the one that was vouched for."""
+    if not log.min_physical_offset < physical_offset < dispatched_to:
+        return True  # there was none, or an older line of checkpoints does not name it
+    base = log.segments.base_of(physical_offset)
+    view = log.segments.file(base).view()
+    try:
+        found = read_at(view, physical_offset - base, base_physical_offset=base)
+        return isinstance(found, Message) and not known.is_torn(found)
+    finally:
+        view.release()
 
 
 def _begin_queues(queues: QueueSet, trusted_to: int) -> None:
