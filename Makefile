@@ -41,6 +41,12 @@ lint: setup ## format, lint, types and import direction; changes nothing
 unit: setup ## run the quick tests alone
 	@$(BIN)/python -m pytest -n 2 -q -m "$(QUICK)" $(ARGS)
 
+# How many times as long as the suite looks.
+ORBITLOG_FAULTS ?= 20
+.PHONY: faults
+faults: setup ## cut the power, kill, flip bits and fill disks for long (docs/durability.md)
+	@ORBITLOG_FAULTS=$(ORBITLOG_FAULTS) $(BIN)/python -m pytest -n 2 -q tests/faults $(ARGS)
+
 .PHONY: format
 format: setup ## format the code and mend what the linter can
 	@$(BIN)/ruff format .
