@@ -21,28 +21,24 @@ from orbitlog.formats import flags
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from orbitlog.formats.message import Message, assign_fields, encode_unplaced
-from orbitlog.formats.message_id import parse_offset_message_id
-from orbitlog.formats.store_state import STATE_FILE, StoreState, decode_state, encode_state
+from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE, STATE_FILE, StoreState, decode_state, encode_state
 from orbitlog.store.commitlog import CommitLog, Place
-from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.deletion import Deleted, Retention
-from orbitlog.store.disk import Disk, FileLock, RealDisk, disk_errors
+from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher
 from orbitlog.store.index_files import IndexFiles
-from orbitlog.store.key_query import KeyQuery, QueryResult, query_by_key, read_record_at
 from orbitlog.store.put_result import PutResult, PutStatus, refusal_of
-from orbitlog.store.queue_reader import GetResult, ReadRequest, read_queue
 from orbitlog.store.queue_set import QueueKey, QueueSet
-from orbitlog.store.segments import Segments
+from orbitlog.store.segments import Segments, new_file
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_numbers import StoreNumbers
+from orbitlog.store.store_reads import StoreReads
 from orbitlog.store.store_recovery import StoreParts, recover
-from orbitlog.store.time_search import Boundary, TimeSearch
 
 NowMs = Callable[[], int]
 
 
-class MessageStore:
+class MessageStore(StoreReads):
     """One store on one disk. Use `MessageStore.open`."""
 
     def __init__(self, root: Path, config: StoreConfig, disk: Disk, now_ms: NowMs, lock: FileLock) -> None:
@@ -61,6 +57,7 @@ class MessageStore:
         self._retention = Retention(disk, self._log, self._queues, self._index, config.retention)
         self._derived_to = 0
         self._next_queue_offsets: dict[QueueKey, int] = {}
+        self._confirmed: MappedFile | None = None
         self._messages_appended = self._bytes_appended = self._messages_refused = 0
         self._checkpoint = Checkpoint()
         self._last_append_ms = 0
@@ -88,6 +85,7 @@ class MessageStore:
         queues.load()
         index.load()
         self._dispatcher = Dispatcher(log, queues, index, self._config.rules)
+        self._confirmed = self._open_confirmed()
         self._checkpoint = self._read_checkpoint()
         was_closed = self._disk.read_file(self._root / tree.ABORT) is None
         parts = StoreParts(log, queues, index, self._dispatcher)
@@ -98,13 +96,10 @@ class MessageStore:
         for queue in queues:
             self._next_queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
         self._last_append_ms = self._dispatcher.last_store_timestamp_ms
+        self._publish(self.confirmed_to)
         self.flush_derived()
 
     # Marks
-
-    @property
-    def min_physical_offset(self) -> int:
-        return self._log.min_physical_offset
 
     @property
     def written_to(self) -> int:
@@ -218,8 +213,16 @@ class MessageStore:
 
     def dispatch_once(self, max_bytes: int = 4 * 1024 * 1024) -> list[Arrival]:
         """Derive units and keys of messages that readers may see; returns those that can be read now."""
+        confirmed_to = self.confirmed_to
         with self._failing_for_good():
-            return self._dispatcher.dispatch_once(self.confirmed_to, max_bytes)
+            arrivals = self._dispatcher.dispatch_once(confirmed_to, max_bytes)
+        self._publish(confirmed_to)
+        return arrivals
+
+    def _publish(self, confirmed_to: int) -> None:
+        """Say how far those may read who read the files beside this process; nothing depends on it after a crash."""
+        assert self._confirmed is not None
+        self._confirmed.write(0, CONFIRMED.struct.pack(confirmed_to))
 
     def flush_log(self) -> int:
         """Put the log on the disk as far as it is written; returns how far that is.
@@ -279,49 +282,8 @@ class MessageStore:
         with disk_errors(f"deleting from {self._root}"):
             return self._retention.delete_once(self._now_ms(), self._derived_to)
 
-    # Reading
-
-    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
-        return self._queues.find(topic, queue_id)
-
-    def get(self, topic: str, queue_id: int, request: ReadRequest) -> GetResult:
-        """Read messages of a queue from an offset on."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is not None:
-            self._queues.used(queue)
-        result = read_queue(queue, self._log, request)
-        for physical_offset, size_bytes in result.damaged:
-            self._dispatcher.note_damage(physical_offset, size_bytes, f"met when reading {topic} {queue_id}")
-        return result
-
-    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
-        """Return the queue offset at a time, as the line of versions that the store is compatible with answers."""
-        queue = self._queues.find(topic, queue_id)
-        if queue is None:
-            return 0
-        search = TimeSearch(self._log)
-        if self._config.rules.compat.searches_time_by_file:
-            return search.search_4x(queue, timestamp_ms)
-        return search.search(queue, timestamp_ms, boundary)
-
-    def earliest_time_ms(self, topic: str, queue_id: int) -> int:
-        """Return when the first message of a queue was stored; -1 where it has none."""
-        queue = self._queues.find(topic, queue_id)
-        return -1 if queue is None else TimeSearch(self._log).unit_time_ms(queue, queue.min_offset)
-
-    def query(self, query: KeyQuery) -> QueryResult:
-        """Find messages by key, newest first."""
-        return query_by_key(query, self._log, self._index, indexed_to=self.dispatched_to)
-
-    def read_at(self, physical_offset: int) -> Message | None:
-        """Read the record that starts there, if one does and readers may see it."""
-        if not self.min_physical_offset <= physical_offset < self.confirmed_to:
-            return None
-        return read_record_at(self._log, physical_offset)
-
-    def read_by_id(self, message_id: str) -> Message | None:
-        """Read a message by the id that names its place."""
-        return self.read_at(parse_offset_message_id(message_id).physical_offset)
+    def _note_damage(self, physical_offset: int, size_bytes: int, reason: str) -> None:
+        self._dispatcher.note_damage(physical_offset, size_bytes, reason)
 
     def close(self) -> None:
         """Dispatch and flush everything, and leave a store that needs no recovery."""
@@ -345,6 +307,8 @@ class MessageStore:
         self._disk.sync_directory(self._root)
 
     def _release(self) -> None:
+        if self._confirmed is not None:
+            self._confirmed.close()
         self._log.segments.close()
         self._queues.close()
         self._index.close()
@@ -357,6 +321,19 @@ class MessageStore:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _open_confirmed(self) -> MappedFile:
+        path = self._root / CONFIRMED_FILE
+        if self._disk.read_file(path) is not None:
+            mapped = self._disk.open_file(path, writable=True)
+            if mapped.size_bytes == CONFIRMED.size_bytes:
+                mapped.allocate(0, CONFIRMED.size_bytes)
+                return mapped
+            mapped.close()
+            self._disk.remove_file(path)
+        mapped = new_file(self._disk, path, CONFIRMED.size_bytes)
+        mapped.allocate(0, CONFIRMED.size_bytes)
+        return mapped
 
     def _read_checkpoint(self) -> Checkpoint:
         raw = self._disk.read_file(self._root / tree.CHECKPOINT)

@@ -1,0 +1,112 @@
+"""A store opened for reading only, beside a broker that writes to it or without one: no lock, not a byte changed.
+
+The log is followed to its last intact record, and no further than a running Orbitlog broker says that others may read,
+so that nothing half written is ever seen. What is read is a moment's state; `refresh` takes another look.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import TracebackType
+
+from orbitlog.errors import FormatError, StoreLayoutError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE, STATE_FILE, decode_state
+from orbitlog.store.commitlog import CommitLog
+from orbitlog.store.disk import Disk, RealDisk
+from orbitlog.store.dispatcher import DamagedLog
+from orbitlog.store.index_files import IndexFiles
+from orbitlog.store.log_end import KnownLog, find_log_end
+from orbitlog.store.queue_set import QueueSet
+from orbitlog.store.segments import Segments
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_reads import StoreReads
+
+
+class StoreReader(StoreReads):
+    """Use `StoreReader.open`, and close it."""
+
+    def __init__(self, root: Path, config: StoreConfig, disk: Disk) -> None:
+        self._root = root
+        self._config = config
+        self._disk = disk
+        self.damage: list[DamagedLog] = []
+        self._load()
+
+    @classmethod
+    def open(cls, root: Path, config: StoreConfig, disk: Disk | None = None) -> StoreReader:
+        """Look into a store that exists."""
+        disk = disk or RealDisk()
+        if not disk.list_directory(root / tree.COMMITLOG):
+            raise StoreLayoutError(f"{root} has no {tree.COMMITLOG} with files; give a broker's storePathRootDir")
+        return cls(root, config, disk)
+
+    def refresh(self) -> None:
+        """Take another look: messages may have come, and old files gone."""
+        self.close()
+        self._load()
+
+    @property
+    def confirmed_to(self) -> int:
+        return self._log.written_to
+
+    @property
+    def dispatched_to(self) -> int:
+        return self._dispatched_to
+
+    def close(self) -> None:
+        self._log.segments.close()
+        self._queues.close()
+        self._index.close()
+
+    def __enter__(self) -> StoreReader:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _note_damage(self, physical_offset: int, size_bytes: int, reason: str) -> None:
+        self.damage.append(DamagedLog(physical_offset, size_bytes, reason))
+
+    def _load(self) -> None:
+        geometry = self._config.geometry
+        directory = self._root / tree.COMMITLOG
+        segments = Segments(self._disk, directory, geometry.segment_bytes, allocate_bytes=0, writable=False)
+        segments.load()
+        self._log = CommitLog(segments)
+        self._log.written_to = self._log.flushed_to = self._find_end()
+        self._queues = QueueSet(self._disk, self._root, geometry.queue_file_bytes, writable=False)
+        self._queues.load()
+        self._index = IndexFiles(self._disk, self._root, geometry.index_layout, writable=False)
+        self._index.load()
+        self._dispatched_to = self._log.min_physical_offset
+        for queue in self._queues:
+            queue.begin_recovery(self._log.written_to)
+            queue.correct_min_offset(self._log.min_physical_offset)
+            last = queue.entry(queue.max_offset - 1)
+            if last is not None:
+                self._dispatched_to = max(self._dispatched_to, last.physical_offset + last.size_bytes)
+
+    def _find_end(self) -> int:
+        """Return how far may be read: where the intact records end, but not beyond what a running broker says."""
+        log = self._log
+        known = KnownLog(is_own=False, durable_timestamp_ms=0, last_durable_physical_offset=0)
+        found = find_log_end(log, self._known_record(), known).physical_offset
+        published = self._disk.read_file(self._root / CONFIRMED_FILE)
+        is_open = self._disk.read_file(self._root / tree.ABORT) is not None
+        if is_open and published is not None and len(published) >= CONFIRMED.size_bytes:
+            (confirmed_to,) = CONFIRMED.struct.unpack_from(published)
+            return max(min(found, int(confirmed_to)), log.min_physical_offset)
+        return found
+
+    def _known_record(self) -> int:
+        """Return where a record starts or the log ends: the log before it need not be followed."""
+        start = self._log.min_physical_offset
+        try:
+            state = decode_state(self._disk.read_file(self._root / STATE_FILE) or b"")
+        except FormatError:
+            return start
+        base = self._log.segments.base_of(state.dispatched_to)
+        return state.dispatched_to if self._log.segments.has(base) and state.dispatched_to > start else start
