@@ -10,9 +10,10 @@ from random import Random
 
 import pytest
 
-from orbitlog.errors import OrbitlogError
+from orbitlog.errors import OrbitlogError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.message import Message, decode_message
+from orbitlog.formats.message_scan import MAGIC_BLANK
 from orbitlog.formats.properties import UNIQ_KEY
 from orbitlog.formats.store_state import STATE_FILE
 from orbitlog.store.key_query import KeyQuery
@@ -176,3 +177,29 @@ def check_mended(disk: CrashDisk, config: StoreConfig, missing: list[int]) -> No
 
 def enters_queue(message: Message) -> bool:
     return message.transaction_type.enters_queue
+
+
+def test_a_missing_segment_is_said_and_nothing_is_removed() -> None:
+    config, files = whole_store(closed=False)
+    missing = log_paths(files)[2]
+    disk = CrashDisk.of_files({path: content for path, content in files.items() if path != missing})
+    with pytest.raises(StoreLayoutError, match=f"starts at {int(missing.name)}"):
+        reopen(disk, config)
+    assert messages_in(disk.files() | {missing: files[missing]}) == messages_in(files)
+
+
+def test_a_flipped_blank_does_not_end_the_log() -> None:
+    """Nor does a damaged record before it: the next segment begins with a message that was on the disk."""
+    config, files = whole_store(closed=False)
+    first = log_paths(files)[0]
+    last_record = max(message.physical_offset for message in messages_in({first: files[first]}))
+    blank = files[first].rindex(MAGIC_BLANK.to_bytes(4, "big"))
+    for position in (blank, last_record + 100):
+        damaged = bytearray(files[first])
+        damaged[position] ^= 4
+        found = {path: content for path, content in files.items() if path != ROOT / tree.CHECKPOINT}
+        disk = CrashDisk.of_files(found | {first: bytes(damaged)})
+        store = reopen(disk, config)
+        assert [damage.physical_offset for damage in store.damage] in ([blank - 4], [last_record])
+        assert messages_in(disk.files())[-1] == messages_in(files)[-1]
+        store.close()

@@ -204,11 +204,18 @@ def _removed_on_error(path: Path) -> Iterator[None]:
         raise
 
 
+# A record lock does not keep its own process out, and closing any other descriptor of the file gives it up.
+_LOCKED_HERE: set[Path] = set()
+
+
 class RealFileLock:
-    def __init__(self, descriptor: int) -> None:
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
         self._descriptor = descriptor
+        _LOCKED_HERE.add(path)
 
     def release(self) -> None:
+        _LOCKED_HERE.discard(self._path)
         os.close(self._descriptor)
 
 
@@ -294,6 +301,10 @@ class RealDisk:
     def lock_file(self, path: Path, content: bytes) -> FileLock:
         import fcntl
 
+        in_use = f"{path.parent} is in use by another broker; stop it first, or open read-only"
+        real_path = path.resolve()
+        if real_path in _LOCKED_HERE:
+            raise StoreLocked(in_use)
         with disk_errors(f"locking {path}"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -302,9 +313,7 @@ class RealDisk:
         except OSError as error:
             os.close(descriptor)
             if error.errno in (errno.EACCES, errno.EAGAIN):
-                raise StoreLocked(
-                    f"{path.parent} is in use by another broker; stop it first, or open read-only"
-                ) from None
+                raise StoreLocked(in_use) from None
             raise StoreError(f"locking {path}: {error.strerror}") from error
         try:
             with disk_errors(f"locking {path}"):
@@ -312,7 +321,7 @@ class RealDisk:
         except StoreError:
             os.close(descriptor)
             raise
-        return RealFileLock(descriptor)
+        return RealFileLock(real_path, descriptor)
 
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000

@@ -8,7 +8,9 @@ through, and whatever is there already, a Java broker's for example, is found to
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
+from orbitlog.errors import StoreLayoutError
 from orbitlog.formats.checkpoint import Checkpoint
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import read_at
@@ -31,6 +33,7 @@ class StoreParts:
 def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> None:
     """Find the end of the log, and make queues and index what the log says."""
     log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
+    _check_whole(log)
     known = _known_log(checkpoint, state)
     if not _is_vouched_for(parts, checkpoint, state):
         state = None
@@ -57,6 +60,17 @@ def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None,
         queue.correct_min_offset(log.min_physical_offset)
     queues.forget_empty()
     index.discard_aside()
+
+
+def _check_whole(log: CommitLog) -> None:
+    """Refuse a log that lacks a segment: no crash does that, and taking the gap for its end would lose the rest."""
+    bases, segment_bytes = log.segments.bases, log.segments.file_bytes
+    for base, following in pairwise(bases):
+        if following != base + segment_bytes:
+            raise StoreLayoutError(
+                f"{log.segments.directory} lacks the segment that starts at {base + segment_bytes}; bring it back,"
+                " or move all segments before it, or all behind it, to another place"
+            )
 
 
 def _known_log(checkpoint: Checkpoint, state: StoreState | None) -> KnownLog:

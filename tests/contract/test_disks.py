@@ -1,0 +1,89 @@
+"""The real disk and the one that crashes do the same for the store as long as nothing goes wrong."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitlog.errors import StoreError, StoreLocked
+from orbitlog.store.disk import Disk, RealDisk
+from orbitlog.testing.crash_disk import CrashDisk
+
+
+@pytest.fixture(params=["real", "crash"])
+def disk(request: pytest.FixtureRequest) -> Disk:
+    return RealDisk() if request.param == "real" else CrashDisk()
+
+
+@pytest.fixture
+def root(disk: Disk, tmp_path: Path) -> Path:
+    disk.make_directory(tmp_path / "store")
+    return tmp_path / "store"
+
+
+def names(disk: Disk, path: Path) -> list[tuple[str, int, bool]]:
+    return [(entry.name, entry.size_bytes, entry.is_directory) for entry in disk.list_directory(path)]
+
+
+def test_a_file_is_made_written_and_opened_again(disk: Disk, root: Path) -> None:
+    file = disk.create_file(root / "a", 10_000)
+    assert file.size_bytes == 10_000
+    assert file.read(9_998, 10) == b"\0\0"
+    file.allocate(0, 10_000)
+    file.write(5, b"hello")
+    file.write(10, memoryview(b" you"))
+    with file.edit(5, 6) as lent:
+        lent[0] = ord("H")
+    assert file.data_end() >= 14
+    file.sync()
+    disk.sync_directory(root)
+    file.close()
+    again = disk.open_file(root / "a", writable=False)
+    view = again.view()
+    assert bytes(view[5:14]) == b"Hello you"
+    assert view.readonly
+    view.release()
+    again.close()
+    assert disk.read_file(root / "a") == bytes(5) + b"Hello you" + bytes(10_000 - 14)
+    assert disk.modified_ms(root / "a") > 0
+
+
+def test_names(disk: Disk, root: Path) -> None:
+    disk.make_directory(root / "sub" / "deeper")
+    disk.create_file(root / "b", 3).close()
+    disk.replace_file(root / "a", b"12345")
+    disk.replace_file(root / "a", b"123456")
+    assert names(disk, root) == [("a", 6, False), ("b", 3, False), ("sub", 0, True)]
+    disk.rename_file(root / "b", "c")
+    disk.remove_file(root / "a")
+    disk.remove_file(root / "a")
+    assert names(disk, root) == [("c", 3, False), ("sub", 0, True)]
+    assert names(disk, root / "sub") == [("deeper", 0, True)]
+    assert names(disk, root / "nowhere") == []
+
+
+def test_what_is_not_there(disk: Disk, root: Path) -> None:
+    assert disk.read_file(root / "a") is None
+    with pytest.raises(StoreError, match="No such file"):
+        disk.open_file(root / "a", writable=True)
+    with pytest.raises(StoreError, match="No such file"):
+        disk.rename_file(root / "a", "b")
+    with pytest.raises(StoreError, match="No such file"):
+        disk.create_file(root / "nowhere" / "a", 1)
+    disk.create_file(root / "a", 1).close()
+    with pytest.raises(StoreError, match="File exists"):
+        disk.create_file(root / "a", 1)
+
+
+def test_usage(disk: Disk, root: Path) -> None:
+    assert 0 <= disk.usage(root).used_ratio < 1
+
+
+def test_a_lock_is_taken_once(disk: Disk, root: Path) -> None:
+    lock = disk.lock_file(root / "lock", b"lock")
+    assert disk.read_file(root / "lock") == b"lock"
+    with pytest.raises(StoreLocked):
+        disk.lock_file(root / "lock", b"lock")
+    lock.release()
+    disk.lock_file(root / "lock", b"lock").release()
