@@ -34,8 +34,8 @@ def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None,
     """Find the end of the log, and make queues and index what the log says."""
     log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
     _check_whole(log)
-    known = _known_log(checkpoint, state)
-    if not _is_vouched_for(parts, checkpoint, state):
+    known = _known_log(checkpoint, state, was_closed=was_closed)
+    if not _is_vouched_for(log, checkpoint, state, known):
         state = None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
     found = find_log_end(log, trusted_to, known)
@@ -73,24 +73,35 @@ def _check_whole(log: CommitLog) -> None:
             )
 
 
-def _known_log(checkpoint: Checkpoint, state: StoreState | None) -> KnownLog:
-    """Gather what both files say: a state that vouches for no queue any more still knows what was on the disk."""
+def _known_log(checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> KnownLog:
+    """Gather what both files say: a state that vouches for no queue any more still knows what was on the disk.
+
+    The end of the log is our own if we wrote the checkpoint: the one that goes with the state or, where a crash kept
+    the two apart, one whose times are equal as ours are. Else somebody else may have used the store since.
+    """
     timestamp_ms, physical_offset = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_physical_offset
     if state is None:
         return KnownLog(False, timestamp_ms, physical_offset)
+    is_like_ours = not was_closed and timestamp_ms == checkpoint.logics_msg_timestamp_ms
     return KnownLog(
-        True, max(timestamp_ms, state.physic_msg_timestamp_ms), max(physical_offset, state.dispatched_to - 1)
+        is_like_ours or _goes_with(checkpoint, state),
+        max(timestamp_ms, state.physic_msg_timestamp_ms),
+        max(physical_offset, state.dispatched_to - 1),
     )
 
 
-def _is_vouched_for(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None) -> bool:
-    """Tell whether the state file speaks of the store as it is: with another checkpoint somebody else wrote to it."""
-    if state is None or not parts.log.min_physical_offset <= state.dispatched_to <= parts.log.segments.end:
-        return False
+def _goes_with(checkpoint: Checkpoint, state: StoreState) -> bool:
     stamps = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms
-    if stamps != (state.physic_msg_timestamp_ms, state.logics_msg_timestamp_ms):
+    return stamps == (state.physic_msg_timestamp_ms, state.logics_msg_timestamp_ms)
+
+
+def _is_vouched_for(log: CommitLog, checkpoint: Checkpoint, state: StoreState | None, known: KnownLog) -> bool:
+    """Tell whether the state file speaks of the store as it is: with another checkpoint somebody else wrote to it."""
+    if state is None or not log.min_physical_offset <= state.dispatched_to <= log.segments.end:
         return False
-    return _has_record(parts.log, checkpoint.logics_physical_offset, state.dispatched_to, _known_log(checkpoint, state))
+    if not _goes_with(checkpoint, state):
+        return False
+    return _has_record(log, checkpoint.logics_physical_offset, state.dispatched_to, known)
 
 
 def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known: KnownLog) -> bool:
