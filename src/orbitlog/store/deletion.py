@@ -88,13 +88,13 @@ class Retention:
     def _plan(self, now_ms: int, derived_to: int) -> RetentionPlan:
         local_hour = datetime.fromtimestamp(now_ms / 1000).hour
         moment = Moment(now_ms, local_hour, self._usage())
-        bases = self._log.segments.bases
-        removable_to = min(derived_to, bases[-1]) if bases else 0
-        return decide(self._files(bases), moment, self._policy, removable_to=removable_to)
+        # Something that is on the disk stays: an empty log would begin at 0 again after a crash, and its queues, too.
+        removable_to = min(derived_to, self._log.segments.base_of(max(self._log.flushed_to - 1, 0)))
+        return decide(self._files(), moment, self._policy, removable_to=removable_to)
 
-    def _files(self, bases: list[int]) -> Iterator[SegmentFile]:
+    def _files(self) -> Iterator[SegmentFile]:
         segments = self._log.segments
-        for base in bases:
+        for base in segments.bases:
             yield SegmentFile(base, segments.file_bytes, segments.modified_ms(base))
 
     def _usage(self) -> DiskUsage:

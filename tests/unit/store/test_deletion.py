@@ -6,6 +6,7 @@ import os
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -22,6 +23,7 @@ from orbitlog.store.queue_reader import GetStatus, ReadRequest
 from orbitlog.store.retention import RetentionPolicy, Rule
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.testing.crash_disk import CrashDisk
 from orbitlog.testing.golden import GoldenStore
 
 ANY_HOUR = RetentionPolicy(delete_hours=tuple(range(24)))
@@ -211,6 +213,55 @@ def test_a_crash_at_any_removal_is_harmless(tmp_path: Path, clock: Clock, disk: 
         assert queues == {name for name in file_names(tmp_path / "store") if not name.startswith("index")}
 
 
+def test_a_power_cut_at_any_step_of_a_deletion_is_harmless(clock: Clock) -> None:
+    """On a disk in memory, where files are as old as the hills and unsynced removals may or may not have happened."""
+    root, disk = Path("/store"), CrashDisk()
+    store = MessageStore.open(root, CONFIG, clock, disk)
+    sent = fill(store, 90)
+    starts = set()
+
+    def look() -> None:
+        disk.on_step = None  # a look takes steps of its own
+        for seed in range(2):
+            with MessageStore.open(root, CONFIG, clock, disk.crash(disk.steps * 10 + seed)) as found:
+                check(found, sent)
+                starts.add(found.min_physical_offset)
+                found.retain_once()
+                check(found, sent)
+        disk.on_step = look
+
+    disk.on_step = look
+    assert len(store.retain_once().segments) > 3
+    disk.on_step = None
+    assert len(starts) > 4
+    check(store, sent)
+    store.close()
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_power_cuts_while_messages_come_and_go(clock: Clock, seed: int) -> None:
+    """Whatever a crash takes from the log's end, no queue forgets how many messages it had at the log's start."""
+    root, disk, chance = Path("/store"), CrashDisk(), Random(seed)
+    config = replace(CONFIG, retention=replace(ANY_HOUR, files_per_step=2))
+    store, sent = MessageStore.open(root, config, clock, disk), Sent()
+    for number in range(400):
+        queue = RARE if number % 97 < 3 else ("Orders", chance.randrange(2))
+        message = make_message(queue[0], b"x" * 120, queue_id=queue[1], properties={"KEYS": f"k{number}"})
+        sent.setdefault(queue, []).append(store.append(message))
+        if chance.random() < 0.5:
+            store.dispatch_once(chance.choice([1, 10_000]))
+        if chance.random() < 0.05:
+            store.flush_derived()
+        if chance.random() < 0.1:
+            store.retain_once()
+        if chance.random() < 0.1:
+            with MessageStore.open(root, config, clock, disk.crash(number)) as found:
+                known = {queue: [one for one in sent[queue] if one.end <= found.written_to] for queue in sent}
+                check(found, {queue: results for queue, results in known.items() if results})
+    assert store.min_physical_offset > 0
+    store.close()
+
+
 def test_a_queue_file_that_cannot_be_removed_is_tried_again(tmp_path: Path, clock: Clock, disk: FakedDisk) -> None:
     with MessageStore.open(tmp_path, CONFIG, clock, disk) as store:
         sent = fill(store)
@@ -277,6 +328,26 @@ def test_only_what_is_derived_and_on_the_disk_may_go(tmp_path: Path, clock: Cloc
         store.retain_once()
         assert store.min_physical_offset == store._log.segments.base_of(store.written_to)
         assert store.append(make_message("T", b"x")).queue_offset == 100
+
+
+@pytest.mark.parametrize("is_crash", [False, True])
+def test_a_log_is_never_left_with_an_empty_segment_alone(clock: Clock, is_crash: bool) -> None:
+    root, disk = Path("/store"), CrashDisk()
+    store = MessageStore.open(root, CONFIG, clock, disk)
+    sent = fill(store, 60)
+    last = store._log.segments.base_of(store.written_to)
+    store._log._roll(last, store.written_to - last)  # as an append does that then finds the disk full
+    store.dispatch_once()
+    store.flush_derived()
+    assert store.dispatched_to == store.written_to == last + 4096
+    while store.retain_once():
+        pass
+    assert store.min_physical_offset == last
+    if not is_crash:
+        store.close()
+    with MessageStore.open(root, CONFIG, clock, disk.crash(1)) as found:
+        assert found.min_physical_offset == last
+        check(found, sent)
 
 
 def test_at_most_so_many_a_step(tmp_path: Path, clock: Clock, disk: FakedDisk) -> None:
