@@ -206,5 +206,10 @@ class ConsumeQueue:
         return queue_offset
 
     def drop_expired(self) -> int:
-        """Remove files whose units are all before the queue's start; the last one stays, it knows the queue's end."""
-        return self.segments.drop_before(self.min_offset * ENTRY_BYTES)
+        """Remove files whose units are all before the queue's start; returns how many.
+
+        The file with the last unit before the start stays, too. That unit is on the disk, those behind it may not be:
+        after a crash it is what tells how many messages the queue had.
+        """
+        last_expired = max(self.min_offset - 1, 0) * ENTRY_BYTES
+        return self.segments.drop_before(self.segments.base_of(last_expired))
