@@ -9,6 +9,7 @@ import pytest
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.store import store_settings as table
+from orbitlog.store.retention import RetentionPolicy
 from orbitlog.store.store_settings import (
     SettingError,
     StoreSettings,
@@ -67,6 +68,11 @@ def test_a_file_and_what_wins_over_it(tmp_path: Path) -> None:
         ("maxIndexNum", "1"),
         ("messageDelayLevel", "1x 2y"),
         ("enableMultiDispatch", "yes"),
+        ("fileReservedTime", "-1"),
+        ("deleteWhen", "24"),
+        ("deleteWhen", "04;"),
+        ("deleteWhen", "004"),
+        ("cleanFileForciblyEnable", "1"),
         ("compat", "6.0"),
     ],
 )
@@ -123,3 +129,10 @@ def test_typing_errors_get_a_hint() -> None:
 )
 def test_properties_as_java_reads_them(text: str, pairs: dict[str, str]) -> None:
     assert parse_properties(text) == pairs
+
+
+def test_retention_from_settings() -> None:
+    assert load_settings(None, []).retention == RetentionPolicy()
+    given = ["fileReservedTime=48", "deleteWhen=04;16", "diskMaxUsedSpaceRatio=60", "diskSpaceCleanForciblyRatio=99"]
+    given += ["diskSpaceWarningLevelRatio=80", "cleanFileForciblyEnable=false", "deleteFileBatchMax=3"]
+    assert load_settings(None, given).retention == RetentionPolicy(48, (4, 16), 60, 85, 80, False, 3)
