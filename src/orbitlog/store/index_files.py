@@ -252,13 +252,13 @@ class IndexFiles:
 
     def set_aside(self, number: int) -> None:
         """Put away the files from that number on: they are made again from the log, and removed only then."""
-        number = max(number, 0)
-        for file in self._files[number:]:
+        count = len(self._files)
+        while len(self._files) > max(number, 0):
+            file = self._files.pop()  # the last first: a crash leaves files without a gap
             file.file.close()
             self._disk.rename_file(self._directory / file.name, file.name + _ASIDE)
-        if len(self._files) > number:
+        if len(self._files) < count:
             self._disk.sync_directory(self._directory)
-        del self._files[number:]
 
     def discard_aside(self) -> None:
         """Remove what was put away, now or by a recovery that did not end."""

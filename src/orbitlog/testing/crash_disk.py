@@ -229,7 +229,8 @@ class CrashDisk:
             self.take_space()
             self._directories[path.parent].change({path.name: Folder.FOLDER})
             self._directories[path] = Directory()
-        self.sync_directory(path.parent)
+        with disk_errors(f"making {path}"):
+            self.sync_directory(path.parent)
 
     def create_file(self, path: Path, size_bytes: int) -> MappedFile:
         with disk_errors(f"making {path}"):

@@ -174,3 +174,9 @@ def test_a_file_is_made_once(disk: CrashDisk) -> None:
     make_file(disk)
     with pytest.raises(StoreError, match="File exists"):
         disk.create_file(A, 1)
+
+
+def test_a_directory_that_cannot_be_synced_is_told_as_the_real_disk_tells_it(disk: CrashDisk) -> None:
+    disk.sync_fails_at = disk.steps
+    with pytest.raises(StoreError, match="making store/sub"):
+        disk.make_directory(ROOT / "sub")
