@@ -112,8 +112,6 @@ def test_geometry_and_version_are_inferred(theirs: TheirStore) -> None:
     wanted = theirs.scenario.geometry
     assert (inferred.segment_bytes, inferred.queue_file_bytes) == (wanted.segment_bytes, wanted.queue_file_bytes)
     assert inferred.index_layout == wanted.index_layout
-    if theirs.scenario.name == "light-queues-4.9.7":
-        pytest.xfail("lmqConsumerOffset.json is taken for a sign of 5.x, but 4.9 writes it too where enableLmq is set")
     assert infer_compat(theirs.files, StoreSettings()) == theirs.compat
 
 

@@ -57,7 +57,7 @@ class CommitLog:
         but is known to be on the disk only up to `flushed_to`: perhaps the process was killed, and not the machine.
         """
         self._tail = None
-        self.segments.cut(end)
+        self.segments.cut(end, keep_first=True)
         self.written_to, self.flushed_to = end, min(flushed_to, end)
 
     def reserve(self, size_bytes: int) -> Place:

@@ -301,7 +301,7 @@ class MessageStore(StoreReads):
         self.flush_log()
         while self.dispatched_to < self.confirmed_to:
             self.dispatch_once()
-        self._log.segments.drop_unused(self._log.written_to)  # the one that was prepared
+        self._log.segments.drop_unused(self._log.written_to, keep_first=True)  # the one that was prepared
         self.flush_derived()
         self._disk.remove_file(self._root / tree.ABORT)
         self._disk.sync_directory(self._root)

@@ -129,16 +129,17 @@ class Segments:
         self.file(base).allocate(allocated, target)
         self._allocated_to[base] = target
 
-    def drop_unused(self, end: int) -> None:
-        """Remove files that hold nothing of a log which ends there."""
+    def drop_unused(self, end: int, *, keep_first: bool = False) -> None:
+        """Remove files that hold nothing of a log which ends there; the first, kept, says where the log starts."""
         base = self.base_of(end)
-        self.drop_from(base + self.file_bytes if end > base else base)
+        is_kept = end > base or (keep_first and base == self.start)
+        self.drop_from(base + self.file_bytes if is_kept else base)
 
-    def cut(self, end: int) -> None:
+    def cut(self, end: int, *, keep_first: bool = False) -> None:
         """Let the log end there, durably: files behind are removed, and stale bytes in the last one overwritten."""
-        self.drop_unused(end)
+        self.drop_unused(end, keep_first=keep_first)
         base = self.base_of(end)
-        if end > base and self.has(base) and self._wipe(base, end - base):
+        if self.has(base) and self._wipe(base, end - base):
             self.file(base).sync()
 
     def _wipe(self, base: int, start: int) -> bool:

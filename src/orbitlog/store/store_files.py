@@ -14,12 +14,15 @@ from pathlib import Path
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.store_state import CONFIRMED_FILE, STATE_FILE
 
 # Brokers make these too; nothing here reads them.
 _UNREAD_ENTRIES = frozenset(
     (
         tree.ABORT + tree.BACKUP_SUFFIX,
         tree.CHECKPOINT + tree.BACKUP_SUFFIX,
+        CONFIRMED_FILE,
+        STATE_FILE,
         "brokerIdentity",
         "compaction",
         "epochFileCheckpoint",

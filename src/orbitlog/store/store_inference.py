@@ -31,7 +31,6 @@ _ENTRIES_OF_5X = frozenset(("abort.bak", "brokerIdentity", "compaction", "epochF
 _CONFIG_FILES_OF_5X = frozenset(
     (
         "consumerOrderInfo.json",
-        "lmqConsumerOffset.json",
         "messageRequestMode.json",
         "timercheck",
         "timermetrics",

@@ -237,3 +237,12 @@ def test_the_next_segment_is_made_ahead_and_not_left_behind(tmp_path: Path, cloc
         assert not store.prepare_once()
         assert len(list((tmp_path / "commitlog").iterdir())) == 2
     assert len(list((tmp_path / "commitlog").iterdir())) == 1
+
+
+def test_a_log_whose_only_segment_is_empty_and_not_the_first(tmp_path: Path, clock: Clock) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "commitlog" / f"{8192:020d}").write_bytes(bytes(4096))
+    for opening in range(2):
+        with MessageStore.open(tmp_path, CONFIG, clock) as store:
+            assert store.min_physical_offset == 8192
+            assert store.append(order(1)).queue_offset == opening
