@@ -6,6 +6,7 @@ passed over and reported: the log after it goes on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
 STEP_BYTES = 4 * 1024 * 1024
 # Loading the kernels takes about as long as dispatching this much without them.
 _BULK_BYTES_MIN = 32 * 1024 * 1024
+# A step that takes a fraction of a second, so that whoever waits sees something move.
+_BULK_STEP_BYTES = 256 * 1024 * 1024
+
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,12 +86,15 @@ class Dispatcher:
             # Those can be read, and somebody waits for them; the next step meets the same error.
         return arrivals
 
-    def catch_up(self, limit: int) -> None:
-        """Dispatch everything up to `limit`, with the kernels where that is much."""
+    def catch_up(self, limit: int, progress: Progress | None = None) -> None:
+        """Dispatch everything up to `limit`, with the kernels where that is much; tells bytes done and to do."""
+        start = self.dispatched_to
         while self.dispatched_to < limit:
             if limit - self.dispatched_to >= _BULK_BYTES_MIN:
-                self._dispatch_bulk(limit)
+                self._dispatch_bulk(min(limit, self.dispatched_to + _BULK_STEP_BYTES))
             self.dispatch_once(limit)
+            if progress is not None:
+                progress(self.dispatched_to - start, limit - start)
 
     def _dispatch_bulk(self, limit: int) -> None:
         """Go as far as messages follow each other in this segment; what stops it is left to the next step."""

@@ -73,6 +73,15 @@ class IndexFile:
     def is_full(self) -> bool:
         return self._next_entry >= self._layout.entry_count
 
+    @property
+    def is_sound(self) -> bool:
+        """Tell whether the header can be right: its last entry is there, and of the message that it names."""
+        number = self._next_entry - 1
+        if not 0 < number < self._layout.entry_count:
+            return number == 0
+        raw = self.file.read(self._layout.entry_position(number), INDEX_ENTRY.size_bytes)
+        return bool(_UNPACK_ENTRY(raw)[1] == self._end_offset)
+
     def put(self, key_hash: int, physical_offset: int, store_timestamp_ms: int) -> None:
         """Put one key; the file must not be full."""
         layout, file, number = self._layout, self.file, self._next_entry
@@ -234,9 +243,9 @@ class IndexFiles:
             self._files[-1].file.sync()
 
     def files_before(self, log_end: int) -> int:
-        """Count the files up to the first one with a key of a message that the log has lost."""
+        """Count the files up to the first one that is damaged, or has a key of a message that the log has lost."""
         for number, file in enumerate(self._files):
-            if file.header.end_physical_offset >= log_end:
+            if not file.is_sound or file.header.end_physical_offset >= log_end:
                 return number
         return len(self._files)
 

@@ -25,7 +25,7 @@ from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE, STATE_FILE, 
 from orbitlog.store.commitlog import CommitLog, Place
 from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_errors
-from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher
+from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.put_result import PutResult, PutStatus, refusal_of
 from orbitlog.store.queue_set import QueueKey, QueueSet
@@ -65,8 +65,19 @@ class MessageStore(StoreReads):
         self._is_closed = False
 
     @classmethod
-    def open(cls, root: Path, config: StoreConfig, now_ms: NowMs, disk: Disk | None = None) -> MessageStore:
-        """Open a store for writing, recovering what a crash left; makes a new one where there is none."""
+    def open(
+        cls,
+        root: Path,
+        config: StoreConfig,
+        now_ms: NowMs,
+        disk: Disk | None = None,
+        *,
+        progress: Progress | None = None,
+    ) -> MessageStore:
+        """Open a store for writing, recovering what a crash left; makes a new one where there is none.
+
+        `progress` is told how many bytes of the log were gone through, of how many, while a long recovery runs.
+        """
         disk = disk or RealDisk()
         disk.make_directory(root)
         lock = disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT)
@@ -74,11 +85,11 @@ class MessageStore(StoreReads):
             store = cls(root, config, disk, now_ms, lock)
             undo.callback(store._release)
             with disk_errors(f"opening {root}"):
-                store._load()
+                store._load(progress)
             undo.pop_all()
         return store
 
-    def _load(self) -> None:
+    def _load(self, progress: Progress | None) -> None:
         log, queues, index = self._log, self._queues, self._index
         log.segments.load()
         log.written_to = log.flushed_to = log.min_physical_offset
@@ -92,7 +103,7 @@ class MessageStore(StoreReads):
         # First of all: a crash while recovering must not be taken for a clean close.
         process_id = os.getpid() if self._config.rules.compat.abort_holds_process_id else None
         self._disk.replace_file(self._root / tree.ABORT, tree.encode_abort(process_id))
-        recover(parts, self._checkpoint, self._read_state(), was_closed=was_closed)
+        recover(parts, self._checkpoint, self._read_state(), was_closed=was_closed, progress=progress)
         for queue in queues:
             self._next_queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
         self._last_append_ms = self._dispatcher.last_store_timestamp_ms

@@ -16,7 +16,7 @@ from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import read_at
 from orbitlog.formats.store_state import StoreState
 from orbitlog.store.commitlog import CommitLog
-from orbitlog.store.dispatcher import Dispatcher
+from orbitlog.store.dispatcher import Dispatcher, Progress
 from orbitlog.store.index_files import IndexBoundary, IndexFiles
 from orbitlog.store.log_end import KnownLog, find_log_end
 from orbitlog.store.queue_set import QueueSet
@@ -30,7 +30,14 @@ class StoreParts:
     dispatcher: Dispatcher
 
 
-def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> None:
+def recover(
+    parts: StoreParts,
+    checkpoint: Checkpoint,
+    state: StoreState | None,
+    *,
+    was_closed: bool,
+    progress: Progress | None = None,
+) -> None:
     """Find the end of the log, and make queues and index what the log says."""
     log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
     _check_whole(log)
@@ -54,7 +61,7 @@ def recover(parts: StoreParts, checkpoint: Checkpoint, state: StoreState | None,
     if state is not None and was_closed and index.key_count == state.key_count:
         boundary = IndexBoundary(state.dispatched_to, 0)
     dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
-    dispatcher.catch_up(log.written_to)
+    dispatcher.catch_up(log.written_to, progress)
     for queue in queues:
         queue.end_recovery()
         queue.correct_min_offset(log.min_physical_offset)

@@ -56,8 +56,14 @@ def test_the_same_bytes_as_step_by_step(
         (tmp_path / "consumequeue" / "T1" / "1" / f"{200:020d}").unlink()
     (tmp_path / "orbitlog.state").unlink()
     monkeypatch.setattr(dispatcher, "_BULK_BYTES_MIN", 1000)
-    with MessageStore.open(tmp_path, StoreConfig(GEOMETRY, rules), lambda: 1) as store:
+    told: list[tuple[int, int]] = []
+    config = StoreConfig(GEOMETRY, rules)
+    with MessageStore.open(
+        tmp_path, config, lambda: 1, progress=lambda done, total: told.append((done, total))
+    ) as store:
         assert store.dispatched_to == store.written_to
+        assert told[-1] == (store.written_to, store.written_to)
+        assert [done for done, _ in told] == sorted(done for done, _ in told)
     assert derived(tmp_path) == before
     assert len(before) > 20
 
