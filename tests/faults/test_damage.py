@@ -12,6 +12,7 @@ import pytest
 
 from orbitlog.errors import OrbitlogError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.index_layout import INDEX_HEADER
 from orbitlog.formats.message import Message, decode_message
 from orbitlog.formats.message_scan import MAGIC_BLANK
 from orbitlog.formats.properties import UNIQ_KEY
@@ -203,3 +204,17 @@ def test_a_flipped_blank_does_not_end_the_log() -> None:
         assert [damage.physical_offset for damage in store.damage] in ([blank - 4], [last_record])
         assert messages_in(disk.files())[-1] == messages_in(files)[-1]
         store.close()
+
+
+@pytest.mark.parametrize(
+    "position", [INDEX_HEADER.position("index_count"), INDEX_HEADER.position("end_physical_offset")]
+)
+@pytest.mark.parametrize("closed", [False, True], ids=["crashed", "closed"])
+def test_an_index_file_with_a_damaged_header_is_made_again(position: int, closed: bool) -> None:
+    config, files = whole_store(closed=closed)
+    for path in (path for path in files if kind_of(path) == tree.INDEX):
+        damaged = bytearray(files[path])
+        damaged[position] ^= 0x10
+        disk = CrashDisk.of_files(files | {path: bytes(damaged)})
+        reopen(disk, config).close()
+        check_derived(disk, config)
