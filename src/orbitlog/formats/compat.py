@@ -47,8 +47,8 @@ RULES = {
     "transaction_ops_are_batched": "one op message lists several half messages (`12,13,`)",
     "int_keys_on_own_line": "pretty JSON puts each entry of a map with integer keys on its own line",
     "config_has_5x_fields": "config/*.json carry `attributes`, `stateVersion` and the other fields of 5.x",
-    "searches_time_by_file": "an offset by time is the nearest message in a queue file chosen by its modification time",
     "abort_holds_process_id": "the abort file holds the decimal process id instead of being empty",
+    "searches_time_by_file": "an offset by time is the nearest message in a queue file chosen by its modification time",
 }
 
 _CHECKPOINT_4_9 = ("physic_msg_timestamp_ms", "logics_msg_timestamp_ms", "index_msg_timestamp_ms")
