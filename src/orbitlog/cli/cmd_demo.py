@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
 import tempfile
 import time
 from dataclasses import dataclass
@@ -164,4 +166,9 @@ def _write_summary(root: Path, figures: _Figures, seconds: float) -> None:
         writer.line("")
         writer.line("Try next:")
         for arguments in ("commitlog {} --topic Orders", "commitlog {} --json --limit 3", "index {} --headers"):
-            writer.line(f"  orbitlog dump {arguments.format(root)}")
+            writer.line(f"  {_program()} dump {arguments.format(root)}")
+
+
+def _program() -> str:
+    """Name this command as it can be typed: by its path where it is in none of the shell's directories."""
+    return "orbitlog" if shutil.which("orbitlog") else sys.argv[0]
