@@ -24,7 +24,6 @@ _POLYNOMIAL = 0xEDB88320
 # x^(4*128+32), x^(4*128-32), x^(128+32), x^(128-32) modulo the polynomial, bits reflected.
 _FOLD_64 = (0x0154442BD4, 0x01C6E41596)
 _FOLD_16 = (0x01751997D0, 0x00CCAA009E)
-_FOLD_BYTES_MIN = 64
 
 
 def _slicing_tables() -> npt.NDArray[np.uint32]:

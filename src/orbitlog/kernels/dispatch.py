@@ -20,7 +20,7 @@ from orbitlog.kernels.columns import staggered, store_time_position
 from orbitlog.kernels.crc import body_crc
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.property_scan import find_known, parse_delay_level
-from orbitlog.kernels.queue_table import QueueTable, find_queue
+from orbitlog.kernels.queue_table import TABLE_FULL, QueueTable, find_queue
 from orbitlog.kernels.record_walk import (
     DAMAGE,
     MESSAGE,
@@ -136,7 +136,7 @@ def fill_dispatch(address, position, stop, end, base, check_offset, check_crc, i
             return row, position, DAMAGE
         code = find_queue(address, topic_start, topic_length, load_i32(address, position + _QUEUE_ID), table)
         if code < 0:
-            return row, position, OUTPUT_FULL if code == -1 else DAMAGE
+            return row, position, OUTPUT_FULL if code == TABLE_FULL else DAMAGE
         prefetch_next(address, position, total_size)
         sys_flag = load_i32(address, position + _SYS_FLAG)
         store_timestamp_ms = load_i64(address, store_time_position(position, sys_flag))

@@ -1,7 +1,7 @@
 """Everything that the store does to a file system, behind one small face.
 
-`RealDisk` does it; `testing.crash_disk` does it in memory and can stop the world between any two steps. Nothing else
-in this room may touch `os`, `mmap` or a file. Two promises hold everywhere: a byte written through a map lies on blocks
+`RealDisk` does it; `testing.crash_disk` does it in memory and can stop the world between any two steps. Nothing
+else in this room may change a file. Two promises hold everywhere: a byte written through a map lies on blocks
 that were allocated before (`allocate`), so a full disk is an `OSError` in a place that expects one and never a signal;
 and a small file is replaced whole or not at all (`replace_file`).
 """
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from orbitlog.errors import DiskFull, StoreError, StoreLocked
+from orbitlog.store.mapped_view import end_of_data
 
 Bytes = bytes | bytearray | memoryview
 
@@ -168,15 +169,7 @@ class RealMappedFile:
                 _write_back(self._descriptor, start, stop)
 
     def data_end(self) -> int:
-        end = 0
-        try:
-            while end < self.size_bytes:
-                data = os.lseek(self._descriptor, end, os.SEEK_DATA)
-                end = os.lseek(self._descriptor, data, os.SEEK_HOLE)
-        except (OSError, AttributeError) as error:
-            # ENXIO: there is no data behind `end`. Anything else: this system does not tell.
-            return end if getattr(error, "errno", None) == errno.ENXIO else self.size_bytes
-        return end
+        return end_of_data(self._descriptor, self.size_bytes)
 
     def sync(self) -> None:
         # fdatasync and not msync: the latter holds the interpreter's lock while the disk works.

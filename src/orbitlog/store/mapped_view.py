@@ -42,17 +42,21 @@ def written_until(path: Path) -> int:
     Segments are mostly such a hole, and reading it would cost a second a gigabyte.
     """
     with path.open("rb") as file:
-        size_bytes = os.fstat(file.fileno()).st_size
-        if not hasattr(os, "SEEK_DATA"):
-            return size_bytes
-        end = 0
-        try:
-            while end < size_bytes:
-                end = os.lseek(file.fileno(), os.lseek(file.fileno(), end, os.SEEK_DATA), os.SEEK_HOLE)
-        except OSError as error:
-            # ENXIO: no data behind `end`. Anything else: this file system does not tell.
-            return end if error.errno == errno.ENXIO else size_bytes
-        return end
+        return end_of_data(file.fileno(), os.fstat(file.fileno()).st_size)
+
+
+def end_of_data(descriptor: int, size_bytes: int) -> int:
+    """Return where the last data of an open file ends, as far as its file system tells."""
+    if not hasattr(os, "SEEK_DATA"):
+        return size_bytes
+    end = 0
+    try:
+        while end < size_bytes:
+            end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
+    except OSError as error:
+        # ENXIO: no data behind `end`. Anything else: this file system does not tell.
+        return end if error.errno == errno.ENXIO else size_bytes
+    return end
 
 
 def first_written(view: memoryview, start: int, end: int | None = None) -> int | None:
