@@ -12,6 +12,7 @@ import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import IndexTarget, index_target
+from orbitlog.cli.index_topics import IndexTopics
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.show import local_time, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -43,8 +44,8 @@ class _Row(NamedTuple):
 @options.path_argument
 @options.json_option
 @click.option("--headers", is_flag=True, help="One row a file instead of one an entry.")
-@click.option("--topic", help="With --key: only entries of this key (and of others with the same hash).")
-@click.option("--key", help="See --topic; index files hold hashes of topic and key, not the words.")
+@click.option("--topic", help="Only entries of messages in this topic, as the commit log of the same store says.")
+@click.option("--key", help="With --topic: only entries of this key (and of others with the same hash); needs no log.")
 @options.from_option("Only entries that lead to this commit log offset or behind it.")
 @options.limit_option
 @options.settings_options
@@ -60,9 +61,12 @@ def command(
     config_path: Path | None,
     assignments: tuple[str, ...],
 ) -> None:
-    if (topic is None) != (key is None):
-        raise click.UsageError("an index file holds hashes of topic and key together: give both --topic and --key")
+    if key is not None and topic is None:
+        raise click.UsageError("an index file holds hashes of topic and key together: give --topic with --key")
+    if headers and topic is not None:
+        raise click.UsageError("--headers shows whole files, which are of no one topic: leave out --topic")
     wanted = None if topic is None or key is None else key_hash(index_key(topic, key))
+    topics = IndexTopics(path) if topic is not None and key is None else None
     target = index_target(path, options.read_settings(config_path, assignments))
     problems: list[str] = []
     with LineWriter() as writer:
@@ -70,7 +74,11 @@ def command(
             _write_headers(target, as_json, limit, writer, problems)
         else:
             rows = (row for row in _rows(target, problems) if row.entry.physical_offset >= start)
-            chosen = islice((row for row in rows if wanted in (None, row.entry.key_hash)), limit)
+            rows = (row for row in rows if wanted in (None, row.entry.key_hash))
+            if topics is not None:
+                topic_at = topics.topic_at
+                rows = (row for row in rows if topic_at(row.entry.physical_offset) == topic)
+            chosen = islice(rows, limit)
             if as_json:
                 _write_json(chosen, writer)
             else:

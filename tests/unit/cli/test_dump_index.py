@@ -138,6 +138,29 @@ def test_a_file_that_does_not_tell_its_layout(tmp_path: Path, run: Any) -> None:
 
 def test_wrong_use(golden_497: GoldenStore, run: Any) -> None:
     assert "use `orbitlog dump commitlog" in run("dump", "index", golden_497.store / "commitlog" / ("0" * 20)).stderr
-    ran = run("dump", "index", golden_497.store, "--topic", "Orders")
+    for arguments in (["--key", "k"], ["--headers", "--topic", "Orders"]):
+        ran = run("dump", "index", golden_497.store, *arguments)
+        assert (ran.exit_code, len(ran.sentences)) == (2, 1)
+        assert "--topic" in ran.stderr
+
+
+def test_entries_of_one_topic(golden: GoldenStore, run: Any) -> None:
+    topics = {message["commitLogOffset"]: message["topic"] for message in golden.manifest["messages"]}
+    every = run("dump", "index", golden.store, "--json").rows
+    indexed = {topics[row["commitLogOffset"]] for row in every}
+    assert len(indexed) > 5
+    for topic in indexed:
+        expected = [row for row in every if topics[row["commitLogOffset"]] == topic]
+        for path in (golden.store, golden.store / "index"):
+            assert run("dump", "index", path, "--json", "--topic", topic).rows == expected
+    assert run("dump", "index", golden.store, "--json", "--topic", "Nobody").rows == []
+
+
+def test_a_topic_needs_the_log(golden_497: GoldenStore, run: Any, tmp_path: Path) -> None:
+    alone = tmp_path / "a" / "b" / "20261115084220587"
+    alone.parent.mkdir(parents=True)
+    alone.write_bytes(next(iter(sorted((golden_497.store / "index").iterdir()))).read_bytes())
+    ran = run("dump", "index", alone, "--topic", "OrderEvents")
     assert (ran.exit_code, len(ran.sentences)) == (2, 1)
-    assert "--key" in ran.stderr
+    assert "commit log beside them" in ran.stderr
+    assert run("dump", "index", alone, "--topic", "OrderEvents", "--key", "k3").exit_code == 0
