@@ -124,7 +124,7 @@ def test_every_dependency_is_pinned_within_its_bounds() -> None:
 
 # Links, commands and names in prose
 
-FILE_SUFFIXES = (".py", ".xz", ".json", ".md")
+FILE_SUFFIXES = (".conf", ".py", ".xz", ".json", ".md")
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 
 

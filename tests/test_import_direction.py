@@ -47,8 +47,8 @@ def test_every_contract_is_kept(package: Path) -> None:
     [
         ("formats/upwards.py", "from orbitlog.store import store_files", "imports point downwards only"),
         ("attic/__init__.py", "", "imports point downwards only"),
-        ("formats/columns.py", "import numpy", "formats are functions of their bytes"),
-        ("formats/network.py", "def f():\n    import asyncio.streams", "formats are functions of their bytes"),
+        ("formats/columns.py", "import numpy", "formats and wire are functions of their bytes"),
+        ("formats/network.py", "def f():\n    import asyncio.streams", "formats and wire are functions of their bytes"),
         ("store/compiled.py", "import numba", "only kernels know numba and Arrow"),
         ("kernels/shown.py", "import rich.table", "only the command line knows the terminal"),
         ("store/cluster.py", "import pyspark", "nothing but the pipeline knows Spark and lakes"),

@@ -28,7 +28,7 @@ PURE_ROOMS = ("formats", "wire")
 # Rooms that are also a library for others.
 LIBRARY_ROOMS = ("formats", "kernels", "store", "testing")
 MAY_PRINT = ("cli",)
-PURE_THIRD_PARTY = frozenset(("lz4", "zstandard"))
+PURE_THIRD_PARTY = frozenset(("lz4", "orjson", "zstandard"))
 IMPURE_IMPORTS = frozenset(
     ("asyncio", "io", "mmap", "multiprocessing", "os", "random", "secrets", "select", "selectors", "shutil", "socket")
 ) | frozenset(("subprocess", "tempfile", "threading", "time"))

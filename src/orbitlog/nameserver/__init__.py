@@ -1,0 +1,1 @@
+"""The name server: a pure table of routes, and a thin server over it."""

@@ -1,0 +1,1 @@
+"""The Spark jobs and data sources; the one room that knows Spark."""

@@ -1,0 +1,1 @@
+"""Sockets: commands of the wire sent and received with asyncio, both ends."""
