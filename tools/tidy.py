@@ -24,7 +24,7 @@ LONG_TABLES: frozenset[str] = frozenset()
 # Where catching everything is the design: a loop or a request boundary that must outlive one failure.
 MAY_CATCH_EVERYTHING: frozenset[str] = frozenset()
 # Rooms whose code is a function of its bytes.
-PURE_ROOMS = ("formats", "wire")
+PURE_ROOMS = ("filters", "formats", "wire")
 # Rooms that are also a library for others.
 LIBRARY_ROOMS = ("formats", "kernels", "store", "testing")
 MAY_PRINT = ("cli",)

@@ -9,12 +9,20 @@
     │   ├── ChecksumMismatch     the CRC stored is not the CRC of the bytes
     │   ├── Misplaced            a record says that it lies somewhere else
     │   └── LimitExceeded        a length, count or nesting from outside is over its limit
+    ├── BadExpression            a filter expression that cannot be understood
     ├── StoreLayoutError         a directory or file that is not the store it was taken for
-    └── StoreError               a store that cannot do what was asked of it now
-        ├── StoreLocked          another process is writing to it
-        ├── StoreClosed          it was closed
-        ├── StoreReadOnly        it takes no messages: opened so, or its disk failed
-        └── DiskFull             no room for another byte; nothing was lost
+    ├── StoreError               a store that cannot do what was asked of it now
+    │   ├── StoreLocked          another process is writing to it
+    │   ├── StoreClosed          it was closed
+    │   ├── StoreReadOnly        it takes no messages: opened so, or its disk failed
+    │   └── DiskFull             no room for another byte; nothing was lost
+    ├── WireError                bytes on a connection that are no frames: it can only be closed
+    ├── RequestRefused           a request whose answer is a code and a sentence other than success
+    │   └── BadRequest           a field of its header is missing or cannot be read
+    └── RemotingError            a peer that cannot be asked, or does not answer
+        ├── ConnectFailed        nobody listens there, or not in time
+        ├── ConnectionLost       the connection ended before the answer came
+        └── RequestTimeout       no answer in time
 
 A `FormatError` says which field, where, and what was found; whoever knows the file adds its name.
 """
@@ -92,6 +100,16 @@ class LimitExceeded(FormatError):
         self.limit = limit
 
 
+class BadExpression(OrbitlogError):
+    """A filter expression that cannot be understood; `position` counts characters from its start."""
+
+    def __init__(self, problem: str, expression: str, position: int = 0) -> None:
+        near = expression[max(0, position - 20) : position + 20]
+        super().__init__(f"filter expression at character {position}, near {near!r}: {problem}")
+        self.problem = problem
+        self.position = position
+
+
 class StoreLayoutError(OrbitlogError):
     """A directory or file that is not the store it was taken for."""
 
@@ -114,3 +132,40 @@ class StoreReadOnly(StoreError):
 
 class DiskFull(StoreError):
     """No room for another byte; nothing was lost, and the store goes on when there is room again."""
+
+
+class WireError(OrbitlogError):
+    """Bytes on a connection that are no frames: where the next frame starts is unknown, so it can only be closed."""
+
+
+class RequestRefused(OrbitlogError):
+    """A request that is answered with `code` and `remark`; raised by whoever handles it."""
+
+    def __init__(self, code: int, remark: str) -> None:
+        super().__init__(remark)
+        self.code = code
+        self.remark = remark
+
+
+class BadRequest(RequestRefused):
+    """A field of a request's header is missing or cannot be read."""
+
+    def __init__(self, problem: str, *, field: str) -> None:
+        super().__init__(1, problem)
+        self.field = field
+
+
+class RemotingError(OrbitlogError):
+    """A peer that cannot be asked, or does not answer."""
+
+
+class ConnectFailed(RemotingError):
+    """Nobody listens at the address, or not in time."""
+
+
+class ConnectionLost(RemotingError):
+    """The connection ended before the answer came."""
+
+
+class RequestTimeout(RemotingError):
+    """No answer in time."""

@@ -1,0 +1,1 @@
+"""Which messages a subscription wants: SQL92 expressions over a message's properties."""

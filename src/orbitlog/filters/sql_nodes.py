@@ -1,0 +1,213 @@
+"""Parts of a compiled SQL92 expression: functions of a message's properties, with Java's types and null logic.
+
+The types of all values but properties are known when an expression is compiled, and a property is always text: so
+each comparison is compiled for its two types. Truth is True, False or None (unknown). A `ValueError` while
+evaluating is Java's exception: the message does not match.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from orbitlog.filters import java_numbers as numbers
+
+Properties = Mapping[str, str]
+Evaluate = Callable[[Properties], Any]
+Truth = Callable[[Properties], "bool | None"]
+
+
+class Kind(enum.Enum):
+    """The class that Java would give a value."""
+
+    TEXT = "String"
+    INTEGER = "Integer"
+    LONG = "Long"
+    DOUBLE = "Double"
+    BOOLEAN = "Boolean"
+    NULL = "null"
+
+
+NUMBERS = frozenset((Kind.INTEGER, Kind.LONG, Kind.DOUBLE))
+_PARSERS: dict[Kind, Callable[[str], Any]] = {
+    Kind.INTEGER: numbers.parse_integer,
+    Kind.LONG: numbers.parse_long,
+    Kind.DOUBLE: numbers.parse_double,
+    Kind.BOOLEAN: numbers.parse_boolean,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """A part that gives a value of one kind, or null.
+
+    `is_constant` and `name` say what it was written as: Java's rules ask for that. `depth` is how deep it nests.
+    """
+
+    kind: Kind
+    evaluate: Evaluate
+    is_constant: bool = False
+    name: str | None = None
+    depth: int = 1
+
+    @property
+    def is_boolean(self) -> bool:
+        return self.kind is Kind.BOOLEAN or (self.kind is Kind.NULL and self.is_constant)
+
+
+def constant(kind: Kind, value: object) -> Node:
+    return Node(kind, lambda _: value, is_constant=True)
+
+
+def property_named(name: str) -> Node:
+    return Node(Kind.TEXT, lambda properties: properties.get(name), name=name)
+
+
+def truth(evaluate: Truth, *parts: Node) -> Node:
+    return Node(Kind.BOOLEAN, evaluate, depth=1 + max(part.depth for part in parts))
+
+
+def negated(part: Node) -> Node:
+    """A number with its sign turned; of anything else Java makes null."""
+    depth = part.depth + 1
+    if part.kind not in NUMBERS:
+        return Node(Kind.NULL, lambda _: None, depth=depth)
+    evaluate = part.evaluate
+    return Node(part.kind, lambda properties: -evaluate(properties), depth=depth)
+
+
+def boolean_cast(part: Node) -> Node:
+    """A property where a truth is wanted: text is never true."""
+    evaluate = part.evaluate
+    return truth(lambda properties: None if evaluate(properties) is None else False, part)
+
+
+def opposite(part: Node) -> Node:
+    evaluate = part.evaluate
+
+    def is_not(properties: Properties) -> bool | None:
+        value = evaluate(properties)
+        return None if value is None else not value
+
+    return truth(is_not, part)
+
+
+def any_of(parts: list[Node]) -> Node:
+    evaluations = [part.evaluate for part in parts]
+
+    def is_any(properties: Properties) -> bool | None:
+        answer: bool | None = False
+        for evaluate in evaluations:
+            value = evaluate(properties)
+            if value:
+                return True
+            if value is None:
+                answer = None
+        return answer
+
+    return truth(is_any, *parts)
+
+
+def all_of(parts: list[Node]) -> Node:
+    evaluations = [part.evaluate for part in parts]
+
+    def is_all(properties: Properties) -> bool | None:
+        answer: bool | None = True
+        for evaluate in evaluations:
+            value = evaluate(properties)
+            if value is None:
+                answer = None
+            elif not value:
+                return False
+        return answer
+
+    return truth(is_all, *parts)
+
+
+def equal(left: Node, right: Node) -> Node:
+    left_value, right_value, compare = left.evaluate, right.evaluate, comparison(left.kind, right.kind)
+
+    def is_equal(properties: Properties) -> bool | None:
+        one, other = left_value(properties), right_value(properties)
+        if one is None:
+            return True if other is None else None
+        if other is None:
+            return False
+        return compare(one, other) == 0
+
+    return truth(is_equal, left, right)
+
+
+def ordered(left: Node, right: Node, accepts: Callable[[int], bool]) -> Node:
+    """One of the four orders; two texts are compared as the numbers that they must be."""
+    left_value, right_value, compare = left.evaluate, right.evaluate, comparison(left.kind, right.kind)
+    if left.kind is right.kind is Kind.TEXT:
+        compare = _compare_texts_as_doubles
+
+    def is_ordered(properties: Properties) -> bool | None:
+        one = left_value(properties)
+        if one is None:
+            return None
+        other = right_value(properties)
+        return None if other is None else accepts(compare(one, other))
+
+    return truth(is_ordered, left, right)
+
+
+def member_of(part: Node, texts: list[str], *, negative: bool) -> Node:
+    evaluate, wanted = part.evaluate, frozenset(texts)
+
+    def is_member(properties: Properties) -> bool | None:
+        value = evaluate(properties)
+        return None if value is None else (value in wanted) != negative
+
+    return truth(is_member, part)
+
+
+def text_test(part: Node, test: Callable[[str], bool], *, searched: str, negative: bool) -> Node:
+    """CONTAINS and its like: false, negated or not, where there is nothing to search for, or no text to search."""
+    evaluate = part.evaluate
+    if not searched or part.kind is not Kind.TEXT:
+        return truth(lambda _: False, part)
+
+    def passes(properties: Properties) -> bool:
+        value = evaluate(properties)
+        return value is not None and test(value) != negative
+
+    return truth(passes, part)
+
+
+def comparison(left: Kind, right: Kind) -> Callable[[Any, Any], int]:
+    """Return Java's comparison of values of two kinds: below, equal, above zero; of strangers always below."""
+    if left is right:
+        return numbers.compare_doubles if left is Kind.DOUBLE else _compare
+    kinds = {left, right}
+    if kinds <= NUMBERS:
+        return _compare_as_doubles if Kind.DOUBLE in kinds else _compare
+    if left is Kind.BOOLEAN and right is Kind.TEXT:
+        return _refuse  # Java stumbles over its own cast here
+    if right is Kind.TEXT and left in _PARSERS:
+        parse_right, compare = _PARSERS[left], comparison(left, left)
+        return lambda one, other: compare(one, parse_right(other))
+    if left is Kind.TEXT and right in _PARSERS:
+        parse_left, compare = _PARSERS[right], comparison(right, right)
+        return lambda one, other: compare(parse_left(one), other)
+    return lambda one, other: -1
+
+
+def _compare(one: Any, other: Any) -> int:
+    return int(one > other) - int(one < other)
+
+
+def _compare_as_doubles(one: float, other: float) -> int:
+    return numbers.compare_doubles(float(one), float(other))
+
+
+def _compare_texts_as_doubles(one: str, other: str) -> int:
+    return numbers.compare_doubles(numbers.parse_double(one), numbers.parse_double(other))
+
+
+def _refuse(one: object, other: object) -> int:
+    raise ValueError(f"{one} cannot be compared with {other!r}")
