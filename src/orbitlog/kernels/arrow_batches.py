@@ -117,7 +117,7 @@ class ArrowDecoder:
             )
             self._learn_room(source, position, why, rows, copies)
             if rows:
-                yield _Batch(source, header, rows, copies).build(self.schema)
+                yield BatchParts(source, header, rows, copies).build(self.schema)
         self.ended = position, source.explain(position, why, check_crc=check_crc)
 
     def _fresh_header(self) -> HeaderColumns:
@@ -147,7 +147,7 @@ class ArrowDecoder:
                 self._room[name] = min(self._room[name], self._batch_bytes + 64)
 
 
-class _Batch:
+class BatchParts:
     """One batch in the making: its header columns, the parts already copied, and where the rest lies."""
 
     def __init__(self, source: SourceBytes, header: HeaderColumns, rows: int, copies: dict[str, CopiedPart]) -> None:

@@ -32,7 +32,7 @@ class CopiedPart(NamedTuple):
 
 
 @inlined
-def _copy_rows(address, places, lengths, first, last, part):
+def copy_rows(address, places, lengths, first, last, part):
     """Copy one part of the rows `first` to `last`; returns the first row for which there is no room, or `last`."""
     if not part.wanted:
         return last
@@ -72,9 +72,9 @@ def fill_batch(
         )
         if row == first:
             return row, position, why
-        kept = _copy_rows(address, columns.body_position, columns.body_length, first, row, body)
-        kept = _copy_rows(address, columns.topic_position, columns.topic_length, first, kept, topic)
-        kept = _copy_rows(address, columns.properties_position, columns.properties_length, first, kept, properties)
+        kept = copy_rows(address, columns.body_position, columns.body_length, first, row, body)
+        kept = copy_rows(address, columns.topic_position, columns.topic_length, first, kept, topic)
+        kept = copy_rows(address, columns.properties_position, columns.properties_length, first, kept, properties)
         if kept < row:
             return kept, columns.position[kept], OUTPUT_FULL
         together = _TOGETHER if columns.size_bytes[first] < _SMALL_BYTES else 1
