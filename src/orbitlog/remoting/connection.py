@@ -1,0 +1,346 @@
+"""One connection of either end: frames in, frames out, and what waits for an answer in both directions.
+
+Requests of the peer go to the handler in the order of their arrival. It answers at once, with an awaitable, or later
+through `respond`; answers leave in the order in which they are ready, and those that are ready at once leave in one
+write. Our own requests have opaque numbers of their own: a response is known by its flag.
+
+Back-pressure: a connection stops reading (and works off nothing more of what it has read) while its peer does not
+take the answers, while too many of its requests are in the works, and while all connections together hold too many
+bytes. The protocol sees a transport and nothing else: TLS goes below it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from typing import Final, cast
+
+from orbitlog.errors import ConnectionLost, OrbitlogError, RequestRefused, RequestTimeout, WireError
+from orbitlog.formats.java import INT_MAX
+from orbitlog.remoting.flow import Flow
+from orbitlog.wire.codes import ResponseCode
+from orbitlog.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, encode_command, response_to
+from orbitlog.wire.frames import FrameDecoder
+
+log = logging.getLogger(__name__)
+
+
+class _NoAnswer(Enum):
+    NO_ANSWER = "no answer"
+
+
+NO_ANSWER: Final = _NoAnswer.NO_ANSWER
+"""What a handler returns for a request that is never answered."""
+
+Answer = Command | bytes | _NoAnswer | None
+Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
+Address = tuple[str, int]
+
+_REQUEST_BYTES = 512  # what a request without a body costs in memory, roughly
+_ANSWERS_A_WRITE = 64
+_LARGE_ANSWER = 64 * 1024
+
+
+class Connection(asyncio.Protocol):
+    """Both ends use it; `handler` gets what the peer asks.
+
+    A handler returns a `Command` (or a whole frame), an awaitable of one, None for "later, by `respond`", or
+    `NO_ANSWER`. What it raises becomes an answer, too.
+    """
+
+    def __init__(self, handler: Handler, flow: Flow) -> None:
+        self._handler = handler
+        self._flow = flow
+        self._limits = flow.limits
+        self._decoder = FrameDecoder(limits=flow.limits.wire)
+        self._backlog: deque[Command] = deque()
+        self._outgoing: list[bytes] | None = None  # a list while a batch of requests is worked off
+        self._working: dict[int, Command] = {}  # requests of the peer without an answer, by id()
+        self._waiting: dict[int, asyncio.Future[Command]] = {}  # our own requests, by opaque
+        self._last_opaque = 0
+        self._close_callbacks: list[Callable[[Connection], None]] = []
+        self._transport: asyncio.Transport | None = None
+        self._loop = asyncio.get_running_loop()
+        self._reading_paused = False
+        self._writing_paused = False
+        self._takes_no_more = False
+        self._closes_when_answered = False
+        self._active_at = self._loop.time()
+        self.remote_address: Address = ("", 0)
+        self.local_address: Address = ("", 0)
+        self.is_closed = False
+
+    # What handlers and owners use
+
+    def respond(self, request: Command, answer: Command | bytes) -> None:
+        """Answer a request for which the handler returned None. Too late, or to a one-way request: nothing is sent."""
+        self._forget(request)
+        if not (request.flag & FLAG_ONEWAY or self.is_closed):
+            self._send(self._answer_frame(request, answer))
+        self.go_on()
+
+    def forget(self, request: Command) -> None:
+        """Give up a request for which the handler returned None: it is never answered."""
+        self._forget(request)
+        self.go_on()
+
+    def on_close(self, callback: Callable[[Connection], None]) -> None:
+        """Call back once when the connection is gone; at once if it is."""
+        if self.is_closed:
+            callback(self)
+        else:
+            self._close_callbacks.append(callback)
+
+    async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - one timer, no task
+        """Ask the peer; returns its answer, whatever the code. Gives `command` its opaque number."""
+        self._refuse_when_closed()
+        command.opaque = opaque = self._next_opaque()
+        frame = encode_command(command)
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._waiting[opaque] = future
+        timer = self._loop.call_later(timeout, self._time_out, opaque, command.code, timeout)
+        try:
+            self._send(frame)
+            return await future
+        finally:
+            timer.cancel()
+            self._waiting.pop(opaque, None)
+
+    def request_oneway(self, command: Command) -> None:
+        """Tell the peer; no answer is expected."""
+        self._refuse_when_closed()
+        command.opaque = self._next_opaque()
+        command.flag |= FLAG_ONEWAY
+        self._send(encode_command(command))
+
+    def close(self) -> None:
+        """Close after what is written has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def drain(self) -> None:
+        """Take nothing more, and close as soon as what was taken is answered."""
+        self._takes_no_more = True
+        self._closes_when_answered = True
+        self._pause_reading()
+        self.go_on()
+
+    @property
+    def peer(self) -> str:
+        """The remote address as people and Java write it."""
+        return f"{self.remote_address[0]}:{self.remote_address[1]}"
+
+    @property
+    def unanswered(self) -> int:
+        """Requests of the peer that are taken and not answered."""
+        return len(self._working) + len(self._backlog)
+
+    def idle_seconds(self, now: float) -> float:
+        return now - self._active_at
+
+    # What the event loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, transport)  # uvloop's transports are such without inheriting from it
+        self._transport = transport
+        transport.set_write_buffer_limits(high=self._limits.write_buffer_bytes)
+        self.remote_address = _address(transport.get_extra_info("peername"))
+        self.local_address = _address(transport.get_extra_info("sockname"))
+        self._flow.opened(self)
+
+    def data_received(self, data: bytes) -> None:
+        self._active_at = self._loop.time()
+        if self._takes_no_more:
+            return
+        try:
+            self._backlog.extend(self._decoder.receive_data(data))
+        except WireError:
+            pass  # kept as the decoder's failure, which is looked at below
+        self._work()
+        if self._decoder.failure is not None:
+            log.warning("%s sent what is no frame, so it is cut off: %s", self.peer, self._decoder.failure)
+            self.drain()
+
+    def eof_received(self) -> bool:
+        # The peer may have closed only its half: it gets the answers to what it asked, then we close ours.
+        self._takes_no_more = True
+        self._closes_when_answered = True
+        return self.unanswered > 0
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+        self._pause_reading()
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        self._active_at = self._loop.time()
+        self.go_on()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.is_closed = True
+        self._backlog.clear()
+        working, self._working = self._working, {}
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(ConnectionLost(f"{self.peer} closed the connection before it answered"))
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        for callback in callbacks:
+            callback(self)
+        self._flow.closed(self, sum(map(_working_bytes, working.values())))
+
+    # Requests in
+
+    def _work(self) -> None:
+        """Hand what was read to the handler, and send what is answered at once in one write."""
+        if self._outgoing is not None:
+            return  # a handler answered another request from within: the loop below goes on
+        outgoing: list[bytes] = []
+        self._outgoing = outgoing
+        backlog = self._backlog
+        try:
+            while backlog and not self._is_congested:
+                command = backlog.popleft()
+                if command.flag & FLAG_RESPONSE:
+                    self._take_response(command)
+                    continue
+                self._take_request(command)
+                if len(outgoing) >= _ANSWERS_A_WRITE or (outgoing and len(outgoing[-1]) > _LARGE_ANSWER):
+                    self._write(outgoing)
+        finally:
+            self._outgoing = None
+            self._write(outgoing)
+        if backlog:
+            self._pause_reading()
+
+    def _write(self, outgoing: list[bytes]) -> None:
+        if outgoing and self._transport is not None:
+            self._transport.write(b"".join(outgoing) if len(outgoing) > 1 else outgoing[0])
+            outgoing.clear()
+
+    def _take_request(self, request: Command) -> None:
+        try:
+            answer = self._handler(self, request)
+        except Exception as error:  # noqa: BLE001 - a request boundary: the failure is the answer
+            answer = failure_answer(self, request, error)
+        if answer is None:
+            if not request.flag & FLAG_ONEWAY:
+                self._keep(request)
+        elif isinstance(answer, Command | bytes):
+            if not request.flag & FLAG_ONEWAY:
+                self._send(self._answer_frame(request, answer))
+        elif answer is not NO_ANSWER:
+            self._keep(request)
+            self._flow.start(self._loop.create_task(self._answer_when_ready(request, answer)))
+
+    async def _answer_when_ready(self, request: Command, coming: Awaitable[Answer]) -> None:
+        try:
+            answer = await coming
+        except Exception as error:  # noqa: BLE001 - a request boundary: the failure is the answer
+            answer = failure_answer(self, request, error)
+        if isinstance(answer, Command | bytes):
+            self.respond(request, answer)
+        elif answer is NO_ANSWER or request.flag & FLAG_ONEWAY:
+            self.forget(request)
+
+    def _answer_frame(self, request: Command, answer: Command | bytes) -> bytes:
+        if isinstance(answer, bytes):
+            return answer
+        try:
+            return encode_command(answer)
+        except WireError as error:
+            return encode_command(failure_answer(self, request, error))
+
+    def _keep(self, request: Command) -> None:
+        self._working[id(request)] = request
+        self._flow.add(_working_bytes(request))
+
+    def _forget(self, request: Command) -> None:
+        if self._working.pop(id(request), None) is not None:
+            self._flow.remove(_working_bytes(request))
+
+    # Responses in
+
+    def _take_response(self, response: Command) -> None:
+        future = self._waiting.pop(response.opaque, None)
+        if future is not None and not future.done():
+            future.set_result(response)
+
+    def _time_out(self, opaque: int, code: int, timeout: float) -> None:
+        future = self._waiting.pop(opaque, None)
+        if future is not None and not future.done():
+            future.set_exception(RequestTimeout(f"{self.peer} did not answer request {code:d} within {timeout:g} s"))
+
+    def _next_opaque(self) -> int:
+        self._last_opaque = self._last_opaque + 1 if self._last_opaque < INT_MAX else 1
+        return self._last_opaque
+
+    def _refuse_when_closed(self) -> None:
+        if self.is_closed or self._transport is None or self._transport.is_closing():
+            raise ConnectionLost(f"the connection to {self.peer} is closed")
+
+    # Out, and flow
+
+    def _send(self, frame: bytes) -> None:
+        if self._outgoing is not None:
+            self._outgoing.append(frame)
+        elif self._transport is not None:
+            self._transport.write(frame)
+
+    @property
+    def _is_congested(self) -> bool:
+        return (
+            self._writing_paused or self._flow.is_full or len(self._working) >= self._limits.unanswered_per_connection
+        )
+
+    def _pause_reading(self) -> None:
+        if self._reading_paused or self._transport is None or self._transport.is_closing():
+            return
+        self._reading_paused = True
+        self._flow.paused(self)
+        self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Work off what had to wait, and read on, as far as nothing speaks against it; close if that was all."""
+        if self.is_closed or self._outgoing is not None or self._is_congested or self._transport is None:
+            return
+        if self._backlog:
+            self._work()
+        if self._backlog or self._is_congested:
+            return
+        if self._closes_when_answered:
+            if not self._working:
+                self._transport.close()
+        elif self._reading_paused:
+            self._reading_paused = False
+            self._flow.resumed(self)
+            if not self._transport.is_closing():
+                self._transport.resume_reading()
+
+
+def _working_bytes(request: Command) -> int:
+    return len(request.body) + _REQUEST_BYTES
+
+
+def failure_answer(connection: Connection, request: Command, error: Exception) -> Command:
+    """Turn what a handler raised into an answer: refusals as they are, the rest as code 1 with the reason."""
+    if isinstance(error, RequestRefused):
+        return response_to(request, error.code, error.remark)
+    if isinstance(error, OrbitlogError):
+        log.warning("request %d from %s failed: %s", request.code, connection.peer, error)
+    else:
+        log.error("request %d from %s failed", request.code, connection.peer, exc_info=error)
+    return response_to(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+
+
+def _address(name: object) -> Address:
+    if isinstance(name, tuple) and len(name) >= 2:
+        return str(name[0]).removeprefix("::ffff:"), int(name[1])
+    return "", 0

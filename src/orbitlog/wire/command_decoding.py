@@ -1,0 +1,156 @@
+"""Headers read into commands, JSON and binary, with limits; anything that is neither is a `WireError`.
+
+JSON comes from many hands. orjson reads nearly all of it; what it refuses goes to the loose reader. Extension fields
+are text in Java and Go, numbers and booleans among them in C++ and Node: all become text. Mirrors Java
+`RemotingCommand.decode`, `RocketMQSerializable.rocketMQProtocolDecode`.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import NamedTuple
+
+import orjson
+
+from orbitlog.errors import FormatError, WireError
+from orbitlog.formats.java import INT_MAX, INT_MIN, utf8_decode
+from orbitlog.formats.loose_json import read_json
+from orbitlog.wire.command import LANGUAGES, Command, Serialization
+
+FRAME_BYTES_MAX = 16 * 1024 * 1024
+
+
+class WireLimits(NamedTuple):
+    """What a peer may send. 32 KiB of properties travel in the header, and may need six bytes a character."""
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    header_bytes_max: int = 1024 * 1024
+    ext_fields_max: int = 1024
+    nesting_max: int = 8
+
+
+_FIXED = struct.Struct(">hbhii")
+_SHORT = struct.Struct(">h")
+_INT = struct.Struct(">i")
+
+
+def decode_json_header(header: bytes, body: bytes, limits: WireLimits) -> Command:
+    """Read a JSON header."""
+    try:
+        fields = orjson.loads(header)
+    except orjson.JSONDecodeError:
+        fields = _read_loosely(header, limits)
+    if type(fields) is not dict:
+        raise WireError("a header that is JSON, but no object")
+    get = fields.get
+    code = get("code")
+    opaque = get("opaque", 0)
+    flag = get("flag", 0)
+    version = get("version", 0)
+    if not (type(code) is type(opaque) is type(flag) is type(version) is int):
+        code, opaque = _integer(code, "code"), _integer(opaque, "opaque")
+        flag, version = _integer(flag, "flag"), _integer(version, "version")
+    if not (INT_MIN <= code <= INT_MAX and INT_MIN <= opaque <= INT_MAX and INT_MIN <= flag <= INT_MAX):
+        raise WireError("code, opaque or flag is wider than 32 bits")
+    ext_fields = get("extFields")
+    if ext_fields is None:
+        ext_fields = {}
+    elif type(ext_fields) is not dict:
+        raise WireError("extFields is no object")
+    else:
+        if len(ext_fields) > limits.ext_fields_max:
+            raise WireError(f"{len(ext_fields)} extension fields; at most {limits.ext_fields_max}")
+        try:
+            "".join(ext_fields.values())  # the quickest way to learn that all are text
+        except TypeError:
+            ext_fields = _all_text(ext_fields)
+    remark = get("remark")
+    language = get("language", "JAVA")
+    if type(language) is not str or (remark is not None and type(remark) is not str):
+        language = _language(language)
+        remark = remark if isinstance(remark, str) else None
+    return Command(code, opaque, flag, ext_fields, body, remark, version, language, Serialization.JSON)
+
+
+def _read_loosely(header: bytes, limits: WireLimits) -> object:
+    try:
+        return read_json(utf8_decode(header), characters_max=limits.header_bytes_max, depth_max=limits.nesting_max)
+    except FormatError as error:
+        raise WireError(f"a header that is not JSON: {error}") from None
+
+
+def _integer(value: object, name: str) -> int:
+    if isinstance(value, bool) or value is None:
+        raise WireError(f"{name} is missing or no number")
+    if isinstance(value, int):
+        return value
+    if isinstance(value, str) and value.removeprefix("-").isascii() and value.removeprefix("-").isdigit():
+        return int(value) if len(value) < 12 else INT_MAX + 1
+    raise WireError(f"{name} is no number")
+
+
+def _language(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    if isinstance(value, int) and 0 <= value < len(LANGUAGES):
+        return LANGUAGES[value]
+    return "OTHER"
+
+
+def _all_text(ext_fields: dict[object, object]) -> dict[str, str]:
+    """Spell numbers and booleans as Java would; nulls are not there at all."""
+    texts = {}
+    for name, value in ext_fields.items():
+        if isinstance(value, str):
+            texts[str(name)] = value
+        elif isinstance(value, bool):
+            texts[str(name)] = "true" if value else "false"
+        elif isinstance(value, int | float):
+            texts[str(name)] = str(value)
+        elif value is not None:
+            raise WireError(f"extension field {str(name)[:40]} is neither text, number nor boolean")
+    return texts
+
+
+def decode_binary_header(header: bytes, body: bytes, limits: WireLimits) -> Command:
+    """Read a binary header."""
+    try:
+        code, language, version, opaque, flag = _FIXED.unpack_from(header)
+        position = _FIXED.size
+        (remark_bytes,) = _INT.unpack_from(header, position)
+        position += 4
+        remark = _text(header, position, remark_bytes)
+        position += remark_bytes
+        (ext_bytes,) = _INT.unpack_from(header, position)
+        position += 4
+        if ext_bytes < 0 or position + ext_bytes > len(header):
+            raise WireError(f"extension fields of {ext_bytes} bytes in a header of {len(header)}")
+        ext_fields = _binary_ext_fields(header, position, position + ext_bytes, limits)
+    except struct.error:
+        raise WireError(f"a binary header cut short at {len(header)} bytes") from None
+    name = LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER"
+    return Command(code, opaque, flag, ext_fields, body, remark or None, version, name, Serialization.BINARY)
+
+
+def _binary_ext_fields(header: bytes, position: int, end: int, limits: WireLimits) -> dict[str, str]:
+    ext_fields: dict[str, str] = {}
+    while position < end:
+        (key_bytes,) = _SHORT.unpack_from(header, position)
+        key = _text(header, position + 2, key_bytes)
+        position += 2 + key_bytes
+        (value_bytes,) = _INT.unpack_from(header, position)
+        value = _text(header, position + 4, value_bytes)
+        position += 4 + value_bytes
+        if key:
+            ext_fields[key] = value
+        if len(ext_fields) > limits.ext_fields_max:
+            raise WireError(f"more than {limits.ext_fields_max} extension fields")
+    if position != end:
+        raise WireError("extension fields run over their end")
+    return ext_fields
+
+
+def _text(header: bytes, start: int, length: int) -> str:
+    if length < 0 or start + length > len(header):
+        raise WireError(f"a text of {length} bytes in a header of {len(header)}")
+    return utf8_decode(header[start : start + length])

@@ -1,0 +1,102 @@
+"""Bytes of a connection cut into commands, without a socket: h11's manner, for RocketMQ's frames.
+
+`FrameDecoder.receive_data` takes bytes as they come and returns the commands that are complete. Nothing is kept but
+the bytes of one unfinished frame, and no more of them than the limits allow: a length is judged as soon as it is
+there, before what it announces is waited for. After a `WireError` the decoder is dead: where the next frame starts
+is not known. Commands that came whole before the garbage are returned first; then `failure` is set, and the next
+call raises it. Mirrors Java `NettyDecoder`.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from orbitlog.errors import WireError
+from orbitlog.wire.command import Command, Serialization
+from orbitlog.wire.command_decoding import FRAME_BYTES_MAX, WireLimits, decode_binary_header, decode_json_header
+
+_START = struct.Struct(">II")
+_unpack_start = _START.unpack_from
+_TOTAL_BYTES = 4
+_HEADER_BYTES_MASK = 0xFFFFFF
+
+
+class FrameDecoder:
+    """Turns the bytes that one peer sends into commands."""
+
+    __slots__ = ("_chunks", "_kept_bytes", "_limits", "_needed_bytes", "failure")
+
+    def __init__(self, max_frame_bytes: int = FRAME_BYTES_MAX, *, limits: WireLimits | None = None) -> None:
+        self._limits = limits or WireLimits(frame_bytes_max=max_frame_bytes)
+        self._chunks: list[bytes] = []
+        self._kept_bytes = 0
+        self._needed_bytes = _START.size
+        self.failure: WireError | None = None
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of an unfinished frame."""
+        return self._kept_bytes
+
+    def receive_data(self, data: bytes) -> list[Command]:
+        """Return the commands that `data` completes; `WireError` when it cannot be what a peer should send."""
+        if self.failure is not None:
+            raise self.failure
+        if self._kept_bytes:
+            self._chunks.append(data)
+            self._kept_bytes += len(data)
+            if self._kept_bytes < self._needed_bytes:
+                return []
+            data = b"".join(self._chunks)
+            self._chunks.clear()
+            self._kept_bytes = 0
+        commands: list[Command] = []
+        try:
+            position = self._decode_frames(data, commands)
+        except WireError as error:
+            self.failure = error
+            if commands:
+                return commands
+            raise
+        if position < len(data):
+            self._chunks.append(data[position:] if position else data)
+            self._kept_bytes = len(data) - position
+        return commands
+
+    def _decode_frames(self, data: bytes, commands: list[Command]) -> int:
+        """Decode every whole frame; return where the unfinished one starts."""
+        position = 0
+        end = len(data)
+        limits = self._limits
+        total_max = limits.frame_bytes_max - _TOTAL_BYTES
+        while end - position >= _START.size:
+            total, mark = _unpack_start(data, position)
+            header_bytes = mark & _HEADER_BYTES_MASK
+            if total > total_max or header_bytes > limits.header_bytes_max or header_bytes + 4 > total:
+                raise WireError(_bad_lengths(total, header_bytes, limits))
+            body_end = position + _TOTAL_BYTES + total
+            if body_end > end:
+                self._needed_bytes = body_end - position
+                return position
+            header_start = position + _START.size
+            header_end = header_start + header_bytes
+            header = data[header_start:header_end]
+            body = data[header_end:body_end]
+            kind = mark >> 24
+            if kind == Serialization.JSON:
+                commands.append(decode_json_header(header, body, limits))
+            elif kind == Serialization.BINARY:
+                commands.append(decode_binary_header(header, body, limits))
+            else:
+                raise WireError(f"serialization {kind} is neither JSON (0) nor binary (1)")
+            position = body_end
+        self._needed_bytes = _START.size
+        return position
+
+
+def _bad_lengths(total: int, header_bytes: int, limits: WireLimits) -> str:
+    if total > limits.frame_bytes_max - _TOTAL_BYTES:
+        return f"a frame of {total + _TOTAL_BYTES} bytes; at most {limits.frame_bytes_max}"
+    if header_bytes > limits.header_bytes_max:
+        return f"a header of {header_bytes} bytes; at most {limits.header_bytes_max}"
+    return f"a header of {header_bytes} bytes in a frame of {total}"
