@@ -1,0 +1,16 @@
+"""`orbitlog pipeline`: the jobs on Spark, each a command; Spark starts only when one of them runs."""
+
+from __future__ import annotations
+
+from orbitlog.cli.lazy_group import LazyCommand, LazyGroup
+
+JOBS: dict[str, LazyCommand] = {}
+
+command = LazyGroup(
+    "pipeline",
+    table=JOBS,
+    help="""Jobs on Spark over whole stores.
+
+    They run on this machine unless --master names a cluster. STORE is a broker's storePathRootDir; several may be given
+    where the job takes several. A job that was killed goes on where it stopped when it is run again.""",
+)

@@ -1,0 +1,178 @@
+"""The Spark session that jobs run on: made here with the settings that matter, or made by the user and taken as it is.
+
+On a cluster the package goes along as an archive that every executor unpacks, so that workers run the driver's very
+version; other packages (numpy, numba, pyarrow) must be in the workers' Python. Why each setting: docs/spark.md.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from orbitlog.errors import OrbitlogError
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+MASTER_DEFAULT = "local[*]"
+JAVA_VERSION_MIN = 17
+_ATTEMPTS = 4
+_PLAIN_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
+_JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
+_JAVA_ANSWERS_WITHIN_S = 30
+# Packages that a worker must be able to import; each becomes an archive of its own name.
+_SHIPPED_PACKAGES = ("orbitlog", "pyspark_rocketmq")
+_EXCEPTION = "Exception in thread "
+_STDERR_READ_MAX = 1 << 20
+_SHIPPED_MARK = "spark.orbitlog.shipped"
+
+SETTINGS: Mapping[str, str] = {
+    # A TCP socket between JVM and Python waits 40 ms for a delayed acknowledgement in every task.
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.buffer.size": str(1 << 20),
+    "spark.sql.python.filterPushdown.enabled": "true",
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.mapKeyDedupPolicy": "LAST_WIN",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "16384",
+    # The default one costs 80 ms a micro-batch on a local disk, this one 23.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    "spark.python.worker.faulthandler.enabled": "true",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.ui.enabled": "false",
+}
+# Where driver and executors are one process nothing needs to listen to the network.
+_LOCAL_SETTINGS: Mapping[str, str] = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+
+
+class SparkUnavailable(OrbitlogError):
+    """Spark cannot be started here; the sentence says what is missing and how to get it."""
+
+
+def build_session(
+    master: str = MASTER_DEFAULT, *, app_name: str = "orbitlog", settings: Mapping[str, str] | None = None
+) -> SparkSession:
+    """Start Spark, or return the session that already runs in this process; `settings` win over ours."""
+    session_class = _import_spark()
+    check_java()
+    chosen = {**SETTINGS, **(_LOCAL_SETTINGS if is_local(master) else {}), **(settings or {})}
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    builder = session_class.builder.master(with_retries(master)).appName(app_name).config(map=dict(chosen))
+    with tempfile.TemporaryFile("w+") as said, _stderr_into(said.fileno()):
+        try:
+            spark = builder.getOrCreate()
+        except (RuntimeError, OSError) as error:
+            raise SparkUnavailable(f"Spark did not start: {_cause(said) or _first_line(error)}") from error
+    spark.sparkContext.setLogLevel("ERROR")
+    return use_session(spark)
+
+
+def use_session(spark: SparkSession) -> SparkSession:
+    """Make a session that somebody else built ready for our jobs: kernels compiled, workers able to import us."""
+    from orbitlog.pipeline.warm_up import warm_kernels
+
+    warm_kernels()
+    context = spark.sparkContext
+    if not is_local(context.master or "") and not spark.conf.get(_SHIPPED_MARK, ""):
+        ship_package(spark)
+        spark.conf.set(_SHIPPED_MARK, "true")
+    return spark
+
+
+def is_local(master: str) -> bool:
+    """Tell whether tasks run in the driver's own JVM."""
+    return master.partition("[")[0] == "local"
+
+
+def with_retries(master: str) -> str:
+    """Let failed tasks be tried again: plain `local[N]` gives up at the first failure."""
+    match = _PLAIN_LOCAL.fullmatch(master)
+    return f"local[{match[1] or '1'},{_ATTEMPTS}]" if match else master
+
+
+def check_java() -> None:
+    """Raise one helpful sentence unless a Java that Spark runs on is found where Spark will look for it."""
+    home = os.environ.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    advice = f"install Java {JAVA_VERSION_MIN} or newer, or let JAVA_HOME name its directory"
+    if java is None:
+        raise SparkUnavailable(f"Spark needs Java, and none is found; {advice}")
+    try:
+        answer = subprocess.run(  # noqa: S603 (the user's own Java)
+            [java, "-version"], capture_output=True, text=True, check=False, timeout=_JAVA_ANSWERS_WITHIN_S
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SparkUnavailable(
+            f"Spark needs Java, and {java} cannot be run ({_first_line(error)}); {advice}"
+        ) from error
+    version = _JAVA_VERSION.search(answer.stderr + answer.stdout)
+    if version is None:
+        raise SparkUnavailable(f"Spark needs Java, and {java} does not tell its version; {advice}")
+    if int(version[1]) < JAVA_VERSION_MIN:
+        raise SparkUnavailable(
+            f"Spark needs Java {JAVA_VERSION_MIN} or newer, and {java} is Java {version[1]}; {advice}"
+        )
+
+
+def ship_package(spark: SparkSession) -> None:
+    """Give the package to every executor: unpacked, because kernels are cached by the bytes of their source files."""
+    directory = Path(tempfile.mkdtemp(prefix="orbitlog-ship-"))
+    root = Path(__file__).resolve().parent.parent.parent
+    for package in _SHIPPED_PACKAGES:
+        if (root / package).is_dir():
+            archive = pack(root / package, directory / f"{package}.zip")
+            # Executors unpack it below a directory that is on the workers' import path, under the name after '#'.
+            spark.sparkContext.addArchive(f"{archive}#{package}")
+
+
+def pack(package: Path, target: Path) -> Path:
+    """Zip the sources of a package, with the files of the package itself at the top."""
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(package.rglob("*")):
+            if path.is_file() and path.suffix in (".py", ".typed", ".json"):
+                archive.write(path, path.relative_to(package))
+    return target
+
+
+@contextmanager
+def _stderr_into(target: int) -> Iterator[None]:
+    """Give a JVM that is started meanwhile another stderr than the user's: it greets with warnings for nobody."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    os.dup2(target, 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def _cause(said: IO[str]) -> str:
+    """Return what the JVM gave as the reason for its end."""
+    said.seek(0)
+    found = [line.strip() for line in said.read(_STDERR_READ_MAX).splitlines() if _EXCEPTION in line]
+    return found[0].partition(_EXCEPTION)[2].partition(" ")[2] if found else ""
+
+
+def _import_spark() -> type[SparkSession]:
+    try:
+        from pyspark.sql import SparkSession
+    except ImportError as error:
+        advice = "install it with: pip install 'orbitlog[spark]'"
+        raise SparkUnavailable(f"the pipeline needs PySpark, and it cannot be imported ({error}); {advice}") from error
+    return SparkSession
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]

@@ -1,0 +1,68 @@
+"""Getting kernels and workers ready: compile once before the first task, and free workers from needless collecting."""
+
+from __future__ import annotations
+
+import gc
+from contextlib import suppress
+
+_MARK = "pipeline-warm"
+_settled = False
+
+
+def warm_kernels() -> None:
+    """Run every kernel that jobs use once, unless this was done since the kernels changed.
+
+    Each worker process would otherwise compile them for itself, at the same time and for half a minute.
+    """
+    from orbitlog.kernels.jit import cache_directory
+
+    mark = cache_directory() / _MARK
+    if mark.exists():
+        return
+    _run_kernels()
+    with suppress(OSError):  # no cache can be written here: then there is nothing to remember either
+        mark.parent.mkdir(parents=True, exist_ok=True)
+        mark.touch()
+
+
+def settle_worker() -> None:
+    """Call first in a task: keeps what is loaded by now out of the collection that PySpark makes after every task.
+
+    With numba loaded that collection takes 60 ms, several times as long as a small task.
+    """
+    global _settled  # noqa: PLW0603 (one flag a process)
+    if _settled:
+        return
+    _settled = True
+    import pyarrow as pa
+
+    import orbitlog.kernels.arrow_batches
+    import orbitlog.kernels.derivation
+    import orbitlog.kernels.splits  # noqa: F401 (loaded before the freeze)
+
+    pa.set_cpu_count(1)
+    pa.set_io_thread_count(1)
+    gc.collect()
+    gc.freeze()
+
+
+def _run_kernels() -> None:
+    from orbitlog.formats.derive import DeriveRules
+    from orbitlog.formats.index_layout import IndexLayout
+    from orbitlog.formats.message import encode_message, make_message
+    from orbitlog.formats.message_scan import encode_blank
+    from orbitlog.kernels.arrow_batches import ArrowDecoder
+    from orbitlog.kernels.columns import read_columns
+    from orbitlog.kernels.derivation import Derivation
+    from orbitlog.kernels.record_walk import walk_messages
+    from orbitlog.kernels.splits import walk_in_splits
+
+    properties = {"UNIQ_KEY": "0" * 32, "KEYS": "a b", "TAGS": "tag"}
+    record = encode_message(make_message("Topic", b"body", properties=properties))
+    segment = record + encode_blank(100).ljust(100, b"\0")
+    walk_messages(segment, base_physical_offset=0)
+    read_columns(segment, base_physical_offset=0)
+    walk_in_splits(segment, 64, base_physical_offset=0)
+    list(ArrowDecoder().decode(segment, base_physical_offset=0))
+    derivation = Derivation(DeriveRules(), queue_file_bytes=1000, index_layout=IndexLayout(10, 20))
+    derivation.add(segment, base_physical_offset=0)
