@@ -1,34 +1,98 @@
 """`make bench`: run the benchmarks, print them, and record them as JSON.
 
-python -m benchmarks [--quick] [--data DIR] [--out FILE]
+python -m benchmarks [NAME ...] [--quick | --full] [--data DIR] [--out FILE]
 """
 
 from __future__ import annotations
 
 import argparse
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks import bench_kernels, bench_records, bench_store
+from benchmarks import (
+    bench_kernels,
+    bench_lag,
+    bench_memory,
+    bench_query,
+    bench_reads,
+    bench_records,
+    bench_startup,
+    bench_store,
+    bench_sync,
+)
 from benchmarks.measure import Report, circumstances
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much each benchmark works on."""
+
+    records: int = 200_000
+    segment_bytes: int = 1 << 30
+    appends: int = 200_000
+    synced: int = 1_000
+    lag_seconds: float = 10
+    reads: int = 500_000
+    queried: int = 2_000_000
+    queue_topics: int = 1_250
+    log_gigabytes: float = 1
+    memory_millions: int = 1
+
+
+QUICK = Sizes(2_000, 1 << 23, 2_000, 50, 0.5, 20_000, 20_000, 10, 0.05, 1)
+FULL = Sizes(lag_seconds=30, reads=1_000_000, queried=10_000_000, log_gigabytes=10, memory_millions=10)
+
+
+def _records(report: Report, sizes: Sizes, _: Path) -> None:
+    for body_bytes in (200, 1024):
+        bench_records.run(report, body_bytes=body_bytes, count=sizes.records)
+
+
+def _kernels(report: Report, sizes: Sizes, directory: Path) -> None:
+    for body_bytes in (200, 1024):
+        bench_kernels.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
+
+
+def _memory(report: Report, sizes: Sizes, _: Path) -> None:
+    millions = sizes.memory_millions
+    # A run that shows only that it runs takes steps of a few thousand; one million is ten steps.
+    per_step = 2_000 if sizes is QUICK else 100_000 if millions == 1 else 1_000_000
+    bench_memory.run(report, steps=10, per_step=per_step)
+
+
+BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
+    "records": _records,
+    "kernels": _kernels,
+    "store": lambda report, sizes, _: bench_store.run(report, count=sizes.appends),
+    "sync": lambda report, sizes, _: bench_sync.run(report, count=sizes.synced),
+    "lag": lambda report, sizes, _: bench_lag.run(report, seconds=sizes.lag_seconds),
+    "reads": lambda report, sizes, _: bench_reads.run(report, count=sizes.reads),
+    "query": lambda report, sizes, _: bench_query.run(report, count=sizes.queried),
+    "queues": lambda report, sizes, _: bench_startup.run_queues(report, topics=sizes.queue_topics),
+    "log": lambda report, sizes, _: bench_startup.run_log(report, gigabytes=sizes.log_gigabytes),
+    "memory": _memory,
+}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="make bench ARGS=…", description="Measure formats, kernels and the store.")
-    parser.add_argument("--quick", action="store_true", help="small logs: shows that it runs, not how fast")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones, of {', '.join(BENCHMARKS)} (all)")
+    size = parser.add_mutually_exclusive_group()
+    size.add_argument("--quick", action="store_true", help="small logs: shows that it runs, not how fast")
+    size.add_argument("--full", action="store_true", help="10 million messages, 10 GB: takes half an hour and 25 GB")
     parser.add_argument("--data", type=Path, help="where the logs are kept (default: a temporary directory)")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/latest.json"), help="JSON to write")
     arguments = parser.parse_args()
-    segment_bytes = (1 << 23) if arguments.quick else (1 << 30)
+    if unknown := [name for name in arguments.names if name not in BENCHMARKS]:
+        parser.error(f"there is no benchmark {unknown[0]!r}; there are {', '.join(BENCHMARKS)}")
+    sizes = QUICK if arguments.quick else FULL if arguments.full else Sizes()
     print(", ".join(f"{name} {value}" for name, value in circumstances().items()))
+    report = Report()
     with tempfile.TemporaryDirectory(prefix="orbitlog-bench-") as temporary:
-        directory = arguments.data or Path(temporary)
-        report = Report()
-        for body_bytes in (200, 1024):
-            bench_records.run(report, body_bytes=body_bytes, count=2_000 if arguments.quick else 200_000)
-        for body_bytes in (200, 1024):
-            bench_kernels.run(report, directory, body_bytes=body_bytes, segment_bytes=segment_bytes)
-        bench_store.run(report, count=2_000 if arguments.quick else 200_000)
+        for name in arguments.names or BENCHMARKS:
+            BENCHMARKS[name](report, sizes, arguments.data or Path(temporary))
     report.save(arguments.out)
     print(f"\nrecorded in {arguments.out}")
 

@@ -184,19 +184,25 @@ def demo_summary(_: str) -> str:
 
 
 def benchmark_figures(_: str) -> str:
-    """The figures of the run that is recorded in the repository, with what they were taken on."""
+    """The figures that are recorded in the repository, each group with the run that it was taken in."""
     recorded = json.loads((ROOT / "benchmarks" / "results" / "recorded.json").read_text())
-    machine = f"{recorded['processor']}, {recorded['cores']} cores, {recorded['system']}, Python {recorded['python']}"
-    lines = [f"Taken at {recorded['when']} on {machine}, commit {recorded['commit']}."]
-    group = ""
-    for figure in recorded["figures"]:
-        if figure["group"] != group:
-            group = figure["group"]
-            lines += ["", f"**{group}**", "", "| | GB/s | M msg/s | times as fast as |", "|---|---|---|---|"]
-        ratios = ", ".join(f"{name}: {ratio:.2f}" for name, ratio in figure["ratios"].items())
-        speed = f"{figure['gigabytesPerSecond']:.2f} | {figure['messagesPerSecond'] / 1e6:.3f}"
-        lines.append(f"| {figure['name']} | {speed} | {ratios} |")
-    return "\n".join(lines)
+    lines: list[str] = []
+    taken = ""
+    for group in recorded["groups"]:
+        machine = f"{group['processor']}, {group['cores']} cores, {group['system']}, Python {group['python']}"
+        if taken != (taken := f"Taken on {group['when'][:10]} on {machine}, commit {group['commit']}:"):
+            lines += ["", taken]
+        lines += ["", f"**{group['group']}**"]
+        if group["figures"]:
+            lines += ["", "| | GB/s | M msg/s | times as fast as |", "|---|---|---|---|"]
+        for figure in group["figures"]:
+            ratios = ", ".join(f"{name}: {ratio:.2f}" for name, ratio in figure["ratios"].items())
+            speed = f"{figure['gigabytesPerSecond']:.2f} | {figure['messagesPerSecond'] / 1e6:.3f}"
+            lines.append(f"| {figure['name']} | {speed} | {ratios} |")
+        if group["readings"]:
+            lines += ["", "| | |", "|---|---|"]
+        lines += [f"| {reading['name']} | {reading['told']} |" for reading in group["readings"]]
+    return "\n".join(lines[1:])
 
 
 GENERATORS: dict[str, Callable[[str], str]] = {

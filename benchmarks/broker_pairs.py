@@ -1,0 +1,211 @@
+"""The two brokers of the comparison, each with its name server on loopback over a store of its own, and their load.
+
+Everything runs in one process session: the kernel shares CPU time between sessions, not processes.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from tests.interop.harness.cluster import Ports
+from tests.interop.harness.packages import ApachePackages, apache_packages
+
+VERSION = "5.5.0"
+HOST = "127.0.0.1"
+READY_SECONDS_MAX = 120
+JOB_SECONDS_MAX = 600
+
+_JAVA_SOURCE = Path(__file__).parent / "java" / "BrokerLoad.java"
+_OPENED = ("java.base/java.nio", "java.base/sun.nio.ch", "java.base/jdk.internal.ref", "java.base/java.lang")
+_OPENS = tuple(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED)
+_EXPORTS = ("--add-exports=java.base/jdk.internal.ref=ALL-UNNAMED", "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED")
+_CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
+_SEND_MESSAGE_V2 = 310
+_PROBE_TOPIC = "TBW102"
+
+
+@dataclass
+class Broker:
+    """A running broker and its name server, in one process or two."""
+
+    name: str
+    name_server: str
+    address: str
+    processes: list[subprocess.Popen[bytes]] = field(repr=False)
+    start_seconds: float = 0.0
+
+    def cpu_seconds(self) -> float:
+        return sum(map(_cpu_seconds, (process.pid for process in self.processes)))
+
+    def resident_mb(self) -> float:
+        return sum(_resident_kb(process.pid) for process in self.processes) / 1024
+
+    def stop(self) -> None:
+        for process in reversed(self.processes):
+            process.send_signal(signal.SIGTERM)
+        for process in reversed(self.processes):
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            for stream in (process.stdin, process.stdout):
+                if stream is not None:
+                    stream.close()
+
+
+def _cpu_seconds(pid: int) -> float:
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(after_name[11]) + int(after_name[12])) / _CLOCK_TICKS
+
+
+def _resident_kb(pid: int) -> int:
+    """What it holds for itself: pages of mapped files are the system's to take back, for both brokers."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1])
+    return 0
+
+
+def start_orbitlog(directory: Path, settings: Sequence[str] = ()) -> Broker:
+    directory.mkdir(parents=True, exist_ok=True)
+    words = [str(word) for setting in settings for word in ("--set", setting)]
+    program = Path(sys.executable).with_name("orbitlog")
+    command = [str(program), "up", "--store", str(directory / "store"), "--name-server-port", "0", "--broker-port", "0"]
+    started = time.perf_counter()
+    with (directory / "stderr.log").open("ab") as errors:
+        process = subprocess.Popen([*command, *words], stdout=subprocess.PIPE, stderr=errors)
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith(b"ready "):
+            told = dict(word.split("=", 1) for word in line.decode().split()[1:] if "=" in word)
+            break
+    else:
+        raise RuntimeError(f"orbitlog up ended with {process.wait()}; see {directory / 'stderr.log'}")
+    broker = Broker("orbitlog", told["name-server"], told["broker"], [process])
+    _wait_for_send(broker.address)
+    broker.start_seconds = time.perf_counter() - started
+    return broker
+
+
+def start_apache(directory: Path, settings: Sequence[str] = ()) -> Broker:
+    """Both servers at once, as a start script would; full-blown JIT, a heap that fits a small machine."""
+    packages, ports, home = apache_packages(VERSION), Ports.find(), directory / "home"
+    (home / "conf").mkdir(parents=True, exist_ok=True)
+    store = directory / "store"
+    (directory / "namesrv.conf").write_text(f"listenPort={ports.name_server}\nbindAddress={HOST}\n")
+    lines = [
+        f"listenPort={ports.broker}", f"namesrvAddr={HOST}:{ports.name_server}", f"bindAddress={HOST}",
+        f"brokerIP1={HOST}", f"storePathRootDir={store}", f"storePathCommitLog={store / 'commitlog'}",
+        "diskMaxUsedSpaceRatio=95", *settings,
+    ]  # fmt: skip
+    (directory / "broker.conf").write_text("".join(line + "\n" for line in lines))
+    disk = ("-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98", "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97")
+    started = time.perf_counter()
+    processes = [
+        _start_java(packages, home, ("-Xms256m", "-Xmx256m"), "namesrv.NamesrvStartup", directory / "namesrv.conf"),
+        _start_java(packages, home, ("-Xms2g", "-Xmx2g", *disk), "broker.BrokerStartup", directory / "broker.conf"),
+    ]
+    broker = Broker("apache", f"{HOST}:{ports.name_server}", f"{HOST}:{ports.broker}", processes)
+    _wait_for_send(broker.address)
+    broker.start_seconds = time.perf_counter() - started
+    return broker
+
+
+def _start_java(
+    packages: ApachePackages, home: Path, options: Sequence[str], program: str, conf: Path
+) -> subprocess.Popen[bytes]:
+    private = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")
+    command = [str(packages.java), *options, *_OPENS, *_EXPORTS, *private, "-cp", packages.class_path]
+    with conf.with_suffix(".log").open("ab") as output:
+        whole = [*command, "GuardedMain", f"org.apache.rocketmq.{program}", "-c", str(conf)]
+        return subprocess.Popen(whole, stdin=subprocess.PIPE, stdout=output, stderr=output)
+
+
+def _wait_for_send(address: str) -> None:
+    """Send until one send is acknowledged."""
+    host, _, port = address.rpartition(":")
+    fields = {"a": "probe", "b": "StartProbe", "c": _PROBE_TOPIC, "d": "4", "e": "0", "f": "0", "g": "1700000000000"}
+    fields |= {"h": "0", "i": "", "j": "0", "k": "false", "m": "false"}
+    header = {
+        "code": _SEND_MESSAGE_V2,
+        "language": "OTHER",
+        "version": 409,
+        "opaque": 1,
+        "flag": 0,
+        "extFields": fields,
+    }
+    text = json.dumps(header).encode()
+    frame = struct.pack(">ii", 4 + len(text) + 1, len(text)) + text + b"x"
+    deadline = time.monotonic() + READY_SECONDS_MAX
+    while time.monotonic() < deadline:
+        try:
+            with socket.create_connection((host, int(port)), timeout=5) as connection:
+                connection.sendall(frame)
+                size = connection.recv(4, socket.MSG_WAITALL)
+                answer = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL) if size else b""
+                if b'"code":0' in answer:
+                    return
+        except OSError:
+            pass
+        time.sleep(0.01)
+    raise RuntimeError(f"{address} acknowledged nothing within {READY_SECONDS_MAX} s")
+
+
+@dataclass
+class Load:
+    """The official client in a JVM of its own, which takes jobs by lines."""
+
+    process: subprocess.Popen[bytes]
+
+    def run(self, job: str) -> dict[str, float]:
+        assert self.process.stdin is not None
+        self.process.stdin.write(job.encode() + b"\n")
+        self.process.stdin.flush()
+        answer = self._line()
+        word, *values = answer.split()
+        if word != "ok":
+            raise RuntimeError(f"{job}: {answer}")
+        return {name: float(value) for name, _, value in (each.partition("=") for each in values)}
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if line.startswith((b"ok", b"failed", b"ready")):
+                return line.decode().strip()
+        raise RuntimeError(f"the client ended with {self.process.wait()}")
+
+
+@contextmanager
+def client_of(broker: Broker, directory: Path) -> Iterator[Load]:
+    packages = apache_packages(VERSION)
+    classes = directory / "classes"
+    javac = packages.java.with_name("javac")
+    compile_it = [str(javac), "-encoding", "UTF-8", "-nowarn", "-d", str(classes), "-cp", packages.class_path]
+    subprocess.run([*compile_it, str(_JAVA_SOURCE)], check=True, capture_output=True)
+    private = (f"-Duser.home={directory}", f"-Drocketmq.client.logRoot={directory / 'logs'}", "-Xmx1g")
+    class_path = os.pathsep.join([str(classes), packages.class_path])
+    command = [str(packages.java), *private, "-cp", class_path, "BrokerLoad", broker.name_server, broker.address]
+    with (directory / "client.log").open("ab") as errors:
+        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+    load = Load(process)
+    try:
+        load._line()
+        yield load
+    finally:
+        process.kill()
+        process.wait()
+        for stream in (process.stdin, process.stdout):
+            if stream is not None:
+                stream.close()
