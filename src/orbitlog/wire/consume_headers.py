@@ -1,0 +1,260 @@
+"""Headers of consumers: pulling, offsets, groups, lookups, and what a broker tells them. Tiers A and B.
+
+Mirrors Java `PullMessageRequestHeader`, `QueryConsumerOffsetRequestHeader`, `ConsumerSendMsgBackRequestHeader` and
+their kin. Pulls are the hot path: their header is read and their answer written by hand, not by the declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orbitlog.wire.header_codec import Header, boolean, integer, long, missing, parse_int, parse_long, text
+
+
+@dataclass(slots=True, kw_only=True)
+class PullMessageRequest(Header):
+    """Messages of a queue from an offset on (11, 361).
+
+    Of `sys_flag`: 1 commit `commit_queue_offset`, 2 wait for messages up to `suspend_timeout_ms`, 4 `subscription`
+    stands instead of the registered one, 8 class filter, 16 lite pull.
+    """
+
+    group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    queue_offset: int = long("queueOffset")
+    message_count_max: int = integer("maxMsgNums")
+    sys_flag: int = integer("sysFlag")
+    commit_queue_offset: int = long("commitOffset")
+    suspend_timeout_ms: int = long("suspendTimeoutMillis")
+    subscription: str | None = text("subscription", None)
+    subscription_version: int = long("subVersion")
+    expression_type: str | None = text("expressionType", None)
+    message_bytes_max: int | None = integer("maxMsgBytes", None)
+    request_source: int | None = integer("requestSource", None)
+    proxy_forward_client_id: str | None = text("proxyFrowardClientId", None)
+
+    @classmethod
+    def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> PullMessageRequest:
+        get = ext_fields.get
+        try:
+            header = cls(
+                group=ext_fields["consumerGroup"],
+                topic=ext_fields["topic"],
+                queue_id=parse_int(ext_fields["queueId"], "queueId"),
+                queue_offset=parse_long(ext_fields["queueOffset"], "queueOffset"),
+                message_count_max=parse_int(ext_fields["maxMsgNums"], "maxMsgNums"),
+                sys_flag=parse_int(ext_fields["sysFlag"], "sysFlag"),
+                commit_queue_offset=parse_long(ext_fields["commitOffset"], "commitOffset"),
+                suspend_timeout_ms=parse_long(ext_fields["suspendTimeoutMillis"], "suspendTimeoutMillis"),
+                subscription=get("subscription"),
+                subscription_version=parse_long(ext_fields["subVersion"], "subVersion"),
+                expression_type=get("expressionType"),
+                proxy_forward_client_id=get("proxyFrowardClientId"),
+            )
+        except KeyError as error:
+            raise missing(error.args[0]) from None
+        if (limit := get("maxMsgBytes")) is not None:
+            header.message_bytes_max = parse_int(limit, "maxMsgBytes")
+        if (source := get("requestSource")) is not None:
+            header.request_source = parse_int(source, "requestSource")
+        return header
+
+
+@dataclass(slots=True, kw_only=True)
+class PullMessageResponse(Header):
+    """Where to go on (11, 361): needed with the codes 19, 20 and 21 as well."""
+
+    suggested_broker_id: int = long("suggestWhichBrokerId")
+    next_queue_offset: int = long("nextBeginOffset")
+    min_queue_offset: int = long("minOffset")
+    max_queue_offset: int = long("maxOffset")
+    offset_delta: int | None = long("offsetDelta", None)
+    topic_sys_flag: int | None = integer("topicSysFlag", None)
+    group_sys_flag: int | None = integer("groupSysFlag", None)
+    forbidden_type: int | None = integer("forbiddenType", None)
+
+    def to_ext_fields(self) -> dict[str, str]:
+        ext_fields = {
+            "suggestWhichBrokerId": str(self.suggested_broker_id),
+            "nextBeginOffset": str(self.next_queue_offset),
+            "minOffset": str(self.min_queue_offset),
+            "maxOffset": str(self.max_queue_offset),
+        }
+        for name, value in (
+            ("offsetDelta", self.offset_delta),
+            ("topicSysFlag", self.topic_sys_flag),
+            ("groupSysFlag", self.group_sys_flag),
+            ("forbiddenType", self.forbidden_type),
+        ):
+            if value is not None:
+                ext_fields[name] = str(value)
+        return ext_fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryConsumerOffsetRequest(Header):
+    """How far a group is in a queue (14)."""
+
+    group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    set_zero_if_not_found: bool | None = boolean("setZeroIfNotFound", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueueOffsetResponse(Header):
+    """One queue offset (14, 29, 30, 31)."""
+
+    queue_offset: int = long("offset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UpdateConsumerOffsetRequest(Header):
+    """A group has consumed up to here (15)."""
+
+    group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    commit_queue_offset: int = long("commitOffset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SearchOffsetRequest(Header):
+    """Which queue offset belongs to a store time (29)."""
+
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    timestamp_ms: int = long("timestamp")
+    boundary_type: str | None = text("boundaryType", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetMaxOffsetRequest(Header):
+    """Where the next message of a queue goes (30)."""
+
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    committed: bool = boolean("committed", True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicQueueRequest(Header):
+    """One queue (31, 32)."""
+
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimestampResponse(Header):
+    """When the oldest message of a queue was stored, -1 if there is none (32)."""
+
+    timestamp_ms: int = long("timestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ViewMessageRequest(Header):
+    """A message by its place in the log (33)."""
+
+    physical_offset: int = long("offset")
+    topic: str | None = text("topic", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMessageRequest(Header):
+    """Messages by key (12)."""
+
+    topic: str = text("topic")
+    key: str = text("key")
+    count_max: int = integer("maxNum")
+    begin_timestamp_ms: int = long("beginTimestamp")
+    end_timestamp_ms: int = long("endTimestamp")
+    unique_key: bool = boolean("_UNIQUE_KEY_QUERY", False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryMessageResponse(Header):
+    """How new the index is (12)."""
+
+    index_timestamp_ms: int = long("indexLastUpdateTimestamp")
+    index_physical_offset: int = long("indexLastUpdatePhyoffset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeartbeatResponse(Header):
+    """What 5.x says about the second kind of heartbeat (34)."""
+
+    supports_v2: bool | None = boolean("IS_SUPPORT_HEART_BEAT_V2", None)
+    subscription_changed: bool | None = boolean("IS_SUB_CHANGE", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterClientRequest(Header):
+    """A client leaves (35); C++ sends empty text for a group that it does not mean."""
+
+    client_id: str = text("clientID")
+    producer_group: str | None = text("producerGroup", None)
+    consumer_group: str | None = text("consumerGroup", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendBackRequest(Header):
+    """A message to be consumed again later (36)."""
+
+    physical_offset: int = long("offset")
+    group: str = text("group")
+    delay_level: int = integer("delayLevel")
+    origin_message_id: str | None = text("originMsgId", None)
+    origin_topic: str | None = text("originTopic", None)
+    unit_mode: bool = boolean("unitMode", False)
+    max_reconsume_times: int | None = integer("maxReconsumeTimes", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerGroupRequest(Header):
+    """One consumer group (38, 40, 203)."""
+
+    group: str = text("consumerGroup")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResetConsumerRequest(Header):
+    """A broker tells a consumer to go elsewhere (220)."""
+
+    topic: str = text("topic")
+    group: str = text("group")
+    timestamp_ms: int = long("timestamp")
+    force: bool = boolean("isForce")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerStatusRequest(Header):
+    """How far a consumer is, as it says itself (221, 223)."""
+
+    topic: str = text("topic")
+    group: str = text("group")
+    client_address: str | None = text("clientAddr", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumerRunningInfoRequest(Header):
+    """What a consumer is doing (307)."""
+
+    group: str = text("consumerGroup")
+    client_id: str = text("clientId")
+    with_stacks: bool = boolean("jstackEnable", False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsumeDirectlyRequest(Header):
+    """One consumer is to take one message now (309)."""
+
+    group: str = text("consumerGroup")
+    client_id: str | None = text("clientId", None)
+    message_id: str | None = text("msgId", None)
+    broker_name: str | None = text("brokerName", None)
+    topic: str | None = text("topic", None)
+    topic_sys_flag: int | None = integer("topicSysFlag", None)
+    group_sys_flag: int | None = integer("groupSysFlag", None)

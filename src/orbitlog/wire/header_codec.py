@@ -1,0 +1,164 @@
+"""Headers of one code: typed records over the text of extension fields.
+
+A header declares each field once, with Java's name for it; a field without a default must be there:
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class GetMaxOffsetRequest(Header):
+        topic: str = text("topic")
+        queue_id: int = integer("queueId")
+
+Text becomes numbers as `Integer.parseInt` and `Long.parseLong` have it (a sign is allowed, a space is not), and
+anything but "true" is false, as with `Boolean.parseBoolean`. Fields that we do not know are nobody's concern: clients
+add `bname`, `ns`, `lo` and others as they like. Mirrors Java `CommandCustomHeader` and
+`RemotingCommand.decodeCommandCustomHeader`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple, TypeVar
+
+from orbitlog.errors import BadRequest
+from orbitlog.formats.java import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
+
+H = TypeVar("H", bound="Header")
+
+_METADATA: Final = "wire"
+_REQUIRED: Final[Any] = dataclasses.MISSING
+_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+
+
+def missing(name: str) -> BadRequest:
+    """A mandatory field that is not there."""
+    return BadRequest(f"the custom field <{name}> is null", field=name)
+
+
+def parse_int(text: str, name: str) -> int:
+    """`Integer.parseInt`."""
+    return _parse_number(text, name, INT_MIN, INT_MAX, "int")
+
+
+def parse_long(text: str, name: str) -> int:
+    """`Long.parseLong`."""
+    return _parse_number(text, name, LONG_MIN, LONG_MAX, "long")
+
+
+def _parse_number(text: str, name: str, low: int, high: int, kind: str) -> int:
+    if _NUMBER.fullmatch(text):
+        value = int(text)
+        if low <= value <= high:
+            return value
+    raise BadRequest(f"the custom field <{name}> is no {kind}: {text[:40]!r}", field=name)
+
+
+def parse_bool(text: str, _: str = "") -> bool:
+    """`Boolean.parseBoolean`."""
+    return text == "true" or text.lower() == "true"
+
+
+def _parse_double(text: str, name: str) -> float:
+    if _DECIMAL.fullmatch(text):
+        return float(text)
+    raise BadRequest(f"the custom field <{name}> is no double: {text[:40]!r}", field=name)
+
+
+def _parse_text(text: str, _: str) -> str:
+    return text
+
+
+class _WireField(NamedTuple):
+    name: str
+    parse: Callable[[str, str], Any]
+
+
+def _field(name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
+    return dataclasses.field(default=default, metadata={_METADATA: _WireField(name, parse)})
+
+
+def text(name: str, default: str | None = _REQUIRED) -> Any:
+    """A field that is text."""
+    return _field(name, _parse_text, default)
+
+
+def integer(name: str, default: int | None = _REQUIRED) -> Any:
+    """A field that Java reads as an int."""
+    return _field(name, parse_int, default)
+
+
+def long(name: str, default: int | None = _REQUIRED) -> Any:
+    """A field that Java reads as a long."""
+    return _field(name, parse_long, default)
+
+
+def boolean(name: str, default: bool | None = _REQUIRED) -> Any:
+    """A field that is true, or anything else."""
+    return _field(name, parse_bool, default)
+
+
+def double(name: str, default: float | None = _REQUIRED) -> Any:
+    """A field that Java reads as a double."""
+    return _field(name, _parse_double, default)
+
+
+class _Declared(NamedTuple):
+    attribute: str
+    name: str
+    parse: Callable[[str, str], Any]
+    required: bool
+
+
+_DECLARED: dict[type[Header], tuple[_Declared, ...]] = {}
+
+
+def _declared(kind: type[Header]) -> tuple[_Declared, ...]:
+    found = _DECLARED.get(kind)
+    if found is None:
+        found = _DECLARED[kind] = tuple(
+            _Declared(each.name, spelled.name, spelled.parse, each.default is dataclasses.MISSING)
+            for each in dataclasses.fields(kind)  # type: ignore[arg-type] # every header is one
+            for spelled in (each.metadata[_METADATA],)
+        )
+    return found
+
+
+class Header:
+    """What every header can do."""
+
+    __slots__ = ()
+
+    @classmethod
+    def from_ext_fields(cls: type[H], ext_fields: Mapping[str, str]) -> H:
+        """Read a header; `BadRequest` names the field that is missing or unreadable."""
+        given = {}
+        for attribute, name, parse, required in _declared(cls):
+            value = ext_fields.get(name)
+            if value is not None:
+                given[attribute] = parse(value, name)
+            elif required:
+                raise missing(name)
+        return cls(**given)
+
+    def to_ext_fields(self) -> dict[str, str]:
+        """Write a header; what is None is left out."""
+        ext_fields = {}
+        for attribute, name, _, _ in _declared(type(self)):
+            value = getattr(self, attribute)
+            if value is not None:
+                ext_fields[name] = value if type(value) is str else field_text(value)
+        return ext_fields
+
+
+def field_text(value: object) -> str:
+    """Spell a value as Java's `toString` does."""
+    if value is True:
+        return "true"
+    return "false" if value is False else str(value)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoHeader(Header):
+    """The header of a code that has none."""

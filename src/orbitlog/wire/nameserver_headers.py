@@ -1,0 +1,167 @@
+"""Headers of name servers: registration, routes, key-value configs, permissions. Tiers A, C and E.
+
+Mirrors Java `RegisterBrokerRequestHeader`, `GetRouteInfoRequestHeader` and their kin. Some spellings are part of the
+protocol: a registration has `heartbeatTimeoutMillis`, a heartbeat `heartbeatTimeoutMills`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbitlog.wire.header_codec import Header, boolean, integer, long, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PutKvConfigRequest(Header):
+    """Set one value (100)."""
+
+    namespace: str = text("namespace")
+    key: str = text("key")
+    value: str = text("value")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvConfigRequest(Header):
+    """One key (101, 102)."""
+
+    namespace: str = text("namespace")
+    key: str = text("key")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KvConfigResponse(Header):
+    """Its value (101)."""
+
+    value: str | None = text("value", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceRequest(Header):
+    """All keys of a namespace (219)."""
+
+    namespace: str = text("namespace")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerRequest(Header):
+    """A broker says that it is there, and with which topics (103)."""
+
+    broker_name: str = text("brokerName")
+    broker_address: str = text("brokerAddr")
+    cluster: str = text("clusterName")
+    ha_address: str = text("haServerAddr")
+    broker_id: int = long("brokerId")
+    compressed: bool = boolean("compressed", False)
+    body_crc32: int = integer("bodyCrc32", 0)
+    heartbeat_timeout_ms: int | None = long("heartbeatTimeoutMillis", None)
+    enable_acting_master: bool | None = boolean("enableActingMaster", None)
+    zone: str | None = text("__ZONE_NAME", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegisterBrokerResponse(Header):
+    """Who its master is (103)."""
+
+    ha_address: str | None = text("haServerAddr", None)
+    master_address: str | None = text("masterAddr", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnregisterBrokerRequest(Header):
+    """A broker goes (104)."""
+
+    broker_name: str = text("brokerName")
+    broker_address: str = text("brokerAddr")
+    cluster: str = text("clusterName")
+    broker_id: int = long("brokerId")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDataVersionRequest(Header):
+    """Is a registration needed? (322)"""
+
+    broker_name: str = text("brokerName")
+    broker_address: str = text("brokerAddr")
+    cluster: str = text("clusterName")
+    broker_id: int = long("brokerId")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QueryDataVersionResponse(Header):
+    """Whether the name server knows another version (322)."""
+
+    changed: bool = boolean("changed")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerHeartbeatRequest(Header):
+    """A broker is still there (904)."""
+
+    cluster: str = text("clusterName")
+    broker_address: str = text("brokerAddr")
+    broker_name: str = text("brokerName")
+    broker_id: int | None = long("brokerId", None)
+    epoch: int | None = integer("epoch", None)
+    max_physical_offset: int | None = long("maxOffset", None)
+    confirm_physical_offset: int | None = long("confirmOffset", None)
+    heartbeat_timeout_ms: int | None = long("heartbeatTimeoutMills", None)
+    election_priority: int | None = integer("electionPriority", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GetRouteInfoRequest(Header):
+    """Where a topic's queues are (105)."""
+
+    topic: str = text("topic")
+    standard_json_only: bool | None = boolean("acceptStandardJsonOnly", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterRequest(Header):
+    """One cluster (224)."""
+
+    cluster: str = text("cluster")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerNameRequest(Header):
+    """One broker group (205, 327)."""
+
+    broker_name: str = text("brokerName")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WipeWritePermissionResponse(Header):
+    """How many topics may not be written to any more (205)."""
+
+    topic_count: int = integer("wipeTopicCount")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AddWritePermissionResponse(Header):
+    """How many topics may be written to again (327)."""
+
+    topic_count: int = integer("addTopicCount")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeleteTopicRequest(Header):
+    """A topic to be forgotten (215, 216); of one cluster, if that is given."""
+
+    topic: str = text("topic")
+    cluster: str | None = text("clusterName", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicRequest(Header):
+    """One topic (202, 217, 300)."""
+
+    topic: str = text("topic")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BrokerMemberGroupRequest(Header):
+    """The brokers of one name (901)."""
+
+    cluster: str = text("clusterName")
+    broker_name: str = text("brokerName")

@@ -1,0 +1,120 @@
+"""Headers of POP consumption, 5.x. Their codes do not fit into a binary header.
+
+Mirrors Java `PopMessageRequestHeader`, `AckMessageRequestHeader` and their kin.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from orbitlog.wire.header_codec import Header, boolean, integer, long, text
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopMessageRequest(Header):
+    """Messages that nobody else sees for a while (200050); queue -1 means any."""
+
+    group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    message_count_max: int = integer("maxMsgNums")
+    invisible_ms: int = long("invisibleTime")
+    poll_ms: int = long("pollTime")
+    born_timestamp_ms: int = long("bornTime")
+    init_mode: int = integer("initMode")
+    expression_type: str | None = text("expType", None)
+    expression: str | None = text("exp", None)
+    ordered: bool = boolean("order", False)
+    attempt_id: str | None = text("attemptId", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PopMessageResponse(Header):
+    """The receipt, of which clients make one for each message (200050)."""
+
+    pop_timestamp_ms: int = long("popTime")
+    invisible_ms: int = long("invisibleTime")
+    revive_queue_id: int = integer("reviveQid")
+    rest_count: int = long("restNum")
+    start_offset_info: str | None = text("startOffsetInfo", None)
+    message_offset_info: str | None = text("msgOffsetInfo", None)
+    order_count_info: str | None = text("orderCountInfo", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeekMessageRequest(Header):
+    """Messages looked at (200052)."""
+
+    group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    message_count_max: int = integer("maxMsgNums")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AckMessageRequest(Header):
+    """One message is done (200051)."""
+
+    group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    extra_info: str = text("extraInfo")
+    queue_offset: int = long("offset")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeInvisibleTimeRequest(Header):
+    """One message needs longer (200053)."""
+
+    group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    extra_info: str = text("extraInfo")
+    queue_offset: int = long("offset")
+    invisible_ms: int = long("invisibleTime")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangeInvisibleTimeResponse(Header):
+    """The new receipt (200053)."""
+
+    pop_timestamp_ms: int = long("popTime")
+    invisible_ms: int = long("invisibleTime")
+    revive_queue_id: int = integer("reviveQid")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationRequest(Header):
+    """Tell me when there is something to pop (200054)."""
+
+    group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+    poll_ms: int = long("pollTime")
+    born_timestamp_ms: int = long("bornTime")
+    ordered: bool = boolean("order", False)
+    attempt_id: str | None = text("attemptId", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotificationResponse(Header):
+    """There is, or not (200054)."""
+
+    has_message: bool = boolean("hasMsg")
+    polling_full: bool = boolean("pollingFull", False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollingInfoRequest(Header):
+    """How many wait (200055)."""
+
+    group: str = text("consumerGroup")
+    topic: str = text("topic")
+    queue_id: int = integer("queueId")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PollingInfoResponse(Header):
+    """So many (200055)."""
+
+    polling_count: int = integer("pollingNum")

@@ -1,0 +1,200 @@
+"""Headers of producers: sending, transactions, replies, recall. Tiers A and B of the protocol, and 370 of 5.x.
+
+Mirrors Java `SendMessageRequestHeader`, `SendMessageRequestHeaderV2`, `EndTransactionRequestHeader` and their kin.
+Sends are the hot path: their header is read and their answer written by hand, not by the declarations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from orbitlog.wire.header_codec import (
+    Header,
+    boolean,
+    integer,
+    long,
+    missing,
+    parse_bool,
+    parse_int,
+    parse_long,
+    text,
+)
+
+# The short names of the second version, in the order of the first one's fields.
+_V2_NAMES = {
+    "producerGroup": "a",
+    "topic": "b",
+    "defaultTopic": "c",
+    "defaultTopicQueueNums": "d",
+    "queueId": "e",
+    "sysFlag": "f",
+    "bornTimestamp": "g",
+    "flag": "h",
+    "properties": "i",
+    "reconsumeTimes": "j",
+    "unitMode": "k",
+    "maxReconsumeTimes": "l",
+    "batch": "m",
+    "bname": "n",
+}
+
+
+@dataclass(slots=True, kw_only=True)
+class SendMessageRequest(Header):
+    """A message to store (10, 324); `max_reconsume_times` absent is not 0."""
+
+    producer_group: str = text("producerGroup")
+    topic: str = text("topic")
+    default_topic: str = text("defaultTopic")
+    default_topic_queue_count: int = integer("defaultTopicQueueNums")
+    queue_id: int = integer("queueId")
+    sys_flag: int = integer("sysFlag")
+    born_timestamp_ms: int = long("bornTimestamp")
+    flag: int = integer("flag")
+    properties: str | None = text("properties", None)
+    reconsume_times: int = integer("reconsumeTimes", 0)
+    unit_mode: bool = boolean("unitMode", False)
+    max_reconsume_times: int | None = integer("maxReconsumeTimes", None)
+    batch: bool = boolean("batch", False)
+    broker_name: str | None = text("bname", None)
+
+
+@dataclass(slots=True, kw_only=True)
+class SendMessageV2Request(SendMessageRequest):
+    """The same with one-letter names (310, 320, 325)."""
+
+    @classmethod
+    def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> SendMessageV2Request:
+        get = ext_fields.get
+        try:
+            header = cls(
+                producer_group=ext_fields["a"],
+                topic=ext_fields["b"],
+                default_topic=ext_fields["c"],
+                default_topic_queue_count=_int(ext_fields["d"], "d"),
+                queue_id=_int(ext_fields["e"], "e"),
+                sys_flag=_int(ext_fields["f"], "f"),
+                born_timestamp_ms=parse_long(ext_fields["g"], "g"),
+                flag=_int(ext_fields["h"], "h"),
+                properties=get("i"),
+            )
+        except KeyError as error:
+            raise missing(error.args[0]) from None
+        if (times := get("j")) is not None:
+            header.reconsume_times = _int(times, "j")
+        if (unit_mode := get("k")) is not None:
+            header.unit_mode = parse_bool(unit_mode)
+        if (times := get("l")) is not None:
+            header.max_reconsume_times = _int(times, "l")
+        if (batch := get("m")) is not None:
+            header.batch = parse_bool(batch)
+        header.broker_name = get("n")
+        return header
+
+    def to_ext_fields(self) -> dict[str, str]:
+        long_names = Header.to_ext_fields(self)
+        return {_V2_NAMES[name]: value for name, value in long_names.items()}
+
+
+def _int(text: str, name: str) -> int:
+    if len(text) < 10 and text.isdigit() and text.isascii():
+        return int(text)
+    return parse_int(text, name)
+
+
+@dataclass(slots=True, kw_only=True)
+class SendMessageResponse(Header):
+    """Where the message went (10, 310, 320, 324, 325); the codes 0, 10, 11 and 12 all mean that it is stored.
+
+    Java reads `region` and `trace` from every answer, and they switch its tracing.
+    """
+
+    message_id: str = text("msgId")
+    queue_id: int = integer("queueId")
+    queue_offset: int = long("queueOffset")
+    transaction_id: str | None = text("transactionId", None)
+    batch_unique_id: str | None = text("batchUniqId", None)
+    recall_handle: str | None = text("recallHandle", None)
+    region: str | None = text("MSG_REGION", None)
+    trace: str | None = text("TRACE_ON", None)
+
+    def to_ext_fields(self) -> dict[str, str]:
+        ext_fields = {
+            "msgId": self.message_id,
+            "queueId": str(self.queue_id),
+            "queueOffset": str(self.queue_offset),
+        }
+        for name, value in (
+            ("transactionId", self.transaction_id),
+            ("batchUniqId", self.batch_unique_id),
+            ("recallHandle", self.recall_handle),
+            ("MSG_REGION", self.region),
+            ("TRACE_ON", self.trace),
+        ):
+            if value is not None:
+                ext_fields[name] = value
+        return ext_fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndTransactionRequest(Header):
+    """How a transaction ended (37): 8 committed, 12 rolled back, 0 not known yet."""
+
+    producer_group: str = text("producerGroup")
+    half_queue_offset: int = long("tranStateTableOffset")
+    half_physical_offset: int = long("commitLogOffset")
+    commit_or_rollback: int = integer("commitOrRollback")
+    from_check: bool = boolean("fromTransactionCheck", False)
+    message_id: str | None = text("msgId", None)
+    transaction_id: str | None = text("transactionId", None)
+    topic: str | None = text("topic", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CheckTransactionRequest(Header):
+    """A broker asks a producer how a transaction ended (39)."""
+
+    half_queue_offset: int = long("tranStateTableOffset")
+    half_physical_offset: int = long("commitLogOffset")
+    message_id: str | None = text("msgId", None)
+    transaction_id: str | None = text("transactionId", None)
+    offset_message_id: str | None = text("offsetMsgId", None)
+    topic: str | None = text("topic", None)
+    broker_name: str | None = text("bname", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PushReplyRequest(Header):
+    """A broker hands a reply to the client that asked (326)."""
+
+    producer_group: str = text("producerGroup")
+    topic: str = text("topic")
+    default_topic: str = text("defaultTopic")
+    default_topic_queue_count: int = integer("defaultTopicQueueNums")
+    queue_id: int = integer("queueId")
+    sys_flag: int = integer("sysFlag")
+    born_timestamp_ms: int = long("bornTimestamp")
+    flag: int = integer("flag")
+    properties: str | None = text("properties", None)
+    reconsume_times: int = integer("reconsumeTimes", 0)
+    unit_mode: bool = boolean("unitMode", False)
+    born_host: str = text("bornHost")
+    store_host: str = text("storeHost")
+    store_timestamp_ms: int = long("storeTimestamp")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallMessageRequest(Header):
+    """Take back a message that waits for its time (370)."""
+
+    topic: str = text("topic")
+    recall_handle: str = text("recallHandle")
+    producer_group: str | None = text("producerGroup", None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecallMessageResponse(Header):
+    """Which message was taken back (370)."""
+
+    message_id: str = text("msgId")
