@@ -56,6 +56,10 @@ format: setup ## format the code and mend what the linter can
 bench: setup ## run the benchmarks (docs/benchmarks.md)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks $(ARGS)
 
+.PHONY: compare
+compare: setup ## measure both brokers, ours and Apache's, under the official Java client (docs/benchmarks.md)
+	@$(WITH_JAVA) $(BIN)/python -m benchmarks.compare $(ARGS)
+
 .PHONY: docs
 docs: setup ## write the generated parts of docs/ and README.md anew
 	@$(BIN)/python tools/generate_docs.py

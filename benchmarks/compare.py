@@ -52,7 +52,10 @@ def rows(scale: float) -> list[Row]:
     ]
     for size, told in ((128, "128 B"), (1024, "1 KB")):
         found += [
-            Row(f"sync send, {threads} threads, {told}", f"sync {TOPIC} {threads} {size} {count(messages)}")
+            Row(
+                f"sync send, {threads} thread{'s' * (threads > 1)}, {told}",
+                f"sync {TOPIC} {threads} {size} {count(messages)}",
+            )
             for threads, messages in ((1, 20_000), (16, 120_000), (64, 160_000))
         ]
         found += [
@@ -70,7 +73,7 @@ def rows(scale: float) -> list[Row]:
     ]
     found += [
         Row(
-            f"sync send with sync flush, {threads} threads, 128 B",
+            f"sync send with sync flush, {threads} thread{'s' * (threads > 1)}, 128 B",
             f"sync {TOPIC} {threads} 128 {count(messages)}",
             settings=("flushDiskType=SYNC_FLUSH",),
         )
