@@ -173,7 +173,7 @@ class _LooseReader:
             if token.text == ",":
                 token = self._next()
                 continue
-            key = self._key(token)
+            key = self._key(token, depth)
             colon = self._next()
             if colon.text != ":":
                 raise self._error(f"expected ':', found {colon.text[:40]!r}", colon.position)
@@ -205,7 +205,7 @@ class _LooseReader:
                 field="JSON nesting", limit=self._depth_max, got=depth, position=self._byte(opening.position)
             )
 
-    def _key(self, token: _Token) -> str | int:
+    def _key(self, token: _Token, depth: int) -> str | int:
         if token.kind == "string":
             return self._string(token)
         if token.kind == "long":
@@ -214,6 +214,8 @@ class _LooseReader:
             return key
         if token.kind == "word":
             return token.text
+        if token.text == "{":  # a map whose keys are beans: the key is the JSON text of one, as newer Java takes it
+            return json.dumps(self._map(token, depth + 1), ensure_ascii=False, separators=(",", ":"))
         raise self._error(f"expected a key, found {token.text[:40]!r}", token.position)
 
     def _number(self, token: _Token) -> int | float:

@@ -1,0 +1,1 @@
+"""Bodies of requests and responses: records of JSON, read as loosely as Java does, written compactly."""

@@ -1,0 +1,104 @@
+"""Heartbeats, and what clients say about their subscriptions.
+
+Mirrors Java `HeartbeatData`, `ConsumerData`, `ProducerData`, `SubscriptionData`, `CheckClientRequestBody`. C++ writes
+enumerations as ordinals and versions as text and leaves empty lists out; Go writes codes as text.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orbitlog.formats.json_records import BOOL, INT, LONG, TEXT, JsonRecord, java, list_of, optional, record
+from orbitlog.wire.bodies.body_json import enum_of, text_or
+
+CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
+MESSAGE_MODELS = ("BROADCASTING", "CLUSTERING")
+CONSUME_FROM_WHERE = (
+    "CONSUME_FROM_LAST_OFFSET",
+    "CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST",
+    "CONSUME_FROM_MIN_OFFSET",
+    "CONSUME_FROM_MAX_OFFSET",
+    "CONSUME_FROM_FIRST_OFFSET",
+    "CONSUME_FROM_TIMESTAMP",
+)
+TAG = "TAG"
+SQL92 = "SQL92"
+ALL = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionData(JsonRecord):
+    """What a group wants of a topic."""
+
+    topic: str = field(metadata=java("topic", TEXT))
+    expression: str = field(default=ALL, metadata=java("subString", text_or(ALL)))
+    tags: tuple[str, ...] = field(default=(), metadata=java("tagsSet", list_of(TEXT)))
+    tag_codes: tuple[int, ...] = field(default=(), metadata=java("codeSet", list_of(INT)))
+    version: int = field(default=0, metadata=java("subVersion", LONG))
+    expression_type: str = field(default=TAG, metadata=java("expressionType", text_or(TAG)))
+    class_filter: bool = field(default=False, metadata=java("classFilterMode", BOOL))
+
+    @property
+    def is_tag(self) -> bool:
+        return self.expression_type == TAG
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerData(JsonRecord):
+    """One consumer group of a client."""
+
+    group: str = field(metadata=java("groupName", TEXT))
+    consume_type: str = field(default="CONSUME_PASSIVELY", metadata=java("consumeType", enum_of(*CONSUME_TYPES)))
+    message_model: str = field(default="CLUSTERING", metadata=java("messageModel", enum_of(*MESSAGE_MODELS)))
+    consume_from_where: str = field(
+        default="CONSUME_FROM_LAST_OFFSET", metadata=java("consumeFromWhere", enum_of(*CONSUME_FROM_WHERE))
+    )
+    subscriptions: tuple[SubscriptionData, ...] = field(
+        default=(), metadata=java("subscriptionDataSet", list_of(record(SubscriptionData)))
+    )
+    unit_mode: bool = field(default=False, metadata=java("unitMode", BOOL))
+
+
+@dataclass(frozen=True, slots=True)
+class ProducerData(JsonRecord):
+    """One producer group of a client."""
+
+    group: str = field(metadata=java("groupName", TEXT))
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatData(JsonRecord):
+    """A client is there, with these groups (34)."""
+
+    client_id: str = field(metadata=java("clientID", TEXT))
+    producers: tuple[ProducerData, ...] = field(
+        default=(), metadata=java("producerDataSet", list_of(record(ProducerData)))
+    )
+    consumers: tuple[ConsumerData, ...] = field(
+        default=(), metadata=java("consumerDataSet", list_of(record(ConsumerData)))
+    )
+    fingerprint: int = field(default=0, metadata=java("heartbeatFingerprint", INT))
+    without_subscriptions: bool = field(default=False, metadata=java("withoutSub", BOOL))
+
+
+@dataclass(frozen=True, slots=True)
+class CheckClientRequestBody(JsonRecord):
+    """Does this expression compile (46)."""
+
+    client_id: str | None = field(default=None, metadata=java("clientId", optional(TEXT)))
+    group: str | None = field(default=None, metadata=java("group", optional(TEXT)))
+    subscription: SubscriptionData | None = field(
+        default=None, metadata=java("subscriptionData", optional(record(SubscriptionData)))
+    )
+    namespace: str | None = field(default=None, metadata=java("namespace", optional(TEXT)))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSubscription(JsonRecord):
+    """What a group subscribes to in a topic (345)."""
+
+    group: str = field(metadata=java("group", TEXT))
+    topic: str | None = field(default=None, metadata=java("topic", optional(TEXT)))
+    subscription: SubscriptionData | None = field(
+        default=None, metadata=java("subscriptionData", optional(record(SubscriptionData)))
+    )

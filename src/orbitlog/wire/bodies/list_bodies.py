@@ -1,0 +1,56 @@
+"""Plain lists and tables: topics, groups, clients, key-value tables.
+
+Mirrors Java `TopicList`, `GroupList`, `GetConsumerListByGroupResponseBody`, `KVTable`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orbitlog.formats.group_config import GroupConfig
+from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, list_of, map_of, optional, record
+from orbitlog.formats.topic_config import TopicConfig
+
+
+@dataclass(frozen=True, slots=True)
+class TopicList(JsonRecord):
+    """Topics; with a broker's address, that broker knows more (206, 224, 304, 305, 343)."""
+
+    topics: tuple[str, ...] = field(default=(), metadata=java("topicList", list_of(TEXT)))
+    broker_address: str | None = field(default=None, metadata=java("brokerAddr", optional(TEXT)))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupList(JsonRecord):
+    """Groups (300)."""
+
+    groups: tuple[str, ...] = field(default=(), metadata=java("groupList", list_of(TEXT)))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerList(JsonRecord):
+    """Client ids of a group (38)."""
+
+    client_ids: tuple[str, ...] = field(default=(), metadata=java("consumerIdList", list_of(TEXT)))
+
+
+@dataclass(frozen=True, slots=True)
+class KvTable(JsonRecord):
+    """Keys and values (28, 103, 219)."""
+
+    table: Mapping[str, str] = field(default_factory=dict, metadata=java("table", map_of(TEXT_KEY, TEXT)))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfigList(JsonRecord):
+    """Topics to be made or changed together (18)."""
+
+    topics: tuple[TopicConfig, ...] = field(default=(), metadata=java("topicConfigList", list_of(record(TopicConfig))))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfigList(JsonRecord):
+    """Groups to be made or changed together (225)."""
+
+    groups: tuple[GroupConfig, ...] = field(default=(), metadata=java("groupConfigList", list_of(record(GroupConfig))))

@@ -1,0 +1,187 @@
+"""Bodies about single queues: locks, resets, positions of consumers, statistics of offsets.
+
+Mirrors Java `LockBatchRequestBody`, `ResetOffsetBody`, `ResetOffsetBodyForC`, `GetConsumerStatusBody`,
+`TopicStatsTable`, `ConsumeStats`, `ConsumeStatsList`, `QueryConsumeTimeSpanBody`, `QueryCorrectionOffsetBody`,
+`QueryConsumeQueueResponseBody`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from orbitlog.formats.json_records import (
+    BOOL,
+    INT,
+    INT_KEY,
+    LONG,
+    TEXT,
+    TEXT_KEY,
+    JsonRecord,
+    java,
+    list_of,
+    map_of,
+    optional,
+    record,
+)
+from orbitlog.wire.bodies.body_json import DOUBLE, MessageQueue, queue_map_of
+from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
+
+
+@dataclass(frozen=True, slots=True)
+class LockRequestBody(JsonRecord):
+    """Queues that a client wants for itself, or gives back (41, 42)."""
+
+    group: str = field(metadata=java("consumerGroup", TEXT))
+    client_id: str = field(metadata=java("clientId", TEXT))
+    queues: tuple[MessageQueue, ...] = field(default=(), metadata=java("mqSet", list_of(record(MessageQueue))))
+    only_this_broker: bool = field(default=False, metadata=java("onlyThisBroker", BOOL))
+
+
+@dataclass(frozen=True, slots=True)
+class LockResponseBody(JsonRecord):
+    """Queues that it got (41)."""
+
+    queues: tuple[MessageQueue, ...] = field(default=(), metadata=java("lockOKMQSet", list_of(record(MessageQueue))))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOffsetTable(JsonRecord):
+    """New queue offsets of a group (220, 222)."""
+
+    offsets: Mapping[MessageQueue, int] = field(default_factory=dict, metadata=java("offsetTable", queue_map_of(LONG)))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueWithOffset(JsonRecord):
+    """A queue and its offset, side by side."""
+
+    topic: str = field(metadata=java("topic", TEXT))
+    broker_name: str = field(metadata=java("brokerName", TEXT))
+    queue_id: int = field(metadata=java("queueId", INT))
+    queue_offset: int = field(metadata=java("offset", LONG))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOffsetList(JsonRecord):
+    """The same as a list: what C++ consumers read (220)."""
+
+    offsets: tuple[QueueWithOffset, ...] = field(
+        default=(), metadata=java("offsetTable", list_of(record(QueueWithOffset)))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerStatus(JsonRecord):
+    """How far one consumer is (221), or each client of a group (223)."""
+
+    queues: Mapping[MessageQueue, int] = field(
+        default_factory=dict, metadata=java("messageQueueTable", queue_map_of(LONG))
+    )
+    clients: Mapping[str, Mapping[MessageQueue, int]] = field(
+        default_factory=dict, metadata=java("consumerTable", map_of(TEXT_KEY, queue_map_of(LONG)))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TopicOffset(JsonRecord):
+    """Both ends of a queue."""
+
+    min_queue_offset: int = field(default=0, metadata=java("minOffset", LONG))
+    max_queue_offset: int = field(default=0, metadata=java("maxOffset", LONG))
+    last_update_timestamp_ms: int = field(default=0, metadata=java("lastUpdateTimestamp", LONG))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicStats(JsonRecord):
+    """Both ends of each queue of a topic (202)."""
+
+    offsets: Mapping[MessageQueue, TopicOffset] = field(
+        default_factory=dict, metadata=java("offsetTable", queue_map_of(record(TopicOffset)))
+    )
+    put_tps: float = field(default=0.0, metadata=java("topicPutTps", DOUBLE))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeOffset(JsonRecord):
+    """How far a group is in a queue."""
+
+    broker_queue_offset: int = field(default=0, metadata=java("brokerOffset", LONG))
+    consumer_queue_offset: int = field(default=0, metadata=java("consumerOffset", LONG))
+    pull_queue_offset: int = field(default=0, metadata=java("pullOffset", LONG))
+    last_timestamp_ms: int = field(default=0, metadata=java("lastTimestamp", LONG))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeStats(JsonRecord):
+    """How far a group is in each queue (208)."""
+
+    offsets: Mapping[MessageQueue, ConsumeOffset] = field(
+        default_factory=dict, metadata=java("offsetTable", queue_map_of(record(ConsumeOffset)))
+    )
+    consume_tps: float = field(default=0.0, metadata=java("consumeTps", DOUBLE))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeStatsList(JsonRecord):
+    """How far every group is (317)."""
+
+    groups: tuple[Mapping[str, tuple[ConsumeStats, ...]], ...] = field(
+        default=(), metadata=java("consumeStatsList", list_of(map_of(TEXT_KEY, list_of(record(ConsumeStats)))))
+    )
+    broker_address: str | None = field(default=None, metadata=java("brokerAddr", optional(TEXT)))
+    total_diff: int = field(default=0, metadata=java("totalDiff", LONG))
+    total_inflight_diff: int = field(default=0, metadata=java("totalInflightDiff", LONG))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTimeSpan(JsonRecord):
+    """From when to when the messages of a queue are, and where a group is."""
+
+    queue: MessageQueue = field(metadata=java("messageQueue", record(MessageQueue)))
+    min_timestamp_ms: int = field(default=0, metadata=java("minTimeStamp", LONG))
+    max_timestamp_ms: int = field(default=0, metadata=java("maxTimeStamp", LONG))
+    consume_timestamp_ms: int = field(default=0, metadata=java("consumeTimeStamp", LONG))
+    delay_ms: int = field(default=0, metadata=java("delayTime", LONG))
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumeTimeSpans(JsonRecord):
+    """Time spans of all queues of a topic (303)."""
+
+    spans: tuple[QueueTimeSpan, ...] = field(
+        default=(), metadata=java("consumeTimeSpanSet", list_of(record(QueueTimeSpan)))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CorrectionOffsets(JsonRecord):
+    """Queue offsets by queue id (308)."""
+
+    offsets: Mapping[int, int] = field(default_factory=dict, metadata=java("correctionOffsets", map_of(INT_KEY, LONG)))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUnit(JsonRecord):
+    """One unit of a consume queue."""
+
+    physical_offset: int = field(default=0, metadata=java("physicOffset", LONG))
+    size: int = field(default=0, metadata=java("physicSize", INT))
+    tags_code: int = field(default=0, metadata=java("tagsCode", LONG))
+    extension: str | None = field(default=None, metadata=java("extendDataJson", optional(TEXT)))
+    bit_map: str | None = field(default=None, metadata=java("bitMap", optional(TEXT)))
+    matches: bool = field(default=False, metadata=java("eval", BOOL))
+    message: str | None = field(default=None, metadata=java("msg", optional(TEXT)))
+
+
+@dataclass(frozen=True, slots=True)
+class QueueUnits(JsonRecord):
+    """Units of a consume queue (321)."""
+
+    units: tuple[QueueUnit, ...] = field(default=(), metadata=java("queueData", list_of(record(QueueUnit))))
+    min_queue_offset: int = field(default=0, metadata=java("minQueueIndex", LONG))
+    max_queue_offset: int = field(default=0, metadata=java("maxQueueIndex", LONG))
+    subscription: SubscriptionData | None = field(
+        default=None, metadata=java("subscriptionData", optional(record(SubscriptionData)))
+    )
+    filter_data: str | None = field(default=None, metadata=java("filterData", optional(TEXT)))

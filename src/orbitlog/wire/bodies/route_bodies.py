@@ -1,0 +1,96 @@
+"""Bodies about where things are: routes, clusters, members of a broker group.
+
+Mirrors Java `TopicRouteData`, `QueueData`, `BrokerData`, `ClusterInfo`, `BrokerMemberGroup`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from orbitlog.formats.json_records import (
+    BOOL,
+    INT,
+    LONG_KEY,
+    TEXT,
+    TEXT_KEY,
+    Computed,
+    JsonRecord,
+    java,
+    list_of,
+    map_of,
+    optional,
+    record,
+)
+from orbitlog.formats.topic_config import TopicQueueMapping
+
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class QueueData(JsonRecord):
+    """The queues of one topic at one broker group. Up to 4.8, and in Go today, the flag is called topicSynFlag."""
+
+    broker_name: str = field(metadata=java("brokerName", TEXT))
+    read_queue_count: int = field(default=0, metadata=java("readQueueNums", INT))
+    write_queue_count: int = field(default=0, metadata=java("writeQueueNums", INT))
+    permission: int = field(default=0, metadata=java("perm", INT))
+    sys_flag: int = field(default=0, metadata=java("topicSysFlag", INT))
+
+    COMPUTED: ClassVar[Mapping[str, Computed]] = {"topicSynFlag": Computed("sys_flag")}
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerData(JsonRecord):
+    """The brokers of one name: addresses by id, 0 is the master."""
+
+    broker_name: str = field(metadata=java("brokerName", TEXT))
+    cluster: str | None = field(default=None, metadata=java("cluster", optional(TEXT)))
+    addresses: Mapping[int, str] = field(default_factory=dict, metadata=java("brokerAddrs", map_of(LONG_KEY, TEXT)))
+    enable_acting_master: bool = field(default=False, metadata=java("enableActingMaster", BOOL))
+    zone: str | None = field(default=None, metadata=java("zoneName", optional(TEXT)))
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRoute(JsonRecord):
+    """Where the queues of a topic are (105)."""
+
+    brokers: tuple[BrokerData, ...] = field(default=(), metadata=java("brokerDatas", list_of(record(BrokerData))))
+    queues: tuple[QueueData, ...] = field(default=(), metadata=java("queueDatas", list_of(record(QueueData))))
+    filter_servers: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict, metadata=java("filterServerTable", map_of(TEXT_KEY, list_of(TEXT)))
+    )
+    order_topic_conf: str | None = field(default=None, metadata=java("orderTopicConf", optional(TEXT)))
+    mappings: Mapping[str, TopicQueueMapping] | None = field(
+        default=None,
+        metadata=java("topicQueueMappingByBroker", optional(map_of(TEXT_KEY, record(TopicQueueMapping)))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterInfo(JsonRecord):
+    """Every broker of every cluster (106)."""
+
+    brokers: Mapping[str, BrokerData] = field(
+        default_factory=dict, metadata=java("brokerAddrTable", map_of(TEXT_KEY, record(BrokerData)))
+    )
+    clusters: Mapping[str, tuple[str, ...]] = field(
+        default_factory=dict, metadata=java("clusterAddrTable", map_of(TEXT_KEY, list_of(TEXT)))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMembers(JsonRecord):
+    """The brokers of one name, as brokers ask for them."""
+
+    cluster: str | None = field(default=None, metadata=java("cluster", optional(TEXT)))
+    broker_name: str | None = field(default=None, metadata=java("brokerName", optional(TEXT)))
+    addresses: Mapping[int, str] = field(default_factory=dict, metadata=java("brokerAddrs", map_of(LONG_KEY, TEXT)))
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerMemberGroup(JsonRecord):
+    """Answer to 901."""
+
+    members: BrokerMembers = field(metadata=java("brokerMemberGroup", record(BrokerMembers)))
