@@ -1,0 +1,79 @@
+"""What each task reads: ranges of queues, cut where they are long and put together where they are short.
+
+Messages of a queue keep their order within a task. A queue is no unit of work: a store may have ten thousand of them
+with three messages each, or one with a hundred million.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+from orbitlog.pipeline.named_stores import NamedStore
+from orbitlog.pipeline.topic_offsets import Offsets, QueueKey
+
+MESSAGES_TOGETHER = 200_000
+MESSAGES_MAX = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class StoreShape:
+    """Where a store lies and how large its files are: what a task needs to know of it."""
+
+    broker_name: str
+    root: str
+    segment_bytes: int
+    queue_file_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRange:
+    """Messages of one queue from `start` to before `stop`."""
+
+    shape: StoreShape
+    topic: str
+    queue_id: int
+    start: int
+    stop: int
+
+    @property
+    def message_count(self) -> int:
+        return self.stop - self.start
+
+
+def plan_ranges(start: Mapping[QueueKey, int], end: Offsets, shapes: Mapping[str, StoreShape]) -> list[QueueRange]:
+    """Return what lies between two positions; a queue that is only in the end began after the start, at 0."""
+    ranges = (
+        QueueRange(shapes[key.broker_name], key.topic, key.queue_id, start.get(key, 0), stop)
+        for key, stop in sorted(end.items())
+    )
+    return [found for found in ranges if found.message_count > 0]
+
+
+def plan_tasks(ranges: Sequence[QueueRange], partitions_min: int | None = None) -> list[tuple[QueueRange, ...]]:
+    """Put ranges into tasks; `partitions_min` asks for at least about so many."""
+    total = sum(found.message_count for found in ranges)
+    together, largest = MESSAGES_TOGETHER, MESSAGES_MAX
+    if partitions_min:
+        together = largest = max(min(total // partitions_min, MESSAGES_MAX), 1)
+    tasks: list[tuple[QueueRange, ...]] = []
+    waiting: list[QueueRange] = []
+    for piece in _pieces(ranges, largest):
+        if waiting and sum(found.message_count for found in waiting) + piece.message_count > together:
+            tasks.append(tuple(waiting))
+            waiting = []
+        waiting.append(piece)
+    return [*tasks, tuple(waiting)] if waiting else tasks
+
+
+def _pieces(ranges: Iterable[QueueRange], largest: int) -> Iterable[QueueRange]:
+    for found in ranges:
+        count = -(-found.message_count // largest)
+        marks = [found.start + found.message_count * number // count for number in range(count + 1)]
+        for start, stop in pairwise(marks):
+            yield replace(found, start=start, stop=stop)
+
+
+def shape_of(store: NamedStore, segment_bytes: int, queue_file_bytes: int) -> StoreShape:
+    return StoreShape(store.broker_name, store.root, segment_bytes, queue_file_bytes)
