@@ -100,6 +100,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 
 COMMANDS = {
     "dump": LazyCommand("orbitlog.cli.cmd_dump", "Look at the files of a store; needs no server."),
+    "nameserver": LazyCommand("orbitlog.cli.cmd_nameserver", "Serve routes: brokers register, clients ask."),
     "pipeline": LazyCommand("orbitlog.cli.cmd_pipeline", "Jobs on Spark over whole stores."),
     "demo": LazyCommand("orbitlog.cli.cmd_demo", "Write a small store and show what is in it."),
 }

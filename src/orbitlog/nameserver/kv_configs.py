@@ -1,0 +1,86 @@
+"""Key-value configs of a name server: few, small, and kept in a file if one is named.
+
+Operators keep in them which topics are ordered. The file is Java's kvConfig.json, `{"configTable":{namespace:{key:
+value}}}`, written beside and put in place, so that a crash leaves the old one or the new one. Mirrors Java
+`KVConfigManager`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from orbitlog.errors import BadField, LimitExceeded
+from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, map_of
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
+
+ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
+
+KEY_CHARACTERS_MAX = 512
+VALUE_CHARACTERS_MAX = 64 * 1024
+ENTRIES_MAX = 20_000
+
+
+@dataclass(frozen=True, slots=True)
+class _KvFile(JsonRecord):
+    table: Mapping[str, Mapping[str, str]] = field(
+        default_factory=dict, metadata=java("configTable", map_of(TEXT_KEY, map_of(TEXT_KEY, TEXT)))
+    )
+
+
+class KvConfigs:
+    """Values by namespace and key."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._path = path
+        self._table: dict[str, dict[str, str]] = {}
+        if path is not None and path.exists():
+            stored = decode_body(_KvFile, path.read_bytes(), str(path))
+            self._table = {namespace: dict(values) for namespace, values in stored.table.items()}
+
+    def get(self, namespace: str, key: str) -> str | None:
+        return self._table.get(namespace, {}).get(key)
+
+    def namespace(self, namespace: str) -> Mapping[str, str] | None:
+        return self._table.get(namespace)
+
+    def put(self, namespace: str, key: str, value: str) -> None:
+        """Set a value, and keep it before anybody is told that it is set."""
+        _check_name("namespace", namespace)
+        _check_name("key", key)
+        if len(value) > VALUE_CHARACTERS_MAX:
+            raise LimitExceeded(field="value", limit=VALUE_CHARACTERS_MAX, got=len(value))
+        if self.get(namespace, key) is None and sum(map(len, self._table.values())) >= ENTRIES_MAX:
+            raise LimitExceeded(field="key-value configs", limit=ENTRIES_MAX, got=ENTRIES_MAX + 1)
+        self._table.setdefault(namespace, {})[key] = value
+        self._save()
+
+    def delete(self, namespace: str, key: str) -> None:
+        """Forget a value; that it was never there is no error."""
+        if self._table.get(namespace, {}).pop(key, None) is not None:
+            self._save()
+
+    def _save(self) -> None:
+        if self._path is None:
+            return
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = self._path.with_name(self._path.name + ".tmp")
+        with fresh.open("wb") as file:
+            file.write(encode_body(_KvFile(table=self._table)))
+            file.flush()
+            os.fsync(file.fileno())
+        fresh.replace(self._path)
+        directory = os.open(self._path.parent, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+
+
+def _check_name(kind: str, name: str) -> None:
+    if not name or not name.isprintable():
+        raise BadField("is empty or has characters that cannot be shown", field=kind)
+    if len(name) > KEY_CHARACTERS_MAX:
+        raise LimitExceeded(field=kind, limit=KEY_CHARACTERS_MAX, got=len(name))

@@ -1,0 +1,303 @@
+"""A name server: the route table behind a socket.
+
+Every answer that clients wait for is made from the table alone; routes are kept as bytes until the table changes.
+Nothing about it can be set from the network: 318 is refused, and 319 tells what harms nobody. Mirrors Java
+`NamesrvController`, `DefaultRequestProcessor`, `ClientRequestProcessor`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from orbitlog.errors import BadField, LimitExceeded, RequestRefused
+from orbitlog.formats.json_records import JsonRecord
+from orbitlog.formats.topic_config import DataVersion
+from orbitlog.nameserver.kv_configs import ORDER_TOPIC_CONFIG, KvConfigs
+from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
+from orbitlog.remoting.connection import Address, Connection, Handler
+from orbitlog.remoting.dispatch import Dispatch
+from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.server import RemotingServer
+from orbitlog.wire import nameserver_headers as headers
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.list_bodies import KvTable, TopicList
+from orbitlog.wire.bodies.registration_body import decode_registration, registration_crc
+from orbitlog.wire.bodies.route_bodies import BrokerMemberGroup, TopicRoute
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.header_codec import Header
+
+log = logging.getLogger(__name__)
+
+NAME_CHARACTERS_MAX = 255
+BROKERS_MAX = 10_000
+# Settings that say where files and sockets are stay at home.
+_PRIVATE_SETTINGS = frozenset(("bindAddress", "kvConfigPath", "listenPort"))
+
+
+class NameServer:
+    """Serves routes; several of them side by side know nothing of each other."""
+
+    def __init__(self, settings: NameServerSettings | None = None, *, now_ms: Callable[[], int] | None = None) -> None:
+        self.settings = settings or NameServerSettings()
+        self.table = RouteTable(
+            support_acting_master=self.settings.support_acting_master,
+            delete_topics_left_out=self.settings.delete_topic_with_broker_registration,
+        )
+        self.kv_configs = KvConfigs(self.settings.kv_config_path)
+        self._now_ms = now_ms or (lambda: int(time.time() * 1000))
+        self._routes: dict[str, bytes] = {}
+        self._routes_revision = -1
+        self._watched: set[Connection] = set()
+        self._scan: asyncio.TimerHandle | None = None
+        self._server = RemotingServer(
+            Dispatch(self._handlers()),
+            host=self.settings.bind_address,
+            port=self.settings.listen_port,
+            limits=RemotingLimits(
+                connections=self.settings.connections_max,
+                idle_seconds=float(self.settings.server_channel_max_idle_time_seconds),
+            ),
+        )
+
+    @property
+    def address(self) -> Address:
+        """Where it listens."""
+        return self._server.address
+
+    async def start(self) -> None:
+        """Listen; `OSError` if the address is taken."""
+        await self._server.start()
+        self._look_for_silent_brokers()
+
+    async def stop(self) -> None:
+        """Answer what was asked, and close."""
+        if self._scan is not None:
+            self._scan.cancel()
+        await self._server.stop(grace_seconds=2.0)
+
+    def _handlers(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.REGISTER_BROKER: self._register,
+            RequestCode.UNREGISTER_BROKER: self._unregister,
+            RequestCode.QUERY_DATA_VERSION: self._query_data_version,
+            RequestCode.BROKER_HEARTBEAT: self._heartbeat,
+            RequestCode.GET_BROKER_MEMBER_GROUP: self._members,
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
+            RequestCode.GET_BROKER_CLUSTER_INFO: lambda _, request: _success(request, self.table.cluster_info()),
+            RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
+            RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
+            RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
+            RequestCode.GET_TOPICS_BY_CLUSTER: self._topics_of_cluster,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: lambda _, request: _success(request, self.table.system_topics()),
+            RequestCode.GET_UNIT_TOPIC_LIST: self._listed(lambda: self.table.unit_topics(has=UNIT_FLAG)),
+            RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._listed(
+                lambda: self.table.unit_topics(has=UNIT_SUBSCRIPTION_FLAG)
+            ),
+            RequestCode.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST: self._listed(
+                lambda: self.table.unit_topics(has=UNIT_SUBSCRIPTION_FLAG, lacks=UNIT_FLAG)
+            ),
+            RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
+            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self._register_topic,
+            RequestCode.PUT_KV_CONFIG: self._put_kv,
+            RequestCode.GET_KV_CONFIG: self._get_kv,
+            RequestCode.DELETE_KV_CONFIG: self._delete_kv,
+            RequestCode.GET_KVLIST_BY_NAMESPACE: self._kv_namespace,
+            RequestCode.UPDATE_NAMESRV_CONFIG: self._refuse_settings,
+            RequestCode.GET_NAMESRV_CONFIG: self._show_settings,
+        }
+
+    # Brokers
+
+    def _register(self, connection: Connection, request: Command) -> Command:
+        header = headers.RegisterBrokerRequest.from_ext_fields(request.ext_fields)
+        for name in (header.cluster, header.broker_name, header.broker_address):
+            _check_name(name)
+        if header.body_crc32 and header.body_crc32 != registration_crc(request.body):
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
+        registration = decode_registration(request.body, compressed=header.compressed, version=request.version)
+        for topic in registration.wrapper.topics.values():
+            _check_name(topic.topic)
+        if self.table.broker_count >= BROKERS_MAX and not self.table.knows(header.cluster, header.broker_address):
+            raise LimitExceeded(field="brokers", limit=BROKERS_MAX, got=BROKERS_MAX + 1)
+        is_new = not self.table.knows(header.cluster, header.broker_address)
+        answer = self.table.register(header, registration, now_ms=self._now_ms(), connection=connection)
+        if answer is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "register broker failed")
+        if is_new:
+            log.info(
+                "broker %s (id %d, cluster %s) registered from %s as %s with %d topics",
+                *(header.broker_name, header.broker_id, header.cluster, connection.peer, header.broker_address),
+                len(registration.wrapper.topics),
+            )
+        if connection not in self._watched:
+            self._watched.add(connection)
+            connection.on_close(self._connection_closed)
+        body = b""
+        if self.settings.return_order_topic_config_to_broker:
+            ordered = self.kv_configs.namespace(ORDER_TOPIC_CONFIG)
+            body = b"" if ordered is None else encode_body(KvTable(ordered))
+        return response_to(request, ResponseCode.SUCCESS, ext_fields=answer.to_ext_fields(), body=body)
+
+    def _unregister(self, _: Connection, request: Command) -> Command:
+        header = headers.UnregisterBrokerRequest.from_ext_fields(request.ext_fields)
+        self.table.unregister(header.cluster, header.broker_address, header.broker_name)
+        log.info("broker %s at %s unregistered", header.broker_name, header.broker_address)
+        return _success(request)
+
+    def _query_data_version(self, _: Connection, request: Command) -> Command:
+        header = headers.QueryDataVersionRequest.from_ext_fields(request.ext_fields)
+        asked = decode_body(DataVersion, request.body)
+        changed = self.table.has_changed(header.cluster, header.broker_address, asked)
+        self.table.touch(header.cluster, header.broker_address, self._now_ms())
+        known = self.table.data_version(header.cluster, header.broker_address)
+        return _success(request, known, headers.QueryDataVersionResponse(changed=changed))
+
+    def _heartbeat(self, _: Connection, request: Command) -> Command:
+        header = headers.BrokerHeartbeatRequest.from_ext_fields(request.ext_fields)
+        self.table.touch(header.cluster, header.broker_address, self._now_ms())
+        return _success(request)
+
+    def _members(self, _: Connection, request: Command) -> Command:
+        header = headers.BrokerMemberGroupRequest.from_ext_fields(request.ext_fields)
+        return _success(request, BrokerMemberGroup(self.table.members(header.cluster, header.broker_name)))
+
+    def _connection_closed(self, connection: Connection) -> None:
+        self._watched.discard(connection)
+        for key in self.table.connection_closed(connection):
+            log.warning("broker at %s closed its connection, so it is forgotten", key.address)
+
+    def _look_for_silent_brokers(self) -> None:
+        for key, connection in self.table.expire(self._now_ms()):
+            log.warning("broker at %s was silent for too long, so it is forgotten", key.address)
+            assert isinstance(connection, Connection)
+            connection.close()
+        interval_s = self.settings.scan_not_active_broker_interval / 1000
+        self._scan = asyncio.get_running_loop().call_later(interval_s, self._look_for_silent_brokers)
+
+    # Routes and topics
+
+    def _route(self, _: Connection, request: Command) -> Command:
+        topic = headers.GetRouteInfoRequest.from_ext_fields(request.ext_fields).topic
+        if self._routes_revision != self.table.revision:
+            self._routes.clear()
+            self._routes_revision = self.table.revision
+        body = self._routes.get(topic)
+        if body is None:
+            route = self.table.route(topic)
+            if route is None:
+                raise RequestRefused(
+                    ResponseCode.TOPIC_NOT_EXIST,
+                    f"No topic route info in name server for the topic: {topic[:NAME_CHARACTERS_MAX]}",
+                )
+            body = self._routes[topic] = encode_body(self._with_order(topic, route))
+        return response_to(request, ResponseCode.SUCCESS, body=body)
+
+    def _with_order(self, topic: str, route: TopicRoute) -> TopicRoute:
+        if not self.settings.order_message_enable:
+            return route
+        return replace(route, order_topic_conf=self.kv_configs.get(ORDER_TOPIC_CONFIG, topic))
+
+    def _all_topics(self, _: Connection, request: Command) -> Command:
+        if not self.settings.enable_all_topic_list:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "disable")
+        return _success(request, self.table.topics())
+
+    def _topics_of_cluster(self, connection: Connection, request: Command) -> Command:
+        header = headers.ClusterRequest.from_ext_fields(request.ext_fields)
+        return self._listed(lambda: self.table.topics_of_cluster(header.cluster))(connection, request)
+
+    def _listed(self, topics: Callable[[], TopicList]) -> Callable[[Connection, Command], Command]:
+        def handle(_: Connection, request: Command) -> Command:
+            if not self.settings.enable_topic_list:
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, "disable")
+            return _success(request, topics())
+
+        return handle
+
+    def _delete_topic(self, connection: Connection, request: Command) -> Command:
+        header = headers.DeleteTopicRequest.from_ext_fields(request.ext_fields)
+        self.table.delete_topic(header.topic, header.cluster)
+        log.info("topic %.255s deleted by %s", header.topic, connection.peer)
+        return _success(request)
+
+    def _register_topic(self, _: Connection, request: Command) -> Command:
+        header = headers.TopicRequest.from_ext_fields(request.ext_fields)
+        _check_name(header.topic)
+        self.table.register_topic(header.topic, decode_body(TopicRoute, request.body).queues)
+        return _success(request)
+
+    def _wipe_write_permission(self, connection: Connection, request: Command) -> Command:
+        header = headers.BrokerNameRequest.from_ext_fields(request.ext_fields)
+        count = self.table.wipe_write_permission(header.broker_name)
+        log.info("%s took the write permission from %d topics of %.255s", connection.peer, count, header.broker_name)
+        return _success(request, header=headers.WipeWritePermissionResponse(topic_count=count))
+
+    def _add_write_permission(self, connection: Connection, request: Command) -> Command:
+        header = headers.BrokerNameRequest.from_ext_fields(request.ext_fields)
+        count = self.table.add_write_permission(header.broker_name)
+        log.info("%s gave the write permission to %d topics of %.255s", connection.peer, count, header.broker_name)
+        return _success(request, header=headers.AddWritePermissionResponse(topic_count=count))
+
+    # Key-value configs and settings
+
+    def _put_kv(self, connection: Connection, request: Command) -> Command:
+        header = headers.PutKvConfigRequest.from_ext_fields(request.ext_fields)
+        self.kv_configs.put(header.namespace, header.key, header.value)
+        self._routes.clear()
+        log.info("%s set %s of namespace %s", connection.peer, header.key, header.namespace)
+        return _success(request)
+
+    def _get_kv(self, _: Connection, request: Command) -> Command:
+        header = headers.KvConfigRequest.from_ext_fields(request.ext_fields)
+        value = self.kv_configs.get(header.namespace, header.key)
+        if value is None:
+            remark = f"No config item, Namespace: {header.namespace} Key: {header.key}"
+            raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, remark)
+        return _success(request, header=headers.KvConfigResponse(value=value))
+
+    def _delete_kv(self, connection: Connection, request: Command) -> Command:
+        header = headers.KvConfigRequest.from_ext_fields(request.ext_fields)
+        self.kv_configs.delete(header.namespace, header.key)
+        self._routes.clear()
+        log.info("%s deleted %.255s of namespace %.255s", connection.peer, header.key, header.namespace)
+        return _success(request)
+
+    def _kv_namespace(self, _: Connection, request: Command) -> Command:
+        header = headers.NamespaceRequest.from_ext_fields(request.ext_fields)
+        values = self.kv_configs.namespace(header.namespace)
+        if values is None:
+            raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"No config item, Namespace: {header.namespace}")
+        return _success(request, KvTable(values))
+
+    def _refuse_settings(self, connection: Connection, _: Command) -> Command:
+        log.warning("%s tried to change settings of the name server; it takes none from the network", connection.peer)
+        raise RequestRefused(
+            ResponseCode.NO_PERMISSION,
+            "the name server takes no settings from the network; change its namesrv.conf and start it again",
+        )
+
+    def _show_settings(self, _: Connection, request: Command) -> Command:
+        texts = self.settings.texts()
+        lines = [f"{key}={text}\n" for key, text in sorted(texts.items()) if key not in _PRIVATE_SETTINGS]
+        return response_to(request, ResponseCode.SUCCESS, body="".join(lines).encode())
+
+
+def _success(request: Command, body: JsonRecord | None = None, header: Header | None = None) -> Command:
+    return response_to(
+        request,
+        ResponseCode.SUCCESS,
+        ext_fields=None if header is None else header.to_ext_fields(),
+        body=b"" if body is None else encode_body(body),
+    )
+
+
+def _check_name(name: str) -> None:
+    """Names of brokers are host names by default, so more is allowed than in a topic, but nothing that hides."""
+    if not name or len(name) > NAME_CHARACTERS_MAX or not name.isprintable() or " " in name:
+        raise BadField(f"{name[:40]!r} is empty, too long, or has blanks or control characters", field="name")

@@ -1,0 +1,141 @@
+"""Settings of a name server, under the names of Java's `namesrv.conf`.
+
+A value comes from a properties file, from the environment (`ORBITLOG_NAMESRV_listenPort=…`) or from `key=value` on the
+command line; later ones win. None comes from the network. Keys that Java reads and that mean nothing here are named
+in `JAVA_KEYS`, so that a file written for Java is not full of unknown keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from orbitlog.formats.java import INT_MAX
+from orbitlog.store.store_settings import Setting, SettingError, parse_properties, split_assignment
+
+ENVIRONMENT_PREFIX = "ORBITLOG_NAMESRV_"
+PORT_DEFAULT = 9876
+
+
+def _number(low: int, high: int = INT_MAX) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or len(text) > 10 or not low <= int(text) <= high:
+            raise ValueError(f"is not a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("is neither true nor false")
+    return text.lower() == "true"
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).expanduser() if text else None
+
+
+NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {
+    setting.key: setting
+    for setting in (
+        Setting("listenPort", _number(0, 65535), PORT_DEFAULT, "port; 0 picks a free one"),
+        Setting("bindAddress", str, "127.0.0.1", "address to listen at; 0.0.0.0 is every address of the machine"),
+        Setting(
+            "kvConfigPath",
+            _path,
+            None,
+            "file of key-value configs; without it they end with the process",
+        ),
+        Setting("orderMessageEnable", _truth, False, "routes of ordered topics say how their queues are laid out"),
+        Setting("returnOrderTopicConfigToBroker", _truth, True, "brokers get the ordered topics when they register"),
+        Setting("supportActingMaster", _truth, False, "a slave stands in for a master that is gone"),
+        Setting("deleteTopicWithBrokerRegistration", _truth, False, "a topic that a broker leaves out is forgotten"),
+        Setting("enableTopicList", _truth, True, "topics of a cluster may be listed"),
+        Setting("enableAllTopicList", _truth, True, "all topics may be listed"),
+        Setting("scanNotActiveBrokerInterval", _number(10), 5000, "milliseconds between looks for silent brokers"),
+        Setting("serverChannelMaxIdleTimeSeconds", _number(1), 120, "seconds until a silent connection is closed"),
+        Setting("connectionsMax", _number(1), 20000, "connections at a time"),
+    )
+}
+
+JAVA_KEYS = frozenset(
+    """
+callback clientAsyncSemaphoreValue clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clusterTest
+configBlackList configStorePath defaultThreadPoolNums defaultThreadPoolQueueCapacity enableControllerInNamesrv
+needWaitForService notifyMinBrokerIdChanged productEnvName rocketmqHome serverAsyncSemaphoreValue
+serverCallbackExecutorThreads serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
+serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog serverSocketRcvBufSize
+serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds enableShutdownGracefully
+unRegisterBrokerQueueCapacity useEpollNativeSelector waitSecondsForService writeBufferHighWaterMark
+writeBufferLowWaterMark
+""".split()
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NameServerSettings:
+    """The settings, under Java's names; `unknown` holds keys that neither we nor Java read, `idle` those of Java's."""
+
+    listen_port: int = PORT_DEFAULT
+    bind_address: str = "127.0.0.1"
+    kv_config_path: Path | None = None
+    order_message_enable: bool = False
+    return_order_topic_config_to_broker: bool = True
+    support_acting_master: bool = False
+    delete_topic_with_broker_registration: bool = False
+    enable_topic_list: bool = True
+    enable_all_topic_list: bool = True
+    scan_not_active_broker_interval: int = 5000
+    server_channel_max_idle_time_seconds: int = 120
+    connections_max: int = 20000
+    unknown: tuple[str, ...] = ()
+    idle: tuple[str, ...] = ()
+
+    def texts(self) -> dict[str, str]:
+        """The settings as a properties file has them."""
+        values = ((key, getattr(self, _attribute(key))) for key in NAMESERVER_SETTINGS)
+        return {key: _as_text(value) for key, value in values}
+
+
+def _attribute(key: str) -> str:
+    return "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in key)
+
+
+def _as_text(value: object) -> str:
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+assert {_attribute(key) for key in NAMESERVER_SETTINGS} == (
+    {each.name for each in fields(NameServerSettings)} - {"unknown", "idle"}
+)
+
+
+def load_nameserver_settings(
+    config_path: Path | None, environment: Mapping[str, str], assignments: Iterable[str]
+) -> NameServerSettings:
+    """Read the file, then the environment, then `key=value` texts; `SettingError` names what cannot be used."""
+    sources: list[tuple[str, Mapping[str, str]]] = []
+    if config_path is not None:
+        sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
+    given = {name: value for name, value in environment.items() if name.startswith(ENVIRONMENT_PREFIX)}
+    sources.append(("the environment", {name.removeprefix(ENVIRONMENT_PREFIX): text for name, text in given.items()}))
+    sources.append(("the command line", dict(map(split_assignment, assignments))))
+    values: dict[str, Any] = {}
+    unknown: list[str] = []
+    idle: list[str] = []
+    for source, texts in sources:
+        for key, text in texts.items():
+            setting = NAMESERVER_SETTINGS.get(key)
+            if setting is None:
+                (idle if key in JAVA_KEYS else unknown).append(key)
+                continue
+            try:
+                values[_attribute(key)] = setting.parse(text)
+            except ValueError as error:
+                raise SettingError(f"{key}={text} from {source}: {text!r} {error}") from None
+    return NameServerSettings(**values, unknown=tuple(unknown), idle=tuple(idle))
