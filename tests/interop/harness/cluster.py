@@ -141,15 +141,12 @@ def running_cluster(
     `directory` takes logs and configuration; `store` may hold a store already. `settings` are keys of broker.conf.
     """
     ports = ports or Ports.find()
-    home = directory / "home"
-    _write_logback(home)
-    options = [*_DISK_OPTIONS, f"-Drmq.logback.configurationFile={home / 'conf' / 'logback_broker.xml'}"]
-    command = [*java_command(packages, home, options=options), "GuardedMain"]
+    command = server_command(packages, directory)
     name_server: ServerProcess | None = None
     broker: ServerProcess | None = None
     try:
-        name_server = _start_name_server(command, directory, ports)
-        broker = _start_broker(command, directory, ports, store, settings)
+        name_server = start_name_server(command, directory, ports.name_server)
+        broker = start_broker(command, directory, ports, store, settings)
         cluster = Cluster(packages, directory, ports, name_server, broker)
         yield cluster
         cluster.stop()
@@ -159,6 +156,14 @@ def running_cluster(
                 server.kill()
 
 
+def server_command(packages: ApachePackages, directory: Path) -> list[str]:
+    """The beginning of a server's command line; what it writes beside its store goes below `directory`."""
+    home = directory / "home"
+    _write_logback(home)
+    options = [*_DISK_OPTIONS, f"-Drmq.logback.configurationFile={home / 'conf' / 'logback_broker.xml'}"]
+    return [*java_command(packages, home, options=options), "GuardedMain"]
+
+
 def _write_logback(home: Path) -> None:
     conf = home / "conf"
     conf.mkdir(parents=True, exist_ok=True)
@@ -166,18 +171,20 @@ def _write_logback(home: Path) -> None:
         (conf / f"logback_{name}.xml").write_text(_LOGBACK)
 
 
-def _start_name_server(command: Sequence[str], directory: Path, ports: Ports) -> ServerProcess:
+def start_name_server(command: Sequence[str], directory: Path, port: int) -> ServerProcess:
+    """Start a name server and wait until it answers."""
     conf = directory / "namesrv.conf"
-    conf.write_text(f"listenPort={ports.name_server}\nbindAddress={_HOST}\n")
+    conf.write_text(f"listenPort={port}\nbindAddress={_HOST}\n")
     whole = [*command, "org.apache.rocketmq.namesrv.NamesrvStartup", "-c", str(conf)]
     server = ServerProcess("name server", whole, directory / "namesrv.log")
-    server.wait_until(lambda: broker_table(ports.name_server) is not None, NAME_SERVER_SECONDS_MAX)
+    server.wait_until(lambda: broker_table(port) is not None, NAME_SERVER_SECONDS_MAX)
     return server
 
 
-def _start_broker(
+def start_broker(
     command: Sequence[str], directory: Path, ports: Ports, store: Path, settings: Mapping[str, object]
 ) -> ServerProcess:
+    """Start a broker and wait until the name server at `ports` knows it."""
     given = {
         **_STEADY,
         "listenPort": ports.broker,
@@ -192,7 +199,7 @@ def _start_broker(
     whole = [*command, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)]
     server = ServerProcess("broker", whole, directory / "broker.log")
     # A broker registers when everything else is done: recovery, its own port.
-    server.wait_until(lambda: BROKER_NAME in (broker_table(ports.name_server) or {}), BROKER_SECONDS_MAX)
+    server.wait_until(lambda: given["brokerName"] in (broker_table(ports.name_server) or {}), BROKER_SECONDS_MAX)
     return server
 
 

@@ -29,6 +29,10 @@ final class JsonLine {
         }
     }
 
+    Map<String, Object> asMap() {
+        return fields;
+    }
+
     JsonLine with(MessageExt message, String offsetMessageId) throws Exception {
         Map<String, String> properties = new TreeMap<>(message.getProperties());
         // Added by the pulling client, not stored.

@@ -1,0 +1,44 @@
+"""Which client is tried at which system: each at ours, and at the Apache version that it was made for."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.interop.harness.drivers import Driver
+from tests.interop.harness.packages import ApachePackages
+from tests.interop.harness.processes import java_command
+from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, wanted_kinds
+
+Pair = tuple[str, str]
+
+JAVA_497 = "java-4.9.7"
+JAVA_550 = "java-5.5.0"
+_AT_HOME = {JAVA_497: APACHE_497, JAVA_550: APACHE_550}
+
+
+def at_home_and_here(*clients: str) -> list[Pair]:
+    """Each client at Apache's broker and at ours."""
+    return [(client, kind) for client in clients for kind in wanted_kinds((_AT_HOME.get(client, APACHE_550), ORBITLOG))]
+
+
+def clients_at_systems(pairs: list[Pair]) -> pytest.MarkDecorator:
+    """Run a test with the fixture `client` for each pair."""
+    ids = [f"{client}-at-{kind}" for client, kind in pairs]
+    return pytest.mark.parametrize("client", pairs, indirect=True, ids=ids)
+
+
+java_clients = clients_at_systems(at_home_and_here(JAVA_497, JAVA_550))
+java_550_client = clients_at_systems(at_home_and_here(JAVA_550))
+
+
+def start_driver(name: str, directory: Path, packages_of: Callable[[str], ApachePackages]) -> Driver:
+    """Start the driver of a client; skips where its packages cannot be had."""
+    directory.mkdir(parents=True, exist_ok=True)
+    language, _, version = name.partition("-")
+    assert language == "java", name
+    command = [*java_command(packages_of(version), directory / "home"), "ClientShell"]
+    return Driver(name, command, directory / "driver.log", os.environ)

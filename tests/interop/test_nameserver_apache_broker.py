@@ -1,0 +1,145 @@
+"""A real Apache broker registers with our name server and with Apache's, and Apache's tools see the same at both."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tests.interop.harness.cluster import (
+    BROKER_NAME,
+    CLUSTER_NAME,
+    Cluster,
+    Ports,
+    broker_table,
+    server_command,
+    start_broker,
+    start_name_server,
+)
+from tests.interop.harness.packages import ApachePackages
+from tests.interop.harness.processes import ServerProcess, java_command
+
+pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("nameserver")]
+
+HOST = "127.0.0.1"
+RUN = "from orbitlog.cli.main import main; main()"
+TOPIC = "Routed"
+ADMIN_SECONDS_MAX = 120
+
+
+@dataclass
+class TwoNameServers:
+    """A broker of Apache's that registered with both."""
+
+    packages: ApachePackages
+    directory: Path
+    ours: int
+    theirs: int
+    broker: ServerProcess
+    cluster: Cluster
+
+    def admin(self, port: int, *words: str) -> str:
+        """Run an `mqadmin` command at one of the name servers; what it prints, without what differs by nature."""
+        program = "org.apache.rocketmq.tools.command.MQAdminStartup"
+        command = [*java_command(self.packages, self.directory / "admin"), program, *words, "-n", f"{HOST}:{port}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=ADMIN_SECONDS_MAX, check=False)
+        text = done.stdout.replace(str(port), "PORT")
+        return "\n".join(line.rstrip() for line in text.splitlines() if line.strip() and not _NOISE.search(line))
+
+
+_NOISE = re.compile(r"RocketMQLog|SLF4J|log4j|WARN")
+
+
+def start_ours(directory: Path, port: int) -> ServerProcess:
+    command = [sys.executable, "-c", RUN, "nameserver", "--port", str(port), "--set", "orderMessageEnable=true"]
+    server = ServerProcess("our name server", command, directory / "ours.log")
+    server.wait_until(lambda: broker_table(port) is not None, 60)
+    return server
+
+
+@pytest.fixture(scope="module", params=["4.9.7", "5.5.0"])
+def both(
+    request: pytest.FixtureRequest,
+    packages_of: Callable[[str], ApachePackages],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[TwoNameServers]:
+    packages = packages_of(request.param)
+    directory = tmp_path_factory.mktemp(f"nameserver-{request.param}")
+    ours, theirs = Ports.find(), Ports.find()
+    command = server_command(packages, directory)
+    started: list[ServerProcess] = []
+    try:
+        our_server = start_ours(directory, ours.name_server)
+        started.append(our_server)
+        started.append(start_name_server(command, directory, theirs.name_server))
+        addresses = f"{HOST}:{ours.name_server};{HOST}:{theirs.name_server}"
+        broker = start_broker(command, directory, ours, directory / "store", {"namesrvAddr": addresses})
+        started.append(broker)
+        broker.wait_until(lambda: BROKER_NAME in (broker_table(theirs.name_server) or {}), 60)
+        cluster = Cluster(packages, directory, ours, our_server, broker)
+        yield TwoNameServers(packages, directory, ours.name_server, theirs.name_server, broker, cluster)
+    finally:
+        for server in started:
+            server.kill()
+
+
+def test_tools_print_the_same_at_both(both: TwoNameServers) -> None:
+    made = both.admin(both.ours, "updateTopic", "-c", CLUSTER_NAME, "-t", TOPIC, "-r", "6", "-w", "5", "-p", "6")
+    assert f"create topic to {HOST}:{both.cluster.ports.broker} success" in made
+    for words in (
+        ("topicList",),
+        ("topicRoute", "-t", TOPIC),
+        ("topicRoute", "-t", "NobodyMadeThis"),
+        ("topicClusterList", "-t", TOPIC),
+        ("clusterList",),
+        ("topicStatus", "-t", TOPIC),
+    ):
+        ours, theirs = (_steady(both.admin(port, *words)) for port in (both.ours, both.theirs))
+        assert ours == theirs, f"mqadmin {' '.join(words)}"
+        assert ours, f"mqadmin {' '.join(words)} printed nothing"
+
+
+def _steady(text: str) -> str:
+    """Leave out load figures, ages and the order of topics, which no two runs share."""
+    lines = [re.sub(r"\s+[0-9.]+\([^)]*\).*$", "", line) for line in text.splitlines()]
+    kept = [line for line in lines if not line.lstrip().startswith(("at ", "For more information"))]
+    return "\n".join(sorted(kept))
+
+
+def test_permissions_are_wiped_and_given_back(both: TwoNameServers) -> None:
+    for port in (both.ours, both.theirs):
+        wiped = both.admin(port, "wipeWritePerm", "-b", BROKER_NAME)
+        assert f"wipe write perm of broker[{BROKER_NAME}] in name server[{HOST}:PORT] OK" in wiped
+        assert '"perm":4' in both.admin(port, "topicRoute", "-t", TOPIC)
+        both.admin(port, "addWritePerm", "-b", BROKER_NAME)
+        assert '"perm":6' in both.admin(port, "topicRoute", "-t", TOPIC)
+
+
+def test_settings_do_not_come_from_the_network(both: TwoNameServers) -> None:
+    refused = both.admin(both.ours, "updateNamesrvConfig", "-k", "orderMessageEnable", "-v", "false")
+    shown = both.admin(both.ours, "getNamesrvConfig")
+    assert "update name server config success" not in refused
+    assert re.search(r"orderMessageEnable\s*=\s*true", shown)
+
+
+def test_a_java_client_sends_by_our_route(both: TwoNameServers) -> None:
+    sent = both.cluster.send("ByOurRoute")
+    assert sent and all(answer["answer"] == "sent" for answer in sent)
+
+
+def test_an_ordered_topic_keeps_its_layout(both: TwoNameServers) -> None:
+    both.admin(both.ours, "updateTopic", "-c", CLUSTER_NAME, "-t", "Ordered", "-o", "true")
+    route = both.admin(both.ours, "topicRoute", "-t", "Ordered")
+    assert f'"orderTopicConf":"{BROKER_NAME}:' in route
+
+
+def test_deleted_topics_and_dead_brokers_are_gone_at_once(both: TwoNameServers) -> None:
+    both.admin(both.ours, "deleteTopic", "-c", CLUSTER_NAME, "-t", TOPIC)
+    assert TOPIC not in both.admin(both.ours, "topicList").splitlines()
+    both.broker.kill()
+    both.cluster.name_server.wait_until(lambda: broker_table(both.ours) == {}, 5)
