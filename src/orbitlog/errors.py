@@ -15,6 +15,7 @@
     │   ├── StoreLocked          another process is writing to it
     │   ├── StoreClosed          it was closed
     │   ├── StoreReadOnly        it takes no messages: opened so, or its disk failed
+    │   ├── LeaseLost            dispatch of it belongs to another, or is not to be had
     │   └── DiskFull             no room for another byte; nothing was lost
     ├── WireError                bytes on a connection that are no frames: it can only be closed
     ├── RequestRefused           a request whose answer is a code and a sentence other than success
@@ -128,6 +129,10 @@ class StoreClosed(StoreError):
 
 class StoreReadOnly(StoreError):
     """The store takes no messages: opened so, or its disk failed."""
+
+
+class LeaseLost(StoreError):
+    """Dispatch belongs to another engine, or is not to be had: nothing may be written."""
 
 
 class DiskFull(StoreError):

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -87,3 +90,25 @@ def test_a_lock_is_taken_once(disk: Disk, root: Path) -> None:
         disk.lock_file(root / "lock", b"lock")
     lock.release()
     disk.lock_file(root / "lock", b"lock").release()
+
+
+def test_who_holds_a_lock(disk: Disk, root: Path) -> None:
+    assert disk.lock_holder(root / "lock") is None
+    lock = disk.lock_file(root / "lock", b"lock")
+    assert disk.lock_holder(root / "lock") == os.getpid()
+    with pytest.raises(StoreLocked):
+        disk.lock_file(root / "lock", b"lock")
+    lock.release()
+    assert disk.lock_holder(root / "lock") is None
+
+
+def test_a_lock_of_another_process_is_seen_and_ends_with_it(tmp_path: Path) -> None:
+    program = "import sys; from pathlib import Path; from orbitlog.store.disk import RealDisk\n"
+    program += "lock = RealDisk().lock_file(Path(sys.argv[1]), b'lock'); print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", program, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"held\n"
+        assert RealDisk().lock_holder(tmp_path / "lock") == other.pid
+        other.kill()
+    assert RealDisk().lock_holder(tmp_path / "lock") is None

@@ -11,6 +11,8 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import struct
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -120,6 +122,10 @@ class Disk(Protocol):
         """Take the store's lock or raise `StoreLocked`."""
         ...
 
+    def lock_holder(self, path: Path) -> int | None:
+        """Return the id of the process that has that lock, 0 where it cannot be told; None where nobody has it."""
+        ...
+
     def modified_ms(self, path: Path) -> int: ...
 
     def usage(self, path: Path) -> DiskUsage: ...
@@ -199,6 +205,22 @@ def _removed_on_error(path: Path) -> Iterator[None]:
 
 # A record lock does not keep its own process out, and closing any other descriptor of the file gives it up.
 _LOCKED_HERE: set[Path] = set()
+
+
+# struct flock, in which a question about a lock is asked and answered.
+_IS_LINUX = sys.platform == "linux"
+_FLOCK = struct.Struct("hhqqi4x" if _IS_LINUX else "qqihh")
+
+
+def _asked(lock_type: int) -> bytes:
+    return _FLOCK.pack(lock_type, os.SEEK_SET, 0, 1, 0) if _IS_LINUX else _FLOCK.pack(0, 1, 0, lock_type, os.SEEK_SET)
+
+
+def _holder(answer: bytes, unlocked: int) -> int | None:
+    fields = _FLOCK.unpack(answer)
+    lock_type, process_id = (fields[0], fields[4]) if _IS_LINUX else (fields[3], fields[2])
+    # One in another container has no id here, and shows as 0 or less.
+    return None if lock_type == unlocked else max(int(process_id), 0)
 
 
 class RealFileLock:
@@ -315,6 +337,22 @@ class RealDisk:
             os.close(descriptor)
             raise
         return RealFileLock(real_path, descriptor)
+
+    def lock_holder(self, path: Path) -> int | None:
+        import fcntl
+
+        # First of all: closing a descriptor of a file that this process has locked would give the lock up.
+        if path.resolve() in _LOCKED_HERE:
+            return os.getpid()
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            with disk_errors(f"asking for the lock of {path}"):
+                return _holder(fcntl.fcntl(descriptor, fcntl.F_GETLK, _asked(fcntl.F_WRLCK)), fcntl.F_UNLCK)
+        finally:
+            os.close(descriptor)
 
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000

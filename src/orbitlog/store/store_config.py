@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.dispatch_marks import INLINE
 from orbitlog.store.retention import RetentionPolicy
 from orbitlog.store.store_settings import StoreGeometry
 
@@ -22,6 +23,8 @@ class StoreConfig:
     sync_flush_timeout_ms: int = 5_000
     message_bytes_max: int = 4 * _MIB
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    dispatch_engine: str = INLINE
+    """Who derives queues and index: `inline`, the broker itself, or `spark`, a process outside that takes the lease."""
 
     # How fast it does it.
     segment_allocate_bytes: int = 32 * _MIB

@@ -296,6 +296,9 @@ class CrashDisk:
         self._locked.add(path)
         return CrashLock(self._locked, path)
 
+    def lock_holder(self, path: Path) -> int | None:
+        return os.getpid() if path in self._locked else None
+
     def modified_ms(self, path: Path) -> int:
         return self._inode(path).modified_ms
 
