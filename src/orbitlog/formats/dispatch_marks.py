@@ -53,7 +53,7 @@ _MARK_ROOM = 128
 MARKS_BYTES = _FIRST_MARK + 2 * _MARK_ROOM
 assert DISPATCH_MARK.size_bytes <= _MARK_ROOM
 
-_LEASE_BYTES_MAX = 4096
+_LEASE_BYTES_MAX = 64 * 1024
 _TEXT_MAX = 200
 
 
@@ -140,6 +140,8 @@ class DispatchLease:
     host: str = ""
     dispatched_to: int = 0
     is_released: bool = False
+    settings: dict[str, str] = field(default_factory=dict)
+    """What decides the bytes of the derived files, under Java's names: whoever dispatches goes by these."""
 
     def __str__(self) -> str:
         return f"engine {self.engine}, process {self.process_id} on {self.host or 'this host'}, epoch {self.epoch}"
@@ -156,6 +158,7 @@ _JSON_NAMES = {
     "host": ("host", str),
     "dispatchedTo": ("dispatched_to", int),
     "isReleased": ("is_released", bool),
+    "settings": ("settings", dict),
 }
 
 
@@ -182,4 +185,6 @@ def decode_lease(raw: Bytes) -> DispatchLease:
     lease = DispatchLease(**values)
     if not (0 <= lease.epoch <= LONG_MAX and 0 <= lease.dispatched_to <= LONG_MAX and 0 <= lease.process_id <= INT_MAX):
         raise BadField(f"{lease.epoch}, {lease.dispatched_to}, {lease.process_id} cannot be", field="dispatch lease")
+    if not all(isinstance(value, str) for value in lease.settings.values()):
+        raise BadField("has settings that are no text", field="dispatch lease")
     return lease

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbitlog.errors import StoreError, StoreLocked
-from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.dispatch_marks import INLINE, DispatchLease, DispatchMark
 from orbitlog.store.disk import Disk
 from orbitlog.store.dispatch_lease import LeaseFiles
 from orbitlog.store.dispatcher import Arrival, Dispatcher
 from orbitlog.store.index_files import IndexBoundary, IndexFiles
+from orbitlog.store.lease_settings import settings_of
 from orbitlog.store.queue_set import QueueSet
+from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_recovery import StoreParts
 
 if TYPE_CHECKING:
@@ -57,9 +58,10 @@ def go_on_from(mark: DispatchMark, dispatcher: Dispatcher) -> None:
 class BrokerDispatch:
     """Who dispatches one store, and the steps of it."""
 
-    def __init__(self, disk: Disk, root: Path, rules: DeriveRules) -> None:
+    def __init__(self, disk: Disk, root: Path, config: StoreConfig) -> None:
         self._root = root
-        self._rules = rules
+        self._rules = config.rules
+        self._settings = settings_of(config.geometry, config.rules)
         self._files = LeaseFiles(disk, root)
         self._lease: DispatchLease | None = None
         self._follower: DispatchFollower | None = None
@@ -95,7 +97,7 @@ class BrokerDispatch:
         """After recovery, which has put everything right: the lease is the broker's."""
         self._parts = parts
         if self._files.is_locked:
-            self._lease = self._files.take_lease(INLINE, self._parts.dispatcher.dispatched_to)
+            self._lease = self._files.take_lease(INLINE, self._parts.dispatcher.dispatched_to, self._settings)
 
     def hand_over(self) -> None:
         """Let an engine outside dispatch from here on; nobody does until one takes the lease."""
@@ -109,7 +111,7 @@ class BrokerDispatch:
         self._files.want_outside(False)
         self._wait_for_lock(0)
         dispatcher = self._parts.dispatcher
-        lease = self._lease or self._files.take_lease(INLINE, dispatcher.dispatched_to)
+        lease = self._lease or self._files.take_lease(INLINE, dispatcher.dispatched_to, self._settings)
         mark = mark_of(
             dispatcher,
             self._parts.queues,
@@ -137,7 +139,7 @@ class BrokerDispatch:
         before, mark = self._files.read_lease(), self._files.newest_mark()
         if mark is None:
             raise StoreError(f"{self._root}: the marks of dispatch are unreadable; open the store anew to recover it")
-        lease = self._files.take_lease(INLINE, mark.dispatched_to)
+        lease = self._files.take_lease(INLINE, mark.dispatched_to, self._settings)
         while self._parts.dispatcher.dispatched_to < mark.dispatched_to:
             self._arrived += self._follower.follow(mark, 1 << 30)
         if before is None or not before.is_released:

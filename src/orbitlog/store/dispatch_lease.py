@@ -112,7 +112,7 @@ class LeaseFiles:
         assert self._lock is not None, "whoever writes the lease holds its lock"
         self._disk.replace_file(self._root / LEASE_FILE, encode_lease(lease))
 
-    def take_lease(self, engine: str, dispatched_to: int) -> DispatchLease:
+    def take_lease(self, engine: str, dispatched_to: int, settings: dict[str, str]) -> DispatchLease:
         """Write the lease of a new owner, under the next epoch."""
         before = self.read_lease()
         lease = DispatchLease(
@@ -122,6 +122,7 @@ class LeaseFiles:
             process_id=os.getpid(),
             host=platform.node()[:100],
             dispatched_to=max(dispatched_to, 0),
+            settings=settings,
         )
         self.write_lease(lease)
         return lease

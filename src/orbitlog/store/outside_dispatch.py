@@ -24,6 +24,7 @@ from orbitlog.store.disk import Disk, MappedFile, RealDisk
 from orbitlog.store.dispatch_lease import LeaseFiles
 from orbitlog.store.dispatcher import STEP_BYTES, DamagedLog, Dispatcher
 from orbitlog.store.index_files import IndexFiles
+from orbitlog.store.lease_settings import config_of
 from orbitlog.store.queue_set import QueueSet
 from orbitlog.store.segments import Segments
 from orbitlog.store.store_config import StoreConfig
@@ -53,7 +54,7 @@ class OutsideDispatch:
         self._bulk = BulkDispatch(self._queues, self._index, self._config.rules)
 
     @classmethod
-    def take(cls, root: Path, config: StoreConfig, engine: str, disk: Disk | None = None) -> OutsideDispatch:
+    def take(cls, root: Path, engine: str, disk: Disk | None = None) -> OutsideDispatch:
         """Take the lease from a running broker that offers it, or raise `LeaseLost` with the reason."""
         disk = disk or RealDisk()
         files = LeaseFiles(disk, root)
@@ -62,21 +63,22 @@ class OutsideDispatch:
             files.open(create=False)
             if not files.try_lock():
                 raise LeaseLost(f"dispatch of {root} is held by {files.read_lease() or 'another process'}")
-            owner = cls(root, config, disk, files)
+            before = files.read_lease() or DispatchLease()
+            owner = cls(root, config_of(before.settings), disk, files)
             undo.callback(owner._close_parts)
             owner._check_wanted()
-            owner._begin(engine)
+            owner._begin(engine, before)
             undo.pop_all()
         return owner
 
-    def _begin(self, engine: str) -> None:
-        before, mark = self._files.read_lease(), self._files.newest_mark()
+    def _begin(self, engine: str, before: DispatchLease) -> None:
+        mark = self._files.newest_mark()
         if mark is None:
             raise LeaseLost(f"{self._root}: no mark says how far dispatch is; let the broker hand over again")
         self._confirmed = self._disk.open_file(self._root / CONFIRMED_FILE, writable=False)
         # First of all: whoever comes after a death from here on must not trust what lies behind the mark.
-        self._lease = self._files.take_lease(engine, mark.dispatched_to)
-        self._load(mark, is_clean=before is not None and before.is_released)
+        self._lease = self._files.take_lease(engine, mark.dispatched_to, before.settings)
+        self._load(mark, is_clean=before.is_released)
         self._publish()
 
     def _load(self, mark: DispatchMark, *, is_clean: bool) -> None:
@@ -98,6 +100,11 @@ class OutsideDispatch:
         if self._index.tail != tail:
             raise StoreError(f"the index of {self._root} is not what was dispatched; open the store anew to recover it")
         go_on_from(mark, self._dispatcher)
+
+    @property
+    def config(self) -> StoreConfig:
+        """Sizes and rules of the store, as its broker says."""
+        return self._config
 
     @property
     def lease(self) -> DispatchLease:

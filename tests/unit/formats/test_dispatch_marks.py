@@ -32,7 +32,7 @@ MARK = DispatchMark(
     epoch=3,
     sequence=9,
 )
-LEASE = DispatchLease("spark", 7, "ab" * 16, 4711, "host", 1 << 50, True)
+LEASE = DispatchLease("spark", 7, "ab" * 16, 4711, "host", 1 << 50, True, {"maxIndexNum": "20"})
 
 
 def test_a_mark_goes_both_ways() -> None:
@@ -85,11 +85,12 @@ def test_a_lease_goes_both_ways_and_can_be_read() -> None:
         b"{}",
         b"\xff",
         b"[" * 4000,
-        b" " * 5000,
+        b" " * 70_000,
         encode_lease(replace(LEASE, epoch=-1)),
         encode_lease(replace(LEASE, owner="x" * 201)),
         encode_lease(replace(LEASE, process_id=1 << 40)),
         encode_lease(LEASE).replace(b"true", b"1"),
+        encode_lease(LEASE).replace(b'"20"', b"20"),
         encode_lease(LEASE).replace(b"7,", b'"7",', 1),
     ],
 )
