@@ -19,6 +19,10 @@ setup: ## make .venv from pyproject.toml and constraints.txt (nothing to do: a m
 demo: setup ## write a small store, look into it, and derive it again from its log
 	@$(WITH_JAVA) $(BIN)/orbitlog demo $(ARGS)
 
+.PHONY: up
+up: setup ## serve: a name server and a broker in one process, until interrupted
+	@$(BIN)/orbitlog up $(ARGS)
+
 .PHONY: test
 test: setup ## run the whole test suite
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 $(ARGS)

@@ -23,7 +23,10 @@ INIT_LINES_MAX = 40
 LONG_TABLES: frozenset[str] = frozenset()
 # Where catching everything is the design: a loop or a request boundary that must outlive one failure.
 MAY_CATCH_EVERYTHING: frozenset[str] = frozenset(
-    ("remoting/connection.py",)  # whatever a handler raises is the answer to its request, and the connection goes on
+    (
+        "broker/steady_loops.py",  # one failed step is logged, and the loop goes on
+        "remoting/connection.py",  # whatever a handler raises is the answer to its request, and the connection goes on
+    )
 )
 # Rooms whose code is a function of its bytes.
 PURE_ROOMS = ("filters", "formats", "wire")

@@ -99,6 +99,8 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 
 
 COMMANDS = {
+    "up": LazyCommand("orbitlog.cli.cmd_up", "Serve: a name server and a broker in one process, until interrupted."),
+    "broker": LazyCommand("orbitlog.cli.cmd_broker", "Serve a store to clients, registered with name servers."),
     "dump": LazyCommand("orbitlog.cli.cmd_dump", "Look at the files of a store; needs no server."),
     "nameserver": LazyCommand("orbitlog.cli.cmd_nameserver", "Serve routes: brokers register, clients ask."),
     "pipeline": LazyCommand("orbitlog.cli.cmd_pipeline", "Jobs on Spark over whole stores."),

@@ -62,6 +62,7 @@ class Connection(asyncio.Protocol):
         self._waiting: dict[int, asyncio.Future[Command]] = {}  # our own requests, by opaque
         self._last_opaque = 0
         self._close_callbacks: list[Callable[[Connection], None]] = []
+        self._end_callbacks: list[Callable[[Connection], None]] = []
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._reading_paused = False
@@ -93,6 +94,10 @@ class Connection(asyncio.Protocol):
             callback(self)
         else:
             self._close_callbacks.append(callback)
+
+    def on_end_of_requests(self, callback: Callable[[Connection], None]) -> None:
+        """Call back when the peer has closed its half: what it waits for long should be answered now."""
+        self._end_callbacks.append(callback)
 
     async def request(self, command: Command, timeout: float) -> Command:  # noqa: ASYNC109 - one timer, no task
         """Ask the peer; returns its answer, whatever the code. Gives `command` its opaque number."""
@@ -173,6 +178,8 @@ class Connection(asyncio.Protocol):
         # The peer may have closed only its half: it gets the answers to what it asked, then we close ours.
         self._takes_no_more = True
         self._closes_when_answered = True
+        for callback in self._end_callbacks:
+            callback(self)
         return self.unanswered > 0
 
     def pause_writing(self) -> None:

@@ -1,0 +1,270 @@
+"""One broker, put together: handlers behind a server, loops around a store. Mirrors `BrokerController`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+
+from orbitlog.broker import broker_settings as keys
+from orbitlog.broker.broker_opening import open_broker_state
+from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.broker.delayed_delivery import DelayedDelivery
+from orbitlog.broker.flush_queue import FlushQueue
+from orbitlog.broker.handle_clients import ClientHandlers
+from orbitlog.broker.handle_lookup import LookupHandlers
+from orbitlog.broker.handle_offsets import OffsetHandlers
+from orbitlog.broker.handle_pull import PullHandler
+from orbitlog.broker.handle_send import SendHandler
+from orbitlog.broker.message_writer import MessageWriter
+from orbitlog.broker.registration import Registration
+from orbitlog.broker.statistics import SAMPLE_MS
+from orbitlog.broker.steady_loops import SteadyLoops
+from orbitlog.broker.table_saver import TableSaver
+from orbitlog.errors import StoreError
+from orbitlog.formats import names
+from orbitlog.formats.offset_tables import DELAY_OFFSET
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.dispatch import Dispatch
+from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.server import RemotingServer
+from orbitlog.store.dispatcher import Progress
+from orbitlog.store.flushing import FlushRule
+from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.command import Command
+
+log = logging.getLogger(__name__)
+
+# A step of dispatch keeps the event loop busy: this much takes some milliseconds.
+_DISPATCH_BYTES = 128 * 1024
+_DERIVED_BYTES = 16 * 1024 * 1024
+_TICK_MS = 500
+_SCAN_MS = 10_000
+_PREPARE_MS = 1_000
+_DELAY_LOOK_MS = 1_000
+_VIP_DISTANCE = 2
+
+
+class Broker:
+    """Serves one store. Use it from one event loop: `await start()`, `await stop()`."""
+
+    def __init__(self, settings: BrokerSettings, root: Path, *, progress: Progress | None = None) -> None:
+        self.root = root
+        self.state, self._directory = open_broker_state(settings, root, progress=progress)
+        self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
+        self._writer = MessageWriter(self.state)
+        self._saver = TableSaver(self.state, self._directory)
+        self._delayed = DelayedDelivery(self.state, self._writer, self._directory.load(DELAY_OFFSET))
+        self._saver.delayed = self._delayed
+        self._flushes = self._make_flush_queue()
+        self._client = RemotingClient()
+        self._registration = Registration(self.state, self._client)
+        self._pulls = PullHandler(self.state)
+        self._clients = ClientHandlers(self.state)
+        self._dispatch_request = Dispatch(self._handlers())
+        self._seen: set[Connection] = set()
+        self._server = self._make_server(settings[keys.LISTEN_PORT])
+        self._vip_server: RemotingServer | None = None
+        self._loops = SteadyLoops()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._derived_lock = asyncio.Lock()
+        self._delay_due = asyncio.Event()
+        self._last_flush_ms = self._last_derived_ms = self.state.now_ms()
+        self._derived_to = self.state.store.dispatched_to
+        self._dispatch_planned = False
+
+    # Life
+
+    async def start(self) -> None:
+        """Listen, register and begin; returns when clients may connect."""
+        state = self.state
+        self._loop = asyncio.get_running_loop()
+        await self._server.start()
+        state.listen_port = self._server.address[1]
+        await self._start_vip()
+        state.message_appended = self._appended
+        state.save_soon = self._saver.soon
+        state.topics.changed = self._topics_changed
+        state.groups.changed = self._saver.soon
+        self._saver.soon()
+        await self._registration.register()
+        self._start_loops()
+        self._plan_dispatch()
+
+    async def stop(self) -> None:
+        """Answer what was taken, say good-bye, and close the store so that it needs no recovery."""
+        self.state.is_stopping = True
+        await self._registration.unregister()
+        await self._loops.stop()
+        self._pulls.answer_all()
+        await self._server.stop()
+        if self._vip_server is not None:
+            await self._vip_server.stop()
+        if self._flushes is not None:
+            await self._flushes.close()
+        await self._client.close()
+        await self._saver.close()
+        self._disk_thread.shutdown()
+        self.state.store.close()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens."""
+        return self._server.address
+
+    def _make_server(self, port: int) -> RemotingServer:
+        settings = self.state.settings
+        limits = RemotingLimits(connections=settings[keys.CONNECTIONS_MAX])
+        return RemotingServer(self._serve, host=settings[keys.BIND_ADDRESS], port=port, limits=limits)
+
+    async def _start_vip(self) -> None:
+        """Listen two ports below, too, where clients before 4.5 send; without it they cannot."""
+        port = self.state.settings[keys.LISTEN_PORT] - _VIP_DISTANCE
+        if port <= 0 or not self.state.settings[keys.VIP_CHANNEL]:
+            return
+        server = self._make_server(port)
+        try:
+            await server.start()
+        except OSError as error:
+            log.warning("port %d, for clients before 4.5, cannot be had (%s); the others do not need it", port, error)
+        else:
+            self._vip_server = server
+
+    def _make_flush_queue(self) -> FlushQueue | None:
+        store, settings = self.state.store, self.state.settings
+        if not settings.flushes_before_answer:
+            return None
+        timeout_ms = partial(settings.__getitem__, keys.FLUSH_TIMEOUT_MS)
+        return FlushQueue(store.flush_log, self._disk_thread, self._plan_dispatch, timeout_ms)
+
+    # Requests
+
+    def _handlers(self) -> dict[int, Handler]:
+        state = self.state
+        send = SendHandler(state, self._writer, self._flushes)
+        return {
+            RequestCode.SEND_MESSAGE: send,
+            RequestCode.SEND_MESSAGE_V2: send,
+            RequestCode.SEND_BATCH_MESSAGE: send,
+            RequestCode.PULL_MESSAGE: self._pulls,
+            RequestCode.LITE_PULL_MESSAGE: self._pulls,
+            **OffsetHandlers(state).table,
+            **LookupHandlers(state).table,
+            **self._clients.table,
+        }
+
+    def _serve(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:
+        if connection not in self._seen:
+            self._seen.add(connection)
+            connection.on_close(self._closed)
+            connection.on_end_of_requests(self._ended)
+        return self._dispatch_request(connection, request)
+
+    def _ended(self, connection: Connection) -> None:
+        """The client will ask nothing more: nothing is kept for it that another could have."""
+        self._pulls.answer_owner(connection)
+        self._clients.drop(connection)
+
+    def _closed(self, connection: Connection) -> None:
+        self._seen.discard(connection)
+        self._pulls.drop(connection)
+        self._clients.drop(connection)
+
+    # From the log to readers
+
+    def _appended(self) -> None:
+        if self._flushes is None:
+            self._plan_dispatch()
+
+    def _plan_dispatch(self) -> None:
+        """Dispatch when the requests that are being read have been worked off, all of them at once."""
+        if not self._dispatch_planned and self._loop is not None:
+            self._dispatch_planned = True
+            self._loop.call_soon(self._dispatch)
+
+    def _dispatch(self) -> None:
+        self._dispatch_planned = False
+        store = self.state.store
+        try:
+            arrivals = store.dispatch_once(_DISPATCH_BYTES)
+        except StoreError as error:
+            log.error("dispatch failed, it is tried again: %s", error)
+            asyncio.get_running_loop().call_later(1, self._plan_dispatch)
+            return
+        if arrivals:
+            self._pulls.wake(arrivals)
+            if any(arrival.topic == names.SCHEDULE_TOPIC for arrival in arrivals):
+                self._delay_due.set()
+        if store.dispatched_to < store.confirmed_to:
+            self._plan_dispatch()
+
+    # Loops
+
+    def _start_loops(self) -> None:
+        settings, loops, state = self.state.settings, self._loops, self.state
+        loops.every("flush", lambda: settings[keys.FLUSH_INTERVAL_MS], self._flush_step)
+        loops.every("flush of queues", lambda: _PREPARE_MS, self._flush_derived_step)
+        loops.every("retention", lambda: _SCAN_MS, self._retain_step)
+        loops.every("next segment", lambda: _PREPARE_MS, self._prepare_step)
+        loops.every("held pulls", lambda: _TICK_MS, lambda: self._pulls.tick(state.now_ms()))
+        loops.every("client scan", lambda: _SCAN_MS, lambda: self._clients.scan(state.now_ms()))
+        loops.every("statistics", lambda: SAMPLE_MS, self._sample_step)
+        loops.every("saving offsets", lambda: settings[keys.OFFSET_SAVE_INTERVAL_MS], self._saver.save_offsets)
+        loops.every("saving delays", lambda: settings[keys.DELAY_SAVE_INTERVAL_MS], self._saver.save_delays)
+        loops.whenever("saving tables", self._saver.wanted, self._saver.save_tables)
+        loops.every("registration", lambda: settings[keys.REGISTER_INTERVAL_MS], self._registration.register)
+        loops.whenever("registration of changes", self._registration.changed, self._registration.register)
+        loops.run("delayed delivery", self._delay_turn)
+
+    def _topics_changed(self) -> None:
+        self._saver.soon()
+        self._registration.changed.set()
+
+    async def _flush_step(self) -> None:
+        store, settings, now_ms = self.state.store, self.state.settings, self.state.now_ms()
+        rule = FlushRule(
+            settings[keys.FLUSH_INTERVAL_MS], settings[keys.FLUSH_LEAST_PAGES], settings[keys.FLUSH_THOROUGH_MS]
+        )
+        since_ms = now_ms - self._last_flush_ms
+        if rule.is_due(written_to=store.written_to, flushed_to=store.flushed_to, since_flush_ms=since_ms):
+            await asyncio.get_running_loop().run_in_executor(self._disk_thread, store.flush_log)
+            self._last_flush_ms = self.state.now_ms()
+
+    async def _flush_derived_step(self) -> None:
+        store, now_ms = self.state.store, self.state.now_ms()
+        dispatched_to = store.dispatched_to
+        due = now_ms - self._last_derived_ms >= self.state.settings[keys.QUEUE_FLUSH_INTERVAL_MS]
+        if dispatched_to == self._derived_to or not (due or dispatched_to - self._derived_to >= _DERIVED_BYTES):
+            return
+        async with self._derived_lock:
+            await asyncio.get_running_loop().run_in_executor(self._disk_thread, store.flush_derived)
+        self._derived_to, self._last_derived_ms = dispatched_to, self.state.now_ms()
+
+    async def _retain_step(self) -> None:
+        async with self._derived_lock:
+            deleted = self.state.store.retain_once()
+        for segment in deleted.segments:
+            log.info("deleted: %s", segment.reason)
+
+    def _prepare_step(self) -> None:
+        self.state.store.prepare_once()
+
+    def _sample_step(self) -> None:
+        now_ms = self.state.now_ms()
+        self.state.statistics.sample(now_ms, time.localtime(now_ms / 1000).tm_yday)
+
+    async def _delay_turn(self) -> None:
+        """Deliver what is due, then sleep until the next is, or until another message is put aside."""
+        self._delay_due.clear()
+        now_ms = self.state.now_ms()
+        next_ms = self._delayed.deliver_due(now_ms)
+        wait_ms = _DELAY_LOOK_MS if next_ms is None else min(max(next_ms - now_ms, 0), _DELAY_LOOK_MS)
+        try:
+            await asyncio.wait_for(self._delay_due.wait(), wait_ms / 1000)
+        except TimeoutError:
+            return

@@ -1,0 +1,103 @@
+"""From settings to an open broker: its store, recovered if need be, and the tables beside it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack
+from pathlib import Path
+
+from orbitlog.broker import broker_settings as keys
+from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.broker.broker_state import BrokerState
+from orbitlog.broker.committed_offsets import CommittedOffsets
+from orbitlog.broker.config_directory import ConfigDirectory
+from orbitlog.broker.groups import Groups
+from orbitlog.broker.statistics import Statistics
+from orbitlog.broker.topics import NowMs, Topics
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
+from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET
+from orbitlog.formats.topic_config import TOPICS
+from orbitlog.store import store_settings
+from orbitlog.store.disk import RealDisk
+from orbitlog.store.dispatcher import Progress
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_settings import StoreGeometry
+
+log = logging.getLogger(__name__)
+
+# The broker's own limit may change while it runs, the store's may not: it only has to fit a frame.
+_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+LOGS = "logs"
+_NOT_YET_A_STORE = frozenset((tree.ABORT, tree.CONFIG, tree.LOCK, LOGS))
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def open_broker_state(
+    settings: BrokerSettings, root: Path, *, now_ms: NowMs = clock_ms, progress: Progress | None = None
+) -> tuple[BrokerState, ConfigDirectory]:
+    """Open the store at `root`, made if there is none, and load the tables in its config directory."""
+    disk = RealDisk()
+    config = _store_config(settings, root, disk)
+    store = MessageStore.open(root, config, now_ms, disk, progress=progress)
+    with ExitStack() as undo:
+        undo.callback(store.close)
+        directory = ConfigDirectory(disk, root, config.rules.compat)
+        topics = Topics(now_ms, directory.load(TOPICS))
+        topics.make_system_topics(settings)
+        state = BrokerState(
+            settings=settings,
+            store=store,
+            compat=config.rules.compat,
+            delay_levels=config.rules.delay_levels,
+            topics=topics,
+            groups=Groups(now_ms, directory.load(SUBSCRIPTION_GROUP)),
+            offsets=CommittedOffsets(now_ms, directory.load(CONSUMER_OFFSET)),
+            now_ms=now_ms,
+            statistics=Statistics(now_ms()),
+        )
+        undo.pop_all()
+    for damage in store.damage:
+        log.error(
+            "%d bytes of the log at %d cannot be read: %s", damage.size_bytes, damage.physical_offset, damage.reason
+        )
+    return state, directory
+
+
+def _store_config(settings: BrokerSettings, root: Path, disk: RealDisk) -> StoreConfig:
+    """What the files of a store say wins over defaults; what an operator says wins over both."""
+    disk.make_directory(root)
+    given = settings.store
+    if {entry.name for entry in disk.list_directory(root)} <= _NOT_YET_A_STORE:
+        geometry = StoreGeometry(
+            segment_bytes=given.value(store_settings.SEGMENT_BYTES),
+            queue_file_bytes=given.value(store_settings.QUEUE_FILE_BYTES),
+            ext_queue_file_bytes=given.value(store_settings.EXT_QUEUE_FILE_BYTES),
+            index_layout=given.index_layout or IndexLayout(),
+        )
+        rules = DeriveRules(
+            given.value(store_settings.COMPAT),
+            given.value(store_settings.DELAY_LEVELS),
+            given.value(store_settings.MULTI_DISPATCH),
+        )
+    else:
+        from orbitlog.store.store_files import find_store_files
+        from orbitlog.store.store_inference import infer_geometry, infer_rules
+
+        files = find_store_files(root)
+        geometry, rules = infer_geometry(files, given), infer_rules(files, given)
+    return StoreConfig(
+        geometry=geometry,
+        rules=rules,
+        sync_flush=settings.flushes_before_answer,
+        sync_flush_timeout_ms=settings[keys.FLUSH_TIMEOUT_MS],
+        message_bytes_max=_MESSAGE_BYTES_MAX,
+        retention=given.retention,
+    )

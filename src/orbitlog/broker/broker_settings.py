@@ -1,0 +1,346 @@
+"""Settings of a broker, under the names of Java's `broker.conf`.
+
+`BROKER_SETTINGS` is the table of those that are the broker's own; those of the store are in `store_settings`. A value
+comes from a properties file, from the environment (`ORBITLOG_SET_brokerName=…`, and Java's `NAMESRV_ADDR`) or from
+`key=value` on the command line; later ones win, and every mistake names key, value and where it was given. `java_keys`
+knows what else Java reads, so that a file written for a Java broker is not full of unknown keys.
+"""
+
+from __future__ import annotations
+
+import difflib
+import ipaddress
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orbitlog.broker.java_keys import JAVA_KEYS
+from orbitlog.errors import FormatError
+from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.names import check_topic
+from orbitlog.store import store_settings
+from orbitlog.store.store_settings import Setting, SettingError, StoreSettings, parse_properties, split_assignment
+
+T = TypeVar("T")
+
+ENVIRONMENT_PREFIX = "ORBITLOG_SET_"
+_NAME_SERVERS_VARIABLE = "NAMESRV_ADDR"
+_FRAME_BYTES_MAX = 16 * 1024 * 1024
+
+
+def _number(low: int, high: int = INT_MAX) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or len(text) > 10 or not low <= int(text) <= high:
+            raise ValueError(f"is not a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("is neither true nor false")
+    return text.lower() == "true"
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"is not one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def _name(text: str) -> str:
+    """Cluster and broker are also names of topics, and so of directories."""
+    try:
+        return check_topic(text)
+    except FormatError as error:
+        raise ValueError(f"cannot be a name: {error.problem}") from None
+
+
+def _address(text: str) -> str:
+    if text:
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            raise ValueError("is not an IP address") from None
+    return text
+
+
+def parse_name_servers(text: str) -> tuple[str, ...]:
+    """Read `host:port;host:port`."""
+    addresses = tuple(part.strip() for part in text.split(";") if part.strip())
+    for address in addresses:
+        host, separator, port = address.rpartition(":")
+        if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(f"holds {address!r}, which is not host:port")
+    return addresses
+
+
+CLUSTER_NAME = Setting("brokerClusterName", _name, "DefaultCluster", "name of the cluster")
+BROKER_NAME = Setting("brokerName", _name, "broker-a", "name of the broker within its cluster")
+BROKER_ID = Setting("brokerId", _number(0, 0), 0, "0: this broker is a master; there are no slaves yet")
+BROKER_ROLE = Setting(
+    "brokerRole", _one_of("ASYNC_MASTER", "SYNC_MASTER"), "ASYNC_MASTER", "both are the same while there are no slaves"
+)
+NAME_SERVERS: Setting[tuple[str, ...]] = Setting(
+    "namesrvAddr",
+    parse_name_servers,
+    (),
+    "name servers to register with, `host:port;host:port` ([broker](../broker.md))",
+)
+BIND_ADDRESS = Setting("bindAddress", _address, "127.0.0.1", "address to listen on; `0.0.0.0` for all of the machine's")
+LISTEN_PORT = Setting("listenPort", _number(0, 65535), 10911, "port to listen on; 0 takes a free one")
+ADVERTISED_ADDRESS = Setting(
+    "brokerIP1", _address, "", "address that clients are told to dial; left out, it is the one that they dialled"
+)
+STORE_ROOT = Setting("storePathRootDir", str, "", "directory of the store")
+BROKER_PERMISSION = Setting("brokerPermission", _number(0, 15), 6, "4 = may be read, 2 = may be written")
+QUEUE_COUNT = Setting(
+    "defaultTopicQueueNums", _number(1, 65535), 8, "queues of the template from which topics are made automatically"
+)
+AUTO_CREATE_TOPIC = Setting("autoCreateTopicEnable", _truth, True, "a topic is made by the first message sent to it")
+AUTO_CREATE_GROUP = Setting("autoCreateSubscriptionGroup", _truth, True, "a group is made by its first consumer")
+CLUSTER_TOPIC = Setting("clusterTopicEnable", _truth, True, "a topic with the cluster's name takes messages")
+BROKER_TOPIC = Setting("brokerTopicEnable", _truth, True, "a topic with the broker's name takes messages")
+TRACE_TOPIC = Setting("traceTopicEnable", _truth, False, "make the topic for message traces")
+MESSAGE_BYTES = Setting(
+    "maxMessageSize", _number(1024, _FRAME_BYTES_MAX - 64 * 1024), 4 * 1024 * 1024, "bytes of a body or batch at most"
+)
+FLUSH_TYPE = Setting(
+    "flushDiskType",
+    _one_of("ASYNC_FLUSH", "SYNC_FLUSH"),
+    "ASYNC_FLUSH",
+    "whether a send is acknowledged when it is written, or when it is on the disk ([durability](../durability.md))",
+)
+FLUSH_TIMEOUT_MS = Setting("syncFlushTimeout", _number(1), 5_000, "ms that a send waits for the disk (SYNC_FLUSH)")
+FLUSH_INTERVAL_MS = Setting("flushIntervalCommitLog", _number(1), 500, "ms between flushes of the log (ASYNC_FLUSH)")
+FLUSH_LEAST_PAGES = Setting("flushCommitLogLeastPages", _number(0), 4, "pages of 4 KiB that make a flush worth while")
+FLUSH_THOROUGH_MS = Setting("flushCommitLogThoroughInterval", _number(1), 10_000, "ms after which it is flushed anyway")
+QUEUE_FLUSH_INTERVAL_MS = Setting(
+    "flushConsumeQueueThoroughInterval", _number(1000), 60_000, "ms between flushes of queues, index and checkpoint"
+)
+OFFSET_SAVE_INTERVAL_MS = Setting("flushConsumerOffsetInterval", _number(100), 5_000, "ms between saves of offsets")
+DELAY_SAVE_INTERVAL_MS = Setting(
+    "flushDelayOffsetInterval", _number(100), 10_000, "ms between saves of how far delayed delivery is"
+)
+LONG_POLLING = Setting("longPollingEnable", _truth, True, "a pull that finds nothing waits for the next message")
+SHORT_POLLING_MS = Setting("shortPollingTimeMills", _number(1), 1_000, "ms that it waits where longPollingEnable=false")
+COUNT_IN_MEMORY = Setting("maxTransferCountOnMessageInMemory", _number(1), 32, "messages of one pull at most")
+BYTES_IN_MEMORY = Setting("maxTransferBytesOnMessageInMemory", _number(1), 256 * 1024, "bytes of one pull at most")
+COUNT_ON_DISK = Setting("maxTransferCountOnMessageInDisk", _number(1), 8, "the same for messages long ago")
+BYTES_ON_DISK = Setting("maxTransferBytesOnMessageInDisk", _number(1), 64 * 1024, "the same for messages long ago")
+MEMORY_PERCENT = Setting(
+    "accessMessageInMemoryMaxRatio", _number(1, 100), 40, "percent of the memory behind which a message is long ago"
+)
+REGISTER_INTERVAL_MS = Setting("registerNameServerPeriod", _number(10_000, 60_000), 30_000, "ms between registrations")
+REGISTER_TIMEOUT_MS = Setting("registerBrokerTimeoutMills", _number(100), 24_000, "ms that a registration may take")
+NOTIFY_CHANGES = Setting(
+    "notifyConsumerIdsChangedEnable", _truth, True, "consumers are told at once when others join or leave their group"
+)
+REJECT_TRANSACTIONS = Setting("rejectTransactionMessage", _truth, True, "half messages are refused; they come later")
+PROPERTY_FILTER = Setting("enablePropertyFilter", _truth, False, "SQL92 filters; they come later, so false it is")
+REGION = Setting("regionId", str, "DefaultRegion", "region that answers and stored messages name")
+TRACE_ON = Setting("traceOn", _truth, True, "whether clients are told to write traces, if they do at all")
+SERVER_SIDE_RESET = Setting(
+    "useServerSideResetOffset", _truth, True, "a reset of offsets is kept here until the consumer pulls again"
+)
+RETRY_QUEUES_MAX = Setting("maxRetryQueueNums", _number(1, 65535), 1024, "queues of a retry topic at most")
+CONNECTIONS_MAX = Setting("serverConnectionsMax", _number(1), 10_000, "connections at a time (Orbitlog's own key)")
+VIP_CHANNEL = Setting(
+    "vipChannelEnable", _truth, True, "also listen on listenPort-2, for clients before 4.5 (Orbitlog's own key)"
+)
+
+_ALL: tuple[Setting[Any], ...] = (
+    CLUSTER_NAME,
+    BROKER_NAME,
+    BROKER_ID,
+    BROKER_ROLE,
+    NAME_SERVERS,
+    BIND_ADDRESS,
+    LISTEN_PORT,
+    ADVERTISED_ADDRESS,
+    STORE_ROOT,
+    BROKER_PERMISSION,
+    QUEUE_COUNT,
+    AUTO_CREATE_TOPIC,
+    AUTO_CREATE_GROUP,
+    CLUSTER_TOPIC,
+    BROKER_TOPIC,
+    TRACE_TOPIC,
+    MESSAGE_BYTES,
+    FLUSH_TYPE,
+    FLUSH_TIMEOUT_MS,
+    FLUSH_INTERVAL_MS,
+    FLUSH_LEAST_PAGES,
+    FLUSH_THOROUGH_MS,
+    QUEUE_FLUSH_INTERVAL_MS,
+    OFFSET_SAVE_INTERVAL_MS,
+    DELAY_SAVE_INTERVAL_MS,
+    LONG_POLLING,
+    SHORT_POLLING_MS,
+    COUNT_IN_MEMORY,
+    BYTES_IN_MEMORY,
+    COUNT_ON_DISK,
+    BYTES_ON_DISK,
+    MEMORY_PERCENT,
+    REGISTER_INTERVAL_MS,
+    REGISTER_TIMEOUT_MS,
+    NOTIFY_CHANGES,
+    REJECT_TRANSACTIONS,
+    PROPERTY_FILTER,
+    REGION,
+    TRACE_ON,
+    SERVER_SIDE_RESET,
+    RETRY_QUEUES_MAX,
+    CONNECTIONS_MAX,
+    VIP_CHANNEL,
+)
+BROKER_SETTINGS = {setting.key: setting for setting in _ALL}
+_KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}
+
+# What may be changed from outside while the broker runs. No path, address, class or name is among them, and nothing
+# that decides the bytes of a store.
+RUNTIME_KEYS = frozenset(
+    setting.key
+    for setting in (
+        BROKER_PERMISSION,
+        AUTO_CREATE_TOPIC,
+        AUTO_CREATE_GROUP,
+        MESSAGE_BYTES,
+        FLUSH_TIMEOUT_MS,
+        FLUSH_INTERVAL_MS,
+        FLUSH_LEAST_PAGES,
+        FLUSH_THOROUGH_MS,
+        OFFSET_SAVE_INTERVAL_MS,
+        LONG_POLLING,
+        SHORT_POLLING_MS,
+        COUNT_IN_MEMORY,
+        BYTES_IN_MEMORY,
+        COUNT_ON_DISK,
+        BYTES_ON_DISK,
+        NOTIFY_CHANGES,
+        TRACE_ON,
+        SERVER_SIDE_RESET,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A key that was given and does nothing, with a sentence that says why."""
+
+    key: str
+    sentence: str
+
+
+class BrokerSettings:
+    """The settings of a running broker: what was given, already checked, else the default."""
+
+    def __init__(self, texts: Mapping[str, str] | None = None, complaints: Iterable[Complaint] = ()) -> None:
+        self.texts = dict(texts or {})
+        self.complaints = tuple(complaints)
+        self._values = {key: setting.default for key, setting in _KNOWN.items()}
+        for key, text in self.texts.items():
+            self._values[key] = _KNOWN[key].parse(text)
+
+    def __getitem__(self, setting: Setting[T]) -> T:
+        value: T = self._values[setting.key]
+        return value
+
+    @property
+    def store(self) -> StoreSettings:
+        """Those that are the store's."""
+        return StoreSettings({key: text for key, text in self.texts.items() if key in store_settings.SETTINGS})
+
+    @property
+    def flushes_before_answer(self) -> bool:
+        return self[FLUSH_TYPE] == "SYNC_FLUSH"
+
+    def with_texts(self, texts: Mapping[str, str]) -> BrokerSettings:
+        """Return the same with some given anew, which must be known and right."""
+        return BrokerSettings({**self.texts, **texts}, self.complaints)
+
+    def change(self, texts: Mapping[str, str]) -> None:
+        """Take what may be changed while the broker runs: all of it or, with a `SettingError`, nothing."""
+        for key, text in texts.items():
+            if key not in RUNTIME_KEYS:
+                raise SettingError(f"{key} cannot be changed while the broker runs; set it in broker.conf")
+            _check(key, text, "the request")
+        for key, text in texts.items():
+            self.texts[key] = text
+            self._values[key] = _KNOWN[key].parse(text)
+
+    def effective(self) -> dict[str, str]:
+        """Return every setting as text, as it would be written to broker.conf."""
+        return {key: self.texts.get(key, _as_text(setting.default)) for key, setting in _KNOWN.items()}
+
+
+def load_broker_settings(
+    config_path: Path | None, assignments: Iterable[str], environment: Mapping[str, str]
+) -> BrokerSettings:
+    """Read the properties file, the environment and `key=value` texts; later ones win."""
+    texts: dict[str, str] = {}
+    complaints: list[Complaint] = []
+    sources: list[tuple[str, Mapping[str, str]]] = []
+    if config_path is not None:
+        sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
+    sources.append(("the environment", _from_environment(environment)))
+    sources.append(("the command line", dict(map(split_assignment, assignments))))
+    for source, pairs in sources:
+        for key, text in pairs.items():
+            if key in _KNOWN:
+                _check(key, text, source)
+                texts[key] = text
+            else:
+                complaints.append(Complaint(key, f"{key} from {source} {_why_unused(key)}"))
+    return BrokerSettings(texts, complaints)
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    given = {key[len(ENVIRONMENT_PREFIX) :]: text for key, text in environment.items() if _is_ours(key)}
+    if environment.get(_NAME_SERVERS_VARIABLE):
+        given.setdefault(NAME_SERVERS.key, environment[_NAME_SERVERS_VARIABLE])
+    return given
+
+
+def _is_ours(key: str) -> bool:
+    return key.startswith(ENVIRONMENT_PREFIX)
+
+
+def _check(key: str, text: str, source: str) -> None:
+    try:
+        _KNOWN[key].parse(text)
+    except FormatError as error:
+        raise SettingError(f"{key}={text} from {source}: {error.problem}") from None
+    except ValueError as error:
+        raise SettingError(f"{key}={text} from {source}: {text!r} {error}") from None
+
+
+def _why_unused(key: str) -> str:
+    if key in JAVA_KEYS:
+        return "is a setting of the Java broker that has no effect here"
+    by_lower = {known.lower(): known for known in (*_KNOWN, *JAVA_KEYS)}
+    close = difflib.get_close_matches(key.lower(), by_lower, n=2, cutoff=0.8)
+    return "is unknown" + (f"; did you mean {' or '.join(by_lower[match] for match in close)}?" if close else "")
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ";".join(f"{part:02d}" if isinstance(part, int) else str(part) for part in value)
+    if isinstance(value, int | str):
+        return str(value)
+    return store_settings_text(value)
+
+
+def store_settings_text(value: object) -> str:
+    """Write the two store settings whose values are no plain ones."""
+    from orbitlog.formats.compat import Compat
+    from orbitlog.formats.delay_levels import DEFAULT_LEVELS
+
+    return value.name if isinstance(value, Compat) else DEFAULT_LEVELS

@@ -1,0 +1,254 @@
+"""Sends: one message or a batch, into a topic that there is or that is made for it. Mirrors `SendMessageProcessor`.
+
+The way of an ordinary message is short and looks at no more of the request than it must: this is the broker's busiest
+code. Everything unusual (delays, retries, transactions, topics yet to be made) leaves it by `_unusual` and friends.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+from zlib import crc32
+
+from orbitlog.broker import broker_settings as keys
+from orbitlog.broker.broker_state import BrokerState, host_raw
+from orbitlog.broker.edge_names import checked_group, checked_topic
+from orbitlog.broker.flush_queue import FlushQueue
+from orbitlog.broker.message_writer import MessageWriter, refuse
+from orbitlog.broker.send_answer import SendAnswers
+from orbitlog.broker.unique_ids import UniqueIds
+from orbitlog.errors import FormatError, RequestRefused
+from orbitlog.formats import flags, names
+from orbitlog.formats import properties as props
+from orbitlog.formats.batch import expand_batch
+from orbitlog.formats.hosts import IPV6_HOST_BYTES
+from orbitlog.formats.java import utf8_encode
+from orbitlog.formats.message import BODY_CRC_MASK, TOPIC_BYTES_MAX_V1, Message
+from orbitlog.formats.names import NOT_SENDABLE_TOPICS
+from orbitlog.formats.properties import decode_properties
+from orbitlog.formats.topic_config import TopicConfig
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.store.put_result import PutResult
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.send_headers import SendMessageRequest, SendMessageV2Request
+
+log = logging.getLogger(__name__)
+
+# Where the properties hold none of these, they are stored as they came.
+_SPECIAL = re.compile(
+    "(?:^|\x02)(?:DELAY|TRAN_MSG|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+)"
+)
+_UNIQ_KEY = props.UNIQ_KEY + props.NAME_END
+_NO_WAIT = f"{props.WAIT}{props.NAME_END}false"
+_IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
+MAX_RECONSUME_SINCE_VERSION = 121
+_NO_TRANSACTIONS = "this broker does not take transaction messages (rejectTransactionMessage)"
+_POP_RECEIPT = "POP_CK"
+
+
+class SendHandler:
+    """Serves 10, 310 and 320."""
+
+    def __init__(self, state: BrokerState, writer: MessageWriter, flushes: FlushQueue | None) -> None:
+        self._state = state
+        self._writer = writer
+        self._flushes = flushes
+        settings = state.settings
+        trace_on = "true" if settings[keys.TRACE_ON] else "false"
+        self._answers = SendAnswers(settings[keys.REGION], trace_on)
+        self._unique_ids = UniqueIds()
+        added = {props.CLUSTER: state.cluster_name}
+        if state.compat.single_send_adds_region:
+            added |= {props.MSG_REGION: settings[keys.REGION], props.TRACE_ON: trace_on}
+        self._added = added
+        self._added_raw = writer.encode(added)
+        self._keeps_wait = state.compat.plain_send_keeps_wait
+
+    def __call__(self, connection: Connection, request: Command) -> Answer:
+        kind = SendMessageRequest if request.code == RequestCode.SEND_MESSAGE else SendMessageV2Request
+        header = kind.from_ext_fields(request.ext_fields)
+        topic, body = header.topic, request.body
+        config = self._state.topics.find(topic)
+        if config is None or topic in NOT_SENDABLE_TOPICS:
+            config = self._make_topic(connection, header)
+        queue_id = _chosen_queue(config, header.queue_id)
+        if not body or len(body) > self._state.settings[keys.MESSAGE_BYTES]:
+            self._refuse_size(len(body))
+        born_raw = host_raw(*connection.remote_address)
+        store_raw = self._state.store_host_raw(connection)
+        message = Message(
+            crc32(body) & BODY_CRC_MASK,
+            queue_id,
+            header.flag,
+            0,
+            0,
+            _checked_bits(header.sys_flag, born_raw, store_raw),
+            header.born_timestamp_ms,
+            born_raw,
+            0,
+            store_raw,
+            header.reconsume_times,
+            0,
+            body,
+            topic,
+            b"",
+            1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
+        )
+        properties = header.properties or ""
+        if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
+            return self._send_batch(connection, request, message, properties)
+        if _SPECIAL.search(properties) or topic[0] == "%" or not self._keeps_wait or _UNIQ_KEY not in properties:
+            message = self._unusual(request, header, message)
+        else:
+            message = message._replace(properties_raw=self._with_added(utf8_encode(properties)))
+        result = self._writer.put(message)
+        if result.physical_offset < 0:
+            refuse(result)
+        frame = self._answers.stored(request, store_raw, result.physical_offset, queue_id, result.queue_offset)
+        return self._answer(connection, request, frame, result, waits=_NO_WAIT not in properties)
+
+    # What every send goes through
+
+    def _with_added(self, properties_raw: bytes) -> bytes:
+        if properties_raw and properties_raw[-1] != 2:
+            return properties_raw + b"\x02" + self._added_raw
+        return properties_raw + self._added_raw
+
+    def _refuse_size(self, size_bytes: int) -> None:
+        limit = self._state.settings[keys.MESSAGE_BYTES]
+        problem = f"a body of {size_bytes} bytes, at most {limit} (maxMessageSize)" if size_bytes else "it has no body"
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {problem}")
+
+    def _answer(
+        self, connection: Connection, request: Command, frame: bytes, last: PutResult, *, waits: bool
+    ) -> Answer:
+        if self._flushes is None or not waits:
+            return frame
+        self._flushes.wait(last.end, connection, request, frame)
+        return None
+
+    # What is unusual
+
+    def _make_topic(self, connection: Connection, header: SendMessageRequest) -> TopicConfig:
+        """Return a topic that nobody made yet, or refuse."""
+        state = self._state
+        topic = checked_topic(header.topic)
+        if topic in NOT_SENDABLE_TOPICS:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"sending to the system topic {topic} is forbidden")
+        found = state.topics.find(topic)
+        if found is not None:
+            return found
+        if topic.startswith(names.RETRY_PREFIX):
+            return state.topics.make(topic, 1, sys_flag=2 if header.unit_mode else 0)
+        made = None
+        if state.settings[keys.AUTO_CREATE_TOPIC] or header.default_topic != names.AUTO_CREATE_TOPIC:
+            made = state.topics.make_from_template(
+                topic, header.default_topic, header.default_topic_queue_count, 1 if header.unit_mode else 0
+            )
+        if made is None:
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic {topic} does not exist and is not made automatically; make it with `mqadmin updateTopic`",
+            )
+        log.warning(
+            "topic %s auto-created with %d queues by a send from %s; to have another number make it beforehand, to"
+            " allow none set autoCreateTopicEnable=false",
+            topic,
+            made.write_queue_count,
+            connection.peer,
+        )
+        return made
+
+    def _unusual(self, request: Command, header: SendMessageRequest, message: Message) -> Message:
+        """Return the message as it is to be stored, its properties looked at one by one."""
+        state = self._state
+        properties = decode_properties(utf8_encode(header.properties or ""))
+        properties.pop(_POP_RECEIPT, None)
+        if message.topic.startswith(names.RETRY_PREFIX):
+            message = self._retried(request, header, message, properties)
+        if not properties.get(props.UNIQ_KEY) and state.compat.config_has_5x_fields:
+            properties[props.UNIQ_KEY] = self._unique_ids.make(message.store_host_raw, state.now_ms())
+        self._refuse_transaction(message, properties)
+        properties |= self._added
+        if not self._keeps_wait:
+            properties.pop(props.WAIT, None)
+        if props.INNER_NUM in properties:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"property {props.INNER_NUM} is the broker's own")
+        message = message._replace(properties_raw=self._writer.encode(properties))
+        return self._writer.schedule(message, properties)
+
+    def _refuse_transaction(self, message: Message, properties: dict[str, str]) -> None:
+        is_half = properties.get(props.TRANSACTION_PREPARED, "").lower() == "true"
+        if is_half and not (message.reconsume_times > 0 and props.DELAY in properties):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
+
+    def _retried(
+        self, request: Command, header: SendMessageRequest, message: Message, properties: dict[str, str]
+    ) -> Message:
+        """Send what was tried too often to where it waits for people."""
+        state = self._state
+        group_name = checked_group(message.topic[len(names.RETRY_PREFIX) :])
+        group = state.groups.find_or_make(group_name, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {group_name} not exist"
+            )
+        times_max = group.retry_times_max
+        if request.version >= MAX_RECONSUME_SINCE_VERSION and header.max_reconsume_times is not None:
+            times_max = header.max_reconsume_times
+        in_order = state.locks.is_held(group_name, state.now_ms())
+        if message.reconsume_times <= times_max and not in_order:
+            return message
+        config = state.topics.make_dead_letter_topic(group_name)
+        properties.pop(props.DELAY, None)
+        log.warning("group %s gave up on a message after %d tries; it is in %s", group_name, times_max, config.topic)
+        return message._replace(topic=config.topic, queue_id=0, version=1 if len(config.topic) <= 127 else 2)
+
+    def _send_batch(self, connection: Connection, request: Command, batch: Message, text: str) -> Answer:
+        if batch.topic.startswith(names.RETRY_PREFIX):
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"a batch cannot go to the retry topic {batch.topic}")
+        added = self._added_raw if self._state.compat.batch_members_get_batch_properties else b""
+        try:
+            messages = expand_batch(batch._replace(properties_raw=added))
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the body is no batch: {error}") from None
+        results = self._writer.put_all(messages)
+        if not results[0].is_stored:
+            refuse(results[0])
+        offsets = [result.physical_offset for result in results]
+        frame = self._answers.batch_stored(
+            request, batch.store_host_raw, offsets, batch.queue_id, results[0].queue_offset
+        )
+        return self._answer(connection, request, frame, results[-1], waits=_NO_WAIT not in text)
+
+
+def _chosen_queue(config: TopicConfig, queue_id: int) -> int:
+    """Return the queue to write to: the one asked for, or any where that is left to the broker."""
+    count = config.write_queue_count
+    if 0 <= queue_id < count or 0 <= queue_id < config.read_queue_count:
+        return queue_id
+    if queue_id >= 0:
+        raise RequestRefused(
+            ResponseCode.INVALID_PARAMETER,
+            f"queueId[{queue_id}] is not possible: topic {config.topic} has {config.read_queue_count} queues to read"
+            f" and {count} to write",
+        )
+    if count <= 0:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, f"topic {config.topic} has no queue to write to")
+    return random.randrange(count)  # noqa: S311 - any queue will do
+
+
+def _checked_bits(sys_flag: int, born_raw: bytes, store_raw: bytes) -> int:
+    """Return sysFlag with the sizes of the hosts; refuses bits that would let a message be taken for something else."""
+    if sys_flag & flags.TRANSACTION_MASK:
+        raise RequestRefused(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
+    if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it holds others")
+    sys_flag &= ~_IPV6_BITS
+    if len(born_raw) == IPV6_HOST_BYTES:
+        sys_flag |= flags.BORN_HOST_IPV6
+    if len(store_raw) == IPV6_HOST_BYTES:
+        sys_flag |= flags.STORE_HOST_IPV6
+    return sys_flag

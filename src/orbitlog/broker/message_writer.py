@@ -1,0 +1,83 @@
+"""Messages on their way into the store: delayed ones are put aside, the others go where they say.
+
+Mirrors Java's `HookUtils.handleScheduleMessage` and the end of `SendMessageProcessor`. Whatever the broker stores (what
+is sent, what comes back, what is due) goes through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from orbitlog.broker.broker_state import BrokerState
+from orbitlog.errors import RequestRefused
+from orbitlog.formats import names
+from orbitlog.formats import properties as props
+from orbitlog.formats.delay_levels import parse_level
+from orbitlog.formats.message import Message
+from orbitlog.formats.properties import encode_properties
+from orbitlog.store.put_result import PutResult, PutStatus
+from orbitlog.wire.codes import ResponseCode
+
+TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
+_REFUSED = {
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
+    PutStatus.UNKNOWN_ERROR: ResponseCode.SYSTEM_ERROR,
+}
+
+
+class MessageWriter:
+    """Puts messages into the store of one broker."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._has_separator = state.compat.trailing_property_separator
+
+    def put(self, message: Message) -> PutResult:
+        return self.put_all((message,))[0]
+
+    def put_all(self, messages: Sequence[Message]) -> list[PutResult]:
+        """Store messages of one topic that came together; those who dispatch and flush are woken."""
+        state = self._state
+        results = state.store.append_batch(messages)
+        if results[0].physical_offset >= 0:
+            size_bytes = sum(result.size_bytes for result in results)
+            state.statistics.note_put(messages[0].topic, len(results), size_bytes)
+            state.message_appended()
+        return results
+
+    def encode(self, properties: dict[str, str]) -> bytes:
+        """Write properties as the line of versions that the store is compatible with does."""
+        return encode_properties(properties, trailing_separator=self._has_separator)
+
+    def schedule(self, message: Message, properties: dict[str, str]) -> Message:
+        """Return the message as it is to be stored: where it wants to be delayed, in the topic for that.
+
+        A level over the highest is the highest. Changes `properties`.
+        """
+        level = parse_level(properties.get(props.DELAY, "")) or 0
+        if level <= 0:
+            if any(name in properties for name in TIMER_PROPERTIES):
+                # Stored plainly it would be delivered now, which is worse than being refused.
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_ERROR,
+                    "this broker has no timer for arbitrary delays; use a delay level (property DELAY) instead",
+                )
+            return message
+        level = self._state.delay_levels.clamp(level)
+        for name in TIMER_PROPERTIES:
+            properties.pop(name, None)
+        properties[props.DELAY] = str(level)
+        properties[props.REAL_TOPIC] = message.topic
+        properties[props.REAL_QUEUE_ID] = str(message.queue_id)
+        return message._replace(
+            topic=names.SCHEDULE_TOPIC, queue_id=level - 1, properties_raw=self.encode(properties), version=1
+        )
+
+
+def refuse(result: PutResult) -> NoReturn:
+    """Tell the sender why its message was not stored."""
+    raise RequestRefused(_REFUSED[result.status], result.reason or result.status.value)

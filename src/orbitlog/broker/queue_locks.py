@@ -1,0 +1,67 @@
+"""Who may consume a queue in order: at most one client of a group, for a minute at a time.
+
+Mirrors `RebalanceLockManager`. Pure: the time is given.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+LEASE_MS = 60_000
+
+
+class QueueName(NamedTuple):
+    """Java's MessageQueue, as the client spelled it."""
+
+    topic: str
+    broker_name: str
+    queue_id: int
+
+
+@dataclass(slots=True)
+class _Lease:
+    client_id: str
+    until_ms: int
+
+
+class QueueLocks:
+    """Leases by group and queue."""
+
+    def __init__(self) -> None:
+        self._leases: dict[str, dict[QueueName, _Lease]] = {}
+
+    def lock(self, group: str, queues: Iterable[QueueName], client_id: str, now_ms: int) -> list[QueueName]:
+        """Take or renew what is free or the client's own; return what it holds now."""
+        leases = self._leases.setdefault(group, {})
+        held = []
+        for queue in queues:
+            lease = leases.get(queue)
+            if lease is not None and lease.client_id != client_id and lease.until_ms > now_ms:
+                continue
+            leases[queue] = _Lease(client_id, now_ms + LEASE_MS)
+            held.append(queue)
+        return held
+
+    def unlock(self, group: str, queues: Iterable[QueueName], client_id: str) -> None:
+        """Give back what the client holds; others' leases stay."""
+        leases = self._leases.get(group, {})
+        for queue in queues:
+            lease = leases.get(queue)
+            if lease is not None and lease.client_id == client_id:
+                del leases[queue]
+        if not leases:
+            self._leases.pop(group, None)
+
+    def is_held(self, group: str, now_ms: int) -> bool:
+        """Tell whether any queue of the group is held: it consumes in order, then."""
+        return any(lease.until_ms > now_ms for lease in self._leases.get(group, {}).values())
+
+    def drop_expired(self, now_ms: int) -> None:
+        for group, leases in list(self._leases.items()):
+            for queue, lease in list(leases.items()):
+                if lease.until_ms <= now_ms:
+                    del leases[queue]
+            if not leases:
+                del self._leases[group]

@@ -1,0 +1,55 @@
+"""The answer to a send that was stored, written in one go: it leaves a busy broker a hundred thousand times a second.
+
+The same bytes as `encode_command` writes, which a test holds it to; requests in the binary serialization go there.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+
+from orbitlog.wire.codes import ResponseCode
+from orbitlog.wire.command import LANGUAGE, PROTOCOL_VERSION, Command, Serialization, encode_command, response_to
+
+_START = struct.Struct(">II")
+_OFFSET = struct.Struct(">q")
+
+
+class SendAnswers:
+    """Answers that name region and tracing, which never change."""
+
+    def __init__(self, region: str, trace_on: str) -> None:
+        self._region = region
+        self._trace_on = trace_on
+        head = f'{{"code":%d,"language":"{LANGUAGE}","version":{PROTOCOL_VERSION},"opaque":%d,"flag":1,"extFields":'
+        ids = '{"msgId":"%s","queueId":"%d","queueOffset":"%d",'
+        rest = f'"MSG_REGION":{json.dumps(region)},"TRACE_ON":{json.dumps(trace_on)}}}}}'
+        self._template = head + ids + rest.replace("%", "%%")
+
+    def stored(
+        self, request: Command, store_host_raw: bytes, physical_offset: int, queue_id: int, queue_offset: int
+    ) -> bytes:
+        """Answer that one message was stored there."""
+        message_id = (store_host_raw + _OFFSET.pack(physical_offset)).hex().upper()
+        return self._frame(request, ResponseCode.SUCCESS, message_id, queue_id, queue_offset)
+
+    def batch_stored(
+        self, request: Command, store_host_raw: bytes, physical_offsets: list[int], queue_id: int, queue_offset: int
+    ) -> bytes:
+        """Answer that several were stored, the first of them at that queue offset."""
+        ids = ",".join((store_host_raw + _OFFSET.pack(each)).hex().upper() for each in physical_offsets)
+        return self._frame(request, ResponseCode.SUCCESS, ids, queue_id, queue_offset)
+
+    def _frame(self, request: Command, code: int, message_id: str, queue_id: int, queue_offset: int) -> bytes:
+        if request.serialization == Serialization.JSON:
+            header = (self._template % (code, request.opaque, message_id, queue_id, queue_offset)).encode()
+            size = len(header)
+            return _START.pack(4 + size, size) + header
+        ext_fields = {
+            "msgId": message_id,
+            "queueId": str(queue_id),
+            "queueOffset": str(queue_offset),
+            "MSG_REGION": self._region,
+            "TRACE_ON": self._trace_on,
+        }
+        return encode_command(response_to(request, code, ext_fields=ext_fields))

@@ -1,0 +1,141 @@
+"""What a broker counts, and how fast it goes: sums by name and key over the last minute, hour and day.
+
+Mirrors `BrokerStatsManager` and `StatsItem`. Counting is two additions; `sample` is to be called every few seconds. The
+time is given.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+
+TOPIC_PUT_NUMS = "TOPIC_PUT_NUMS"
+TOPIC_PUT_SIZE = "TOPIC_PUT_SIZE"
+GROUP_GET_NUMS = "GROUP_GET_NUMS"
+GROUP_GET_SIZE = "GROUP_GET_SIZE"
+SNDBCK_PUT_NUMS = "SNDBCK_PUT_NUMS"
+BROKER_PUT_NUMS = "BROKER_PUT_NUMS"
+BROKER_GET_NUMS = "BROKER_GET_NUMS"
+
+SAMPLE_MS = 10_000
+_MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
+# How often each window is sampled: a window keeps a few hundred samples at most.
+_STEPS = ((_MINUTE_MS, SAMPLE_MS), (_HOUR_MS, 10 * 60_000), (_DAY_MS, _HOUR_MS))
+_KEYS_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Counts of one stretch of time: sum, per second, and per occasion."""
+
+    sum: int = 0
+    tps: float = 0.0
+    average: float = 0.0
+
+
+@dataclass(slots=True)
+class _Sample:
+    at_ms: int
+    total: int
+    times: int
+
+
+@dataclass(slots=True)
+class Counter:
+    """One thing counted: `total` of it on so many occasions."""
+
+    total: int = 0
+    times: int = 0
+    _samples: tuple[deque[_Sample], ...] = field(default_factory=lambda: tuple(deque() for _ in _STEPS))
+
+    def add(self, amount: int) -> None:
+        self.total += amount
+        self.times += 1
+
+    def sample(self, now_ms: int) -> None:
+        for (window_ms, step_ms), samples in zip(_STEPS, self._samples, strict=True):
+            if not samples or now_ms - samples[-1].at_ms >= step_ms:
+                samples.append(_Sample(now_ms, self.total, self.times))
+                while len(samples) > 1 and now_ms - samples[1].at_ms >= window_ms:
+                    samples.popleft()
+
+    def windows(self, now_ms: int) -> tuple[Window, Window, Window]:
+        """Return the last minute, hour and day."""
+        minute, hour, day = (self._window(samples, now_ms) for samples in self._samples)
+        return minute, hour, day
+
+    def _window(self, samples: deque[_Sample], now_ms: int) -> Window:
+        first = samples[0] if samples else _Sample(now_ms, 0, 0)
+        amount, times, elapsed_ms = self.total - first.total, self.times - first.times, now_ms - first.at_ms
+        tps = amount * 1000 / elapsed_ms if elapsed_ms > 0 else 0.0
+        return Window(amount, tps, amount / times if times else 0.0)
+
+
+class Statistics:
+    """Counters by name and key, and the totals of the broker."""
+
+    def __init__(self, now_ms: int) -> None:
+        self.started_ms = now_ms
+        self._counters: dict[tuple[str, str], Counter] = {}
+        self.put_messages, self.get_messages, self.get_requests_found, self.get_requests_missed = (
+            Counter(),
+            Counter(),
+            Counter(),
+            Counter(),
+        )
+        self.put_bytes = 0
+        self.put_today = DayTotals()
+        self.get_today = DayTotals()
+
+    def add(self, name: str, key: str, amount: int) -> None:
+        counter = self._counters.get((name, key))
+        if counter is None:
+            if len(self._counters) >= _KEYS_MAX:
+                return
+            counter = self._counters[name, key] = Counter()
+        counter.add(amount)
+
+    def find(self, name: str, key: str) -> Counter | None:
+        return self._counters.get((name, key))
+
+    def note_put(self, topic: str, count: int, size_bytes: int) -> None:
+        """Count messages that were stored."""
+        self.put_messages.add(count)
+        self.put_bytes += size_bytes
+        self.add(TOPIC_PUT_NUMS, topic, count)
+        self.add(TOPIC_PUT_SIZE, topic, size_bytes)
+
+    def note_get(self, topic: str, group: str, count: int, size_bytes: int) -> None:
+        """Count messages that were given to a consumer."""
+        self.get_messages.add(count)
+        self.get_requests_found.add(1)
+        key = f"{topic}@{group}"
+        self.add(GROUP_GET_NUMS, key, count)
+        self.add(GROUP_GET_SIZE, key, size_bytes)
+
+    def sample(self, now_ms: int, local_day: int) -> None:
+        for counter in (self.put_messages, self.get_messages, self.get_requests_found, self.get_requests_missed):
+            counter.sample(now_ms)
+        for counter in self._counters.values():
+            counter.sample(now_ms)
+        self.put_today.turn(local_day, self.put_messages.total)
+        self.get_today.turn(local_day, self.get_messages.total)
+
+    def forget_topic(self, topic: str) -> None:
+        for name, key in list(self._counters):
+            if key == topic or key.startswith(f"{topic}@"):
+                del self._counters[name, key]
+
+
+@dataclass(slots=True)
+class DayTotals:
+    """A total as it was on the last two mornings."""
+
+    day: int = -1
+    this_morning: int = 0
+    yesterday_morning: int = 0
+
+    def turn(self, local_day: int, total: int) -> None:
+        if self.day not in (-1, local_day):
+            self.yesterday_morning, self.this_morning = self.this_morning, total
+        self.day = local_day

@@ -1,0 +1,122 @@
+"""`orbitlog up`: a name server and a broker in one process, in the foreground."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import click
+
+from orbitlog.broker import broker_settings as keys
+from orbitlog.broker.broker_node import Broker
+from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.cli.serving import (
+    config_option,
+    default_store,
+    joined,
+    json_option,
+    print_settings_option,
+    read_broker_settings,
+    serve,
+    set_option,
+    show_settings,
+    start_logging,
+)
+from orbitlog.nameserver.name_server import NameServer
+from orbitlog.nameserver.nameserver_settings import NameServerSettings
+
+NAME_SERVER_PORT = 9876
+_KV_CONFIG = "kvConfig.json"
+
+
+class _Up:
+    """Both servers; the broker registers with the name server beside it like any other."""
+
+    def __init__(self, settings: BrokerSettings, root: Path, name_server_port: int, log_path: Path) -> None:
+        self._settings = settings
+        self._root = root
+        self._log_path = log_path
+        self._name_server = NameServer(
+            NameServerSettings(
+                bind_address=settings[keys.BIND_ADDRESS],
+                listen_port=name_server_port,
+                kv_config_path=root / "config" / _KV_CONFIG,
+            )
+        )
+        self._running = AsyncExitStack()
+
+    async def start(self) -> Mapping[str, str]:
+        await self._name_server.start()
+        self._running.push_async_callback(self._name_server.stop)
+        host, port = self._name_server.address
+        own = joined((_reachable(host), port))
+        others = self._settings[keys.NAME_SERVERS]
+        broker = Broker(self._settings.with_texts({keys.NAME_SERVERS.key: ";".join((own, *others))}), self._root)
+        self._running.push_async_callback(broker.stop)
+        await broker.start()
+        return {
+            "name-server": joined((_reachable(host), port)),
+            "broker": joined((_reachable(host), broker.address[1])),
+            "store": str(self._root),
+            "log": str(self._log_path),
+        }
+
+    async def stop(self) -> None:
+        await self._running.aclose()
+
+
+def _reachable(host: str) -> str:
+    """Return an address of this machine at which a server that listens everywhere can be dialled."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - asked, not listened on
+
+
+@click.command(
+    "up",
+    help="""Serve: a name server and a broker in one process, until interrupted.
+
+    Prints one line when clients may connect. Settings of the broker are those of Java's broker.conf: from a file, the
+    environment (ORBITLOG_SET_brokerName=...), or --set; later ones win.""",
+)
+@click.option(
+    "--store",
+    "root",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The store's directory, made if it is not there [~/.local/share/orbitlog/store].",
+)
+@click.option("--host", help="Address to listen on; 0.0.0.0 for all of the machine's [127.0.0.1].")
+@click.option(
+    "--name-server-port",
+    type=click.IntRange(0, 65535),
+    default=NAME_SERVER_PORT,
+    show_default=True,
+    help="Port of the name server; 0 for a free one.",
+)
+@click.option("--broker-port", type=click.IntRange(0, 65535), help="Port of the broker; 0 for a free one [10911].")
+@config_option
+@set_option
+@print_settings_option
+@json_option
+def command(
+    *,
+    root: Path | None,
+    host: str | None,
+    name_server_port: int,
+    broker_port: int | None,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
+    print_settings: bool,
+    as_json: bool,
+) -> None:
+    given = {
+        keys.STORE_ROOT.key: None if root is None else str(root),
+        keys.BIND_ADDRESS.key: host,
+        keys.LISTEN_PORT.key: None if broker_port is None else str(broker_port),
+    }
+    settings = read_broker_settings(config_path, assignments, given)
+    if print_settings:
+        show_settings(settings)
+        return
+    root = Path(settings[keys.STORE_ROOT] or default_store()).expanduser()
+    log_path = start_logging(root / "logs", "up")
+    serve(lambda: _Up(settings, root, name_server_port, log_path), as_json=as_json)

@@ -1,0 +1,155 @@
+"""What the commands that serve share: options, a log file, signals, and the line that says that they are ready."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import click
+
+from orbitlog.broker.broker_settings import BrokerSettings, load_broker_settings
+from orbitlog.store.store_settings import SettingError
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+LOG_BYTES_MAX = 10 * 1024 * 1024
+LOG_FILES_KEPT = 5
+_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_STARTED_S = time.perf_counter()
+_INTERRUPTED = 130
+
+log = logging.getLogger(__name__)
+
+
+class Served(Protocol):
+    """A server that is put together; `stop` is also called where `start` failed half-way."""
+
+    async def start(self) -> Mapping[str, str]:
+        """Begin; returns what the ready line says."""
+        ...
+
+    async def stop(self) -> None: ...
+
+
+config_option = click.option(
+    "-c",
+    "--config",
+    "config_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of settings: Java's broker.conf.",
+)
+set_option = click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One setting; wins over --config and over ORBITLOG_SET_KEY in the environment.",
+)
+print_settings_option = click.option(
+    "--print-settings", is_flag=True, help="Print every setting as it would be used, and end."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Say that it is ready as one JSON object.")
+
+
+def default_store() -> Path:
+    """Where a store goes that nobody named."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "orbitlog" / "store"
+
+
+def read_broker_settings(
+    config_path: Path | None, assignments: Iterable[str], given: Mapping[str, str | None]
+) -> BrokerSettings:
+    """Load the settings; options of the command (`given`) win over all else. What has no effect is told on stderr."""
+    try:
+        settings = load_broker_settings(config_path, assignments, os.environ)
+        for complaint in settings.complaints:
+            click.echo(f"orbitlog: {complaint.sentence}", err=True)
+        return settings.with_texts({key: text for key, text in given.items() if text is not None})
+    except (SettingError, ValueError) as error:
+        raise click.UsageError(str(error)) from error
+
+
+def show_settings(settings: BrokerSettings) -> None:
+    """Print them as a file that could be given back."""
+    for key, text in sorted(settings.effective().items()):
+        click.echo(f"{key}={text}")
+
+
+def start_logging(directory: Path, name: str) -> Path:
+    """Write what happens to a file that is turned over when it is full; warnings are shown on stderr, too."""
+    from logging.handlers import RotatingFileHandler
+
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{name}.log"
+    to_file = RotatingFileHandler(
+        path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True
+    )
+    to_file.setFormatter(logging.Formatter(_LINE))
+    to_terminal = logging.StreamHandler(sys.stderr)
+    to_terminal.setFormatter(logging.Formatter("orbitlog: %(message)s"))
+    to_terminal.setLevel(logging.WARNING)
+    top = logging.getLogger("orbitlog")
+    top.setLevel(logging.INFO)
+    top.propagate = False
+    top.handlers[:] = [to_file, to_terminal]
+    return path
+
+
+def serve(make: Callable[[], Served], *, as_json: bool) -> None:
+    """Run a server until it is told to stop: TERM and INT do, a second INT ends the process at once."""
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(make(), as_json))
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+async def _serve(served: Served, as_json: bool) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop_now() -> None:
+        if stopped.is_set():
+            os._exit(_INTERRUPTED)
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_now)
+    try:
+        facts = await served.start()
+        _say_ready(facts, as_json)
+        await stopped.wait()
+        log.info("stopping")
+    finally:
+        await served.stop()
+    log.info("stopped")
+
+
+def _say_ready(facts: Mapping[str, str], as_json: bool) -> None:
+    seconds = time.perf_counter() - _STARTED_S
+    if as_json:
+        click.echo(json.dumps({"ready": True, **facts, "seconds": round(seconds, 3)}, separators=(",", ":")))
+    else:
+        click.echo(" ".join(("ready", *(f"{name}={value}" for name, value in facts.items()), f"seconds={seconds:.3f}")))
+    sys.stdout.flush()
+    log.info("ready %s after %.3f s", dict(facts), seconds)
+
+
+def joined(address: tuple[str, int]) -> str:
+    """Write host and port."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

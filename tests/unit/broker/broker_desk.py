@@ -1,0 +1,161 @@
+"""A broker on a free port with a client beside it, for tests that talk to it as any client would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from orbitlog.broker.broker_node import Broker
+from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.formats.message import Message, decode_message
+from orbitlog.formats.properties import encode_properties
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.wire.bodies.body_json import write_body
+from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.consume_headers import PullMessageRequest
+from orbitlog.wire.send_headers import SendMessageRequest, SendMessageV2Request
+
+TIMEOUT_S = 20.0
+SMALL = {
+    "mappedFileSizeCommitLog": str(1024 * 1024),
+    "mappedFileSizeConsumeQueue": "20000",
+    "maxHashSlotNum": "100",
+    "maxIndexNum": "400",
+}
+
+
+@dataclass
+class Desk:
+    """One broker, one client of it; `heard` is what the broker asked that client."""
+
+    broker: Broker
+    client: RemotingClient
+    heard: list[Command]
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.broker.address[1]}"
+
+    async def ask(self, code: int, body: bytes = b"", **ext_fields: object) -> Command:
+        """Ask with these extension fields."""
+        fields = {name: str(value) for name, value in ext_fields.items()}
+        return await self.client.invoke(self.address, Command(code, ext_fields=fields, body=body), TIMEOUT_S)
+
+    async def send(
+        self,
+        topic: str = "Orders",
+        body: bytes = b"hello",
+        *,
+        queue_id: int = 0,
+        code: int = RequestCode.SEND_MESSAGE_V2,
+        properties: dict[str, str] | None = None,
+        **more: Any,
+    ) -> Command:
+        """Send a message."""
+        kind = SendMessageRequest if code == RequestCode.SEND_MESSAGE else SendMessageV2Request
+        given = {"UNIQ_KEY": "7F00000100002A9F0000000000000001", "WAIT": "true", **(properties or {})}
+        fields = {
+            "producer_group": "P",
+            "default_topic": "TBW102",
+            "default_topic_queue_count": 4,
+            "sys_flag": 0,
+            "born_timestamp_ms": 1,
+            "flag": 0,
+            "properties": encode_properties(given).decode(),
+            **more,
+        }
+        header = kind(topic=topic, queue_id=queue_id, **fields)
+        return await self.client.invoke(
+            self.address, Command(code, ext_fields=header.to_ext_fields(), body=body), TIMEOUT_S
+        )
+
+    async def pull(self, topic: str = "Orders", queue_id: int = 0, queue_offset: int = 0, **more: Any) -> Command:
+        """Pull; without waiting, and with a subscription of its own, unless told otherwise."""
+        fields: dict[str, Any] = {
+            "group": "G",
+            "message_count_max": 32,
+            "sys_flag": 4,
+            "commit_queue_offset": 0,
+            "suspend_timeout_ms": 10_000,
+            "subscription": "*",
+            "subscription_version": 0,
+            **more,
+        }
+        header = PullMessageRequest(topic=topic, queue_id=queue_id, queue_offset=queue_offset, **fields)
+        command = Command(RequestCode.PULL_MESSAGE, ext_fields=header.to_ext_fields())
+        return await self.client.invoke(self.address, command, TIMEOUT_S)
+
+    async def heartbeat(
+        self, group: str = "G", topics: tuple[str, ...] = ("Orders",), *, client_id: str = "one", **more: Any
+    ) -> Command:
+        """Be a consumer of a group."""
+        subscriptions = [{"topic": topic, "subString": "*", "subVersion": 1} for topic in topics]
+        consumer = {"groupName": group, "subscriptionDataSet": subscriptions, **more}
+        data = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": [{"groupName": "P"}]}
+        return await self.ask(RequestCode.HEART_BEAT, write_body(data))
+
+
+def records(answer: Command) -> list[Message]:
+    """Decode what a pull brought."""
+    found: list[Message] = []
+    position = 0
+    while position < len(answer.body):
+        found.append(decode_message(answer.body, position))
+        position += found[-1].size_bytes
+    return found
+
+
+@asynccontextmanager
+async def client_of(desk: Desk) -> AsyncIterator[Desk]:
+    """Another client of the same broker."""
+    heard: list[Command] = []
+    client = RemotingClient(_listener(heard))
+    try:
+        yield Desk(desk.broker, client, heard)
+    finally:
+        await client.close()
+
+
+def _listener(heard: list[Command]) -> Callable[[Connection, Command], Answer]:
+    def take(_: Connection, request: Command) -> Answer:
+        heard.append(request)
+        return None
+
+    return take
+
+
+@asynccontextmanager
+async def desk_at(root: Path, **settings: str) -> AsyncIterator[Desk]:
+    """Start a broker over a store with small files; it is stopped when the block ends."""
+    broker = Broker(BrokerSettings({**SMALL, "listenPort": "0", **settings}), root)
+    heard: list[Command] = []
+    client = RemotingClient(_listener(heard))
+    try:
+        await broker.start()
+        yield Desk(broker, client, heard)
+    finally:
+        await client.close()
+        await broker.stop()
+
+
+def at_desk(root: Path, work: Callable[[Desk], Awaitable[None]], **settings: str) -> None:
+    """Run one coroutine against a broker."""
+
+    async def run() -> None:
+        async with desk_at(root, **settings) as desk:
+            await work(desk)
+
+    asyncio.run(run())
+
+
+async def until(is_true: Callable[[], bool]) -> None:
+    """Wait for something that happens soon."""
+    async with asyncio.timeout(TIMEOUT_S):
+        while not is_true():  # noqa: ASYNC110 - what is waited for is no event
+            await asyncio.sleep(0.001)
