@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from orbitlog.cli.lazy_group import LazyCommand, LazyGroup
 
-JOBS: dict[str, LazyCommand] = {}
+JOBS: dict[str, LazyCommand] = {
+    "rebuild": LazyCommand("orbitlog.cli.pipeline_rebuild", "Make queues, index and checkpoint again from the log."),
+}
 
 command = LazyGroup(
     "pipeline",

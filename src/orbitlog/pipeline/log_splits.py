@@ -35,7 +35,8 @@ SEGMENT_END, LOG_END, DAMAGE = "segment end", "log end", "damage"
 class LogSplit:
     """A range of one segment of one store: the messages that start in it belong to it. Positions count in the file.
 
-    `first` is where its first record starts, where that is proved; it may lie behind `stop`: then it has none.
+    `segment_bytes` is the size that segments of this log have, even where the file was cut. `first` is where the
+    first record starts, where that is proved; it may lie behind `stop`: then the split has none.
     """
 
     store_number: int
@@ -108,7 +109,7 @@ def plan_splits(
         if stop > 0:
             parts = cut(stop, split_bytes)
             splits += [
-                LogSplit(store_number, str(segment.path), segment.base, size_bytes, part.start, part.stop)
+                LogSplit(store_number, str(segment.path), segment.base, segment_bytes, part.start, part.stop)
                 for part in parts
             ]
     return splits
@@ -119,9 +120,10 @@ def walk_log_split(split: LogSplit, *, check_crc: bool = False) -> WalkedSplit:
     with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
         source = SourceBytes(view, split.base)
         found = walk_split(source, Split(split.start, split.stop), first=split.first, check_crc=check_crc)
+        size_bytes = len(source)
         del source  # the map cannot be closed while an array looks into it
     ended, reason = describe_stop(found.stop)
-    if found.next_position == split.segment_bytes and ended is None:
+    if found.next_position == size_bytes and ended is None:
         ended, reason = DAMAGE, "the file ends without a segment end"
     return WalkedSplit(split, found.first, found.next_position, found.message_count, ended, reason)
 
@@ -188,19 +190,34 @@ def prove_splits(splits: Sequence[LogSplit]) -> ProvedLog:
     return ProvedLog(tuple(until_log_end(prove(splits, walk_all))))
 
 
-def until_log_end(walks: Iterable[WalkedSplit]) -> list[WalkedSplit]:
-    """Leave out what lies behind a segment's end, and what lies behind the zeros that end a store's log."""
-    kept: list[WalkedSplit] = []
-    ended: dict[tuple[int, int], bool] = {}
-    log_ended: set[int] = set()
+def which_count(walks: Iterable[WalkedSplit]) -> list[bool]:
+    """Tell of each proved walk whether it is a part of its log.
+
+    Those that lie inside a record of an earlier split, or behind the end of their segment, are not: whatever was found
+    there only looked like something.
+    """
+    counted: list[bool] = []
+    segment: tuple[int, int] | None = None
+    expected, has_ended = 0, False
     for walk in walks:
-        store_number, segment = walk.split.store_number, (walk.split.store_number, walk.split.base)
-        if store_number in log_ended or ended.get(segment):
-            continue
-        kept.append(walk)
-        ended[segment] = walk.ended is not None
-        if walk.ended == LOG_END:
-            log_ended.add(store_number)
+        if segment != (walk.split.store_number, walk.split.base):
+            segment, expected, has_ended = (walk.split.store_number, walk.split.base), 0, False
+        counts = not has_ended and expected < walk.split.stop
+        counted.append(counts)
+        if counts:
+            expected, has_ended = walk.next_position, walk.ended is not None
+    return counted
+
+
+def until_log_end(walks: Sequence[WalkedSplit]) -> list[WalkedSplit]:
+    """Keep the walks that count, and of each store none behind the zeros that end its log."""
+    kept: list[WalkedSplit] = []
+    log_ended: set[int] = set()
+    for walk, counts in zip(walks, which_count(walks), strict=True):
+        if counts and walk.split.store_number not in log_ended:
+            kept.append(walk)
+            if walk.ended == LOG_END:
+                log_ended.add(walk.split.store_number)
     return kept
 
 

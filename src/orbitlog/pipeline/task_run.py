@@ -7,9 +7,10 @@ be run again, or twice at once, by Spark: it must then have the same effect.
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import orjson
 
@@ -24,8 +25,24 @@ TaskReport = dict[str, Any]
 Progress = Callable[[int, int], None]
 """Takes the bytes and messages that finished tasks have dealt with since the job began."""
 
+PhaseProgress = Callable[[str, int, int, int], None]
+"""Takes the name of a job's phase, bytes done, bytes in all, and messages so far."""
+
 _POLL_S = 0.2
 _SENTENCE_MAX = 500
+
+
+class Runner(Protocol):
+    """Whatever runs tasks: Spark, or in tests this process."""
+
+    def __call__(
+        self,
+        function: Callable[[Task], TaskReport],
+        tasks: Sequence[Task],
+        *,
+        progress: Progress | None = None,
+        name: str = "orbitlog",
+    ) -> list[TaskReport]: ...
 
 
 class JobFailed(OrbitlogError):
@@ -71,6 +88,34 @@ def run_tasks(
         context.setJobDescription(None)  # type: ignore[arg-type]
     reports = {row.number: orjson.loads(bytes(row.report)) for row in rows}
     return [reports[number] for number in range(len(tasks))]
+
+
+def runner(spark: SparkSession) -> Runner:
+    """Return what runs tasks on a session."""
+    return functools.partial(run_tasks, spark)
+
+
+def run_here(
+    function: Callable[[Task], TaskReport],
+    tasks: Sequence[Task],
+    *,
+    progress: Progress | None = None,
+    name: str = "orbitlog",
+) -> list[TaskReport]:
+    """Run tasks one after the other in this process; reports become what JSON makes of them, as on Spark."""
+    reports: list[TaskReport] = []
+    for task in tasks:
+        reports.append(orjson.loads(orjson.dumps(function(task))))
+        if progress is not None:
+            progress(*(sum(int(report.get(name, 0)) for report in reports) for name in ("scanned_bytes", "messages")))
+    return reports
+
+
+def phase_of(progress: PhaseProgress | None, name: str, total_bytes: int) -> Progress | None:
+    """Return what reports one phase of a job."""
+    if progress is None:
+        return None
+    return lambda done_bytes, messages: progress(name, done_bytes, total_bytes, messages)
 
 
 class _Watch:

@@ -1,0 +1,188 @@
+"""How the files of a rebuild take their place: a staging directory beside them, a plan, a commit, renames.
+
+    .orbitlog-rebuild/plan.json     what is rebuilt from what; a run with another plan begins anew
+    .orbitlog-rebuild/splits/…      what splits gave
+    .orbitlog-rebuild/new/…         what will be published
+    .orbitlog-rebuild/commit.json   all of it is there and on the disk: from here on a rebuild only rolls forward
+    .orbitlog-rebuild/old/…         what stood there before, until everything new stands
+
+A directory is published by two renames: the old one aside, the new one into its place. A run that was killed between
+them is ended by the next one, and whatever stood before is removed only when the last replacement stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from orbitlog.errors import StoreLayoutError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.store_state import STATE_FILE
+from orbitlog.pipeline.rebuild_tasks import NEW
+from orbitlog.pipeline.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree
+from orbitlog.store.store_files import StoreFiles
+from orbitlog.store.store_settings import StoreGeometry
+
+STAGING = ".orbitlog-rebuild"
+FINISHED = "orbitlog-rebuild.json"
+_PLAN, _COMMIT, _OLD = "plan.json", "commit.json", "old"
+_PUBLISHED = (tree.CONSUMEQUEUE, tree.INDEX, tree.CHECKPOINT)
+_PLAN_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the derived files of one store go: into the store itself, or elsewhere."""
+
+    store: StoreFiles
+    out: Path
+    is_in_place: bool
+    geometry: StoreGeometry
+    rules: DeriveRules
+
+    @property
+    def staging(self) -> Path:
+        return self.out / STAGING
+
+    def plan(self, *, split_bytes: int, check_crc: bool) -> dict[str, Any]:
+        """Describe everything that decides the result, and by which later runs know that they may go on."""
+        layout = self.geometry.index_layout
+        return {
+            "version": _PLAN_VERSION,
+            "store": str(self.store.root.resolve()),
+            "segments": [_identity(segment.path) for segment in self.store.segments],
+            "segmentBytes": self.geometry.segment_bytes,
+            "queueFileBytes": self.geometry.queue_file_bytes,
+            "indexLayout": [layout.slot_count, layout.entry_count],
+            "compat": self.rules.compat.name,
+            "delaysMs": list(self.rules.delay_levels.delays_ms),
+            "multiDispatch": self.rules.multi_dispatch,
+            "splitBytes": split_bytes,
+            "checkCrc": check_crc,
+        }
+
+
+def _identity(path: Path) -> list[Any]:
+    status = path.stat()
+    return [path.name, status.st_size, status.st_mtime_ns]
+
+
+def check_output(target: Target) -> None:
+    """Refuse a directory that holds anything but a rebuild."""
+    if target.is_in_place or not target.out.exists():
+        return
+    if not target.out.is_dir():
+        raise StoreLayoutError(f"{target.out} is a file; give a directory for the derived files")
+    if (target.out / tree.COMMITLOG).exists():
+        raise StoreLayoutError(f"{target.out} holds a commitlog; to replace its derived files use --in-place")
+    names = {path.name for path in target.out.iterdir()}
+    if names and not names & {STAGING, FINISHED}:
+        raise StoreLayoutError(f"{target.out} is not empty; give a new directory, nothing is ever overwritten")
+
+
+def finished_report(target: Target, plan: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the report of a rebuild that was finished before with the very same plan."""
+    if target.is_in_place:
+        return None
+    finished = _read_json(target.out / FINISHED)
+    if finished is None or (target.staging / _COMMIT).exists():
+        return None
+    if finished.get("plan") != plan:
+        raise StoreLayoutError(f"{target.out} holds another rebuild's files; give a new directory")
+    remove_tree(target.staging)
+    report: dict[str, Any] = finished["report"]
+    return report
+
+
+def take_up(target: Target, plan: dict[str, Any]) -> dict[str, Any] | None:
+    """Prepare the staging directory; returns the report of a committed run whose publication had to be ended."""
+    staging = target.staging
+    if staging.is_dir() and _read_json(staging / _PLAN) != plan:
+        _put_back(target)
+        remove_tree(staging)
+    commit = _read_json(staging / _COMMIT)
+    if commit is not None:
+        publish(target)
+        report: dict[str, Any] = commit["report"]
+        return report
+    # A run that was killed while it tidied up after its publication left these.
+    _put_back(target)
+    remove_tree(staging / _OLD)
+    if not (staging / _PLAN).exists():
+        remove_tree(staging)
+        put_bytes(staging / _PLAN, orjson.dumps(plan), staging / TEMPORARY)
+    return None
+
+
+def _put_back(target: Target) -> None:
+    """Undo a half publication whose log has changed since: what was put aside is better than nothing."""
+    for name in _PUBLISHED:
+        old = target.staging / _OLD / name
+        if old.exists() and not (target.out / name).exists():
+            old.rename(target.out / name)
+
+
+def commit(target: Target, plan: dict[str, Any], report: dict[str, Any]) -> None:
+    """Declare everything in `new` complete, and publish it."""
+    staging = target.staging
+    sync_tree(staging / NEW)
+    if not target.is_in_place:
+        put_bytes(staging / NEW / FINISHED, orjson.dumps({"plan": plan, "report": report}), staging / TEMPORARY)
+    names = sorted(path.name for path in (staging / NEW).iterdir())
+    sync_directory(staging / NEW)
+    put_bytes(staging / _COMMIT, orjson.dumps({"names": names, "report": report}), staging / TEMPORARY)
+    sync_directory(staging)
+    publish(target)
+
+
+def publish(target: Target) -> None:
+    """Bring everything that was committed into its place; may be interrupted and repeated at any point."""
+    staging = target.staging
+    found = _read_json(staging / _COMMIT)
+    assert found is not None
+    new, old = staging / NEW, staging / _OLD
+    old.mkdir(exist_ok=True)
+    if target.is_in_place:
+        # It would vouch for files that are gone; without it a store looks for itself.
+        (target.out / STATE_FILE).unlink(missing_ok=True)
+    for name in _in_order(found["names"]):
+        if not (new / name).exists():
+            continue  # an interrupted run published it
+        place = target.out / name
+        if place.exists():
+            place.rename(_free_name(old / name))
+        (new / name).rename(place)
+    sync_directory(target.out)
+    (staging / _COMMIT).unlink()
+    remove_tree(staging)
+    sync_directory(target.out)
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    wanted = path
+    while wanted.exists():
+        number += 1
+        wanted = path.with_name(f"{path.name}.{number}")
+    return wanted
+
+
+def _in_order(names: Sequence[str]) -> list[str]:
+    """The checkpoint vouches for queues and index: it comes after them, and the mark of the finished run last."""
+    order = {name: number for number, name in enumerate((*_PUBLISHED, FINISHED))}
+    return sorted(names, key=lambda name: order.get(name, -1))
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        found = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None

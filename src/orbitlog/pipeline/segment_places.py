@@ -1,0 +1,23 @@
+"""Segments that are not where, or not as large as, a log needs them: told from names and sizes alone."""
+
+from __future__ import annotations
+
+from orbitlog.store.damage import DamageList
+from orbitlog.store.findings import Finding
+from orbitlog.store.store_files import StoreFiles
+
+
+def segment_findings(store: StoreFiles, segment_bytes: int) -> list[Finding]:
+    """Name gaps between segments, overlaps, and files that are empty or too long."""
+    damage = DamageList("physical offset")
+    expected_base = store.segments[0].base if store.segments else 0
+    for segment in store.segments:
+        damage.note_place(segment, expected_base)
+        expected_base = segment.base + segment_bytes
+        if segment.size_bytes == 0:
+            reason = f"the file ends without a segment end; the file has only 0 of {segment_bytes} bytes"
+            damage.note(segment, 0, segment_bytes, reason)
+        elif segment.size_bytes > segment_bytes:
+            reason = f"the file has {segment.size_bytes} bytes, a segment has {segment_bytes}"
+            damage.note(segment, segment_bytes, segment.size_bytes, reason)
+    return [Finding.of_damage(found, "segment") for found in damage.ranges]

@@ -1,0 +1,302 @@
+"""What one split of a log means for everything derived: its queue units, sorted by queue, and how many index keys.
+
+Units of one queue file are one slice, in the order of the log. Queue offsets must rise by one from message to message:
+where they do not, two messages claim one unit or a unit has no message, and no derived file could be right.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import flags
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derive import DeriveRules, QueueUnit
+from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd
+from orbitlog.formats.queue_entry import ENTRY_BYTES
+from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
+from orbitlog.kernels.splits import find_record
+from orbitlog.pipeline.log_splits import DAMAGE, LOG_END, SEGMENT_END, LogSplit, WalkedSplit
+from orbitlog.store.findings import Finding
+from orbitlog.store.log_walk import LogWalk
+from orbitlog.store.mapped_view import mapped_view
+from orbitlog.store.store_files import OffsetFile, find_segments
+
+UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
+assert UNIT.itemsize == ENTRY_BYTES
+_RAW_UNIT = np.dtype(("V", ENTRY_BYTES))  # numpy brings numbers into the machine's order where arrays are joined
+_FINDINGS_MAX = 100
+
+Units = npt.NDArray[np.void]
+
+
+class UnitSlice(NamedTuple):
+    """Units of one queue file that one split holds: so many from queue offset `first` on, number `place` and next."""
+
+    queue: int
+    file_base: int
+    first: int
+    unit_count: int
+    place: int
+    last_timestamp_ms: int
+
+
+@dataclass(slots=True)
+class SplitDerivation:
+    """Everything that a split gives, but for the units, which are too many to be sent around."""
+
+    walk: WalkedSplit
+    key_count: int = 0
+    # Messages behind the last one that has a key: they may begin an index file, too.
+    messages_after_keys: int = 0
+    last_physical_offset: int = 0
+    last_timestamp_ms: int = 0
+    queues: list[tuple[str, int]] = field(default_factory=list)
+    slices: list[UnitSlice] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    finding_count: int = 0
+
+    def as_report(self) -> dict[str, Any]:
+        """Return what JSON can hold, with the figures that progress is drawn from."""
+        report = {name: getattr(self, name) for name in self.__slots__}
+        report["walk"] = self.walk.as_report()
+        report["slices"] = list(map(tuple, self.slices))
+        report["findings"] = [asdict(finding) for finding in self.findings]
+        return report | {"scanned_bytes": scanned_bytes(self.walk.split), "messages": self.walk.message_count}
+
+    @classmethod
+    def from_report(cls, report: dict[str, Any]) -> SplitDerivation:
+        return cls(
+            walk=WalkedSplit.from_report(report["walk"]),
+            queues=[(topic, queue_id) for topic, queue_id in report["queues"]],
+            slices=[UnitSlice(*values) for values in report["slices"]],
+            findings=[Finding(**values) for values in report["findings"]],
+            **{name: report[name] for name in _PLAIN_FIELDS},
+        )
+
+    def note(self, finding: Finding) -> None:
+        self.finding_count += 1
+        if len(self.findings) < _FINDINGS_MAX:
+            self.findings.append(finding)
+
+
+_PLAIN_FIELDS = ("key_count", "messages_after_keys", "last_physical_offset", "last_timestamp_ms", "finding_count")
+
+
+def scanned_bytes(split: LogSplit) -> int:
+    return split.stop - split.start
+
+
+def derive_split(
+    split: LogSplit, rules: DeriveRules, *, queue_file_bytes: int, check_crc: bool
+) -> tuple[SplitDerivation, Units]:
+    """Walk a split, passing over damage and noting it, and derive what its messages give."""
+    collector = _Collector(rules)
+    with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
+        walk, damage = _walk(view, split, collector, check_crc=check_crc)
+    derivation = SplitDerivation(
+        walk,
+        key_count=collector.key_count,
+        messages_after_keys=collector.messages_after_keys,
+        last_physical_offset=collector.last_physical_offset,
+        last_timestamp_ms=collector.last_timestamp_ms,
+    )
+    for finding in damage:
+        derivation.note(finding)
+    return derivation, collector.sorted_units(derivation, queue_file_bytes)
+
+
+class _Passage(LogWalk):
+    """How damage inside a split is passed over: as `LogWalk` does, with the kernel for searching."""
+
+    def __init__(self, split: LogSplit, *, check_crc: bool) -> None:
+        path = Path(split.path)
+        self._check_crc = check_crc
+        self.segment = OffsetFile(path, split.base, path.stat().st_size)
+        super().__init__([self.segment], split.segment_bytes)
+
+    def _find(self, view: memoryview, start: int, base: int) -> int | None:
+        return find_record(view, start, base_physical_offset=base, check_crc=self._check_crc)
+
+    def after(self, view: memoryview, position: int, found: LogEnd | Damage | None) -> int | None:
+        later = [file for file in find_segments(self.segment.path.parent) if file.base > self.segment.base]
+        following = self._pass_over(view, self.segment, position, found, later)
+        if following is not None:
+            self._damage.resume(self.segment.base + following)
+        return following
+
+
+def _walk(
+    view: memoryview, split: LogSplit, collector: _Collector, *, check_crc: bool
+) -> tuple[WalkedSplit, Iterator[Finding]]:
+    """Feed the messages of a split to the collector; returns the walk and what damage was met."""
+    position = first = _first_record(view, split, check_crc=check_crc)
+    if first is None or position is None:
+        return WalkedSplit(split, None, split.start, 0), iter(())
+    passage = _Passage(split, check_crc=check_crc)
+    ended, end = None, len(view)
+    while position is not None and position < split.stop:
+        next_position, stop = collector.scan(view, position, split, check_crc=check_crc)
+        if stop is None:
+            position = next_position
+            break
+        if isinstance(stop, SegmentEnd):
+            position, ended = next_position, SEGMENT_END
+            break
+        position = passage.after(view, next_position, stop)
+        if position is None:
+            ended = LOG_END if isinstance(stop, LogEnd) else DAMAGE
+    if position == end:
+        passage.after(view, end, None)
+        ended = DAMAGE
+    leads_to = next_position if position is None else position
+    findings = (Finding.of_damage(damage) for damage in passage.damage)
+    return WalkedSplit(split, first, leads_to, collector.message_count, ended), findings
+
+
+def _first_record(view: memoryview, split: LogSplit, *, check_crc: bool) -> int | None:
+    if split.first is not None or split.start == 0:
+        return split.first or 0
+    stop = min(split.stop, len(view))
+    return find_record(view, split.start, stop, base_physical_offset=split.base, check_crc=check_crc)
+
+
+class _Collector:
+    """Gathers units and counts keys while a split is walked."""
+
+    def __init__(self, rules: DeriveRules) -> None:
+        self._scan = DispatchScan(rules)
+        self._parts: list[tuple[npt.NDArray[Any], ...]] = []
+        self._light: list[QueueUnit] = []
+        self.message_count = self.key_count = self.messages_after_keys = 0
+        self.last_physical_offset = self.last_timestamp_ms = 0
+
+    def scan(self, view: memoryview, position: int, split: LogSplit, *, check_crc: bool) -> tuple[int, Any]:
+        stop = min(split.stop, len(view))
+        for columns in self._scan.scan(view, position, stop, base_physical_offset=split.base, check_crc=check_crc):
+            self._take(columns)
+            self._light += self._scan.light_queue_units(view, columns, split.base)
+        return self._scan.ended
+
+    def _take(self, columns: DispatchColumns) -> None:
+        rows = len(columns.physical_offset)
+        self.message_count += rows
+        keys = int(columns.key_ends[-1])
+        if keys:
+            # The first row that has reached the number of all keys is the last one that put any.
+            last_with_keys = int(np.searchsorted(columns.key_ends, keys))
+            self.messages_after_keys = rows - 1 - last_with_keys
+        else:
+            self.messages_after_keys += rows
+        self.key_count += keys
+        self.last_physical_offset = int(columns.physical_offset[-1])
+        self.last_timestamp_ms = int(columns.store_timestamp_ms[-1])
+        transaction = columns.sys_flag & flags.TRANSACTION_MASK
+        enters = (transaction != flags.TransactionType.PREPARED) & (transaction != flags.TransactionType.ROLLBACK)
+        chosen = slice(None) if enters.all() else enters
+        units = np.empty(rows if isinstance(chosen, slice) else int(enters.sum()), UNIT)
+        for name in ("physical_offset", "size_bytes", "tags_code"):
+            units[name] = getattr(columns, name)[chosen]
+        self._parts.append(
+            (
+                columns.queue_code[chosen].copy(),
+                columns.queue_offset[chosen].copy(),
+                columns.store_timestamp_ms[chosen].copy(),
+                units.view(_RAW_UNIT),
+            )
+        )
+
+    def sorted_units(self, derivation: SplitDerivation, queue_file_bytes: int) -> Units:
+        """Return the units by queue, each queue's in the order of the log, and note slices and disorder."""
+        derivation.queues = self._scan.queues.queues()
+        if self._light:
+            self._add_light_units(derivation.queues)
+        if not self._parts:
+            return np.empty(0, UNIT)
+        codes, offsets, times, raw = (np.concatenate(column) for column in zip(*self._parts, strict=True))
+        units = raw.view(UNIT)
+        self._parts.clear()
+        if len(units) == 0:  # half messages only
+            return units
+        order = _stable_order(codes, units if self._light else None)
+        codes, offsets, times, units = codes[order], offsets[order], times[order], units[order]
+        _note_disorder(derivation, codes, offsets, units)
+        bases = offsets * ENTRY_BYTES // queue_file_bytes * queue_file_bytes
+        is_new = (np.diff(codes) != 0) | (np.diff(bases) != 0)
+        starts = np.concatenate(([0], np.flatnonzero(is_new) + 1))
+        ends = np.append(starts[1:], len(codes))
+        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
+            derivation.slices.append(
+                UnitSlice(
+                    int(codes[start]), int(bases[start]), int(offsets[start]), end - start, start, int(times[end - 1])
+                )
+            )
+        return units
+
+    def _add_light_units(self, queues: list[tuple[str, int]]) -> None:
+        codes = {queue: code for code, queue in enumerate(queues)}
+        for unit in self._light:
+            codes.setdefault((unit.topic, unit.queue_id), len(codes))
+        queues[:] = codes
+        units = np.array(
+            [(unit.entry.physical_offset, unit.entry.size_bytes, unit.entry.tags_code) for unit in self._light], UNIT
+        )
+        # A unit of a light queue has no time of its own at hand; the last message's is near enough for a file's time.
+        times = np.full(len(units), self.last_timestamp_ms, np.int64)
+        numbers = np.array([codes[unit.topic, unit.queue_id] for unit in self._light], np.int32)
+        offsets = np.array([unit.queue_offset for unit in self._light], np.int64)
+        self._parts.append((numbers, offsets, times, units.view(_RAW_UNIT)))
+
+
+def _stable_order(codes: npt.NDArray[np.int32], units: Units | None) -> npt.NDArray[np.intp]:
+    if units is not None:  # light queues come last, whatever their place in the log
+        return np.lexsort((units["physical_offset"], codes))
+    # numpy sorts 16-bit numbers by counting, several times as fast.
+    narrow = codes.astype(np.uint16) if len(codes) and int(codes.max()) < 1 << 16 else codes
+    return np.argsort(narrow, kind="stable")
+
+
+def _note_disorder(
+    derivation: SplitDerivation, codes: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], units: Units
+) -> None:
+    """Note queue offsets that cannot be or do not follow the one before, and topics that cannot be a directory."""
+    walk = derivation.walk
+    follows = (np.diff(codes) != 0) | (np.diff(offsets) == 1)
+    wrong = set((np.flatnonzero(~follows) + 1).tolist()) | set(np.flatnonzero(offsets < 0).tolist())
+    for row in sorted(wrong):
+        topic, queue_id = derivation.queues[codes[row]]
+        physical_offset, found = int(units["physical_offset"][row]), int(offsets[row])
+        reason = f"queue offset {found} cannot be"
+        if found >= 0:
+            reason = f"queue offset {found} follows {int(offsets[row - 1])}"
+        derivation.note(_disorder(walk.split, physical_offset, reason, topic, queue_id, found))
+    for code in np.unique(codes).tolist():
+        topic, queue_id = derivation.queues[code]
+        try:
+            tree.queue_directory(topic, queue_id)
+        except FormatError as error:
+            row = int(np.searchsorted(codes, code))
+            physical_offset = int(units["physical_offset"][row])
+            reason = f"{error.field} {error.problem}"
+            derivation.note(_disorder(walk.split, physical_offset, reason, topic, queue_id, int(offsets[row])))
+
+
+def _disorder(  # noqa: PLR0917
+    split: LogSplit, physical_offset: int, reason: str, topic: str, queue_id: int, queue_offset: int
+) -> Finding:
+    return Finding(
+        "queue order",
+        split.path,
+        reason,
+        position=physical_offset - split.base,
+        physical_offset=physical_offset,
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=queue_offset,
+    )

@@ -1,0 +1,77 @@
+"""Files that come into being whole: written under another name, synced, renamed.
+
+Whoever finds a file under its name finds all of it, after a kill and after a power cut. Several attempts at the same
+file may run at once: each writes its own, the last rename wins, and all have the same bytes.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from orbitlog.errors import DiskFull
+from orbitlog.store.disk import disk_errors
+
+TEMPORARY = "tmp"
+
+
+@contextmanager
+def whole_file(target: Path, temporary: Path, *, modified_ms: int | None = None, sync: bool = True) -> Iterator[int]:
+    """Lend the descriptor of a new file that becomes `target` when the block ends well."""
+    with disk_errors(f"writing {target}"):
+        temporary.mkdir(parents=True, exist_ok=True)
+        descriptor, name = tempfile.mkstemp(dir=temporary)
+        try:
+            yield descriptor
+            os.fchmod(descriptor, 0o644)
+            if sync:
+                os.fsync(descriptor)
+            if modified_ms is not None:
+                os.utime(descriptor, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+            target.parent.mkdir(parents=True, exist_ok=True)
+            Path(name).replace(target)
+        finally:
+            os.close(descriptor)
+            Path(name).unlink(missing_ok=True)  # there only if the block failed
+
+
+def put_bytes(target: Path, data: bytes, temporary: Path, *, modified_ms: int | None = None) -> None:
+    """Write a small file whole."""
+    with whole_file(target, temporary, modified_ms=modified_ms) as descriptor:
+        write_all(descriptor, data, 0)
+
+
+def write_all(descriptor: int, data: bytes | memoryview, position: int) -> None:
+    """Write all bytes at a position; a write may take only a part of them."""
+    view = memoryview(data).cast("B")
+    while len(view):
+        written = os.pwrite(descriptor, view, position)
+        if written == 0:
+            raise DiskFull("a write was refused without a reason")
+        view = view[written:]
+        position += written
+
+
+def sync_tree(directory: Path) -> None:
+    """Make the names below a directory durable, and its own."""
+    for path in [directory, *(path for path in directory.rglob("*") if path.is_dir())]:
+        sync_directory(path)
+    sync_directory(directory.parent)
+
+
+def sync_directory(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def remove_tree(path: Path) -> None:
+    """Remove a directory of ours, if it is there."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
