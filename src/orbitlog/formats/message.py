@@ -83,6 +83,7 @@ _NO_HOST = bytes(IPV4_HOST_BYTES)
 _PREFIX_BYTES_WITHOUT_HOSTS = RECORD_PREFIX.size_bytes - 2 * IPV4_HOST_BYTES
 
 Bytes = bytes | bytearray | memoryview
+_new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
 
 
 class Message(NamedTuple):
@@ -172,38 +173,72 @@ def make_message(
     )
 
 
-def encode_message(message: Message) -> bytes:
-    """Return the record's bytes, after checking that a reader will accept them."""
-    return b"".join(_encode_parts(message))
+class MeasuredRecord(NamedTuple):
+    """What must be known of a message before there is a place for its record."""
+
+    size_bytes: int
+    topic_raw: bytes
+    prefix: struct.Struct
 
 
-def encode_unplaced(message: Message) -> bytearray:
-    """Return the record's bytes for a writer of the log to fill in: see `assign_fields`."""
-    return bytearray().join(_encode_parts(message))
-
-
-def _encode_parts(message: Message) -> tuple[bytes, ...]:
+def measure_record(message: Message) -> MeasuredRecord:
+    """Return how long the record will be, after checking that a reader will accept it."""
+    version, sys_flag = message.version, message.sys_flag
     topic = _encode_topic(message.topic)
-    body = message.body
-    properties = message.properties_raw
-    topic_length = len(topic)
-    if not 0 < topic_length <= TOPIC_BYTES_MAX_V1 or message.version != 1:
-        _check_long_topic(message, topic_length)
-    if len(properties) > PROPERTIES_BYTES_MAX:
-        raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=len(properties))
-    prefix = _PREFIXES[message.sys_flag & _IPV6_BITS]
-    host_bytes = len(message.born_host_raw) + len(message.store_host_raw)
-    born_bytes = IPV6_HOST_BYTES if message.sys_flag & flags.BORN_HOST_IPV6 else IPV4_HOST_BYTES
-    if len(message.born_host_raw) != born_bytes or prefix.size != _PREFIX_BYTES_WITHOUT_HOSTS + host_bytes:
+    if not 0 < len(topic) <= TOPIC_BYTES_MAX_V1 or version != 1:
+        _check_long_topic(message, len(topic))
+    properties_length = len(message.properties_raw)
+    if properties_length > PROPERTIES_BYTES_MAX:
+        raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=properties_length)
+    prefix, born_length = _PREFIXES[sys_flag & _IPV6_BITS], len(message.born_host_raw)
+    born_bytes = IPV6_HOST_BYTES if sys_flag & flags.BORN_HOST_IPV6 else IPV4_HOST_BYTES
+    hosts_length = born_length + len(message.store_host_raw)
+    if born_length != born_bytes or prefix.size != _PREFIX_BYTES_WITHOUT_HOSTS + hosts_length:
         raise BadField("address sizes differ from what sysFlag says", field="hosts")
-    total_size = prefix.size + len(body) + message.version + topic_length + 2 + len(properties)
-    magic = MAGIC_V1 if message.version == 1 else MAGIC_V2
+    size_bytes = prefix.size + len(message.body) + version + len(topic) + 2 + properties_length
+    return _new_tuple(MeasuredRecord, (size_bytes, topic, prefix))
+
+
+def encode_placed(
+    message: Message, measured: MeasuredRecord, queue_offset: int, physical_offset: int, store_timestamp_ms: int
+) -> bytes:
+    """Return the record's bytes with the three fields that only the writer of the log can know."""
+    total_size, topic, prefix = measured
+    body_crc, queue_id, flag, _, _, sys_flag, born_ms, born, _, stored, times, prepared, body, _, raw, version = message
+    magic = MAGIC_V1 if version == 1 else MAGIC_V2
     try:
-        head = prefix.pack(total_size, magic, *message[:12], len(body))
+        head = prefix.pack(
+            total_size,
+            magic,
+            body_crc,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_ms,
+            born,
+            store_timestamp_ms,
+            stored,
+            times,
+            prepared,
+            len(body),
+        )
     except struct.error as error:
         raise BadField(f"a number does not fit its field ({error})", field="record") from None
-    topic_size = topic_length.to_bytes(message.version, "big")
-    return head, body, topic_size, topic, _I16.pack(len(properties)), properties
+    topic_size = len(topic).to_bytes(version, "big")
+    return b"".join((head, body, topic_size, topic, len(raw).to_bytes(2, "big"), raw))
+
+
+def encode_message(message: Message) -> bytes:
+    """Return the record's bytes, after checking that a reader will accept them."""
+    return encode_placed(
+        message,
+        measure_record(message),
+        message.queue_offset,
+        message.physical_offset,
+        message.store_timestamp_ms,
+    )
 
 
 def _encode_topic(topic: str) -> bytes:

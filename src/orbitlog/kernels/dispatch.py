@@ -164,8 +164,8 @@ class DispatchScan:
     def __init__(self, rules: DeriveRules, *, chunk_rows: int = 16384) -> None:
         self.queues = QueueTable()
         self._rules = rules
-        self._chunk_rows = chunk_rows
         self._delays_ms = np.array(rules.delay_levels.delays_ms, np.int64)
+        self._columns = DispatchColumns.allocate(chunk_rows, 4 * chunk_rows + KEYS_IN_RECORD_MAX)
         self.ended: tuple[int, Stop] = 0, None
 
     def scan(
@@ -183,27 +183,40 @@ class DispatchScan:
         """
         source = SourceBytes(buffer, base_physical_offset)
         position, stop = source.range(start, stop)
-        columns = DispatchColumns.allocate(self._chunk_rows, 4 * self._chunk_rows + KEYS_IN_RECORD_MAX)
         why = OUTPUT_FULL
         while why == OUTPUT_FULL:
-            if self.queues.is_full:
-                self.queues.grow()
-            rows, position, why = fill_dispatch(
-                source.address,
-                position,
-                stop,
-                len(source),
-                source.base,
-                source.check_offset,
-                check_crc,
-                self._rules.compat.indexes_tags,
-                self._delays_ms,
-                self.queues.arrays,
-                columns,
-            )
+            rows, position, why = self._fill(source, position, stop, check_crc=check_crc)
             if rows:
-                yield columns.rows(rows)
+                yield self._columns.rows(rows)
         self.ended = position, source.explain(position, why, check_crc=check_crc)
+
+    def chunk(self, buffer: Bytes, start: int, stop: int, *, base_physical_offset: int) -> DispatchColumns:
+        """Return the columns of messages from `start` on, as many as one chunk holds; no row where none is there.
+
+        The arrays are used again for the next chunk.
+        """
+        source = SourceBytes(buffer, base_physical_offset)
+        rows, _, _ = self._fill(source, *source.range(start, stop), check_crc=False)
+        return self._columns.rows(rows)
+
+    def _fill(self, source: SourceBytes, position: int, stop: int, *, check_crc: bool) -> tuple[int, int, int]:
+        """Fill the columns; returns the number of rows, where that ended, and why."""
+        if self.queues.is_full:
+            self.queues.grow()
+        rows, position, why = fill_dispatch(
+            source.address,
+            position,
+            stop,
+            len(source),
+            source.base,
+            source.check_offset,
+            check_crc,
+            self._rules.compat.indexes_tags,
+            self._delays_ms,
+            self.queues.arrays,
+            self._columns,
+        )
+        return int(rows), int(position), int(why)
 
     def light_queue_units(self, buffer: Bytes, columns: DispatchColumns, base_physical_offset: int) -> list[QueueUnit]:
         """Return the units of light queues that the chunk's messages were also sent to.

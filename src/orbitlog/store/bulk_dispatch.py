@@ -7,6 +7,7 @@ are better left to that one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,10 +19,12 @@ from orbitlog.formats.queue_entry import ENTRY_BYTES, QueueEntry
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.index_files import IndexBoundary, IndexFiles
-from orbitlog.store.queue_set import QueueSet
+from orbitlog.store.queue_set import QueueKey, QueueSet
 
 _UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
 assert _UNIT.itemsize == ENTRY_BYTES
+
+QueueOf = Callable[[int], QueueKey]
 
 
 @dataclass(slots=True)
@@ -45,18 +48,24 @@ class BulkDispatch:
         """Dispatch the messages of a segment that start in the range; ends before the first thing that is none."""
         progress = BulkProgress(start)
         for columns in self._scan.scan(view, start, stop, base_physical_offset=base):
-            self._put_units(columns)
+            self._put_units(columns, self._scan.queues.queue)
             for unit in self._scan.light_queue_units(view, columns, base):
                 queue = self._queues.find_or_make(unit.topic, unit.queue_id)
                 queue.put(unit.queue_offset, unit.entry)
-                self._queues.used(queue, written=True)
-            self._put_keys(columns, index_from)
+                self._queues.used(queue)
+            self._index.put_bulk(keys_from(columns, index_from))
             progress.last_physical_offset = int(columns.physical_offset[-1])
             progress.last_store_timestamp_ms = int(columns.store_timestamp_ms[-1])
         progress.position = self._scan.ended[0]
         return progress
 
-    def _put_units(self, columns: DispatchColumns) -> None:
+    def put(self, columns: DispatchColumns, queue_of: QueueOf, index_from: IndexBoundary) -> None:
+        """Put a chunk that somebody else scanned; `queue_of` says which queue is meant by a code."""
+        self._put_units(columns, queue_of)
+        self._index.settle()
+        self._index.put_bulk(keys_from(columns, index_from))
+
+    def _put_units(self, columns: DispatchColumns, queue_of: QueueOf) -> None:
         state = columns.sys_flag & flags.TRANSACTION_MASK
         entering = (state != flags.TransactionType.PREPARED) & (state != flags.TransactionType.ROLLBACK)
         rows = np.flatnonzero(entering)
@@ -68,28 +77,27 @@ class BulkDispatch:
         codes = columns.queue_code[rows]
         bounds = np.flatnonzero(np.diff(codes)) + 1
         for part in np.split(np.arange(len(rows)), bounds) if len(rows) else []:
-            topic, queue_id = self._scan.queues.queue(int(codes[part[0]]))
+            topic, queue_id = queue_of(int(codes[part[0]]))
             queue = self._queues.find_or_make(topic, queue_id)
             _put_run(queue, columns.queue_offset[rows[part]], units[part])
-            self._queues.used(queue, written=True)
+            self._queues.used(queue)
 
-    def _put_keys(self, columns: DispatchColumns, index_from: IndexBoundary) -> None:
-        """Put keys, but for those of messages that are in the index already."""
-        first_row = int(np.searchsorted(columns.physical_offset, index_from.physical_offset))
-        if first_row == len(columns.physical_offset):
-            return
-        skip = 0
-        if columns.physical_offset[first_row] == index_from.physical_offset:
-            skip = index_from.skip_keys
-        first_key = (int(columns.key_ends[first_row - 1]) if first_row else 0) + skip
-        self._index.put_bulk(
-            columns._replace(
-                physical_offset=columns.physical_offset[first_row:],
-                store_timestamp_ms=columns.store_timestamp_ms[first_row:],
-                key_ends=columns.key_ends[first_row:] - first_key,
-                key_hashes=columns.key_hashes[first_key:],
-            )
-        )
+
+def keys_from(columns: DispatchColumns, index_from: IndexBoundary) -> DispatchColumns:
+    """Leave out rows whose keys are all in the index already, and those keys of the next row that are."""
+    first_row = int(np.searchsorted(columns.physical_offset, index_from.physical_offset))
+    if first_row == 0 and (not len(columns.physical_offset) or columns.physical_offset[0] > index_from.physical_offset):
+        return columns
+    skip = 0
+    if first_row < len(columns.physical_offset) and columns.physical_offset[first_row] == index_from.physical_offset:
+        skip = index_from.skip_keys
+    first_key = (int(columns.key_ends[first_row - 1]) if first_row else 0) + skip
+    return columns._replace(
+        physical_offset=columns.physical_offset[first_row:],
+        store_timestamp_ms=columns.store_timestamp_ms[first_row:],
+        key_ends=columns.key_ends[first_row:] - first_key,
+        key_hashes=columns.key_hashes[first_key:],
+    )
 
 
 def _put_run(queue: ConsumeQueue, queue_offsets: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> None:

@@ -1,7 +1,7 @@
 """The CommitLog: every message of the broker, one after the other, in segments.
 
 Appending is two steps, so that the caller can fill in what only the place decides: `reserve` finds room (and rolls
-to the next segment where there is none), the caller writes the record there, `advance` makes it part of the log. Two
+to the next segment where there is none), `write` copies a record there and makes it part of the log. Two
 marks only ever grow: `flushed_to` <= `written_to`; which of them readers may follow is the store's decision.
 """
 
@@ -9,21 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from orbitlog.errors import LimitExceeded
 from orbitlog.formats.message import Message, decode_message
 from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
-from orbitlog.store.disk import MappedFile
 from orbitlog.store.segments import Segments
-
-
-class Place(NamedTuple):
-    """Room for records: write them at `position` of `file`."""
-
-    file: MappedFile
-    position: int
-    physical_offset: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +32,6 @@ class CommitLog:
         self.segments = segments
         self.written_to = segments.start
         self.flushed_to = segments.start
-        # The segment being written, as far as it is allocated: where almost every record goes.
-        self._tail: MappedFile | None = None
-        self._tail_base = self._tail_allocated_to = 0
 
     @property
     def min_physical_offset(self) -> int:
@@ -56,18 +43,21 @@ class CommitLog:
         A whole record left there would be taken for a new one after the next crash. What lies before it can be read,
         but is known to be on the disk only up to `flushed_to`: perhaps the process was killed, and not the machine.
         """
-        self._tail = None
         self.segments.cut(end, keep_first=True)
         self.written_to, self.flushed_to = end, min(flushed_to, end)
 
-    def reserve(self, size_bytes: int) -> Place:
-        """Find room for that many bytes in one segment, ending the current one if they do not fit."""
-        position = self.written_to - self._tail_base
-        if 0 <= position and position + size_bytes + BLANK_BYTES <= self._tail_allocated_to and self._tail is not None:
-            return Place(self._tail, position, self.written_to)
+    def reserve(self, size_bytes: int) -> int:
+        """Find room for that many bytes in one segment, ending the current one if they do not fit.
+
+        They go to the position returned of `segments.tail`, and have the physical offset `written_to`.
+        """
+        segments = self.segments
+        position = self.written_to - segments.tail_base
+        if 0 <= position and position + size_bytes + BLANK_BYTES <= segments.tail_allocated_to:
+            return position
         return self._reserve_anew(size_bytes)
 
-    def _reserve_anew(self, size_bytes: int) -> Place:
+    def _reserve_anew(self, size_bytes: int) -> int:
         """Find room where the last place does not tell: a segment is made, grown or ended."""
         segment_bytes = self.segments.file_bytes
         if not fits(size_bytes, segment_bytes):
@@ -80,9 +70,16 @@ class CommitLog:
             base, position = self._roll(base, position), 0
         # The BLANK that may follow must find its bytes allocated, too: ending a segment cannot fail then.
         self.segments.ensure_allocated(base, min(position + size_bytes + BLANK_BYTES, segment_bytes))
-        self._tail, self._tail_base = self.segments.file(base), base
-        self._tail_allocated_to = self.segments.allocated_to(base)
-        return Place(self._tail, position, base + position)
+        self.segments.remember_tail(base)
+        return position
+
+    def write(self, position: int, record: bytes) -> None:
+        """Copy a record to a place that was reserved, and make it part of the log."""
+        segments = self.segments
+        assert segments.tail is not None and segments.tail_base + position == self.written_to
+        # Whole, and once: a page that reaches the disk meanwhile has the record's bytes or zeros, nothing else.
+        segments.tail.write(position, record)
+        self.written_to += len(record)
 
     def _roll(self, base: int, position: int) -> int:
         """End the segment with a BLANK and go to the next, which is made first: it may find the disk full."""
@@ -93,11 +90,6 @@ class CommitLog:
         self.segments.file(base).write(position, encode_blank(self.segments.file_bytes - position))
         self.written_to = following
         return following
-
-    def advance(self, end: int) -> None:
-        """Make everything before `end` part of the log."""
-        assert end > self.written_to
-        self.written_to = end
 
     def prepare_next(self) -> bool:
         """Make the next segment ahead of its need, if the current one is more than half full; True if one was made."""

@@ -45,6 +45,22 @@ class ConsumeQueue:
         self.flushed_offset = self.min_offset
         self._is_recovering = False
 
+    def put_next(self, queue_offset: int, unit: bytes) -> bool:
+        """Put the unit that follows the last one where that is nothing but a copy; False where it is for `put`."""
+        segments = self.segments
+        position = queue_offset * ENTRY_BYTES - segments.tail_base
+        if (
+            queue_offset != self.max_offset
+            or position < 0
+            or position + ENTRY_BYTES > segments.tail_allocated_to
+            or segments.tail is None
+            or self._is_recovering
+        ):
+            return False
+        segments.tail.write(position, unit)
+        self.max_offset = queue_offset + 1
+        return True
+
     def put(self, queue_offset: int, entry: QueueEntry) -> bool:
         """Put a unit; False where the queue has one there already. Refuses an offset that no queue can have reached."""
         if self.segments.is_empty:
@@ -85,6 +101,7 @@ class ConsumeQueue:
         if not self._is_recovering or file.read(position, ENTRY_BYTES) != unit:
             self.segments.ensure_allocated(base, position + ENTRY_BYTES)
             file.write(position, unit)
+            self.segments.remember_tail(base)
         self.max_offset += 1
 
     def put_run(self, units: bytes) -> None:
@@ -104,6 +121,24 @@ class ConsumeQueue:
             self.max_offset += len(part) // ENTRY_BYTES
             done += len(part)
 
+    def follow(self, queue_offset: int, physical_offset: int) -> bool:
+        """Take in a unit that another process put, with all before it; False where the file does not have it."""
+        if queue_offset < self.max_offset:
+            return True
+        file_bytes, last_base = self.segments.file_bytes, self.segments.base_of(queue_offset * ENTRY_BYTES)
+        is_first = self.segments.is_empty
+        base = last_base if is_first else self.segments.base_of(self.max_offset * ENTRY_BYTES)
+        while base <= last_base:
+            if not self.segments.note(base):
+                return False
+            base += file_bytes
+        if _UNPACK(self._raw(queue_offset))[0] != physical_offset:
+            return False
+        if is_first:
+            self._begin(queue_offset)
+        self.max_offset = queue_offset + 1
+        return True
+
     def entry(self, queue_offset: int) -> QueueEntry | None:
         """Return one unit, or None where there is none (or one that only fills room)."""
         found = decode_entry(self.read(queue_offset, 1) or _NO_UNIT)
@@ -118,6 +153,10 @@ class ConsumeQueue:
             return b""
         position = byte - base
         return self.segments.file(base).read(position, min(count * ENTRY_BYTES, self.segments.file_bytes - position))
+
+    @property
+    def has_unflushed(self) -> bool:
+        return self.max_offset > self.flushed_offset
 
     def sync(self) -> None:
         """Put every unit on the disk; may be called in any thread, one at a time."""

@@ -39,17 +39,24 @@ _PACK_ENTRY = INDEX_ENTRY.struct.pack
 _UNPACK_ENTRY = INDEX_ENTRY.struct.unpack
 _PACK_SLOT = INDEX_SLOT.struct.pack
 _PACK_HEADER = INDEX_HEADER.struct.pack
+_PACK_ENTRY_INTO = INDEX_ENTRY.struct.pack_into
+_PACK_SLOT_INTO, _UNPACK_SLOT_FROM = INDEX_SLOT.struct.pack_into, INDEX_SLOT.struct.unpack_from
+_SLOTS_POSITION = INDEX_HEADER.size_bytes
+_PLAIN_DIFF_MS = 2**40  # far from where the seconds between two messages no longer fit their field
+assert (INDEX_SLOT.size_bytes, INDEX_ENTRY.size_bytes) == (4, 20)
 
 
 class IndexFile:
-    """One index file; the header is kept in memory and written with each key."""
+    """One index file; the header is kept in memory, and written with each key or, after `put_many`, by `settle`."""
 
     def __init__(self, name: str, file: MappedFile, layout: IndexLayout, *, after: IndexHeader | None = None) -> None:
         self.name = name
         self.file = file
         self._layout = layout
         header = decode_header(file.read(0, INDEX_HEADER.size_bytes))
+        self._slot_count, self._entry_count = layout.slot_count, layout.entry_count
         self._allocated_to = 0
+        self._lent: memoryview | None = None
         if after is not None and header.key_count == 0:
             # Shows in the time of the first entry alone, and must: Java's files have it.
             header = header_after(after)
@@ -84,6 +91,7 @@ class IndexFile:
 
     def put(self, key_hash: int, physical_offset: int, store_timestamp_ms: int) -> None:
         """Put one key; the file must not be full."""
+        self.settle()
         layout, file, number = self._layout, self.file, self._next_entry
         slot_position = layout.slot_position(key_hash)
         entry_position = layout.entry_position(number)
@@ -98,7 +106,50 @@ class IndexFile:
         if number <= 1:
             self._begin_ms, self._begin_offset = store_timestamp_ms, physical_offset
         self._end_ms, self._end_offset, self._next_entry = store_timestamp_ms, physical_offset, number + 1
-        file.write(
+        self._write_header()
+
+    def put_many(self, key_hashes: Sequence[int], physical_offset: int, store_timestamp_ms: int) -> bool:
+        """Put the keys of one message where that is nothing but copying; False, and none put, where it is for `put`.
+
+        The file's bytes stay lent, and its header behind, until `settle`.
+        """
+        number, count = self._next_entry, len(key_hashes)
+        entry_position = _SLOTS_POSITION + self._slot_count * 4 + number * 20
+        if number <= 1 or number + (count or 1) > self._entry_count or entry_position + count * 20 > self._allocated_to:
+            return False
+        lent = self._lent
+        if lent is None:
+            lent = self._lent = self.file.edit(0, self._allocated_to)
+        slot_count, slots_used = self._slot_count, self._slots_used
+        since_begin_ms = store_timestamp_ms - self._begin_ms
+        if 0 <= since_begin_ms < _PLAIN_DIFF_MS and self._begin_ms > 0:
+            diff = since_begin_ms // 1000
+        else:
+            diff = time_diff_seconds(store_timestamp_ms, self._begin_ms)
+        for key_hash in key_hashes:
+            slot_position = _SLOTS_POSITION + key_hash % slot_count * 4
+            (previous,) = _UNPACK_SLOT_FROM(lent, slot_position)
+            if not 0 < previous <= number:
+                previous = 0
+                slots_used += 1
+            _PACK_ENTRY_INTO(lent, entry_position, key_hash, physical_offset, diff, previous)
+            _PACK_SLOT_INTO(lent, slot_position, number)
+            number += 1
+            entry_position += 20
+        if count:
+            self._slots_used, self._next_entry = slots_used, number
+            self._end_ms, self._end_offset = store_timestamp_ms, physical_offset
+        return True
+
+    def settle(self) -> None:
+        """Give back what `put_many` was lent, and write the header."""
+        if self._lent is not None:
+            self._lent.release()
+            self._lent = None
+            self._write_header()
+
+    def _write_header(self) -> None:
+        self.file.write(
             0,
             _PACK_HEADER(
                 self._begin_ms, self._end_ms, self._begin_offset, self._end_offset, self._slots_used, self._next_entry
@@ -127,11 +178,24 @@ class IndexFile:
             self.file.allocate(self._allocated_to, target)
             self._allocated_to = target
 
+    def follow(self, header: IndexHeader | None = None) -> None:
+        """Take in what another process put: up to a header that it vouches for, or all that the file has."""
+        self._set_header(header or decode_header(self.file.read(0, INDEX_HEADER.size_bytes)))
+
+    def cut_to(self, header: IndexHeader) -> None:
+        """Let go of keys that a killed process put behind those of `header`."""
+        from orbitlog.store.index_repair import cut_index_file
+
+        self._ensure_allocated(max(self._layout.entry_position(header.index_count), self.file.data_end()))
+        cut_index_file(self.file, self._layout, header)
+        self._set_header(header)
+
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Yield the physical offsets of entries with that hash, newest first, whose time lies in the window."""
         header = self.header
         number = int.from_bytes(self.file.read(self._layout.slot_position(key_hash), 4), "big", signed=True)
-        while 0 < number < self._next_entry:
+        # Not only up to where the header says: whoever reads beside the writer may see a slot before the header.
+        while 0 < number < self._layout.entry_count:
             position = self._layout.entry_position(number)
             found_hash, physical_offset, diff, previous = _UNPACK_ENTRY(
                 self.file.read(position, INDEX_ENTRY.size_bytes)
@@ -163,12 +227,13 @@ class IndexFiles:
         self._files: list[IndexFile] = []
 
     def load(self) -> None:
-        """Open the files that have the size they should have; anything else is left alone.
+        """Open the files that have the size they should have and are not open yet; anything else is left alone.
 
         But for an empty one: a crash left it when it had no size yet, and its name will be wanted again.
         """
+        known = {file.name for file in self._files}
         for entry in self._disk.list_directory(self._directory):
-            if not tree.parse_index_file_name(entry.name):
+            if not tree.parse_index_file_name(entry.name) or entry.name in known:
                 continue
             path = self._directory / entry.name
             if entry.size_bytes == self._layout.file_bytes:
@@ -195,11 +260,21 @@ class IndexFiles:
         return sum(file.header.key_count for file in self._files)
 
     def put(self, key_hashes: Sequence[int], physical_offset: int, store_timestamp_ms: int) -> None:
-        """Put the keys of a message; one without any also begins a new file where the last is full, as in Java."""
+        """Put the keys of a message; one without any also begins a new file where the last is full, as in Java.
+
+        Whoever puts calls `settle` when a run of messages is through.
+        """
+        if self._files and self._files[-1].put_many(key_hashes, physical_offset, store_timestamp_ms):
+            return
         self._make_room(store_timestamp_ms)
         for key_hash in key_hashes:
             self._make_room(store_timestamp_ms)
             self._files[-1].put(key_hash, physical_offset, store_timestamp_ms)
+
+    def settle(self) -> None:
+        """Bring the header of the last file up to what was put into it."""
+        if self._files:
+            self._files[-1].settle()
 
     def put_bulk(self, columns: DispatchColumns) -> None:
         """Put the keys of many messages with the kernel: the same bytes as one by one."""
@@ -215,6 +290,7 @@ class IndexFiles:
     def _begin(self, store_timestamp_ms: int) -> None:
         after = None
         if self._files:
+            self._files[-1].settle()
             self._files[-1].file.sync()
             after = self._files[-1].header
         else:
@@ -258,6 +334,40 @@ class IndexFiles:
             self._disk.sync_directory(self._directory)
             count += 1
         return count
+
+    @property
+    def tail(self) -> tuple[int, IndexHeader]:
+        """The last file's name as a number, 0 where there is none, and its header."""
+        if not self._files:
+            return 0, IndexHeader()
+        return int(self._files[-1].name), self._files[-1].header
+
+    def follow(self, tail: tuple[int, IndexHeader]) -> None:
+        """Take in what another process put, up to a tail that it vouches for."""
+        number, header = tail
+        last_name = self._files[-1].name if self._files else ""
+        stale = len(self._files) - 1
+        if number and int(last_name or 0) < number:
+            for entry in self._disk.list_directory(self._directory):
+                if tree.parse_index_file_name(entry.name) and last_name < entry.name and int(entry.name) <= number:
+                    file = self._disk.open_file(self._directory / entry.name, writable=self._writable)
+                    self._files.append(IndexFile(entry.name, file, self._layout))
+        for full in self._files[max(stale, 0) : -1]:
+            full.follow()
+        if self._files and int(self._files[-1].name) == number:
+            self._files[-1].follow(header)
+
+    def cut_to(self, tail: tuple[int, IndexHeader]) -> None:
+        """Let go of keys that a killed process put behind a tail that it vouched for."""
+        number, header = tail
+        count = len(self._files)
+        while self._files and int(self._files[-1].name) > number:
+            self._disk.remove_file(self._directory / self._files[-1].name)
+            self._files.pop().file.close()
+        if len(self._files) < count:
+            self._disk.sync_directory(self._directory)
+        if self._files:
+            self._files[-1].cut_to(header)
 
     def set_aside(self, number: int) -> None:
         """Put away the files from that number on: they are made again from the log, and removed only then."""

@@ -20,9 +20,11 @@ from orbitlog.errors import FormatError, StoreClosed, StoreError
 from orbitlog.formats import flags
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
-from orbitlog.formats.message import Message, assign_fields, encode_unplaced
+from orbitlog.formats.dispatch_marks import INLINE, DispatchLease
+from orbitlog.formats.message import Message, encode_placed, measure_record
 from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE, STATE_FILE, StoreState, decode_state, encode_state
-from orbitlog.store.commitlog import CommitLog, Place
+from orbitlog.store.broker_dispatch import BrokerDispatch
+from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
@@ -36,6 +38,9 @@ from orbitlog.store.store_reads import StoreReads
 from orbitlog.store.store_recovery import StoreParts, recover
 
 NowMs = Callable[[], int]
+# An owner of dispatch outside ends a batch before it gives back; a few seconds are long for one.
+_DISPATCH_PATIENCE_S = 10.0
+_PREPARED = int(flags.TransactionType.PREPARED)
 
 
 class MessageStore(StoreReads):
@@ -55,6 +60,8 @@ class MessageStore(StoreReads):
         self._queues = QueueSet(disk, root, geometry.queue_file_bytes)
         self._index = IndexFiles(disk, root, geometry.index_layout)
         self._retention = Retention(disk, self._log, self._queues, self._index, config.retention)
+        self._long_topics = config.rules.compat.long_topics
+        self._dispatch = BrokerDispatch(disk, root, config)
         self._derived_to = 0
         self._next_queue_offsets: dict[QueueKey, int] = {}
         self._confirmed: MappedFile | None = None
@@ -91,6 +98,7 @@ class MessageStore(StoreReads):
 
     def _load(self, progress: Progress | None) -> None:
         log, queues, index = self._log, self._queues, self._index
+        self._dispatch.claim(_DISPATCH_PATIENCE_S)
         log.segments.load()
         log.written_to = log.flushed_to = log.min_physical_offset
         queues.load()
@@ -109,6 +117,9 @@ class MessageStore(StoreReads):
         self._last_append_ms = self._dispatcher.last_store_timestamp_ms
         self._publish(self.confirmed_to)
         self.flush_derived()
+        self._dispatch.settle(parts)
+        if self._config.dispatch_engine != INLINE:
+            self.hand_over_dispatch()
 
     # Marks
 
@@ -157,68 +168,88 @@ class MessageStore(StoreReads):
 
     def append(self, message: Message) -> PutResult:
         """Take one message: its queue offset, physical offset and store time are assigned here."""
-        return self.append_batch([message])[0]
-
-    def append_batch(self, messages: Sequence[Message]) -> list[PutResult]:
-        """Take messages that were sent together: a segment has all of them or none."""
-        if self._is_closed:
-            raise StoreClosed(f"{self._root} is closed")
-        refusal = self._refuse(messages)
+        refusal = self._refuse() or self._refuse_message(message)
         if refusal is None:
+            log, queue_key = self._log, (message.topic, message.queue_id)
+            now_ms = max(self._now_ms(), self._last_append_ms)
+            enters_queue = not message.sys_flag & _PREPARED
+            queue_offset = self._next_queue_offsets.get(queue_key, 0) if enters_queue else 0
             try:
-                records = [encode_unplaced(message) for message in messages]
-                place = self._log.reserve(sum(map(len, records)))
+                measured = measure_record(message)
+                position = log.reserve(measured.size_bytes)
+                physical_offset = log.written_to
+                record = encode_placed(message, measured, queue_offset, physical_offset, now_ms)
             except (FormatError, StoreError) as error:
                 refusal = refusal_of(error)
         if refusal is not None:
-            self._messages_refused += len(messages)
-            return [refusal] * len(messages)
-        return self._write(place, messages, records)
+            self._messages_refused += 1
+            return refusal
+        log.write(position, record)
+        if enters_queue:
+            self._next_queue_offsets[queue_key] = queue_offset + 1
+        self._last_append_ms = now_ms
+        self._messages_appended += 1
+        size_bytes = measured.size_bytes
+        self._bytes_appended += size_bytes
+        return PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, size_bytes)
 
-    def _write(self, place: Place, messages: Sequence[Message], records: list[bytearray]) -> list[PutResult]:
-        """Assign what only now is known, copy the records in, and make them part of the log."""
-        self._last_append_ms = now_ms = max(self._now_ms(), self._last_append_ms)
-        file, position, physical_offset = place.file, place.position, place.physical_offset
-        results = []
-        for message, record in zip(messages, records, strict=True):
-            queue_offset = self._take_queue_offset(message)
-            assign_fields(
-                record, 0, queue_offset=queue_offset, physical_offset=physical_offset, store_timestamp_ms=now_ms
-            )
-            # Whole, and once: a page that reaches the disk meanwhile has the record's bytes or zeros, nothing else.
-            file.write(position, record)
-            size_bytes = len(record)
-            results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, size_bytes))
-            position += size_bytes
-            physical_offset += size_bytes
-        self._log.advance(physical_offset)
-        self._messages_appended += len(records)
-        self._bytes_appended += physical_offset - place.physical_offset
+    def append_batch(self, messages: Sequence[Message]) -> list[PutResult]:
+        """Take messages that were sent together: a segment has all of them or none."""
+        refusal = self._refuse() or next(filter(None, map(self._refuse_message, messages)), None)
+        if refusal is None and messages:
+            try:
+                return self._append_together(messages)
+            except (FormatError, StoreError) as error:
+                refusal = refusal_of(error)
+        self._messages_refused += len(messages)
+        return [refusal] * len(messages) if refusal else []
+
+    def _append_together(self, messages: Sequence[Message]) -> list[PutResult]:
+        """Encode all records before the first is copied: what is wrong with one of them keeps all out."""
+        now_ms = max(self._now_ms(), self._last_append_ms)
+        measured = [measure_record(message) for message in messages]
+        position = self._log.reserve(sum(each.size_bytes for each in measured))
+        physical_offset = self._log.written_to
+        records, results = [], []
+        following: dict[QueueKey, int] = {}
+        for message, size in zip(messages, measured, strict=True):
+            queue_key, queue_offset = (message.topic, message.queue_id), 0
+            if flags.enters_queue(message.sys_flag):
+                queue_offset = following.get(queue_key, self._next_queue_offsets.get(queue_key, 0))
+                following[queue_key] = queue_offset + 1
+            records.append(encode_placed(message, size, queue_offset, physical_offset, now_ms))
+            results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, size.size_bytes))
+            physical_offset += size.size_bytes
+        for record in records:
+            self._log.write(position, record)
+            position += len(record)
+            self._bytes_appended += len(record)
+        self._next_queue_offsets.update(following)
+        self._last_append_ms = now_ms
+        self._messages_appended += len(messages)
         return results
 
-    def _refuse(self, messages: Sequence[Message]) -> PutResult | None:
+    def _refuse(self) -> PutResult | None:
+        """Return why no message at all is taken, or None."""
+        if self._is_closed:
+            raise StoreClosed(f"{self._root} is closed")
         if self._failure:
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._failure)
         if self._retention.refusal and (reason := self._retention.recheck(self._now_ms())):
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=reason)
-        for message in messages:
-            if message.version == 2 and not self._config.rules.compat.long_topics:
-                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="the topic is longer than 127 bytes")
-            if b"\0" in message.properties_raw or "\0" in message.topic:
-                # No checksum covers these: after a crash a zero is how one tells that they never reached the disk.
-                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="topic and properties cannot hold a zero byte")
-            if len(message.body) > self._config.message_bytes_max:
-                reason = f"a body of {len(message.body)} bytes is over the limit of {self._config.message_bytes_max}"
-                return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
         return None
 
-    def _take_queue_offset(self, message: Message) -> int:
-        if not flags.enters_queue(message.sys_flag):
-            return 0
-        queue = message.topic, message.queue_id
-        queue_offset = self._next_queue_offsets.get(queue, 0)
-        self._next_queue_offsets[queue] = queue_offset + 1
-        return queue_offset
+    def _refuse_message(self, message: Message) -> PutResult | None:
+        """Return why this message is not taken, or None."""
+        if message.version == 2 and not self._long_topics:
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="the topic is longer than 127 bytes")
+        if b"\0" in message.properties_raw or "\0" in message.topic:
+            # No checksum covers these: after a crash a zero is how one tells that they never reached the disk.
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="topic and properties cannot hold a zero byte")
+        if len(message.body) > self._config.message_bytes_max:
+            reason = f"a body of {len(message.body)} bytes is over the limit of {self._config.message_bytes_max}"
+            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
+        return None
 
     # Steps
 
@@ -226,9 +257,41 @@ class MessageStore(StoreReads):
         """Derive units and keys of messages that readers may see; returns those that can be read now."""
         confirmed_to = self.confirmed_to
         with self._failing_for_good():
-            arrivals = self._dispatcher.dispatch_once(confirmed_to, max_bytes)
+            arrivals = self._dispatch.dispatch_once(confirmed_to, max_bytes)
         self._publish(confirmed_to)
         return arrivals
+
+    def load_kernels(self) -> None:
+        """Let large steps of dispatching be taken in machine code: call it once, in another thread if it must not wait.
+
+        It takes half a second, and most of a minute where the kernels were never compiled on this machine.
+        """
+        self._dispatcher.load_kernels()
+
+    def hand_over_dispatch(self) -> None:
+        """Let an engine outside this process own dispatch; `dispatch_once` then follows it (docs/durability.md)."""
+        with disk_errors(f"handing over dispatch of {self._root}"):
+            self._dispatch.hand_over()
+
+    def take_back_dispatch(self) -> bool:
+        """Want dispatch back from an engine outside; True once it is, before that each `dispatch_once` asks again."""
+        with self._failing_for_good():
+            return self._dispatch.take_back()
+
+    @property
+    def dispatch_lease(self) -> DispatchLease:
+        """The owner of dispatch, as its lease names it."""
+        return self._dispatch.lease
+
+    @property
+    def is_dispatch_inline(self) -> bool:
+        """Tell whether this process dispatches."""
+        return self._dispatch.is_inline
+
+    @property
+    def is_dispatch_orphaned(self) -> bool:
+        """Tell whether dispatch was handed over and nobody does it now: not yet, no longer, or it died."""
+        return self._dispatch.is_orphaned
 
     def _publish(self, confirmed_to: int) -> None:
         """Say how far those may read who read the files beside this process; nothing depends on it after a crash."""
@@ -310,14 +373,17 @@ class MessageStore(StoreReads):
 
     def _close_clean(self) -> None:
         self.flush_log()
+        self._dispatch.bring_back(_DISPATCH_PATIENCE_S)
         while self.dispatched_to < self.confirmed_to:
             self.dispatch_once()
         self._log.segments.drop_unused(self._log.written_to, keep_first=True)  # the one that was prepared
         self.flush_derived()
+        self._dispatch.leave_clean()
         self._disk.remove_file(self._root / tree.ABORT)
         self._disk.sync_directory(self._root)
 
     def _release(self) -> None:
+        self._dispatch.release()
         if self._confirmed is not None:
             self._confirmed.close()
         self._log.segments.close()

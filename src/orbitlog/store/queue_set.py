@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Lock
 
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.names import check_topic
+from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.disk import Disk
 from orbitlog.store.segments import Segments
@@ -28,19 +30,41 @@ class QueueSet:
         self._writable = writable
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._used: dict[QueueKey, None] = {}
-        self._unflushed: dict[QueueKey, None] = {}
+        # A file may not be closed here while another thread takes it to the disk.
+        self._closing = Lock()
 
     def load(self) -> None:
-        """Find every queue that has files."""
+        """Find every queue that has files and is not known yet."""
         directory = self._root / tree.CONSUMEQUEUE
         for topic_entry in self._disk.list_directory(directory):
             if not topic_entry.is_directory or not _is_topic(topic_entry.name):
                 continue
             for queue_entry in self._disk.list_directory(directory / topic_entry.name):
                 queue_id = tree.parse_queue_id(queue_entry.name) if queue_entry.is_directory else None
-                if queue_id is not None:
+                if queue_id is not None and (topic_entry.name, queue_id) not in self._queues:
                     queue = self._make(topic_entry.name, queue_id)
                     queue.segments.load()
+
+    def list_again(self, trusted_to: int) -> None:
+        """Let go of files that a killed process left behind the units of records before `trusted_to`, the last known.
+
+        Units that it left in files which stay are put again, and are the same.
+        """
+        known = dict(self._queues)
+        self.load()
+        for key, queue in list(self._queues.items()):
+            if key in known:
+                queue.segments.close()
+                queue.segments.load()
+                queue.segments.drop_unused(queue.max_offset * ENTRY_BYTES)
+            else:
+                queue.begin_recovery(trusted_to)
+                queue.end_recovery()
+        self.forget_empty()
+
+    def recently_used(self) -> list[ConsumeQueue]:
+        """Return the queues whose files may be open."""
+        return [self._queues[key] for key in self._used if key in self._queues]
 
     def __iter__(self) -> Iterator[ConsumeQueue]:
         return iter(list(self._queues.values()))
@@ -51,27 +75,33 @@ class QueueSet:
     def find(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.get((topic, queue_id))
 
+    def find_key(self, key: QueueKey) -> ConsumeQueue | None:
+        return self._queues.get(key)
+
     def find_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
         queue = self._queues.get((topic, queue_id))
         return self._make(check_topic(topic), queue_id) if queue is None else queue
 
-    def used(self, queue: ConsumeQueue, *, written: bool = False) -> None:
+    def used(self, queue: ConsumeQueue) -> None:
         """Note that a queue's files are in use, and close those of the one unused for longest."""
         key = queue.topic, queue.queue_id
         self._used.pop(key, None)
         self._used[key] = None
-        if written:
-            self._unflushed[key] = None
-        if len(self._used) > _OPEN_QUEUES_MAX:
-            oldest = next(iter(self._used))
-            del self._used[oldest]
-            self._queues[oldest].segments.close()
+        if len(self._used) > _OPEN_QUEUES_MAX and self._closing.acquire(blocking=False):
+            try:
+                while len(self._used) > _OPEN_QUEUES_MAX:
+                    oldest = next(iter(self._used))
+                    del self._used[oldest]
+                    self._queues[oldest].segments.close()
+            finally:
+                self._closing.release()
 
     def sync(self) -> None:
-        """Put every unit of every queue on the disk."""
-        written, self._unflushed = self._unflushed, {}
-        for key in written:
-            self._queues[key].sync()
+        """Put every unit of every queue on the disk; may be called in any thread, one at a time."""
+        for queue in self:
+            if queue.has_unflushed:
+                with self._closing:
+                    queue.sync()
 
     def follow_log_start(self, min_physical_offset: int) -> int:
         """Let every queue start at its first message that the log still has; returns how many files were removed."""
@@ -93,7 +123,6 @@ class QueueSet:
             if queue.segments.is_empty:
                 del self._queues[key]
                 self._used.pop(key, None)
-                self._unflushed.pop(key, None)
 
     def close(self) -> None:
         for queue in self._queues.values():

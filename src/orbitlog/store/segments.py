@@ -49,6 +49,12 @@ class Segments:
         self._files: dict[int, MappedFile] = {}
         self._allocated_to: dict[int, int] = {}
         self._lent: list[MappedFile] = []
+        self._forget_tail()
+
+    def _forget_tail(self) -> None:
+        """Start anew to remember the file that is written to: where almost every byte goes."""
+        self.tail: MappedFile | None = None
+        self.tail_base = self.tail_allocated_to = 0
 
     def load(self) -> None:
         """List the files; each must have the size that the log's files have.
@@ -116,6 +122,34 @@ class Segments:
         self._allocated_to[base] = 0
         return mapped
 
+    def note(self, base: int) -> bool:
+        """Take in a file that another process made; False where it is not there, or not whole yet."""
+        if self.has(base):
+            return True
+        try:
+            mapped = self._disk.open_file(self._path(base), writable=self._writable)
+        except (StoreError, ValueError):  # one that is empty cannot be mapped
+            return False
+        if mapped.size_bytes != self.file_bytes:
+            mapped.close()
+            return False
+        insort(self._bases, base)
+        self._files[base] = mapped
+        return True
+
+    def forget_before(self, position: int) -> None:
+        """Let go of files that end at or before `position`; they stay on the disk, for whoever removes them."""
+        gone = [base for base in self._bases if base + self.file_bytes <= position]
+        self._bases = self._bases[len(gone) :]
+        for base in gone:
+            self._allocated_to.pop(base, None)
+        self.close_before(position)
+
+    def close_before(self, position: int) -> None:
+        """Unmap files that end at or before `position`: whoever removes one then gets its room back."""
+        mapped = [base for base in self._files if base + self.file_bytes <= position]
+        self._close([self._files.pop(base) for base in mapped])
+
     def allocated_to(self, base: int) -> int:
         """Return up to where the file's bytes are known to have blocks of their own."""
         return self._allocated_to.get(base, 0)
@@ -128,6 +162,10 @@ class Segments:
         target = min(-(-stop // self._allocate_bytes) * self._allocate_bytes, self.file_bytes)
         self.file(base).allocate(allocated, target)
         self._allocated_to[base] = target
+
+    def remember_tail(self, base: int) -> None:
+        """Let `tail` be that file, which may be written to up to `tail_allocated_to` without asking again."""
+        self.tail, self.tail_base, self.tail_allocated_to = self.file(base), base, self._allocated_to.get(base, 0)
 
     def drop_unused(self, end: int, *, keep_first: bool = False) -> None:
         """Remove files that hold nothing of a log which ends there; the first, kept, says where the log starts."""
@@ -186,7 +224,19 @@ class Segments:
         """Put the bytes of a range on the disk; may be called in any thread."""
         for base in self.bases:
             if base < stop and base + self.file_bytes > start:
-                self.file(base).sync()
+                self._sync(base)
+
+    def _sync(self, base: int) -> None:
+        mapped = self._files.get(base)
+        if mapped is not None:
+            mapped.sync()
+            return
+        # Closed for want of descriptors, and not opened again here: this may not be the thread that opens files.
+        mapped = self._disk.open_file(self._path(base), writable=self._writable)
+        try:
+            mapped.sync()
+        finally:
+            mapped.close()
 
     def modified_ms(self, base: int) -> int:
         return self._disk.modified_ms(self._path(base))
@@ -197,6 +247,7 @@ class Segments:
 
     def _close(self, mapped: list[MappedFile]) -> None:
         """Close files, and those that could not be closed before: a view that is lent keeps its bytes until then."""
+        self._forget_tail()
         waiting, self._lent = [*self._lent, *mapped], []
         for file in waiting:
             try:

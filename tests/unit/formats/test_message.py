@@ -25,8 +25,9 @@ from orbitlog.formats.message import (
     assign_fields,
     decode_message,
     encode_message,
-    encode_unplaced,
+    encode_placed,
     make_message,
+    measure_record,
 )
 from orbitlog.formats.properties import encode_properties
 
@@ -360,11 +361,12 @@ def test_properties_are_kept_as_stored() -> None:
     assert message.properties is not message.properties
 
 
-def test_an_unplaced_record_is_the_same_bytes_to_be_filled_in() -> None:
-    message = make_message("T", b"body", properties={"KEYS": "k"}, queue_id=3)
-    record = encode_unplaced(message)
-    assert isinstance(record, bytearray)
-    assert record == encode_message(message)
-    assign_fields(record, 0, queue_offset=5, physical_offset=700, store_timestamp_ms=9)
+@pytest.mark.parametrize("topic", ["T", "L" * 200])
+def test_a_placed_record_has_the_fields_that_the_place_decides(topic: str) -> None:
+    message = make_message(topic, b"body", properties={"KEYS": "k"}, queue_id=3)
+    measured = measure_record(message)
+    record = encode_placed(message, measured, 5, 700, 9)
     placed = message._replace(queue_offset=5, physical_offset=700, store_timestamp_ms=9)
+    assert len(record) == measured.size_bytes == message.size_bytes
+    assert record == encode_message(placed)
     assert decode_message(record, physical_offset=700) == placed
