@@ -59,7 +59,8 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     tops = {name.split("/")[0] for name in names}
-    assert {top for top in tops if not top.endswith(".dist-info")} == {"orbitlog", "pyspark_rocketmq"}
+    sources = {"pyspark_rocketmq", "pyspark_rocketmq_commitlog"}
+    assert {top for top in tops if not top.endswith(".dist-info")} == {"orbitlog", *sources}
     assert "orbitlog/py.typed" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert any(name.endswith("/licenses/NOTICE") for name in names)

@@ -30,7 +30,7 @@ _PLAIN_LOCAL = re.compile(r"local(?:\[(\*|\d+)\])?")
 _JAVA_VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 _JAVA_ANSWERS_WITHIN_S = 30
 # Packages that a worker must be able to import; each becomes an archive of its own name.
-_SHIPPED_PACKAGES = ("orbitlog", "pyspark_rocketmq")
+_SHIPPED_PACKAGES = ("orbitlog", "pyspark_rocketmq", "pyspark_rocketmq_commitlog")
 _EXCEPTION = "Exception in thread "
 _STDERR_READ_MAX = 1 << 20
 _SHIPPED_MARK = "spark.orbitlog.shipped"

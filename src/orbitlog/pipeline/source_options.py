@@ -7,10 +7,12 @@ names in lower case, so they are compared without case.
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from orbitlog.pipeline.log_splits import SPLIT_BYTES_DEFAULT, SPLIT_BYTES_MIN
 from orbitlog.pipeline.named_stores import NamedStore, OptionError, parse_store_paths
 from orbitlog.pipeline.topic_offsets import EARLIEST, LATEST, Offsets, QueueKey, parse_assignment, parse_offsets
 
@@ -44,8 +46,10 @@ TOPIC_OPTIONS: Mapping[str, str] = {
 }
 COMMITLOG_OPTIONS: Mapping[str, str] = {
     **COMMON_OPTIONS,
-    "startingPosition": "physical offset to start at: earliest, latest, or JSON by store",
-    "splitBytes": "how much of the log a task reads",
+    "startingOffsets": 'earliest, latest, or physical offsets by store, {"broker":0}; latest for a stream',
+    "endingOffsets": "latest, or physical offsets by store; batches only",
+    "splitBytes": "how much of the log a task reads (128 MiB)",
+    "failOnDataLoss": "whether damage ends the query (true); else the rest of its segment is left out",
     "includeProperties": "whether there is a column with all properties (true)",
 }
 _TAG_SEPARATOR = "||"
@@ -194,6 +198,63 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool) -> Topic
         check_crc=reader.truth("checkCrc", True),
         inflate=reader.truth("inflate", True),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    """Everything that decides what the log source gives; positions are physical offsets by store (None: the mark)."""
+
+    stores: tuple[NamedStore, ...]
+    start_mark: int
+    start: Mapping[str, int]
+    end: Mapping[str, int]
+    split_bytes: int
+    bytes_per_trigger_max: int | None
+    fail_on_data_loss: bool
+    check_crc: bool
+    inflate: bool
+
+
+def parse_log_options(options: Mapping[str, str], *, is_stream: bool) -> LogOptions:
+    reader = OptionReader(options, COMMITLOG_OPTIONS)
+    stores = reader.stores()
+    brokers = [store.broker_name for store in stores]
+    if is_stream and reader.has("endingOffsets"):
+        raise OptionError("endingOffsets is for batches; a stream ends when it is stopped, or with availableNow")
+    mark, start = _physical(reader, brokers, "startingOffsets", LATEST if is_stream else EARLIEST)
+    end_mark, end = _physical(reader, brokers, "endingOffsets", LATEST)
+    if not is_stream and mark == LATEST:
+        raise OptionError("startingOffsets=latest would read nothing in a batch; use earliest or physical offsets")
+    if end_mark == EARLIEST:
+        raise OptionError("endingOffsets=earliest would read nothing; use latest or physical offsets")
+    return LogOptions(
+        stores=stores,
+        start_mark=mark,
+        start=start,
+        end=end,
+        split_bytes=reader.number("splitBytes", minimum=SPLIT_BYTES_MIN) or SPLIT_BYTES_DEFAULT,
+        bytes_per_trigger_max=reader.number("maxBytesPerTrigger"),
+        fail_on_data_loss=reader.truth("failOnDataLoss", True),
+        check_crc=reader.truth("checkCrc", True),
+        inflate=reader.truth("inflate", True),
+    )
+
+
+def _physical(reader: OptionReader, brokers: list[str], option: str, default: int) -> tuple[int, dict[str, int]]:
+    text = (reader.text(option) or "").strip()
+    marks = {"": default, "earliest": EARLIEST, "latest": LATEST}
+    if text.lower() in marks:
+        return marks[text.lower()], {}
+    form = f'write earliest, latest or {{"{brokers[0]}":0}}'
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f"{option}={text[:80]} is neither a word that it knows nor JSON ({error}); {form}") from None
+    if not isinstance(value, dict) or set(value) != set(brokers):
+        raise OptionError(f"{option} must give a physical offset for each of {', '.join(brokers)}; {form}")
+    if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in value.values()):
+        raise OptionError(f"{option}: physical offsets are whole numbers from 0 on; {form}")
+    return default, value
 
 
 def parse_tags(expression: str) -> tuple[str, ...]:

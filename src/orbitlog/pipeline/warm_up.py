@@ -47,6 +47,8 @@ def settle_worker() -> None:
 
 
 def _run_kernels() -> None:
+    import numpy as np
+
     from orbitlog.formats.derive import DeriveRules
     from orbitlog.formats.index_layout import IndexLayout
     from orbitlog.formats.message import encode_message, make_message
@@ -54,8 +56,10 @@ def _run_kernels() -> None:
     from orbitlog.kernels.arrow_batches import ArrowDecoder
     from orbitlog.kernels.columns import read_columns
     from orbitlog.kernels.derivation import Derivation
+    from orbitlog.kernels.listed_records import ListedDecoder
     from orbitlog.kernels.record_walk import walk_messages
     from orbitlog.kernels.splits import walk_in_splits
+    from orbitlog.kernels.tally import Tally
 
     properties = {"UNIQ_KEY": "0" * 32, "KEYS": "a b", "TAGS": "tag"}
     record = encode_message(make_message("Topic", b"body", properties=properties))
@@ -66,3 +70,6 @@ def _run_kernels() -> None:
     list(ArrowDecoder().decode(segment, base_physical_offset=0))
     derivation = Derivation(DeriveRules(), queue_file_bytes=1000, index_layout=IndexLayout(10, 20))
     derivation.add(segment, base_physical_offset=0)
+    places, sizes = np.zeros(1, np.int64), np.full(1, len(record), np.int32)
+    list(ListedDecoder().decode_listed(segment, places, sizes, base_physical_offset=0))
+    list(Tally().count(segment, 0, len(segment), base_physical_offset=0))
