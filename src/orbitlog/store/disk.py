@@ -23,6 +23,7 @@ from orbitlog.errors import DiskFull, StoreError, StoreLocked
 from orbitlog.store.mapped_view import end_of_data
 
 Bytes = bytes | bytearray | memoryview
+_OPEN_FILES_ENOUGH = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +130,10 @@ class Disk(Protocol):
     def modified_ms(self, path: Path) -> int: ...
 
     def usage(self, path: Path) -> DiskUsage: ...
+
+    def open_files_max(self) -> int:
+        """Return how many files may be open at a time; a mapped one counts for two."""
+        ...
 
 
 @contextmanager
@@ -362,3 +367,9 @@ class RealDisk:
         # As df and Java: blocks that only the administrator may use are not there.
         total_blocks = found.f_blocks - found.f_bfree + found.f_bavail
         return DiskUsage(total_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def open_files_max(self) -> int:
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return _OPEN_FILES_ENOUGH if soft == resource.RLIM_INFINITY else soft

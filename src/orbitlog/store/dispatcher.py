@@ -138,6 +138,8 @@ class Dispatcher:
             # A field that no checksum covers is damaged: that is for the step that can report it.
             self._index_from = self._index.boundary()
             return
+        finally:
+            view.release()
         if progress.position > span.start:
             self.dispatched_to = span.base + progress.position
             self.last_physical_offset = progress.last_physical_offset
@@ -259,8 +261,9 @@ class Dispatcher:
         properties = message.properties
         for unit in queue_units(message, self._rules, properties):
             queue = self._queues.find_or_make(unit.topic, unit.queue_id)
-            if queue.put(unit.queue_offset, unit.entry) or self._mends(queue, unit):
-                self._queues.used(queue)
+            is_new = queue.put(unit.queue_offset, unit.entry) or self._mends(queue, unit)
+            self._queues.used(queue)
+            if is_new:
                 arrivals.append(
                     Arrival(
                         unit.topic, unit.queue_id, unit.queue_offset, unit.entry.tags_code, message.store_timestamp_ms

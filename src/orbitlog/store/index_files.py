@@ -165,7 +165,7 @@ class IndexFile:
         layout = self._layout
         last_entry = min(self._next_entry + len(columns.key_hashes) - key, layout.entry_count)
         self._ensure_allocated(layout.entry_position(last_entry))
-        with self.file.edit(0, layout.file_bytes) as lent:
+        with self.file.edit(0, self._allocated_to) as lent:
             header, row, key = put_into(np.frombuffer(lent, np.uint8), self.header, layout, columns, row, key)
         self._set_header(header)
         if header.key_count:

@@ -30,6 +30,8 @@ class QueueSet:
         self._writable = writable
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._used: dict[QueueKey, None] = {}
+        # Half of the files, and each counts for two: sockets, segments and index need some, too.
+        self._open_max = min(_OPEN_QUEUES_MAX, disk.open_files_max() // 4)
         # A file may not be closed here while another thread takes it to the disk.
         self._closing = Lock()
 
@@ -87,7 +89,7 @@ class QueueSet:
         key = queue.topic, queue.queue_id
         self._used.pop(key, None)
         self._used[key] = None
-        if len(self._used) > _OPEN_QUEUES_MAX and self._closing.acquire(blocking=False):
+        if len(self._used) > self._open_max and self._closing.acquire(blocking=False):
             try:
                 while len(self._used) > _OPEN_QUEUES_MAX:
                     oldest = next(iter(self._used))

@@ -88,6 +88,7 @@ class StoreReader(StoreReads):
             last = queue.entry(queue.max_offset - 1)
             if last is not None:
                 self._dispatched_to = max(self._dispatched_to, last.physical_offset + last.size_bytes)
+            self._queues.used(queue)
 
     def _find_end(self) -> int:
         """Return how far may be read: where the intact records end, but not beyond what a running broker says."""

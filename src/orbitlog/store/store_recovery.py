@@ -65,6 +65,7 @@ def recover(
     for queue in queues:
         queue.end_recovery()
         queue.correct_min_offset(log.min_physical_offset)
+        queues.used(queue)  # of ten thousand queues only some can be open at a time
     queues.forget_empty()
     index.discard_aside()
 
@@ -127,6 +128,7 @@ def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known:
 def _begin_queues(queues: QueueSet, trusted_to: int) -> None:
     for queue in queues:
         queue.begin_recovery(trusted_to)
+        queues.used(queue)
 
 
 def _dispatch_from(log: CommitLog, trusted_to: int, indexed_to: int) -> int:

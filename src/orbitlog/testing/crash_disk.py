@@ -41,6 +41,8 @@ class CrashFile:
         self._inode = inode
         self._writable = writable
         self._is_open = True
+        disk.open_files += 1
+        disk.open_files_most = max(disk.open_files_most, disk.open_files)
 
     @property
     def size_bytes(self) -> int:
@@ -95,6 +97,7 @@ class CrashFile:
     def close(self) -> None:
         assert self._is_open, f"{self._path} is closed twice"
         self._is_open = False
+        self._disk.open_files -= 1
 
 
 class CrashLock:
@@ -116,6 +119,7 @@ class CrashDisk:
         self.full_from: int | None = None
         self.on_step: Callable[[], None] | None = None
         self.last_step = ""
+        self.open_files = self.open_files_most = 0
         self.lent: list[tuple[memoryview, Inode, int, int]] = []
         self._directories = {Path("/"): Directory(), Path(): Directory()}
         self._locked: set[Path] = set()
@@ -263,7 +267,9 @@ class CrashDisk:
                 self.take_space()
                 inode.content[:] = data
                 inode.note_written(0, len(data))
-            CrashFile(self, temporary, inode, writable=True).sync()
+            mapped = CrashFile(self, temporary, inode, writable=True)
+            mapped.sync()
+            mapped.close()
             self.rename_file(temporary, path.name)
             self.sync_directory(path.parent)
 
@@ -305,6 +311,9 @@ class CrashDisk:
     def usage(self, path: Path) -> DiskUsage:
         is_full = self.full_from is not None and self.steps > self.full_from
         return DiskUsage(_TOTAL_BYTES, 0 if is_full else _TOTAL_BYTES // 2)
+
+    def open_files_max(self) -> int:
+        return 1 << 16
 
     def _names(self, path: Path) -> Mapping[str, Inode | Folder]:
         directory = self._directories.get(path)
