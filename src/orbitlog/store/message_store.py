@@ -14,6 +14,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from threading import Lock
 from types import TracebackType
 
 from orbitlog.errors import FormatError, StoreClosed, StoreError
@@ -69,6 +70,7 @@ class MessageStore(StoreReads):
         self._checkpoint = Checkpoint()
         self._last_append_ms = 0
         self._failure = ""
+        self._marks = Lock()  # held while they move, and while they are read together
         self._is_closed = False
 
     @classmethod
@@ -257,7 +259,8 @@ class MessageStore(StoreReads):
         """Derive units and keys of messages that readers may see; returns those that can be read now."""
         confirmed_to = self.confirmed_to
         with self._failing_for_good():
-            arrivals = self._dispatch.dispatch_once(confirmed_to, max_bytes)
+            with self._marks:
+                arrivals = self._dispatch.dispatch_once(confirmed_to, max_bytes)
         self._publish(confirmed_to)
         return arrivals
 
@@ -321,26 +324,34 @@ class MessageStore(StoreReads):
 
     def flush_derived(self) -> None:
         """Put queues and index on the disk, and note in checkpoint and state how far they are."""
-        # All marks before the first sync: what is dispatched meanwhile may not be on the disk after it.
-        dispatcher = self._dispatcher
-        dispatched_to, units, keys = dispatcher.dispatched_to, self._queues.unit_count, self._index.key_count
+        # All marks before the first sync: what is dispatched meanwhile may not be on the disk after it. And between two
+        # steps of dispatch: a state that counts units of half a step is one that no recovery trusts.
+        with self._marks:
+            checkpoint, state = self._marks_now()
+        self.flush_log()
+        with self._failing_for_good():
+            self._queues.sync()
+            self._index.sync()
+        self._derived_to = state.dispatched_to
+        self._checkpoint = checkpoint
+        encoded = encode_checkpoint(checkpoint, self._config.rules.compat)
+        self._disk.replace_file(self._root / tree.CHECKPOINT, encoded)
+        self._disk.replace_file(self._root / STATE_FILE, encode_state(state))
+
+    def _marks_now(self) -> tuple[Checkpoint, StoreState]:
+        """Return how far everything is, for the checkpoint and for the state that goes with it."""
+        dispatcher, queues = self._dispatcher, self._queues
         last_ms = dispatcher.last_store_timestamp_ms or self._checkpoint.logics_msg_timestamp_ms
-        marks = Checkpoint(
+        checkpoint = Checkpoint(
             physic_msg_timestamp_ms=last_ms,
             logics_msg_timestamp_ms=last_ms,
             index_msg_timestamp_ms=self._index.complete_timestamp_ms,
             logics_physical_offset=dispatcher.last_physical_offset or self._checkpoint.logics_physical_offset,
         )
-        self.flush_log()
-        with self._failing_for_good():
-            self._queues.sync()
-            self._index.sync()
-        self._derived_to = dispatched_to
-        self._checkpoint = marks
-        checkpoint = encode_checkpoint(self._checkpoint, self._config.rules.compat)
-        self._disk.replace_file(self._root / tree.CHECKPOINT, checkpoint)
-        state = StoreState(dispatched_to, units, len(self._queues), keys, last_ms, last_ms)
-        self._disk.replace_file(self._root / STATE_FILE, encode_state(state))
+        state = StoreState(
+            dispatcher.dispatched_to, queues.unit_count, len(queues), self._index.key_count, last_ms, last_ms
+        )
+        return checkpoint, state
 
     def prepare_once(self) -> bool:
         """Make the next segment ahead of its need; True if one was made."""

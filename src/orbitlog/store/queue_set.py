@@ -91,7 +91,7 @@ class QueueSet:
         self._used[key] = None
         if len(self._used) > self._open_max and self._closing.acquire(blocking=False):
             try:
-                while len(self._used) > _OPEN_QUEUES_MAX:
+                while len(self._used) > self._open_max:
                     oldest = next(iter(self._used))
                     del self._used[oldest]
                     self._queues[oldest].segments.close()
