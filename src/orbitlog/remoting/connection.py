@@ -180,7 +180,11 @@ class Connection(asyncio.Protocol):
         self._closes_when_answered = True
         for callback in self._end_callbacks:
             callback(self)
-        return self.unanswered > 0
+        if not self.unanswered:
+            return False
+        # More often the peer is gone altogether, and whoever holds one of its requests should learn that soon.
+        self._loop.call_later(self._limits.half_closed_seconds, self.close)
+        return True
 
     def pause_writing(self) -> None:
         self._writing_paused = True

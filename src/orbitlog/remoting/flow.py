@@ -23,6 +23,7 @@ class RemotingLimits(NamedTuple):
     working_bytes: int = 256 * 1024 * 1024
     write_buffer_bytes: int = 1024 * 1024
     idle_seconds: float = 120.0
+    half_closed_seconds: float = 0.5
 
 
 class Flow:
