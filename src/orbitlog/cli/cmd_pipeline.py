@@ -5,7 +5,13 @@ from __future__ import annotations
 from orbitlog.cli.lazy_group import LazyCommand, LazyGroup
 
 JOBS: dict[str, LazyCommand] = {
+    "dispatch": LazyCommand(
+        "orbitlog.cli.pipeline_dispatch", "Dispatch a running broker's store: queues and index from its log."
+    ),
     "rebuild": LazyCommand("orbitlog.cli.pipeline_rebuild", "Make queues, index and checkpoint again from the log."),
+    "check": LazyCommand(
+        "orbitlog.cli.pipeline_check", "Verify whole stores: records, queues, index, checkpoint, config."
+    ),
 }
 
 command = LazyGroup(

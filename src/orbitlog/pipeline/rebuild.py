@@ -12,25 +12,22 @@ findings are the result. A run that was killed is taken up by the next one with 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orbitlog.errors import StoreLayoutError, StoreLocked
+from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint, encode_checkpoint
-from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.pipeline.log_splits import (
     SPLIT_BYTES_DEFAULT,
     WalkedSplit,
-    empty_walk,
     plan_splits,
-    unproved_splits,
-    which_count,
 )
+from orbitlog.pipeline.proved_reports import prove_reports
 from orbitlog.pipeline.rebuild_plan import assemble_tasks, index_tasks, order_findings, queue_files
 from orbitlog.pipeline.rebuild_publish import Target, check_output, commit, finished_report, take_up
 from orbitlog.pipeline.rebuild_tasks import (
@@ -45,6 +42,7 @@ from orbitlog.pipeline.rebuild_tasks import (
 from orbitlog.pipeline.segment_places import segment_findings
 from orbitlog.pipeline.split_derivation import SplitDerivation
 from orbitlog.pipeline.staging import TEMPORARY, put_bytes
+from orbitlog.pipeline.store_use import confirmed_to
 from orbitlog.pipeline.task_run import PhaseProgress, Runner, phase_of, runner
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.findings import Finding
@@ -213,53 +211,24 @@ def _plan_work(number: int, target: Target, plan: dict[str, Any], *, split_bytes
     return _Work(number, target, plan, tasks)
 
 
-def confirmed_to(store: StoreFiles) -> int | None:
-    """Return how far the log of a store that is in use may be read; None where nobody uses it."""
-    holder = RealDisk().lock_holder(store.root / tree.LOCK) if store.lock is not None else None
-    if holder is None:
-        return None
-    path = store.root / CONFIRMED_FILE
-    raw = path.read_bytes() if path.exists() else b""
-    if len(raw) < CONFIRMED.size_bytes:
-        raise StoreLocked(f"{store.root} is in use by process {holder}, which does not say how far its log is; stop it")
-    return int(CONFIRMED.struct.unpack_from(raw)[0])
-
-
 def _derive_all(run: Runner, works: Sequence[_Work], progress: PhaseProgress | None) -> None:
     """Derive the splits of all stores, and again those that turn out to be fooled."""
     tasks = [task for work in works for task in work.tasks]
     phase = phase_of(progress, "scanning", sum(task.split.stop - task.split.start for task in tasks))
     reports = run(derive, tasks, progress=phase, name="rebuild: scan")
-    found = [SplitDerivation.from_report(report) for report in reports]
-    found = prove_derivations(found, tasks, lambda again: run(derive, again, name="rebuild: prove"))
+    proved = prove_reports(reports, tasks, lambda again: run(derive, again, name="rebuild: prove"))
+    found = [
+        SplitDerivation(WalkedSplit(task.split, None, task.split.start, 0))
+        if report is None
+        else SplitDerivation.from_report(report)
+        for task, report in zip(tasks, proved, strict=True)
+    ]
     start = 0
     for work in works:
         stop = start + len(work.tasks)
         work.tasks, work.derivations = tasks[start:stop], found[start:stop]
         work.resumed_splits = sum(bool(report["is_resumed"]) for report in reports[start:stop])
         start = stop
-
-
-def prove_derivations(
-    found: list[SplitDerivation], tasks: list[DeriveTask], run: Callable[[list[DeriveTask]], list[dict[str, Any]]]
-) -> list[SplitDerivation]:
-    """Derive again what was fooled, until every split is proved; what is no part of the log comes back empty.
-
-    `tasks` become those that gave the result.
-    """
-    while wrong := unproved_splits([derivation.walk for derivation in found]):
-        again = [number for number, split in wrong.items() if not split.is_empty]
-        for number, split in wrong.items():
-            tasks[number] = replace(tasks[number], split=split)
-            if split.is_empty:
-                found[number] = SplitDerivation(empty_walk(split))
-        for number, report in zip(again, run([tasks[number] for number in again]), strict=True):
-            found[number] = SplitDerivation.from_report(report)
-    counted = which_count([derivation.walk for derivation in found])
-    return [
-        derivation if counts else SplitDerivation(replace(derivation.walk, first=None, message_count=0, ended=None))
-        for derivation, counts in zip(found, counted, strict=True)
-    ]
 
 
 def _findings(work: _Work) -> tuple[list[Finding], int]:

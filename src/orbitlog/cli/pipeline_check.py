@@ -1,0 +1,81 @@
+"""`orbitlog pipeline check`: whether log, queues, index, checkpoint and config of stores are whole and agree."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orbitlog.cli.dump_options import read_settings, report_damage, settings_options, warn
+from orbitlog.cli.pipeline_options import (
+    JobProgress,
+    json_option,
+    master_option,
+    spark_session,
+    split_option,
+    stores_argument,
+)
+from orbitlog.cli.show import byte_count
+
+if TYPE_CHECKING:
+    from orbitlog.pipeline.check import StoreCheck
+
+
+@click.command("check")
+@stores_argument
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A directory for what was checked; a run that was killed is taken up with it.",
+)
+@split_option
+@master_option
+@json_option
+@settings_options
+def command(
+    *,
+    stores: tuple[Path, ...],
+    state: Path | None,
+    split_bytes: int,
+    master: str,
+    as_json: bool,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
+) -> None:
+    """Verify whole stores: records, queues, index, checkpoint, config.
+
+    Each record's magic, lengths, offset and checksum; the order of every queue; each unit and index entry against the
+    log. What is wrong is named on stderr with file, byte, topic and queue, and the exit code is 1 then. Nothing is
+    changed."""
+    settings = read_settings(config_path, assignments)
+    from orbitlog.pipeline.check import check
+
+    with spark_session(master, "check") as spark, JobProgress() as progress:
+        started_s = time.perf_counter()
+        results = check(spark, list(stores), settings=settings, split_bytes=split_bytes, state=state, progress=progress)
+        seconds = time.perf_counter() - started_s
+    for result in results:
+        if as_json:
+            click.echo(json.dumps(result.as_object() | {"seconds": round(seconds, 3)}, separators=(",", ":")))
+        else:
+            click.echo(_sentence(result, seconds))
+    unlisted = sum(result.finding_count - len(result.findings) for result in results)
+    if unlisted:
+        warn(f"{unlisted} more findings are not listed")
+    report_damage([str(finding) for result in results for finding in result.findings])
+
+
+def _sentence(result: StoreCheck, seconds: float) -> str:
+    speed = byte_count(int(result.log_bytes / max(seconds, 0.001)))
+    verdict = "sound" if result.is_sound else f"{result.finding_count} findings"
+    behind = ""
+    if result.units_behind or result.keys_behind:
+        behind = f"; {result.units_behind} units and {result.keys_behind} keys are not derived yet"
+    return (
+        f"{result.store}: {verdict}: {result.messages} messages up to physical offset {result.log_end},"
+        f" {result.units} units of {result.queues} queues, {result.keys} keys in {result.index_files} index files"
+        f"{behind} ({seconds:.1f} s, {speed}/s)"
+    )

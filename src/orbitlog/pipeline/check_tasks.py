@@ -1,0 +1,178 @@
+"""The tasks of a check: a split of the log with the queue units it asks for, a group of queue files, an index file.
+
+The log is the truth. A split derives its units as a rebuild does and compares them with those on disk; what queue
+files hold beyond those is looked at apart; an index file is built again in memory and compared byte by byte.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
+from orbitlog.pipeline.log_splits import LogSplit
+from orbitlog.pipeline.split_derivation import UNIT, Units, UnitSlice, derive_split
+from orbitlog.store.findings import Finding
+
+_RUNS_MAX = 1000
+_EXT_COMPARED_BYTES = QUEUE_ENTRY.position("tags_code")
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class CheckSplitTask:
+    """Check the records of a split, and the units that they ask for."""
+
+    split: LogSplit
+    root: str
+    rules: DeriveRules
+    queue_file_bytes: int
+    has_ext_queues: bool
+
+
+def check_split(task: CheckSplitTask) -> dict[str, Any]:
+    """Report the derivation of a split, units that are wrong, and runs of units that are not there."""
+    derivation, units = derive_split(task.split, task.rules, queue_file_bytes=task.queue_file_bytes, check_crc=True)
+    missing: list[tuple[str, int, int, int]] = []
+    units_seen = 0
+    for part in derivation.slices:
+        topic, queue_id = derivation.queues[part.queue]
+        wanted = units[part.place : part.place + part.unit_count]
+        try:
+            path = Path(task.root, tree.queue_directory(topic, queue_id), tree.offset_file_name(part.file_base))
+        except FormatError:
+            continue  # the derivation says so
+        found = _read_units(path, part)
+        absent, wrong = _compare(wanted, found, ignores_tags=task.has_ext_queues)
+        units_seen += len(wanted)
+        missing += [(topic, queue_id, part.first + first, count) for first, count in _runs(absent)]
+        for first, count in _runs(wrong):
+            derivation.note(_wrong_unit(path, part, topic, queue_id, first, count, found, wanted))
+    report = derivation.as_report()
+    return report | {"missing": missing[:_RUNS_MAX], "units_seen": units_seen}
+
+
+def _read_units(path: Path, part: UnitSlice) -> Units:
+    """Read the units on disk; what the file does not have reads as never written."""
+    position = part.first * ENTRY_BYTES - part.file_base
+    size_bytes = part.unit_count * ENTRY_BYTES
+    try:
+        with path.open("rb", buffering=0) as file:
+            raw = os.pread(file.fileno(), size_bytes, position)
+    except FileNotFoundError:
+        raw = b""
+    return np.frombuffer(raw.ljust(size_bytes, b"\0"), UNIT)
+
+
+def _compare(wanted: Units, found: Units, *, ignores_tags: bool) -> tuple[Bools, Bools]:
+    """Return which units were never written, and which are others than the log says."""
+    compared = _EXT_COMPARED_BYTES if ignores_tags else ENTRY_BYTES
+    left = wanted.view(np.uint8).reshape(-1, ENTRY_BYTES)[:, :compared]
+    right = found.view(np.uint8).reshape(-1, ENTRY_BYTES)
+    if left.tobytes() == right[:, :compared].tobytes():
+        nothing = np.zeros(len(wanted), np.bool_)
+        return nothing, nothing
+    absent: Bools = np.logical_not(right.any(axis=1))
+    differs: Bools = (left != right[:, :compared]).any(axis=1)
+    return absent, np.logical_and(differs, np.logical_not(absent))
+
+
+def _runs(marked: Bools) -> list[tuple[int, int]]:
+    """Return start and length of each run of true values."""
+    if not marked.any():
+        return []
+    edges = np.flatnonzero(np.diff(np.concatenate(([False], marked, [False])).astype(np.int8)))
+    return [(int(start), int(end - start)) for start, end in zip(edges[::2], edges[1::2], strict=True)]
+
+
+def _wrong_unit(  # noqa: PLR0917
+    path: Path, part: UnitSlice, topic: str, queue_id: int, first: int, count: int, found: Units, wanted: Units
+) -> Finding:
+    seen, right = (tuple(map(int, units[first].item())) for units in (found, wanted))
+    return Finding(
+        "queue unit",
+        str(path),
+        f"holds {seen}, the log says {right} (physical offset, size, tags code)"
+        + (f"; so do the {count - 1} units behind it" if count > 1 else ""),
+        position=(part.first + first) * ENTRY_BYTES - part.file_base,
+        count=count,
+        physical_offset=right[0],
+        topic=topic,
+        queue_id=queue_id,
+        queue_offset=part.first + first,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedQueue:
+    """A queue's files on disk, and the bounds between which its units were compared with the log."""
+
+    topic: str
+    queue_id: int
+    files: tuple[tuple[str, int, int], ...]
+    first: int
+    next_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class CheckQueuesTask:
+    """Look at the units of queues that no message of the log asks for."""
+
+    queues: tuple[CheckedQueue, ...]
+    queue_file_bytes: int
+    log_start: int
+
+
+def check_queues(task: CheckQueuesTask) -> dict[str, Any]:
+    """Report units that lead to messages which the log does not have; older ones than the log are only old."""
+    findings = []
+    for queue in task.queues:
+        for path, base, size_bytes in queue.files:
+            findings += _check_queue_file(task, queue, Path(path), base, size_bytes)
+    return {"findings": [asdict(finding) for finding in findings]}
+
+
+def _check_queue_file(
+    task: CheckQueuesTask, queue: CheckedQueue, path: Path, base: int, size_bytes: int
+) -> list[Finding]:
+    findings = []
+    if size_bytes != task.queue_file_bytes:
+        reason = f"a queue file has {task.queue_file_bytes} bytes, this one {size_bytes}"
+        findings.append(
+            Finding("queue file", str(path), reason, count=size_bytes, topic=queue.topic, queue_id=queue.queue_id)
+        )
+    offsets_end = (base + size_bytes) // ENTRY_BYTES
+    if queue.first <= base // ENTRY_BYTES and offsets_end <= queue.next_offset:
+        return findings  # every unit of it was compared
+    raw = path.read_bytes()[: task.queue_file_bytes]
+    units = np.frombuffer(raw, UNIT, len(raw) // ENTRY_BYTES)
+    offsets = base // ENTRY_BYTES + np.arange(len(units))
+    is_written = units.view(np.uint8).reshape(-1, ENTRY_BYTES).any(axis=1)
+    is_blank = (units["physical_offset"] == 0) & (units["size_bytes"] == INT_MAX)
+    is_old = (units["physical_offset"] >= 0) & (units["physical_offset"] < task.log_start)
+    outside = (offsets < queue.first) | (offsets >= queue.next_offset)
+    for first, count in _runs(outside & is_written & ~is_blank & ~is_old):
+        leads_to = int(units["physical_offset"][first])
+        findings.append(
+            Finding(
+                "queue unit",
+                str(path),
+                f"leads to physical offset {leads_to}, where the log has no message of this queue offset",
+                position=first * ENTRY_BYTES,
+                count=count,
+                physical_offset=leads_to,
+                topic=queue.topic,
+                queue_id=queue.queue_id,
+                queue_offset=int(offsets[first]),
+            )
+        )
+    return findings
