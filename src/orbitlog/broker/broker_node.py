@@ -16,10 +16,16 @@ from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.broker.delayed_delivery import DelayedDelivery
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.broker.handle_clients import ClientHandlers
+from orbitlog.broker.handle_groups import GroupHandlers
 from orbitlog.broker.handle_lookup import LookupHandlers
 from orbitlog.broker.handle_offsets import OffsetHandlers
+from orbitlog.broker.handle_progress import ProgressHandlers
 from orbitlog.broker.handle_pull import PullHandler
+from orbitlog.broker.handle_relay import RelayHandlers
+from orbitlog.broker.handle_runtime import RuntimeHandlers
 from orbitlog.broker.handle_send import SendHandler
+from orbitlog.broker.handle_send_back import SendBackHandler
+from orbitlog.broker.handle_topics import TopicHandlers
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.registration import Registration
 from orbitlog.broker.statistics import SAMPLE_MS
@@ -151,11 +157,17 @@ class Broker:
             RequestCode.SEND_MESSAGE: send,
             RequestCode.SEND_MESSAGE_V2: send,
             RequestCode.SEND_BATCH_MESSAGE: send,
+            RequestCode.CONSUMER_SEND_MSG_BACK: SendBackHandler(state, self._writer),
             RequestCode.PULL_MESSAGE: self._pulls,
             RequestCode.LITE_PULL_MESSAGE: self._pulls,
             **OffsetHandlers(state).table,
             **LookupHandlers(state).table,
             **self._clients.table,
+            **TopicHandlers(state, self._saver.save_tables).table,
+            **GroupHandlers(state, self._saver.save_tables).table,
+            **ProgressHandlers(state, self._delayed, self._pulls.wake_queue).table,
+            **RuntimeHandlers(state, self._delayed.delivered_to, self._retain_step).table,
+            **RelayHandlers(state).table,
         }
 
     def _serve(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:

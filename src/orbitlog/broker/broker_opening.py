@@ -53,6 +53,7 @@ def open_broker_state(
         topics = Topics(now_ms, directory.load(TOPICS))
         topics.make_system_topics(settings)
         state = BrokerState(
+            root=root,
             settings=settings,
             store=store,
             compat=config.rules.compat,

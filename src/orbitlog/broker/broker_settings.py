@@ -142,7 +142,9 @@ NOTIFY_CHANGES = Setting(
     "notifyConsumerIdsChangedEnable", _truth, True, "consumers are told at once when others join or leave their group"
 )
 REJECT_TRANSACTIONS = Setting("rejectTransactionMessage", _truth, True, "half messages are refused; they come later")
-PROPERTY_FILTER = Setting("enablePropertyFilter", _truth, False, "SQL92 filters; they come later, so false it is")
+PROPERTY_FILTER = Setting(
+    "enablePropertyFilter", _truth, False, "consumers may filter by SQL92 expressions over properties"
+)
 REGION = Setting("regionId", str, "DefaultRegion", "region that answers and stored messages name")
 TRACE_ON = Setting("traceOn", _truth, True, "whether clients are told to write traces, if they do at all")
 SERVER_SIDE_RESET = Setting(

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
+from pathlib import Path
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_settings import BrokerSettings
@@ -34,6 +35,7 @@ def _nothing() -> None:
 class BrokerState:
     """One broker. Used by the thread of the event loop alone."""
 
+    root: Path
     settings: BrokerSettings
     store: MessageStore
     compat: Compat
@@ -97,6 +99,13 @@ class BrokerState:
     def min_offset(self, topic: str, queue_id: int) -> int:
         queue = self.store.queue(topic, queue_id)
         return 0 if queue is None else queue.min_offset
+
+    def store_time_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return when the message there was stored; -1 where there is none."""
+        queue = self.store.queue(topic, queue_id)
+        entry = None if queue is None or queue_offset < 0 else queue.entry(queue_offset)
+        message = None if entry is None else self.store.read_at(entry.physical_offset)
+        return -1 if message is None else message.store_timestamp_ms
 
     def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
         """Tell whether a message is there, and young enough to be in memory still."""

@@ -9,24 +9,36 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
+from orbitlog.errors import BadExpression
 from orbitlog.formats.java import string_hash
-from orbitlog.wire.bodies.heartbeat_bodies import ALL, TAG, ConsumerData, SubscriptionData
+from orbitlog.formats.message import decode_message
+from orbitlog.wire.bodies.heartbeat_bodies import ALL, SQL92, TAG, ConsumerData, SubscriptionData
 
 EXPIRY_MS = 120_000
 BROADCASTING = "BROADCASTING"
 
 TagsFilter = Callable[[int], bool]
+RecordFilter = Callable[[bytes], bool]
 
 
 class Subscription:
     """What a group wants of one topic, and how a message is told that it is wanted."""
 
-    __slots__ = ("data", "tags_filter")
+    __slots__ = ("data", "problem", "record_filter", "tags_filter")
 
     def __init__(self, data: SubscriptionData) -> None:
         self.data = data
         self.tags_filter = _tags_filter(data)
         """Tells by its hash whether a message may match; None where everything does."""
+        self.record_filter: RecordFilter | None = None
+        """Tells by the whole record, for an expression over properties."""
+        self.problem = ""
+        """Why its expression cannot be understood; empty where it can."""
+        if not data.is_tag:
+            try:
+                self.record_filter = _sql_filter(data)
+            except BadExpression as error:
+                self.problem = f"the expression cannot be understood: {error}"
 
     @property
     def topic(self) -> str:
@@ -42,6 +54,20 @@ def _tags_filter(data: SubscriptionData) -> TagsFilter | None:
         return None
     # Hashes are made here from the tags: Go hashes bytes where everybody else hashes characters.
     return frozenset(map(string_hash, data.tags) if data.tags else data.tag_codes).__contains__
+
+
+def _sql_filter(data: SubscriptionData) -> RecordFilter:
+    if data.expression_type != SQL92:
+        raise BadExpression(f"{data.expression_type[:40]!r} is no kind of expression", data.expression)
+    from orbitlog.filters.sql_filter import SqlFilter
+
+    matches = SqlFilter(data.expression).matches
+    return lambda record: matches(decode_message(record, check_crc=False).properties)
+
+
+def no_property_filter(expression_type: str) -> str:
+    """Say that expressions over properties are off."""
+    return f"The broker does not support consumer to filter message by {expression_type[:40]} (enablePropertyFilter)"
 
 
 def parse_subscription(topic: str, expression: str | None, expression_type: str | None = None) -> Subscription:

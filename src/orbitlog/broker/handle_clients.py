@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.broker.clients import Member
+from orbitlog.broker.clients import Member, Subscription, no_property_filter
 from orbitlog.broker.edge_names import checked_group
 from orbitlog.broker.queue_locks import QueueName
 from orbitlog.errors import ConnectionLost, FormatError, RequestRefused
@@ -134,8 +134,11 @@ class ClientHandlers:
         data = decode_body(CheckClientRequestBody, request.body, "client check").subscription
         if data is None or data.is_tag:
             return response_to(request, ResponseCode.SUCCESS)
-        remark = f"this broker does not filter by {data.expression_type} (enablePropertyFilter)"
-        return response_to(request, ResponseCode.SYSTEM_ERROR, remark)
+        if not self._state.settings[keys.PROPERTY_FILTER]:
+            return response_to(request, ResponseCode.SYSTEM_ERROR, no_property_filter(data.expression_type))
+        if problem := Subscription(data).problem:
+            return response_to(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, problem)
+        return response_to(request, ResponseCode.SUCCESS)
 
     def lock(self, _: Connection, request: Command) -> Answer:
         body = _lock_body(request)

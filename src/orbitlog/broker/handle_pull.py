@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.broker.clients import BROADCASTING, Subscription, parse_subscription
+from orbitlog.broker.clients import BROADCASTING, Subscription, no_property_filter, parse_subscription
 from orbitlog.broker.edge_names import checked_group
 from orbitlog.broker.held_pulls import HeldPull, HeldPulls
 from orbitlog.errors import RequestRefused
@@ -81,6 +81,11 @@ class PullHandler:
             for held in self.held.take_behind(topic, queue_id, self._state.max_offset(topic, queue_id)):
                 self._answer_held(held)
 
+    def wake_queue(self, topic: str, queue_id: int) -> None:
+        """Answer everybody who waits for a queue: one of them is to go elsewhere."""
+        for held in self.held.take_queue(topic, queue_id):
+            self._answer_held(held)
+
     def answer_all(self) -> None:
         """Answer everybody: the broker stops."""
         for held in self.held.take_all():
@@ -106,13 +111,14 @@ class PullHandler:
     def _read(self, pull: _Pull, *, may_hold: bool) -> Command | None:
         state, header = self._state, pull.header
         reset_to = state.offsets.take_reset(header.topic, header.group, header.queue_id)
-        if reset_to is not None:
+        if reset_to is not None and reset_to != header.queue_offset:
             return self._moved(pull, reset_to)
         request = ReadRequest(
             header.queue_offset,
             max(min(header.message_count_max, _COUNT_MAX), 1),
             pull.subscription.tags_filter,
-            limits=state.read_limits,
+            pull.subscription.record_filter,
+            state.read_limits,
         )
         result = state.store.get(header.topic, header.queue_id, request)
         if may_hold:
@@ -212,13 +218,14 @@ class PullHandler:
         """Return what the group wants of the topic: as the request says, or as the last heartbeat did."""
         if header.sys_flag & SUBSCRIPTION:
             subscription = parse_subscription(header.topic, header.subscription, header.expression_type)
+            if subscription.problem:
+                raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription.problem)
         else:
             subscription = self._registered(header, group)
-        if not subscription.data.is_tag:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"this broker does not filter by {subscription.data.expression_type} (enablePropertyFilter)",
-            )
+        if not subscription.data.is_tag and not self._state.settings[keys.PROPERTY_FILTER]:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, no_property_filter(subscription.data.expression_type))
+        if subscription.problem:
+            raise RequestRefused(ResponseCode.FILTER_DATA_NOT_EXIST, subscription.problem)
         return subscription
 
     def _registered(self, header: PullMessageRequest, group: GroupConfig) -> Subscription:

@@ -118,8 +118,9 @@ class SendHandler:
 
     def _refuse_size(self, size_bytes: int) -> None:
         limit = self._state.settings[keys.MESSAGE_BYTES]
-        problem = f"a body of {size_bytes} bytes, at most {limit} (maxMessageSize)" if size_bytes else "it has no body"
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {problem}")
+        problem = f"a body of {size_bytes} bytes" if size_bytes else "it has no body"
+        limits = f"msg body length limit {limit}B, msg properties length limit 32KB"
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {problem}; {limits}")
 
     def _answer(
         self, connection: Connection, request: Command, frame: bytes, last: PutResult, *, waits: bool

@@ -65,6 +65,10 @@ class HeldPulls(Generic[T]):
         """Remove and return what one connection asked for."""
         return self._take(lambda pull: pull.owner is owner)
 
+    def take_queue(self, topic: str, queue_id: int) -> list[HeldPull[T]]:
+        """Remove and return those that wait for one queue."""
+        return self._held.pop((topic, queue_id), [])
+
     def take_all(self) -> list[HeldPull[T]]:
         return self._take(lambda pull: True)
 
