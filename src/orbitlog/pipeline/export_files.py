@@ -1,0 +1,178 @@
+"""Writing one task of an export: messages of queue ranges into Parquet files, one for each day, in one Python hop.
+
+Names follow from batch, task and day; a file is written under a name of this attempt and then renamed, so a task that
+runs twice, even at the same time, leaves the same files. Rows lie in the order of queue and offset.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from orbitlog.pipeline.json_columns import JsonColumns
+from orbitlog.pipeline.message_columns import MESSAGE_COLUMNS, Rows, columns_needed
+from orbitlog.pipeline.queue_scan import CHECKED_BY, QueueScan, ScanRules
+from orbitlog.pipeline.read_plan import QueueRange
+from orbitlog.pipeline.task_run import TaskReport
+
+DAY_MS = 86_400_000
+EXPORTED = tuple(name for name, column in MESSAGE_COLUMNS.items() if column.by_default)
+_KINDS = {
+    "string": pa.string(),
+    "int": pa.int32(),
+    "bigint": pa.int64(),
+    "binary": pa.binary(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    "map<string,string>": pa.map_(pa.string(), pa.string()),
+}
+_DICTIONARIES = ["topic", "brokerName", "tags", "bornHost", "storeHost"]
+_OPEN_FILES_MAX = 32
+_ROW_GROUP_BYTES = 32 * 1024 * 1024
+_LEVEL = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ExportTask:
+    """One task: which ranges, into which directory, under which names."""
+
+    batch_number: int
+    task_number: int
+    ranges: tuple[QueueRange, ...]
+    directory: str
+    is_hidden: bool
+    """Whether files get a leading dot: they are not part of the table before the commit names them."""
+    by_day: bool
+    """Whether each day has a directory of its own, `dt=2026-01-31`."""
+    json_columns: JsonColumns | None
+    check_crc: bool
+    fail_on_data_loss: bool
+
+
+def export_schema(json_columns: JsonColumns | None) -> pa.Schema:
+    """Return the columns of the files."""
+    fields = [pa.field(name, _KINDS[MESSAGE_COLUMNS[name].kind]) for name in EXPORTED]
+    return pa.schema([*fields, *(json_columns.arrow_fields if json_columns else [])])
+
+
+def write_task(task: ExportTask) -> TaskReport:
+    """Write the files of a task and return what they hold."""
+    needs = [need for name in EXPORTED for need in MESSAGE_COLUMNS[name].needs]
+    scan = QueueScan(
+        columns_needed(needs, (*CHECKED_BY, "store_timestamp_ms", "size_bytes")),
+        ScanRules((), task.check_crc, task.fail_on_data_loss),
+    )
+    files = _DayFiles(task)
+    scanned_bytes = messages = 0
+    for found in task.ranges:
+        for batch in scan.batches(found):
+            scanned_bytes += int(batch.column("size_bytes").to_numpy().sum())
+            messages += batch.num_rows
+            for day, part in _by_day(batch):
+                files.write(day, _exported(part, found.shape.broker_name, task.json_columns))
+    return {"files": files.close(), "scanned_bytes": scanned_bytes, "messages": messages}
+
+
+def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Split rows by the day on which they were stored; mostly there is one."""
+    if not batch.num_rows:
+        return
+    days = batch.column("store_timestamp_ms").to_numpy(zero_copy_only=True) // DAY_MS
+    if days[0] == days[-1] and (days == days[0]).all():
+        yield int(days[0]), batch
+        return
+    for day in np.unique(days).tolist():
+        yield day, batch.filter(pa.array(days == day))
+
+
+def _exported(batch: pa.RecordBatch, broker_name: str, json_columns: JsonColumns | None) -> pa.RecordBatch:
+    rows = Rows(batch, broker_name, inflate=True)
+    arrays: list[Any] = [MESSAGE_COLUMNS[name].make(rows) for name in EXPORTED]
+    if json_columns is not None:
+        taken, kept = json_columns.take_apart(arrays[EXPORTED.index("body")])
+        arrays[EXPORTED.index("body")] = kept
+        arrays += taken
+    return pa.RecordBatch.from_arrays(arrays, schema=export_schema(json_columns))
+
+
+class _DayFiles:
+    """The open files of a task, by day; where there are many days, the one unused for longest is closed."""
+
+    def __init__(self, task: ExportTask) -> None:
+        self._task = task
+        self._open: dict[int, _DayFile] = {}
+        self._counts: dict[int, int] = {}
+        self._closed: list[dict[str, Any]] = []
+
+    def write(self, day: int, batch: pa.RecordBatch) -> None:
+        file = self._open.pop(day, None)
+        if file is None:
+            if len(self._open) >= _OPEN_FILES_MAX:
+                self._closed.append(self._open.pop(next(iter(self._open))).close())
+            sequence = self._counts.get(day, 0)
+            self._counts[day] = sequence + 1
+            file = _DayFile(self._task, day, sequence)
+        self._open[day] = file
+        file.write(batch)
+
+    def close(self) -> list[dict[str, Any]]:
+        """Close everything and describe the files."""
+        self._closed += [file.close() for file in self._open.values()]
+        self._open.clear()
+        return sorted(self._closed, key=lambda described: str(described["path"]))
+
+
+class _DayFile:
+    """One Parquet file in the making."""
+
+    def __init__(self, task: ExportTask, day: int, sequence: int) -> None:
+        self._day = datetime.fromtimestamp(day * DAY_MS // 1000, UTC).date().isoformat()
+        name = f"part-{task.batch_number:08d}-{task.task_number:05d}-{self._day}-{sequence:03d}.parquet"
+        self._relative = f"dt={self._day}/{name}" if task.by_day else f"data/{name}"
+        final = Path(task.directory) / self._relative
+        final.parent.mkdir(parents=True, exist_ok=True)
+        self._staged = final.with_name(f".{name}") if task.is_hidden else final
+        self._attempt = final.with_name(f".{name}.{uuid.uuid4().hex}")
+        self._rows = 0
+        self._waiting: list[pa.RecordBatch] = []
+        self._waiting_bytes = 0
+        self._schema = export_schema(task.json_columns)
+        self._writer = pq.ParquetWriter(
+            self._attempt,
+            self._schema,
+            compression="zstd",
+            compression_level=_LEVEL,
+            use_dictionary=_DICTIONARIES,
+            write_statistics=["queueId", "queueOffset", "bornTimestamp", "storeTimestamp", "commitLogOffset"],
+        )
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        self._waiting.append(batch)
+        self._waiting_bytes += batch.nbytes
+        self._rows += batch.num_rows
+        if self._waiting_bytes >= _ROW_GROUP_BYTES:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._waiting:
+            table = pa.Table.from_batches(self._waiting, self._schema)
+            self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
+            self._waiting, self._waiting_bytes = [], 0
+
+    def close(self) -> dict[str, Any]:
+        """Put the file on the disk under its name."""
+        self._flush()
+        self._writer.close()
+        with self._attempt.open("rb+") as file:
+            os.fsync(file.fileno())
+        size_bytes = self._attempt.stat().st_size
+        self._attempt.replace(self._staged)
+        return {"path": self._relative, "day": self._day, "rows": self._rows, "size_bytes": size_bytes}
