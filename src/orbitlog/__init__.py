@@ -1,3 +1,18 @@
 """Orbitlog: Apache RocketMQ's message system in Python."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from orbitlog.client.connecting import connect as connect
+
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "connect":  # loaded when it is first asked for: commands that need no client start without it
+        from orbitlog.client.connecting import connect
+
+        return connect
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

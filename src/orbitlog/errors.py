@@ -20,6 +20,10 @@
     ├── WireError                bytes on a connection that are no frames: it can only be closed
     ├── RequestRefused           a request whose answer is a code and a sentence other than success
     │   └── BadRequest           a field of its header is missing or cannot be read
+    ├── ClientError              what a producer, consumer or administrator asked for cannot be done
+    │   ├── NoRoute              no broker serves the topic
+    │   ├── BrokerRefused        a broker or name server answered with an error code
+    │   └── ClientClosed         it was closed
     └── RemotingError            a peer that cannot be asked, or does not answer
         ├── ConnectFailed        nobody listens there, or not in time
         ├── ConnectionLost       the connection ended before the answer came
@@ -160,8 +164,37 @@ class BadRequest(RequestRefused):
         self.field = field
 
 
+class ClientError(OrbitlogError):
+    """What a producer, consumer or administrator asked for cannot be done; `retriable` if it may work later."""
+
+    retriable = False
+
+
+class NoRoute(ClientError):
+    """No broker serves the topic, as far as the name servers know."""
+
+    retriable = True
+
+
+class BrokerRefused(ClientError):
+    """A broker or name server answered with an error `code` and its `remark`."""
+
+    def __init__(self, code: int, remark: str, *, advice: str = "", retriable: bool = False) -> None:
+        super().__init__(f"{remark or 'refused'} (code {code}){'; ' + advice if advice else ''}")
+        self.code = code
+        self.remark = remark
+        self.advice = advice
+        self.retriable = retriable
+
+
+class ClientClosed(ClientError):
+    """The client was closed."""
+
+
 class RemotingError(OrbitlogError):
     """A peer that cannot be asked, or does not answer."""
+
+    retriable = True
 
 
 class ConnectFailed(RemotingError):

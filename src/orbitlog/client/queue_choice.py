@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orbitlog.client.queues import QueueId
+from orbitlog.wire.bodies.body_json import MessageQueue
 
 # A send that took this long keeps its broker out of the round for so long.
 _LATENCY_MS = (550, 1_800, 3_000, 5_000, 15_000)
@@ -25,7 +25,7 @@ class QueueChoice:
     _turns: dict[str, int] = field(default_factory=dict)
     _avoid_until_ms: dict[str, int] = field(default_factory=dict)
 
-    def choose(self, queues: Sequence[QueueId], now_ms: int, *, failed_broker: str | None = None) -> QueueId:
+    def choose(self, queues: Sequence[MessageQueue], now_ms: int, *, failed_broker: str | None = None) -> MessageQueue:
         """Return the next queue in turn; of a broker that is not avoided, if there is any."""
         topic = queues[0].topic
         turn = self._turns.get(topic, 0)

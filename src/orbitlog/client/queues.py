@@ -1,8 +1,8 @@
-"""A message queue as clients know it, and how the members of a group share the queues of a topic.
+"""How the members of a group share the queues of a topic.
 
 Every member computes the shares of all by itself, so each must come to the same result from the same two lists, in
-whatever language it is written. Mirrors Java `MessageQueue`, `AllocateMessageQueueAveragely`,
-`AllocateMessageQueueAveragelyByCircle`, `AllocateMessageQueueConsistentHash`.
+whatever language it is written. Mirrors Java `AllocateMessageQueueAveragely`,
+`AllocateMessageQueueAveragelyByCircle` and `AllocateMessageQueueConsistentHash`.
 """
 
 from __future__ import annotations
@@ -10,26 +10,16 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+
+from orbitlog.wire.bodies.body_json import MessageQueue
 
 _VIRTUAL_NODES = 10
 
 
-class QueueId(NamedTuple):
-    """One queue of a topic at one broker; sorts as Java sorts them."""
-
-    topic: str
-    broker_name: str
-    queue_id: int
-
-    def __str__(self) -> str:
-        return f"{self.topic}@{self.broker_name}:{self.queue_id}"
+Allocate = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
 
 
-Allocate = Callable[[str, Sequence[QueueId], Sequence[str]], list[QueueId]]
-
-
-def allocate_average(client_id: str, queues: Sequence[QueueId], client_ids: Sequence[str]) -> list[QueueId]:
+def allocate_average(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
     """Neighbouring queues to one member; the first members get one more where it does not come out even."""
     place = _place(client_id, client_ids)
     if place is None:
@@ -39,20 +29,22 @@ def allocate_average(client_id: str, queues: Sequence[QueueId], client_ids: Sequ
     return list(queues[start : start + share + (place < rest)])
 
 
-def allocate_circle(client_id: str, queues: Sequence[QueueId], client_ids: Sequence[str]) -> list[QueueId]:
+def allocate_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
     """Queues dealt out one by one, round and round."""
     place = _place(client_id, client_ids)
     return [] if place is None else list(queues[place :: len(client_ids)])
 
 
-def allocate_consistent_hash(client_id: str, queues: Sequence[QueueId], client_ids: Sequence[str]) -> list[QueueId]:
+def allocate_consistent_hash(
+    client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
+) -> list[MessageQueue]:
     """Queues to the member next on a ring: few change hands when one joins or leaves."""
     if _place(client_id, client_ids) is None:
         return []
     ring = sorted((_ring_hash(f"{each}-{node}"), each) for each in client_ids for node in range(_VIRTUAL_NODES))
     hashes = [number for number, _ in ring]
 
-    def owner(queue: QueueId) -> str:
+    def owner(queue: MessageQueue) -> str:
         key = f"MessageQueue [topic={queue.topic}, brokerName={queue.broker_name}, queueId={queue.queue_id}]"
         return ring[bisect_left(hashes, _ring_hash(key)) % len(ring)][1]
 

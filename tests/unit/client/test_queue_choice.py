@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections import Counter
 
 from orbitlog.client.queue_choice import FAILURE_MS, QueueChoice
-from orbitlog.client.queues import QueueId
+from orbitlog.wire.bodies.body_json import MessageQueue
 
-QUEUES = [QueueId("T", broker, number) for broker in ("a", "b") for number in range(4)]
+QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number in range(4)]
 
 
 def test_every_queue_has_its_turn() -> None:

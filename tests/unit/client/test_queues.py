@@ -6,11 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitlog.client.queues import STRATEGIES, QueueId, allocate_average, allocate_circle, allocate_consistent_hash
+from orbitlog.client.queues import STRATEGIES, allocate_average, allocate_circle, allocate_consistent_hash
+from orbitlog.wire.bodies.body_json import MessageQueue
 
 
-def queues_of(count: int, topic: str = "TopicTest", broker: str = "broker-a") -> list[QueueId]:
-    return [QueueId(topic, broker, number) for number in range(count)]
+def queues_of(count: int, topic: str = "TopicTest", broker: str = "broker-a") -> list[MessageQueue]:
+    return [MessageQueue(topic, broker, number) for number in range(count)]
 
 
 def shares(strategy: str, queue_count: int, member_count: int) -> list[list[int]]:

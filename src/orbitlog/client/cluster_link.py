@@ -1,0 +1,79 @@
+"""Asking brokers and name servers: answers as they are, or typed errors that say what to do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from orbitlog.client.advice import refusal
+from orbitlog.client.signature import Credentials
+from orbitlog.errors import ClientClosed, RemotingError
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.connection import Handler
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.header_codec import Header
+
+ASK_SECONDS = 3.0
+
+
+class ClusterLink:
+    """All connections of one client. Name servers are asked in turn until one answers, then that one is kept."""
+
+    def __init__(self, name_servers: Sequence[str], handler: Handler, credentials: Credentials | None = None) -> None:
+        self._remoting = RemotingClient(handler)
+        self._name_servers = random.sample(name_servers, len(name_servers))
+        self._credentials = credentials
+        self._is_closed = False
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        seconds: float = ASK_SECONDS,
+        accept: Sequence[int] = (ResponseCode.SUCCESS,),
+    ) -> Command:
+        """Return the answer if its code is accepted, else raise `BrokerRefused`."""
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
+        answer = await self._remoting.invoke(address, self._command(code, header, body), seconds)
+        if answer.code not in accept:
+            raise refusal(answer)
+        return answer
+
+    async def tell(self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+        """Send without waiting for an answer."""
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
+        await self._remoting.invoke_oneway(address, self._command(code, header, body))
+
+    async def ask_name_server(
+        self, code: RequestCode, header: Header | None = None, *, accept: Sequence[int] = (ResponseCode.SUCCESS,)
+    ) -> Command:
+        """Ask the name servers until one answers."""
+        failure: RemotingError | None = None
+        for _ in range(len(self._name_servers)):
+            try:
+                return await self.ask(self._name_servers[0], code, header, accept=accept)
+            except RemotingError as error:
+                failure = error
+                self._name_servers.append(self._name_servers.pop(0))
+        assert failure is not None
+        raise failure
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return tuple(self._name_servers)
+
+    def _command(self, code: RequestCode, header: Header | None, body: bytes) -> Command:
+        command = Command(code, ext_fields={} if header is None else header.to_ext_fields(), body=body)
+        if self._credentials is not None:
+            self._credentials.sign(command)
+        return command
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._remoting.close()

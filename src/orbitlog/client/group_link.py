@@ -1,0 +1,208 @@
+"""What the members of a consumer group ask of brokers: members, offsets, locks, messages, another try.
+
+Mirrors Java `MQClientAPIImpl`, `RemoteBrokerOffsetStore`, `RebalancePushImpl.computePullFromWhere`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+
+from orbitlog.client.cluster_link import ClusterLink
+from orbitlog.client.routes import Routes
+from orbitlog.errors import NoRoute
+from orbitlog.formats import names
+from orbitlog.wire import consume_headers as headers
+from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
+from orbitlog.wire.bodies.list_bodies import ConsumerList
+from orbitlog.wire.bodies.queue_bodies import LockRequestBody, LockResponseBody
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.header_codec import Header
+
+PULL_COUNT = 32
+SUSPEND_SECONDS = 15.0
+PULL_SECONDS = 30.0
+
+_COMMIT, _SUSPEND, _SUBSCRIPTION = 0x1, 0x2, 0x4
+_PULL_CODES = (
+    ResponseCode.SUCCESS,
+    ResponseCode.PULL_NOT_FOUND,
+    ResponseCode.PULL_RETRY_IMMEDIATELY,
+    ResponseCode.PULL_OFFSET_MOVED,
+)
+
+
+class StartFrom(StrEnum):
+    """Where a group begins in a queue in which it never committed."""
+
+    LAST = "last"
+    FIRST = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class Pulled:
+    """Messages as they lie in the log, and where to go on."""
+
+    body: bytes
+    next_queue_offset: int
+    min_queue_offset: int
+    max_queue_offset: int
+    offset_moved: bool
+
+
+class GroupLink:
+    """The requests of one consumer group."""
+
+    def __init__(self, link: ClusterLink, routes: Routes, group: str, client_id: str) -> None:
+        self._link = link
+        self._routes = routes
+        self.group = group
+        self.client_id = client_id
+
+    async def members(self, topic: str) -> list[str]:
+        """Return the ids of all members, sorted as all of them sort; any broker of the topic knows them."""
+        route = await self._routes.of(topic)
+        for addresses in route.brokers.values():
+            address = addresses.get(0) or next(iter(addresses.values()), None)
+            if address is not None:
+                header = headers.ConsumerGroupRequest(group=self.group)
+                answer = await self._link.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
+                return sorted(decode_body(ConsumerList, answer.body).client_ids)
+        raise NoRoute(f"topic {topic} has no broker")
+
+    async def pull(  # noqa: PLR0917 - what a pull is made of
+        self,
+        queue: MessageQueue,
+        queue_offset: int,
+        subscription: SubscriptionData,
+        commit_queue_offset: int | None = None,
+        count: int = PULL_COUNT,
+        suspend_seconds: float = SUSPEND_SECONDS,
+    ) -> Pulled:
+        """Fetch messages from an offset on, waiting at the broker for the first one to come."""
+        header = headers.PullMessageRequest(
+            group=self.group,
+            topic=queue.topic,
+            queue_id=queue.queue_id,
+            queue_offset=queue_offset,
+            message_count_max=count,
+            sys_flag=(_COMMIT if commit_queue_offset is not None else 0)
+            | (_SUSPEND if suspend_seconds else 0)
+            | _SUBSCRIPTION,
+            commit_queue_offset=commit_queue_offset or 0,
+            suspend_timeout_ms=int(suspend_seconds * 1000),
+            subscription=subscription.expression,
+            subscription_version=subscription.version,
+            expression_type=subscription.expression_type,
+        )
+        seconds = max(PULL_SECONDS, suspend_seconds + 5)
+        answer = await self._ask(queue, RequestCode.PULL_MESSAGE, header, seconds=seconds, accept=_PULL_CODES)
+        told = headers.PullMessageResponse.from_ext_fields(answer.ext_fields)
+        return Pulled(
+            answer.body if answer.code == ResponseCode.SUCCESS else b"",
+            told.next_queue_offset,
+            told.min_queue_offset,
+            told.max_queue_offset,
+            answer.code == ResponseCode.PULL_OFFSET_MOVED,
+        )
+
+    # Offsets
+
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """Return how far the group is in a queue; None if it never committed there."""
+        # Brokers say 0 for a group that never was there as long as the queue is young; 5.x can be asked not to.
+        header = headers.QueryConsumerOffsetRequest(
+            group=self.group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
+        )
+        accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
+        answer = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, accept=accept)
+        return _queue_offset(answer) if answer.code == ResponseCode.SUCCESS else None
+
+    async def start_offset(self, queue: MessageQueue, start: StartFrom | datetime) -> int:
+        """Return where to begin: where the group left off, or where it wants to begin."""
+        committed = await self.committed(queue)
+        if committed is not None:
+            return committed
+        if start == StartFrom.FIRST or queue.topic.startswith(names.RETRY_PREFIX):
+            return 0
+        return await (self.offset_at(queue, start) if isinstance(start, datetime) else self.max_offset(queue))
+
+    async def commit(self, queue: MessageQueue, queue_offset: int) -> None:
+        """Say that everything before an offset is done. One-way, as official clients do it."""
+        await self._link.tell(
+            self._address(queue), RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, queue_offset)
+        )
+
+    async def commit_now(self, queue: MessageQueue, queue_offset: int) -> None:
+        """The same, and wait until the broker has it."""
+        await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, queue_offset))
+
+    def _update(self, queue: MessageQueue, queue_offset: int) -> headers.UpdateConsumerOffsetRequest:
+        return headers.UpdateConsumerOffsetRequest(
+            group=self.group, topic=queue.topic, queue_id=queue.queue_id, commit_queue_offset=queue_offset
+        )
+
+    async def max_offset(self, queue: MessageQueue) -> int:
+        header = headers.GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
+        return _queue_offset(await self._ask(queue, RequestCode.GET_MAX_OFFSET, header))
+
+    async def min_offset(self, queue: MessageQueue) -> int:
+        header = headers.TopicQueueRequest(topic=queue.topic, queue_id=queue.queue_id)
+        return _queue_offset(await self._ask(queue, RequestCode.GET_MIN_OFFSET, header))
+
+    async def offset_at(self, queue: MessageQueue, moment: datetime) -> int:
+        """Return the first offset stored at or after a moment."""
+        timestamp_ms = int(moment.timestamp() * 1000)
+        header = headers.SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms)
+        return _queue_offset(await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
+
+    # Locks and retries
+
+    async def lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
+        """Lock queues for this member, broker by broker; return those that it has now."""
+        locked: set[MessageQueue] = set()
+        for address, theirs in self._by_broker(queues).items():
+            body = encode_body(LockRequestBody(self.group, self.client_id, tuple(theirs)))
+            answer = await self._link.ask(address, RequestCode.LOCK_BATCH_MQ, None, body)
+            locked |= set(decode_body(LockResponseBody, answer.body).queues)
+        return locked
+
+    async def unlock(self, queues: Sequence[MessageQueue]) -> None:
+        for address, theirs in self._by_broker(queues).items():
+            body = encode_body(LockRequestBody(self.group, self.client_id, tuple(theirs)))
+            await self._link.ask(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
+
+    async def send_back(self, queue: MessageQueue, header: headers.SendBackRequest) -> None:
+        """Have a message delivered to the group again, later."""
+        await self._ask(queue, RequestCode.CONSUMER_SEND_MSG_BACK, header, seconds=5.0)
+
+    def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
+        found: dict[str, list[MessageQueue]] = {}
+        for queue in queues:
+            found.setdefault(self._address(queue), []).append(queue)
+        return found
+
+    async def _ask(
+        self,
+        queue: MessageQueue,
+        code: RequestCode,
+        header: Header,
+        *,
+        seconds: float = 5.0,
+        accept: Sequence[int] = (ResponseCode.SUCCESS,),
+    ) -> Command:
+        return await self._link.ask(self._address(queue), code, header, seconds=seconds, accept=accept)
+
+    def _address(self, queue: MessageQueue) -> str:
+        address = self._routes.address(queue.broker_name)
+        if address is None:
+            raise NoRoute(f"broker {queue.broker_name} of topic {queue.topic} is not known any more")
+        return address
+
+
+def _queue_offset(answer: Command) -> int:
+    return headers.QueueOffsetResponse.from_ext_fields(answer.ext_fields).queue_offset

@@ -1,0 +1,146 @@
+"""A message on its way out: what the user gave, checked, and turned into the request that official clients send.
+
+Mirrors Java `DefaultMQProducerImpl.sendKernelImpl`, `Validators`, `MessageBatch`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from orbitlog.client.routes import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
+from orbitlog.errors import ClientError
+from orbitlog.formats import flags, names, properties
+from orbitlog.formats.batch import BatchMember, encode_batch
+from orbitlog.formats.compression import compress_body
+from orbitlog.formats.delay_levels import STANDARD_LEVELS
+from orbitlog.formats.flags import CompressionType, TransactionType
+from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.wire.send_headers import SendMessageV2Request
+
+BODY_BYTES_MAX = 4 * 1024 * 1024
+COMPRESS_BYTES_MIN = 4096
+TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
+SHARDING_KEY = "__SHARDINGKEY"
+_RESERVED = frozenset(
+    (properties.KEYS, properties.TAGS, properties.UNIQ_KEY, properties.WAIT, properties.DELAY, TIMER_DELIVER_MS)
+) | {properties.TRANSACTION_PREPARED, properties.PRODUCER_GROUP, properties.REAL_TOPIC, properties.REAL_QUEUE_ID}
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """A message to send."""
+
+    topic: str
+    body: bytes
+    properties: dict[str, str]
+    flag: int = 0
+
+    @property
+    def unique_id(self) -> str:
+        return self.properties[properties.UNIQ_KEY]
+
+
+def make_outgoing(
+    topic: str,
+    body: bytes | str,
+    unique_id: str,
+    *,
+    tags: str | None = None,
+    keys: str | Iterable[str] = (),
+    user_properties: Mapping[str, str] | None = None,
+    delay: float | timedelta | None = None,
+    deliver_at: datetime | None = None,
+    delay_level: int | None = None,
+    ordered_by: str | None = None,
+    flag: int = 0,
+) -> Outgoing:
+    """Check what the user gave; raises `ClientError` or `FormatError` before anything is sent."""
+    names.check_topic(topic)
+    raw = body.encode() if isinstance(body, str) else bytes(body)
+    if len(raw) > BODY_BYTES_MAX:
+        raise ClientError(f"a body of {len(raw)} bytes; brokers take {BODY_BYTES_MAX}")
+    given = dict(user_properties or {})
+    if wrong := _RESERVED & given.keys():
+        raise ClientError(f"property {min(wrong)} has a parameter of its own, or belongs to the broker")
+    joined = keys if isinstance(keys, str) else properties.KEY_SEPARATOR.join(keys)
+    if joined:
+        given[properties.KEYS] = joined
+    if tags:
+        given[properties.TAGS] = tags
+    if ordered_by is not None:
+        given[SHARDING_KEY] = ordered_by
+    given |= _delay_properties(delay, deliver_at, delay_level)
+    given[properties.UNIQ_KEY] = unique_id
+    given[properties.WAIT] = "true"
+    return Outgoing(topic, raw, given, flag)
+
+
+def _delay_properties(
+    delay: float | timedelta | None, deliver_at: datetime | None, delay_level: int | None
+) -> dict[str, str]:
+    if (delay is not None) + (deliver_at is not None) + (delay_level is not None) > 1:
+        raise ClientError("give one of delay, deliver_at and delay_level")
+    if delay_level is not None:
+        if not 1 <= delay_level <= STANDARD_LEVELS.max_level:
+            raise ClientError(f"delay levels go from 1 to {STANDARD_LEVELS.max_level}")
+        return {properties.DELAY: str(delay_level)}
+    if delay is not None:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        due_ms = time.time_ns() // 1_000_000 + int(seconds * 1000)
+    elif deliver_at is not None:
+        if deliver_at.tzinfo is None:
+            raise ClientError("deliver_at needs a time zone: datetime.now(UTC) + …")
+        due_ms = int(deliver_at.timestamp() * 1000)
+    else:
+        return {}
+    return {TIMER_DELIVER_MS: str(due_ms)}
+
+
+def send_request(
+    message: Outgoing, queue: MessageQueue, group: str, *, transaction: TransactionType = TransactionType.NONE
+) -> tuple[SendMessageV2Request, bytes]:
+    """Return header and body of the request that puts a message into a queue; large bodies are compressed."""
+    body, sys_flag = message.body, int(transaction)
+    if len(body) >= COMPRESS_BYTES_MIN:
+        smaller = compress_body(body, CompressionType.ZLIB)
+        if len(smaller) < len(body):
+            body, sys_flag = smaller, sys_flag | flags.COMPRESSED | CompressionType.ZLIB << 8
+    text = properties.encode_properties(message.properties).decode()
+    return _header(message.topic, queue, group, text, sys_flag=sys_flag, flag=message.flag), body
+
+
+def batch_request(
+    messages: Sequence[Outgoing], queue: MessageQueue, group: str, unique_id: str
+) -> tuple[SendMessageV2Request, bytes]:
+    """Return header and body of one request for several messages of one topic."""
+    members = [
+        BatchMember(message.body, properties.encode_properties(message.properties), message.flag)
+        for message in messages
+    ]
+    body = encode_batch(members)
+    if len(body) > BODY_BYTES_MAX:
+        raise ClientError(f"a batch of {len(body)} bytes; brokers take {BODY_BYTES_MAX}: send it in parts")
+    text = properties.encode_properties({properties.WAIT: "true", properties.UNIQ_KEY: unique_id}).decode()
+    header = _header(messages[0].topic, queue, group, text)
+    header.batch = True
+    return header, body
+
+
+def _header(
+    topic: str, queue: MessageQueue, group: str, text: str, *, sys_flag: int = 0, flag: int = 0
+) -> SendMessageV2Request:
+    return SendMessageV2Request(
+        producer_group=group,
+        topic=topic,
+        default_topic=AUTO_CREATE_TOPIC,
+        default_topic_queue_count=AUTO_CREATE_QUEUES,
+        queue_id=queue.queue_id,
+        sys_flag=sys_flag,
+        born_timestamp_ms=time.time_ns() // 1_000_000,
+        flag=flag,
+        properties=text,
+        broker_name=queue.broker_name,
+    )

@@ -1,0 +1,232 @@
+"""The client: one connection to a cluster, for sending and consuming.
+
+async with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
+    await mq.send("Orders", b"one", tags="new", keys=["42"])
+    async for message in await mq.consume("Orders", group="billing", tags="new || paid"):
+        print(message.body)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+
+from orbitlog.client.cluster_link import ClusterLink
+from orbitlog.client.consuming import MAX_ATTEMPTS, ConsumeOptions, Consumer
+from orbitlog.client.group_link import GroupLink, StartFrom
+from orbitlog.client.identity import UniqueIdMaker, make_client_id
+from orbitlog.client.outgoing import Outgoing, make_outgoing
+from orbitlog.client.queues import STRATEGIES
+from orbitlog.client.receipts import Receipt
+from orbitlog.client.routes import REFRESH_SECONDS, Routes
+from orbitlog.client.sending import Sending
+from orbitlog.client.signature import Credentials
+from orbitlog.client.subscriptions import make_subscription
+from orbitlog.errors import ClientError, NoRoute, RemotingError
+from orbitlog.formats import names
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.remoting.dispatch import not_supported
+from orbitlog.wire.bodies.body_json import MessageQueue, encode_body
+from orbitlog.wire.bodies.heartbeat_bodies import ALL, HeartbeatData, ProducerData
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.consume_headers import ConsumerGroupRequest, UnregisterClientRequest
+
+log = logging.getLogger(__name__)
+
+SEND_SECONDS = 3.0
+HEARTBEAT_SECONDS = 30.0
+PRODUCER_GROUP = "orbitlog-producers"
+
+
+class RocketMQ:
+    """A client of one cluster. Made by `orbitlog.connect`, closed by leaving its block."""
+
+    def __init__(
+        self,
+        name_servers: Sequence[str],
+        *,
+        producer_group: str = PRODUCER_GROUP,
+        credentials: Credentials | None = None,
+    ) -> None:
+        names.check_group(producer_group)
+        self.client_id = make_client_id()
+        self._link = ClusterLink(name_servers, self._handle, credentials)
+        self._routes = Routes(self._link)
+        self._sending = Sending(self._link, self._routes, producer_group)
+        self._unique_ids = UniqueIdMaker()
+        self._consumers: list[Consumer] = []
+        self._greeted: set[str] = set()
+        self._loop_task = asyncio.get_running_loop().create_task(self._keep_up(), name="orbitlog client")
+        self._is_closed = False
+
+    # Sending
+
+    async def send(
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        delay: float | timedelta | None = None,
+        deliver_at: datetime | None = None,
+        delay_level: int | None = None,
+        ordered_by: str | None = None,
+        queue: MessageQueue | None = None,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers several tries
+    ) -> Receipt:
+        """Send a message and wait until a broker has it.
+
+        `ordered_by`: messages with the same key go to the same queue, and are consumed in the order sent by an
+        orderly consumer. `delay` (seconds), `deliver_at` or `delay_level` (1 to 18): delivered later.
+        """
+        message = make_outgoing(
+            topic,
+            body,
+            self._unique_ids.make(),
+            tags=tags,
+            keys=keys,
+            user_properties=properties,
+            delay=delay,
+            deliver_at=deliver_at,
+            delay_level=delay_level,
+            ordered_by=ordered_by,
+        )
+        return await self._sending.send(message, seconds=timeout, ordered_by=ordered_by, queue=queue)
+
+    async def send_batch(
+        self,
+        topic: str,
+        bodies: Sequence[bytes | str],
+        *,
+        tags: str | None = None,
+        properties: Mapping[str, str] | None = None,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers several tries
+    ) -> Receipt:
+        """Send several messages in one request: all are stored, or none. Much faster than one by one."""
+        messages = [self._plain(topic, body, tags, properties) for body in bodies]
+        return await self._sending.send_batch(messages, self._unique_ids.make(), seconds=timeout)
+
+    async def send_oneway(self, topic: str, body: bytes | str, *, tags: str | None = None) -> None:
+        """Send without waiting for an answer: fastest, and a loss goes unnoticed."""
+        await self._sending.send_oneway(self._plain(topic, body, tags, None))
+
+    def _plain(self, topic: str, body: bytes | str, tags: str | None, properties: Mapping[str, str] | None) -> Outgoing:
+        return make_outgoing(topic, body, self._unique_ids.make(), tags=tags, user_properties=properties)
+
+    # Consuming
+
+    async def consume(
+        self,
+        *topics: str,
+        group: str,
+        tags: str = ALL,
+        sql: str | None = None,
+        orderly: bool = False,
+        broadcasting: bool = False,
+        start_from: StartFrom | datetime | str = StartFrom.LAST,
+        max_attempts: int = MAX_ATTEMPTS,
+        strategy: str = "average",
+    ) -> Consumer:
+        """Join a consumer group; returns a consumer to iterate over, or to `run` a function with.
+
+        A group that never consumed a queue begins at its end, or where `start_from` says: "first", "last", a time.
+        """
+        names.check_group(group)
+        if not topics:
+            raise ClientError("name at least one topic to consume")
+        if any(consumer.group == group for consumer in self._consumers):
+            raise ClientError(f"this client is a member of {group} already; a second member needs its own connection")
+        if strategy not in STRATEGIES:
+            raise ClientError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
+        version = time.time_ns() // 1_000_000
+        subscriptions = [make_subscription(names.check_topic(topic), tags, sql, version=version) for topic in topics]
+        start = start_from if isinstance(start_from, datetime) else StartFrom(start_from)
+        options = ConsumeOptions(
+            orderly=orderly,
+            broadcasting=broadcasting,
+            start_from=start,
+            max_attempts=max_attempts,
+            allocate=STRATEGIES[strategy],
+        )
+        for topic in topics:
+            try:
+                await self._routes.of(topic)
+            except NoRoute:
+                log.info("%s: nobody serves topic %s yet", group, topic)
+        link = GroupLink(self._link, self._routes, group, self.client_id)
+        consumer = Consumer(
+            link, self._routes, subscriptions, options, announce=self._beat, forget=self._forget_consumer
+        )
+        self._consumers.append(consumer)
+        try:
+            return await consumer.start()
+        except BaseException:
+            self._consumers.remove(consumer)
+            raise
+
+    async def _forget_consumer(self, consumer: Consumer) -> None:
+        if consumer in self._consumers:
+            self._consumers.remove(consumer)
+            header = UnregisterClientRequest(client_id=self.client_id, consumer_group=consumer.group)
+            await self._tell_all(RequestCode.UNREGISTER_CLIENT, header)
+
+    # Keeping in touch
+
+    async def _keep_up(self) -> None:
+        while True:
+            await asyncio.sleep(min(HEARTBEAT_SECONDS, REFRESH_SECONDS))
+            try:
+                await self._routes.refresh_all()
+                await self._beat()
+            except (RemotingError, ClientError) as error:
+                log.warning("out of touch with the cluster: %s", error)
+
+    async def _beat(self) -> None:
+        """Tell every broker in use who we are; one that does not answer hears it the next time."""
+        data = HeartbeatData(
+            self.client_id,
+            producers=(ProducerData(self._sending.group),),
+            consumers=tuple(consumer.described() for consumer in self._consumers),
+        )
+        await self._ask_all(RequestCode.HEART_BEAT, None, encode_body(data))
+
+    async def _ask_all(self, code: RequestCode, header: UnregisterClientRequest | None, body: bytes = b"") -> None:
+        addresses = self._routes.all_addresses(masters_only=not self._consumers)
+        asked = [self._link.ask(address, code, header, body) for address in addresses]
+        for address, answer in zip(addresses, await asyncio.gather(*asked, return_exceptions=True), strict=True):
+            if isinstance(answer, RemotingError | ClientError):
+                log.warning("%s: %s", address, answer)
+            elif isinstance(answer, BaseException):
+                raise answer
+
+    async def _tell_all(self, code: RequestCode, header: UnregisterClientRequest) -> None:
+        await self._ask_all(code, header)
+
+    def _handle(self, _: Connection, request: Command) -> Answer:
+        """Answer what brokers ask of clients."""
+        if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            group = ConsumerGroupRequest.from_ext_fields(request.ext_fields).group
+            for consumer in self._consumers:
+                if consumer.group == group:
+                    consumer.membership_changed()
+            return response_to(request, ResponseCode.SUCCESS)
+        return not_supported(request)
+
+    async def close(self) -> None:
+        """Give queues back, commit, say goodbye. What was sent and answered is safe; nothing hangs."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._loop_task.cancel()
+        await asyncio.gather(self._loop_task, return_exceptions=True)
+        for consumer in list(self._consumers):
+            await consumer.close()
+        header = UnregisterClientRequest(client_id=self.client_id, producer_group=self._sending.group)
+        await self._tell_all(RequestCode.UNREGISTER_CLIENT, header)
+        await self._link.close()

@@ -1,0 +1,131 @@
+"""Where topics live, as the name servers say: kept, refreshed, and turned into queues to write to and read from.
+
+Mirrors Java `MQClientInstance.updateTopicRouteInfoFromNameServer`, `topicRouteData2TopicPublishInfo`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from orbitlog.client.cluster_link import ClusterLink
+from orbitlog.errors import NoRoute
+from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
+from orbitlog.wire.bodies.route_bodies import TopicRoute
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.nameserver_headers import GetRouteInfoRequest
+
+AUTO_CREATE_TOPIC = "TBW102"
+AUTO_CREATE_QUEUES = 4
+REFRESH_SECONDS = 30.0
+
+_READ, _WRITE = 4, 2
+MASTER_ID = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One topic: its queues, sorted as all members of a group must sort them, and its brokers."""
+
+    write_queues: tuple[MessageQueue, ...]
+    read_queues: tuple[MessageQueue, ...]
+    brokers: dict[str, dict[int, str]]  # address by broker name and id
+    is_borrowed: bool = False  # of the topic from which brokers copy new ones
+
+
+def make_route(topic: str, told: TopicRoute, *, borrowed: bool = False) -> Route:
+    """Derive queues from what a name server told; a borrowed route gives a new topic's queues."""
+    brokers = {broker.broker_name: dict(broker.addresses) for broker in told.brokers}
+    write, read = [], []
+    for data in sorted(told.queues, key=lambda each: each.broker_name):
+        writable, readable = data.write_queue_count, data.read_queue_count
+        if borrowed:
+            writable = readable = min(AUTO_CREATE_QUEUES, data.read_queue_count)
+        if data.permission & _WRITE and MASTER_ID in brokers.get(data.broker_name, {}):
+            write += [MessageQueue(topic, data.broker_name, number) for number in range(writable)]
+        if data.permission & _READ:
+            read += [MessageQueue(topic, data.broker_name, number) for number in range(readable)]
+    if told.order_topic_conf and not borrowed:
+        write = list(_ordered_queues(topic, told.order_topic_conf))
+    return Route(tuple(write), tuple(read), brokers, is_borrowed=borrowed)
+
+
+def _ordered_queues(topic: str, conf: str) -> Iterable[MessageQueue]:
+    """`broker-a:8;broker-b:8`: an order of queues that stays when a broker is gone."""
+    for part in conf.split(";"):
+        broker_name, _, count = part.partition(":")
+        if broker_name and count.isdecimal() and len(count) < 6:
+            yield from (MessageQueue(topic, broker_name, number) for number in range(int(count)))
+
+
+class Routes:
+    """The routes of every topic in use."""
+
+    def __init__(self, link: ClusterLink) -> None:
+        self._link = link
+        self._known: dict[str, Route] = {}
+        self._asking: dict[str, asyncio.Task[Route]] = {}
+
+    @property
+    def topics(self) -> list[str]:
+        return list(self._known)
+
+    async def of(self, topic: str, *, create: bool = False) -> Route:
+        """Return the route; with `create`, one that a broker would make the topic by. Raises `NoRoute`."""
+        known = self._known.get(topic)
+        if known is not None and (create or not known.is_borrowed):
+            return known
+        return await self.refresh(topic, create=create)
+
+    async def refresh(self, topic: str, *, create: bool = False) -> Route:
+        """Ask again; many who ask at once share one request."""
+        task = self._asking.get(topic)
+        if task is None:
+            task = asyncio.get_running_loop().create_task(self._ask(topic, create))
+            self._asking[topic] = task
+            task.add_done_callback(lambda done: self._asking.pop(topic, None))
+        return await asyncio.shield(task)
+
+    async def refresh_all(self) -> None:
+        """Ask again for every topic; one that is gone is kept as it was known, as official clients do."""
+        for topic in self.topics:
+            try:
+                await self.refresh(topic, create=self._known[topic].is_borrowed)
+            except NoRoute:
+                continue
+
+    async def _ask(self, topic: str, create: bool) -> Route:
+        told = await self._told(topic)
+        borrowed = told is None and create
+        if borrowed:
+            told = await self._told(AUTO_CREATE_TOPIC)
+        if told is None:
+            hint = " and brokers do not create topics by themselves" if create else "; has anybody sent to it?"
+            raise NoRoute(f"no broker serves topic {topic}{hint}; asked {', '.join(self._link.name_servers)}")
+        route = self._known[topic] = make_route(topic, told, borrowed=borrowed)
+        return route
+
+    async def _told(self, topic: str) -> TopicRoute | None:
+        header = GetRouteInfoRequest(topic=topic)
+        accept = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
+        answer = await self._link.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, accept=accept)
+        return decode_body(TopicRoute, answer.body) if answer.code == ResponseCode.SUCCESS else None
+
+    def address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
+        """The address of a broker: the wanted one, else any of that name."""
+        for route in self._known.values():
+            addresses = route.brokers.get(broker_name)
+            if addresses:
+                return addresses.get(broker_id) or next(iter(addresses.values()))
+        return None
+
+    def all_addresses(self, *, masters_only: bool) -> list[str]:
+        """Every broker that serves a topic in use, once."""
+        found: dict[str, None] = {}
+        for route in self._known.values():
+            for addresses in route.brokers.values():
+                for broker_id, address in addresses.items():
+                    if broker_id == MASTER_ID or not masters_only:
+                        found[address] = None
+        return list(found)

@@ -1,0 +1,155 @@
+"""Sending and consuming with the Python client, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from orbitlog.client.connecting import connect
+from orbitlog.client.consuming import Consumer, Delivery
+from orbitlog.errors import ClientError, ConnectFailed, NoRoute
+
+SECONDS_MAX = 20
+
+
+async def take(consumer: Consumer, count: int) -> list[Delivery]:
+    taken = []
+    while len(taken) < count:
+        message = await consumer.next(SECONDS_MAX)
+        assert message is not None, f"{len(taken)} of {count} messages came"
+        await message.ack()
+        taken.append(message)
+    return taken
+
+
+def test_what_was_sent_is_consumed(cluster: str) -> None:
+    async def scenario() -> None:
+        async with connect(cluster) as mq:
+            receipt = await mq.send("Sent", b"one", tags="new", keys=["k1", "k2"], properties={"colour": "red"})
+            batch = await mq.send_batch("Sent", ["two", "three"], tags="new")
+            await mq.send_oneway("Sent", "four")
+            consumer = await mq.consume("Sent", group="readers", start_from="first")
+            messages = {message.text: message for message in await take(consumer, 4)}
+        assert set(messages) == {"one", "two", "three", "four"}
+        first = messages["one"]
+        assert (first.tags, first.keys, first.properties["colour"]) == ("new", ["k1", "k2"], "red")
+        assert first.message_id == receipt.message_id
+        assert first.offset_message_id == receipt.offset_message_id
+        assert len(batch.offset_message_id.split(",")) == 2
+
+    asyncio.run(scenario())
+
+
+def test_a_member_goes_on_where_the_group_was(cluster: str) -> None:
+    async def scenario() -> None:
+        async with connect(cluster) as mq:
+            for number in range(20):
+                await mq.send("GoOn", str(number))
+            async with await mq.consume("GoOn", group="going-on", start_from="first") as consumer:
+                seen = [message.text for message in await take(consumer, 8)]
+        async with connect(cluster) as mq:
+            consumer = await mq.consume("GoOn", group="going-on", start_from="first")
+            seen += [message.text for message in await take(consumer, 12)]
+        assert sorted(seen, key=int) == [str(number) for number in range(20)]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_not_acknowledged_comes_again(cluster: str) -> None:
+    async def scenario() -> None:
+        async with connect(cluster) as mq:
+            await mq.send("Unfinished", "work")
+            async with await mq.consume("Unfinished", group="crashing", start_from="first") as consumer:
+                message = await consumer.next(SECONDS_MAX)
+                assert message is not None
+            async with await mq.consume("Unfinished", group="crashing", start_from="first") as consumer:
+                assert [each.text for each in await take(consumer, 1)] == ["work"]
+
+    asyncio.run(scenario())
+
+
+def test_two_members_share_the_queues(cluster: str) -> None:
+    async def scenario() -> None:
+        async with connect(cluster) as one, connect(cluster) as other:
+            await one.send("Shared", "begin")
+            first = await one.consume("Shared", group="sharing", start_from="first")
+            second = await other.consume("Shared", group="sharing", start_from="first")
+            async with asyncio.timeout(SECONDS_MAX):
+                while not (shares := [_of(first, "Shared"), _of(second, "Shared")])[0] or shares[0] & shares[1]:  # noqa: ASYNC110 - it is the others who act
+                    await asyncio.sleep(0.05)
+            assert [len(share) for share in shares] == [2, 2]
+            await second.close()
+            async with asyncio.timeout(SECONDS_MAX):
+                while len(_of(first, "Shared")) < 4:  # noqa: ASYNC110 - it is the others who act
+                    await asyncio.sleep(0.05)
+
+    asyncio.run(scenario())
+
+
+def _of(consumer: Consumer, topic: str) -> set[int]:
+    return {queue.queue_id for queue in consumer.queues if queue.topic == topic}
+
+
+def test_tags_and_time(cluster: str) -> None:
+    async def scenario() -> None:
+        async with connect(cluster) as mq:
+            for number in range(12):
+                await mq.send("Tagged", str(number), tags="ABC"[number % 3])
+            consumer = await mq.consume("Tagged", group="tagged", tags="A || C", start_from="first")
+            assert {message.tags for message in await take(consumer, 8)} == {"A", "C"}
+            later = await mq.consume("Tagged", group="later", start_from=datetime.now(UTC) + timedelta(hours=1))
+            assert await later.next(0.3) is None
+
+    asyncio.run(scenario())
+
+
+def test_in_order_by_key(cluster: str) -> None:
+    async def scenario() -> None:
+        async with connect(cluster) as mq:
+            for number in range(60):
+                await mq.send("Ordered", str(number), ordered_by=f"customer-{number % 3}")
+            consumer = await mq.consume("Ordered", group="in-order", orderly=True, start_from="first")
+            seen: dict[int, list[int]] = {}
+            retried = False
+            while sum(map(len, seen.values())) < 60:
+                message = await consumer.next(SECONDS_MAX)
+                assert message is not None
+                if message.text == "7" and not retried:
+                    retried = True
+                    await message.retry(after=0.05)
+                    continue
+                seen.setdefault(int(message.text) % 3, []).append(int(message.text))
+                await message.ack()
+        assert retried
+        assert all(numbers == sorted(numbers) for numbers in seen.values())
+
+    asyncio.run(scenario())
+
+
+def test_the_twin_without_an_event_loop(cluster: str) -> None:
+    with connect(cluster) as mq:
+        mq.send("Twin", "hello")
+        with mq.consume("Twin", group="twins", start_from="first") as consumer:
+            for message in consumer:
+                assert message.text == "hello"
+                break
+
+
+def test_errors_say_what_to_do(cluster: str) -> None:
+    async def scenario() -> None:
+        async with connect(cluster) as mq:
+            with pytest.raises(ClientError, match="give one of delay, deliver_at and delay_level"):
+                await mq.send("Errors", "x", delay=1, delay_level=1)
+            with pytest.raises(ClientError, match="UNIQ_KEY has a parameter of its own"):
+                await mq.send("Errors", "x", properties={"UNIQ_KEY": "mine"})
+            with pytest.raises(ClientError, match="name at least one topic"):
+                await mq.consume(group="none")
+        async with connect("127.0.0.1:1") as mq:
+            with pytest.raises((ConnectFailed, NoRoute)):
+                await mq.send("Errors", "x", timeout=1)
+
+    asyncio.run(scenario())
+    with pytest.raises(ClientError, match="names no name server"):
+        connect("rocketmq://")
