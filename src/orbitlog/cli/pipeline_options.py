@@ -36,13 +36,13 @@ split_option = click.option(
 @contextmanager
 def spark_session(master: str, command: str) -> Iterator[Any]:
     """Start Spark for one command, and stop it however the command ends."""
-    from orbitlog.pipeline.session import build_session
+    from orbitlog.pipeline.session import build_session, end_session
 
     spark = build_session(master, app_name=f"orbitlog {command}")
     try:
         yield spark
     finally:
-        spark.stop()
+        end_session(spark)
 
 
 class JobProgress:

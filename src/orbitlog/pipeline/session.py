@@ -12,7 +12,6 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -125,23 +124,17 @@ def check_java() -> None:
 
 
 def ship_package(spark: SparkSession) -> None:
-    """Give the package to every executor: unpacked, because kernels are cached by the bytes of their source files."""
+    """Give the package to every executor, which unpacks it on the import path of its workers."""
+    from orbitlog.pipeline.shipping import pack_package, pack_with_leading_init
+
     directory = Path(tempfile.mkdtemp(prefix="orbitlog-ship-"))
     root = Path(__file__).resolve().parent.parent.parent
-    for package in _SHIPPED_PACKAGES:
-        if (root / package).is_dir():
-            archive = pack(root / package, directory / f"{package}.zip")
-            # Executors unpack it below a directory that is on the workers' import path, under the name after '#'.
-            spark.sparkContext.addArchive(f"{archive}#{package}")
-
-
-def pack(package: Path, target: Path) -> Path:
-    """Zip the sources of a package, with the files of the package itself at the top."""
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(package.rglob("*")):
-            if path.is_file() and path.suffix in (".py", ".typed", ".json"):
-                archive.write(path, path.relative_to(package))
-    return target
+    archives = {
+        "orbitlog": pack_with_leading_init(root / "orbitlog", directory / "orbitlog.zip"),
+        "pyspark_rocketmq": pack_package(root / "pyspark_rocketmq", directory / "pyspark_rocketmq.zip"),
+    }
+    for name, archive in archives.items():
+        spark.sparkContext.addArchive(f"{archive}#{name}")  # unpacked under the name behind '#'
 
 
 @contextmanager
@@ -156,6 +149,16 @@ def _stderr_into(target: int) -> Iterator[None]:
         sys.stderr.flush()
         os.dup2(kept, 2)
         os.close(kept)
+
+
+def end_session(spark: SparkSession) -> None:
+    """Stop Spark, whose JVM may be gone already: whoever ends a whole group of processes ends it, too."""
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+
+    try:
+        spark.stop()
+    except (Py4JError, OSError):
+        return
 
 
 def _cause(said: IO[str]) -> str:

@@ -128,14 +128,18 @@ class OutsideDispatch:
     @property
     def is_wanted(self) -> bool:
         """Tell whether the broker lives and still wants dispatch to be done here."""
-        is_alive = self._broker_process is not None
-        return is_alive and self._holder() == self._broker_process and self._files.is_outside_wanted
+        return not self.is_broker_gone and self._files.is_outside_wanted
+
+    @property
+    def is_broker_gone(self) -> bool:
+        """Tell whether the broker that handed over no longer has the store open."""
+        return self._broker_process is None or self._holder() != self._broker_process
 
     def _holder(self) -> int | None:
         return self._disk.lock_holder(self._root / tree.LOCK)
 
     def _check_wanted(self) -> None:
-        if self._broker_process is None or self._holder() != self._broker_process:
+        if self.is_broker_gone:
             raise LeaseLost(f"no broker has {self._root} open; what it left is dispatched when one opens it")
         if not self._files.is_outside_wanted:
             raise LeaseLost(f"the broker of {self._root} dispatches itself; start it with --dispatch spark")

@@ -1,0 +1,195 @@
+"""Dispatch of a live store as a Structured Streaming query (Java's ReputMessageService).
+
+The driver owns the dispatch lease and is the one writer. Tasks work ranges of the log out; each micro-batch is put in
+the order of the log, and a mark then says how far all is. After a death the mark decides, not Spark's checkpoint: each
+epoch of the lease begins a query of its own, whose checkpoint lies in the store's `orbitlog.pipeline` directory.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orbitlog.errors import LeaseLost, OrbitlogError
+from orbitlog.pipeline.dispatch_ranges import MAX_BYTES_DEFAULT, RANGE_BYTES_DEFAULT
+from orbitlog.pipeline.task_run import JobFailed
+from orbitlog.store.derived_range import DerivedRange, unpack_columns
+from orbitlog.store.disk import RealDisk
+from orbitlog.store.outside_dispatch import OutsideDispatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+ENGINE = "spark"
+_CHECKPOINTS = Path("orbitlog.pipeline", "dispatch")
+_WATCH_S = 0.05
+_OFFER_POLL_S = 0.1
+# A stream keeps the plans of so many batches; ours are never gone back to.
+_BATCHES_KEPT = "2"
+_SENTENCE_MAX = 500
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchProgress:
+    """How far dispatch is; `epoch` is 0 while the broker has not handed over, and `waits_for` says why."""
+
+    epoch: int = 0
+    dispatched_to: int = 0
+    confirmed_to: int = 0
+    messages: int = 0
+    batches: int = 0
+    waits_for: str = ""
+
+
+Told = Callable[[DispatchProgress], None]
+
+
+class DispatchQuery:
+    """Dispatches one store until told to stop; `tell` hears of every batch and every change of hands."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        root: Path,
+        *,
+        tell: Told | None = None,
+        max_bytes: int = MAX_BYTES_DEFAULT,
+        range_bytes: int = RANGE_BYTES_DEFAULT,
+    ) -> None:
+        from orbitlog.pipeline.dispatch_source import DispatchSource
+
+        self._spark = spark
+        self._root = root.resolve()
+        self._tell = tell or (lambda _: None)
+        self._limits = {"maxbytes": str(max_bytes), "rangebytes": str(range_bytes)}
+        self._putting = threading.Lock()
+        self._owner: OutsideDispatch | None = None
+        self._failure: OrbitlogError | None = None
+        self._messages = self._batches = 0
+        spark.dataSource.register(DispatchSource)
+        spark.conf.set("spark.sql.streaming.minBatchesToRetain", _BATCHES_KEPT)
+
+    def run_once(self) -> DispatchProgress:
+        """Take the lease, dispatch all that is confirmed now, and hand back."""
+        owner = OutsideDispatch.take(self._root, ENGINE)
+        try:
+            self._serve(owner, threading.Event(), once=True)
+        finally:
+            owner.hand_back()
+        return self._progress(owner.lease.epoch, owner.dispatched_to, owner.dispatched_to)
+
+    def run(self, stop: threading.Event) -> None:
+        """Dispatch whenever the broker wants it, until `stop` is set or there is no broker any more."""
+        while not stop.is_set():
+            owner = self._wait_for_offer(stop)
+            if owner is None:
+                return
+            try:
+                self._serve(owner, stop, once=False)
+            finally:
+                owner.hand_back()
+            if owner.is_broker_gone:
+                return
+
+    def _wait_for_offer(self, stop: threading.Event) -> OutsideDispatch | None:
+        """Take the lease as soon as it is to be had; raises where no broker has the store open."""
+        told = ""
+        while not stop.is_set():
+            try:
+                return OutsideDispatch.take(self._root, ENGINE)
+            except LeaseLost as reason:
+                if not _has_broker(self._root):
+                    raise
+                if str(reason) != told:
+                    told = str(reason)
+                    self._tell(DispatchProgress(messages=self._messages, batches=self._batches, waits_for=told))
+            stop.wait(_OFFER_POLL_S)
+        return None
+
+    def _serve(self, owner: OutsideDispatch, stop: threading.Event, *, once: bool) -> None:
+        """Run a query under one lease: until it is recalled, until told to stop, or until all is dispatched."""
+        self._owner, self._failure = owner, None
+        self._tell(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
+        query = self._start(owner, once=once)
+        try:
+            while query.isActive and owner.is_wanted and not stop.is_set():
+                stop.wait(_WATCH_S)
+        finally:
+            _stop(query)
+            with self._putting:  # a batch that is being put is put to its end
+                self._owner = None
+        if not owner.is_wanted or stop.is_set():
+            return
+        if self._failure is not None:
+            raise self._failure
+        if (error := query.exception()) is not None:
+            raise JobFailed(f"dispatch of {self._root} failed: {_sentence(error)}")
+
+    def _start(self, owner: OutsideDispatch, *, once: bool) -> StreamingQuery:
+        checkpoints = self._root / _CHECKPOINTS
+        shutil.rmtree(checkpoints, ignore_errors=True)
+        options = {
+            "store": str(self._root),
+            "from": str(owner.dispatched_to),
+            "settings": json.dumps(owner.lease.settings),
+            **self._limits,
+        }
+        ranges = self._spark.readStream.format("orbitlog-dispatch").options(**options).load()
+        writer = ranges.writeStream.foreachBatch(self._put)
+        writer = writer.option("checkpointLocation", str(checkpoints / f"epoch-{owner.lease.epoch}"))
+        writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
+        return writer.queryName(f"orbitlog-dispatch-{owner.lease.epoch}").start()
+
+    def _put(self, frame: DataFrame, _batch: int) -> None:
+        """Put one micro-batch; runs in this process, in a thread that Spark calls back."""
+        ranges = sorted((_derived(row) for row in frame.collect()), key=lambda derived: derived.start)
+        with self._putting:
+            owner = self._owner
+            if owner is None or self._failure is not None:
+                return
+            try:
+                owner.put_ranges(ranges)
+            except OrbitlogError as error:
+                self._failure = error  # the sentence for the user; through Spark it would come as a traceback
+                raise
+            self._messages += sum(len(derived.columns.physical_offset) for derived in ranges)
+            self._batches += 1
+            self._tell(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
+
+    def _progress(self, epoch: int, dispatched_to: int, confirmed_to: int) -> DispatchProgress:
+        return DispatchProgress(epoch, dispatched_to, confirmed_to, self._messages, self._batches)
+
+
+def _derived(row: Any) -> DerivedRange:
+    queues = [(str(topic), int(queue_id)) for topic, queue_id in json.loads(row["queues"])]
+    columns = unpack_columns(bytes(row["columns"]), row["rows"], row["keys"])
+    return DerivedRange(row["start"], row["stop"], row["derived_to"], queues, columns)
+
+
+def _has_broker(root: Path) -> bool:
+    from orbitlog.formats.store_tree import LOCK
+
+    return RealDisk().lock_holder(root / LOCK) is not None
+
+
+def _sentence(error: Exception) -> str:
+    """Return the line of a query's failure that names its cause."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    causes = [line for line in lines if "Error: " in line or line.startswith("orbitlog.")]
+    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:_SENTENCE_MAX]
+
+
+def _stop(query: StreamingQuery) -> None:
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    try:
+        query.stop()
+    except (PySparkException, Py4JError):
+        pass  # it is stopping; what went wrong in it is told by whoever asks it
