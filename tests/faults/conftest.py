@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
+
+from orbitlog.store import dispatcher, log_end
 
 _PROPERTY = "checked"
 
@@ -19,6 +21,24 @@ _PROPERTY = "checked"
 def scale() -> int:
     """How many times as many runs as in the suite."""
     return int(os.environ.get("ORBITLOG_FAULTS", "1"))
+
+
+@pytest.fixture
+def use_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """Let small stores take the ways that only long logs take, a few records at a time; or let them not."""
+    limits = [
+        (dispatcher, "_BULK_BYTES_MIN", 0),
+        (dispatcher, "_BULK_STEP_BYTES", 3000),
+        (dispatcher, "_LIVE_BYTES_MIN", 0),
+        (log_end, "_KERNEL_BYTES_MIN", 0),
+    ]
+    ordinary = [(module, name, getattr(module, name)) for module, name, _ in limits]
+
+    def use(is_wanted: bool) -> None:
+        for module, name, value in limits if is_wanted else ordinary:
+            monkeypatch.setattr(module, name, value)
+
+    return use
 
 
 @pytest.fixture

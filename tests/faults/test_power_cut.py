@@ -16,6 +16,7 @@ from tests.faults.workloads import Ledger, Workload
 IMAGES = "images of a disk after a power cut"
 KILLED = "disks after the process was killed"
 ROUNDS = 60
+UseKernels = Callable[[bool], None]
 
 
 def check_image(workload: Workload, disk: CrashDisk, seed: int, told: str, ledger: Ledger | None = None) -> None:
@@ -41,7 +42,10 @@ def watch(workload: Workload, disk: CrashDisk, chance: Random, looked: Callable[
 
 @pytest.mark.parametrize("sync_flush", [False, True], ids=["async", "sync"])
 @pytest.mark.parametrize("part", range(4))
-def test_power_cut_at_any_step(sync_flush: bool, part: int, scale: int, checked: Counter[str]) -> None:
+def test_power_cut_at_any_step(
+    sync_flush: bool, part: int, scale: int, checked: Counter[str], use_kernels: UseKernels
+) -> None:
+    use_kernels(part % 2 == 1)
     for run in range(scale):
         seed = part + 4 * run
         print(f"workload seed {seed}")
@@ -55,8 +59,9 @@ def test_power_cut_at_any_step(sync_flush: bool, part: int, scale: int, checked:
 
 @pytest.mark.parametrize("sync_flush", [False, True], ids=["async", "sync"])
 @pytest.mark.parametrize("part", range(4))
-def test_many_lives(sync_flush: bool, part: int, scale: int, checked: Counter[str]) -> None:
+def test_many_lives(sync_flush: bool, part: int, scale: int, checked: Counter[str], use_kernels: UseKernels) -> None:
     """Crash, recover, go on, crash again: power cuts and kills in any order, some of them while recovering."""
+    use_kernels(part % 2 == 1)
     for run in range(scale):
         seed = 1000 + part + 4 * run
         print(f"workload seed {seed}")
@@ -105,9 +110,10 @@ def learn_survivors(workload: Workload, disk: CrashDisk) -> None:
 
 
 @pytest.mark.parametrize("sync_flush", [False, True], ids=["async", "sync"])
-def test_kill_loses_nothing(sync_flush: bool, scale: int, checked: Counter[str]) -> None:
+def test_kill_loses_nothing(sync_flush: bool, scale: int, checked: Counter[str], use_kernels: UseKernels) -> None:
     for seed in range(2000, 2000 + 3 * scale):
         print(f"workload seed {seed}")
+        use_kernels(seed % 2 == 1)
         workload, disk = Workload(seed, sync_flush=sync_flush), CrashDisk()
         workload.open(disk)
         for _ in range(ROUNDS // 4):

@@ -87,8 +87,9 @@ class CrashFile:
         return min(max(self._inode.allocated, default=-1) * PAGE_BYTES + PAGE_BYTES, self.size_bytes)
 
     def sync(self) -> None:
-        assert self._is_open, f"{self._path} is closed"
         with self._disk.step(f"sync {self._path}"):
+            # Also if it was closed by another thread just now: its descriptor may be another file's already.
+            assert self._is_open, f"{self._path} is closed"
             if self._disk.sync_fails():
                 self._inode.fail_sync()
                 raise OSError(errno.EIO, os.strerror(errno.EIO))
@@ -307,6 +308,9 @@ class CrashDisk:
 
     def modified_ms(self, path: Path) -> int:
         return self._inode(path).modified_ms
+
+    def file_system(self, path: Path) -> int:
+        return 1
 
     def usage(self, path: Path) -> DiskUsage:
         is_full = self.full_from is not None and self.steps > self.full_from
