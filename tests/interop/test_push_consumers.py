@@ -1,4 +1,4 @@
-"""Official Java push consumers: sharing queues, taking over, broadcasting, order, where they start, what is sent back."""
+"""Official Java push consumers: sharing queues, taking over, broadcasting, order, where they start, sending back."""
 
 from __future__ import annotations
 

@@ -38,12 +38,12 @@ _DISK_OPTIONS = (
     "-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98",
     "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97",
 )
-_TOP_LOGGER = "root"
+TOP_LOGGER = "root"
 _LOGBACK = f"""<configuration>
   <appender name="out" class="ch.qos.logback.core.ConsoleAppender">
     <encoder><pattern>%d %-5level %logger - %msg%n</pattern></encoder>
   </appender>
-  <{_TOP_LOGGER} level="WARN"><appender-ref ref="out"/></{_TOP_LOGGER}>
+  <{TOP_LOGGER} level="WARN"><appender-ref ref="out"/></{TOP_LOGGER}>
 </configuration>
 """
 

@@ -13,6 +13,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -99,7 +100,8 @@ class Driver:
     def close(self) -> None:
         """End the process: its standard input closes, and it goes."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        self._process.stdin.close()
+        with suppress(BrokenPipeError):  # it may have died before
+            self._process.stdin.close()
         try:
             self._process.wait(CLOSE_SECONDS_MAX)
         except subprocess.TimeoutExpired:

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.harness.cluster import TOP_LOGGER
 from tests.interop.harness.drivers import Driver
-from tests.interop.harness.packages import ApachePackages
+from tests.interop.harness.other_clients import driver_command
+from tests.interop.harness.packages import ApachePackages, NotAvailable
 from tests.interop.harness.processes import java_command
 from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, wanted_kinds
 
@@ -32,6 +34,7 @@ def clients_at_systems(pairs: list[Pair]) -> pytest.MarkDecorator:
 
 
 java_clients = clients_at_systems(at_home_and_here(JAVA_497, JAVA_550))
+other_clients = clients_at_systems(at_home_and_here("go", "node", "cpp"))
 java_550_client = clients_at_systems(at_home_and_here(JAVA_550))
 
 
@@ -39,6 +42,14 @@ def start_driver(name: str, directory: Path, packages_of: Callable[[str], Apache
     """Start the driver of a client; skips where its packages cannot be had."""
     directory.mkdir(parents=True, exist_ok=True)
     language, _, version = name.partition("-")
-    assert language == "java", name
-    command = [*java_command(packages_of(version), directory / "home"), "ClientShell"]
+    if language != "java":
+        try:
+            made, environment = driver_command(language)
+        except NotAvailable as reason:
+            pytest.skip(str(reason))
+        return Driver(name, made, directory / "driver.log", {**environment, "HOME": str(directory)})
+    quiet = directory / "logback.xml"
+    quiet.write_text(f'<configuration><{TOP_LOGGER} level="OFF"/></configuration>\n')
+    options = (f"-Drmq.logback.configurationFile={quiet}", f"-Dlogback.configurationFile={quiet}")
+    command = [*java_command(packages_of(version), directory / "home", options=options), "ClientShell"]
     return Driver(name, command, directory / "driver.log", os.environ)
