@@ -22,6 +22,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.store.put_result import PutResult
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.store.zero_bytes import checksummed, seal
 
 ROOT = Path("store")
 TOPICS = ("Orders", "Ticks", "%RETRY%group")
@@ -38,17 +39,20 @@ def small_config(chance: Random, *, sync_flush: bool) -> StoreConfig:
     return StoreConfig(geometry, DeriveRules(), sync_flush=sync_flush, segment_allocate_bytes=4096)
 
 
-def random_message(chance: Random, number: int) -> Message:
-    """A message of any kind that the store itself treats differently."""
+def random_message(chance: Random, number: int, *, in_batch: bool = False) -> Message:
+    """A message of any kind that the store itself treats differently; in a batch some of them cannot be."""
     topic, properties = chance.choice(TOPICS), {UNIQ_KEY: f"id{number:08}"}
     if chance.random() < 0.5:
         properties[KEYS] = " ".join(f"k{chance.randrange(40)}" for _ in range(chance.randint(1, 3)))
     if chance.random() < 0.3:
         properties[TAGS] = chance.choice(["A", "B", "Übung"])
+    if chance.random() < 0.15:
+        # Long enough for whole sectors of zeros; the last one may be the last byte of the record.
+        properties["zeros"] = "\0" * chance.choice([1, 3, 511, 600, 1200])
     kind, queue_id = TransactionType.NONE, chance.randrange(3)
-    if chance.random() < 0.1:
+    if chance.random() < 0.1 and not in_batch:
         topic, properties[DELAY], queue_id = SCHEDULE_TOPIC, "3", 2
-    elif chance.random() < 0.2:
+    elif chance.random() < 0.2 and not in_batch:
         kind = chance.choice(list(TransactionType))
     body = chance.randbytes(chance.choice([0, 1, 20, 60, 200, 700]))
     return make_message(topic, body, properties=properties, queue_id=queue_id, sys_flag=int(kind), flag=number)
@@ -74,12 +78,12 @@ class Ledger:
     durable_to: int = 0
 
     def took(self, message: Message, result: PutResult) -> None:
-        placed = message._replace(
+        placed = checksummed(message)._replace(
             queue_offset=result.queue_offset,
             physical_offset=result.physical_offset,
             store_timestamp_ms=result.store_timestamp_ms,
         )
-        self.records[result.physical_offset] = encode_message(placed)
+        self.records[result.physical_offset] = seal(placed, encode_message(placed))
 
     def forget_from(self, physical_offset: int) -> None:
         """Messages from there on were lost in a crash that allowed it."""
@@ -135,7 +139,7 @@ class Workload:
 
     def append(self, count: int) -> list[PutResult]:
         assert self.store is not None
-        messages = [random_message(self.chance, self.sent + number) for number in range(count)]
+        messages = [random_message(self.chance, self.sent + number, in_batch=count > 1) for number in range(count)]
         results = self.store.append_batch(messages)
         for message, result in zip(messages, results, strict=True):
             if result.is_stored:

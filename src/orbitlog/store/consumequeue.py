@@ -155,6 +155,14 @@ class ConsumeQueue:
         return self.segments.file(base).read(position, min(count * ENTRY_BYTES, self.segments.file_bytes - position))
 
     @property
+    def last_physical_offset(self) -> int | None:
+        """Where the last message lies or lay, even if the log no longer has it; None where none ever came."""
+        if self.segments.is_empty or self.max_offset * ENTRY_BYTES <= self.segments.start:
+            return None
+        physical_offset, size_bytes, _ = _UNPACK(self._raw(self.max_offset - 1))
+        return None if size_bytes == INT_MAX else int(physical_offset)
+
+    @property
     def has_unflushed(self) -> bool:
         return self.max_offset > self.flushed_offset
 

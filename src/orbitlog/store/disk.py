@@ -129,6 +129,10 @@ class Disk(Protocol):
 
     def modified_ms(self, path: Path) -> int: ...
 
+    def file_system(self, path: Path) -> int:
+        """Return a number that two paths share if they are on one file system."""
+        ...
+
     def usage(self, path: Path) -> DiskUsage: ...
 
     def open_files_max(self) -> int:
@@ -361,6 +365,9 @@ class RealDisk:
 
     def modified_ms(self, path: Path) -> int:
         return path.stat().st_mtime_ns // 1_000_000
+
+    def file_system(self, path: Path) -> int:
+        return path.stat().st_dev
 
     def usage(self, path: Path) -> DiskUsage:
         found = os.statvfs(path)

@@ -246,6 +246,10 @@ class IndexFiles:
         return iter(self._files)
 
     @property
+    def directory(self) -> Path:
+        return self._directory
+
+    @property
     def file_count(self) -> int:
         return len(self._files)
 

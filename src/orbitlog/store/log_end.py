@@ -5,8 +5,8 @@ what lies behind may be pages that reached the disk out of order. But where a la
 checkpoint's time, it was safely on the disk long ago; then the bytes before it are damage in the middle, and the log
 goes on behind them.
 
-A record's checksum covers its body only. Bytes that a crash kept from the disk are zero, though, and in a log of our
-own no topic and no property has a zero: one that has was torn.
+A record's checksum covers its body only. In a log of our own zeros in topic or properties tell of a record that a crash
+tore, unless another checksum says that they are its own: see `zero_bytes`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import BLANK, Damage, LogEnd, SegmentEnd, find_record, read_at
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.dispatcher import DamagedLog
+from orbitlog.store.zero_bytes import is_torn
 
 # Below this the plain decoder is done before the kernels are loaded.
 _KERNEL_BYTES_MIN = 16 * 1024 * 1024
@@ -53,7 +54,7 @@ class KnownLog:
         return last_store_timestamp_ms < self.durable_timestamp_ms
 
     def is_torn(self, message: Message) -> bool:
-        return self.is_own and (0 in message.properties_raw or "\0" in message.topic)
+        return self.is_own and is_torn(message)
 
 
 def find_log_end(log: CommitLog, start: int, known: KnownLog) -> FoundEnd:

@@ -31,17 +31,20 @@ from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_error
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.put_result import PutResult, PutStatus, refusal_of
+from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
 from orbitlog.store.segments import Segments, new_file
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_numbers import StoreNumbers
 from orbitlog.store.store_reads import StoreReads
 from orbitlog.store.store_recovery import StoreParts, recover
+from orbitlog.store.zero_bytes import checksummed, seal
 
 NowMs = Callable[[], int]
 # An owner of dispatch outside ends a batch before it gives back; a few seconds are long for one.
 _DISPATCH_PATIENCE_S = 10.0
 _PREPARED = int(flags.TransactionType.PREPARED)
+_ZERO = b"\0"
 
 
 class MessageStore(StoreReads):
@@ -61,7 +64,7 @@ class MessageStore(StoreReads):
         self._queues = QueueSet(disk, root, geometry.queue_file_bytes)
         self._index = IndexFiles(disk, root, geometry.index_layout)
         self._retention = Retention(disk, self._log, self._queues, self._index, config.retention)
-        self._long_topics = config.rules.compat.long_topics
+        self._put_rules = PutRules(config)
         self._dispatch = BrokerDispatch(disk, root, config)
         self._derived_to = 0
         self._next_queue_offsets: dict[QueueKey, int] = {}
@@ -72,6 +75,8 @@ class MessageStore(StoreReads):
         self._failure = ""
         self._marks = Lock()  # held while they move, and while they are read together
         self._is_closed = False
+        # Held while queues and index are taken to the disk, and while files of theirs are removed.
+        self._derived_files = Lock()
 
     @classmethod
     def open(
@@ -170,7 +175,9 @@ class MessageStore(StoreReads):
 
     def append(self, message: Message) -> PutResult:
         """Take one message: its queue offset, physical offset and store time are assigned here."""
-        refusal = self._refuse() or self._refuse_message(message)
+        if _ZERO in message.properties_raw:
+            return self.append_batch((message,))[0]
+        refusal = self._refuse() or self._put_rules.refuse(message)
         if refusal is None:
             log, queue_key = self._log, (message.topic, message.queue_id)
             now_ms = max(self._now_ms(), self._last_append_ms)
@@ -197,10 +204,14 @@ class MessageStore(StoreReads):
 
     def append_batch(self, messages: Sequence[Message]) -> list[PutResult]:
         """Take messages that were sent together: a segment has all of them or none."""
-        refusal = self._refuse() or next(filter(None, map(self._refuse_message, messages)), None)
+        is_batch = len(messages) > 1
+        if not is_batch and messages and _ZERO not in messages[0].properties_raw:
+            return [self.append(messages[0])]
+        refuse = self._put_rules.refuse_batch if is_batch else self._put_rules.refuse_each
+        refusal = self._refuse() or refuse(messages)
         if refusal is None and messages:
             try:
-                return self._append_together(messages)
+                return self._append_together([checksummed(message) for message in messages])
             except (FormatError, StoreError) as error:
                 refusal = refusal_of(error)
         self._messages_refused += len(messages)
@@ -219,7 +230,7 @@ class MessageStore(StoreReads):
             if flags.enters_queue(message.sys_flag):
                 queue_offset = following.get(queue_key, self._next_queue_offsets.get(queue_key, 0))
                 following[queue_key] = queue_offset + 1
-            records.append(encode_placed(message, size, queue_offset, physical_offset, now_ms))
+            records.append(seal(message, encode_placed(message, size, queue_offset, physical_offset, now_ms)))
             results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, size.size_bytes))
             physical_offset += size.size_bytes
         for record in records:
@@ -239,18 +250,6 @@ class MessageStore(StoreReads):
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=self._failure)
         if self._retention.refusal and (reason := self._retention.recheck(self._now_ms())):
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=reason)
-        return None
-
-    def _refuse_message(self, message: Message) -> PutResult | None:
-        """Return why this message is not taken, or None."""
-        if message.version == 2 and not self._long_topics:
-            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="the topic is longer than 127 bytes")
-        if b"\0" in message.properties_raw or "\0" in message.topic:
-            # No checksum covers these: after a crash a zero is how one tells that they never reached the disk.
-            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason="topic and properties cannot hold a zero byte")
-        if len(message.body) > self._config.message_bytes_max:
-            reason = f"a body of {len(message.body)} bytes is over the limit of {self._config.message_bytes_max}"
-            return PutResult(PutStatus.MESSAGE_ILLEGAL, reason=reason)
         return None
 
     # Steps
@@ -324,6 +323,10 @@ class MessageStore(StoreReads):
 
     def flush_derived(self) -> None:
         """Put queues and index on the disk, and note in checkpoint and state how far they are."""
+        with self._derived_files:
+            self._flush_derived()
+
+    def _flush_derived(self) -> None:
         # All marks before the first sync: what is dispatched meanwhile may not be on the disk after it. And between two
         # steps of dispatch: a state that counts units of half a step is one that no recovery trusts.
         with self._marks:
@@ -360,12 +363,39 @@ class MessageStore(StoreReads):
     def retain_once(self) -> Deleted:
         """Delete what has expired, or what a disk that fills up has no room for; returns what, and why.
 
-        Not while `flush_derived` runs in another thread. Also notes whether the disk is too full to take messages.
+        Also notes whether a disk is too full to take messages. Does nothing, and says so, while `flush_derived` runs
+        in another thread: no file may be removed that is just being taken to the disk.
         """
         if self._is_closed:
             raise StoreClosed(f"{self._root} is closed")
-        with disk_errors(f"deleting from {self._root}"):
-            return self._retention.delete_once(self._now_ms(), self._derived_to)
+        if not self._derived_files.acquire(blocking=False):
+            return Deleted(problems=("queues and index are just being flushed; nothing was deleted in this step",))
+        try:
+            with disk_errors(f"deleting from {self._root}"):
+                return self._retention.delete_once(self._now_ms(), self._derived_to)
+        finally:
+            self._derived_files.release()
+
+    def delete_expired_now(self) -> None:
+        """Let the next steps of `retain_once` delete what has expired, whatever the hour."""
+        self._retention.ask()
+
+    def clean_expired_queues(self) -> list[QueueKey]:
+        """Remove queues whose messages have all expired; returns which. Their next message starts at 0, as in Java.
+
+        Queues of system topics stay, and queues with messages that are not dispatched yet.
+        """
+        if self._is_closed:
+            raise StoreClosed(f"{self._root} is closed")
+        if self.dispatched_to < self.written_to:
+            return []
+        with self._derived_files, disk_errors(f"deleting from {self._root}"):
+            gone = self._queues.drop_expired(self.min_physical_offset)
+            for key in gone:
+                self._next_queue_offsets.pop(key, None)
+            if gone:
+                self._flush_derived()  # the state file vouches for a number of units
+        return gone
 
     def _note_damage(self, physical_offset: int, size_bytes: int, reason: str) -> None:
         self._dispatcher.note_damage(physical_offset, size_bytes, reason)

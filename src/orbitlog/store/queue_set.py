@@ -8,7 +8,7 @@ from threading import Lock
 
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.names import check_topic
+from orbitlog.formats.names import check_topic, is_system_topic
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.disk import Disk
@@ -104,6 +104,21 @@ class QueueSet:
             if queue.has_unflushed:
                 with self._closing:
                     queue.sync()
+
+    @property
+    def directory(self) -> Path:
+        return self._root / tree.CONSUMEQUEUE
+
+    def drop_expired(self, min_physical_offset: int) -> list[QueueKey]:
+        """Remove queues whose last message the log no longer has, but for those of system topics; returns which."""
+        gone: list[QueueKey] = []
+        for key, queue in list(self._queues.items()):
+            last = queue.last_physical_offset
+            if last is not None and last < min_physical_offset and not is_system_topic(queue.topic):
+                queue.segments.drop_from(0)
+                gone.append(key)
+        self.forget_empty()
+        return gone
 
     def follow_log_start(self, min_physical_offset: int) -> int:
         """Let every queue start at its first message that the log still has; returns how many files were removed."""

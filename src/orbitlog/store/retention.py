@@ -55,6 +55,7 @@ class Rule(Enum):
     """Why a segment goes."""
 
     EXPIRED = "expired"
+    EXPIRED_ASKED = "expired, deletion asked for"
     EXPIRED_DISK_FILLING = "expired, disk filling"
     FORCED = "disk nearly full"
 
@@ -90,12 +91,37 @@ class RetentionPlan:
 
 
 @dataclass(frozen=True, slots=True)
+class WatchedDisk:
+    """A file system that holds a part of the store; that of the log has no name."""
+
+    part: str
+    usage: DiskUsage
+
+    def __str__(self) -> str:
+        return f"the disk of {self.part}" if self.part else "the disk"
+
+    def is_over(self, percent: int) -> bool:
+        return self.usage.used_ratio * 100 > percent
+
+
+@dataclass(frozen=True, slots=True)
 class Moment:
-    """When it is, and how full the disk is."""
+    """When it is, how full the disks are, and whether somebody asked for what has expired to go now."""
 
     now_ms: int
     local_hour: int
     usage: DiskUsage
+    others: tuple[WatchedDisk, ...] = ()
+    is_asked_for: bool = False
+
+    @property
+    def disks(self) -> tuple[WatchedDisk, ...]:
+        """Every disk, the log's first."""
+        return WatchedDisk("", self.usage), *self.others
+
+    def disk_over(self, percent: int) -> WatchedDisk | None:
+        """Return the first disk that is fuller than that."""
+        return next((disk for disk in self.disks if disk.is_over(percent)), None)
 
 
 def decide(
@@ -118,31 +144,36 @@ def decide(
             reason = f"segment {offset_file_name(segment.base)} {_because(rule, segment, moment, policy)}"
             doomed.append(DoomedSegment(segment.base, segment.size_bytes, rule, reason))
             freed_bytes += segment.size_bytes
-    return RetentionPlan(tuple(doomed), refusal(moment.usage, policy))
+    return RetentionPlan(tuple(doomed), refusal(moment.disks, policy))
 
 
 def is_due(moment: Moment, policy: RetentionPolicy) -> bool:
-    """Tell whether anything may go at all: at another hour, on a disk with room, no file need be looked at."""
-    return moment.local_hour in policy.delete_hours or moment.usage.used_ratio * 100 > policy.pressure_percent
+    """Tell whether anything may go at all: at another hour, on disks with room, no file need be looked at."""
+    is_hour = moment.local_hour in policy.delete_hours
+    return is_hour or moment.is_asked_for or moment.disk_over(policy.pressure_percent) is not None
 
 
-def refusal(usage: DiskUsage, policy: RetentionPolicy) -> str:
+def refusal(disks: Iterable[WatchedDisk], policy: RetentionPolicy) -> str:
     """Return why no message can be taken, or nothing."""
-    if usage.used_ratio * 100 <= policy.full_percent:
-        return ""
-    return (
-        f"the disk is {_percent(usage)} full, and over {policy.full_percent} % (diskSpaceWarningLevelRatio) no message"
-        f" is taken; free some space, the store goes on by itself"
-    )
+    for disk in disks:
+        if disk.is_over(policy.full_percent):
+            return (
+                f"{disk} is {_percent(disk.usage)} full, and over {policy.full_percent} % (diskSpaceWarningLevelRatio)"
+                f" no message is taken; free some space, the store goes on by itself"
+            )
+    return ""
 
 
 def _rule(segment: SegmentFile, moment: Moment, policy: RetentionPolicy, freed_bytes: int) -> Rule | None:
     usage = moment.usage
     if moment.now_ms >= segment.modified_ms + policy.reserved_hours * _HOUR_MS:
-        is_hour = moment.local_hour in policy.delete_hours
-        return Rule.EXPIRED if is_hour else Rule.EXPIRED_DISK_FILLING
-    still_used = DiskUsage(usage.total_bytes, usage.free_bytes + freed_bytes)
-    if policy.delete_by_force and still_used.used_ratio * 100 > policy.forced_percent:
+        if moment.local_hour in policy.delete_hours:
+            return Rule.EXPIRED
+        return Rule.EXPIRED_ASKED if moment.is_asked_for else Rule.EXPIRED_DISK_FILLING
+    still_used = WatchedDisk("", DiskUsage(usage.total_bytes, usage.free_bytes + freed_bytes))
+    # What a segment's end frees on a disk of queues or index is not known before: one segment a step.
+    others = () if freed_bytes else moment.others
+    if policy.delete_by_force and any(disk.is_over(policy.forced_percent) for disk in (still_used, *others)):
         return Rule.FORCED
     return None
 
@@ -152,12 +183,20 @@ def _because(rule: Rule, segment: SegmentFile, moment: Moment, policy: Retention
     kept = f"messages are kept for {policy.reserved_hours} h (fileReservedTime)"
     if rule is Rule.EXPIRED:
         return f"{age} and {kept}; it is the hour to delete, {moment.local_hour:02d} (deleteWhen)"
-    full = f"the disk is {_percent(moment.usage)} full, over"
+    if rule is Rule.EXPIRED_ASKED:
+        return f"{age} and {kept}; deleting what has expired was asked for"
     forced = f"{policy.forced_percent} % (diskSpaceCleanForciblyRatio)"
     if rule is Rule.FORCED:
-        return f"goes before its time: it {age} and {kept}, but {full} {forced}"
-    is_over = moment.usage.used_ratio * 100 > policy.expired_percent
-    return f"{age} and {kept}; {full} {f'{policy.expired_percent} % (diskMaxUsedSpaceRatio)' if is_over else forced}"
+        return f"goes before its time: it {age} and {kept}, but {_full(moment, policy.forced_percent)} {forced}"
+    limit = policy.expired_percent
+    if moment.disk_over(limit) is not None:
+        return f"{age} and {kept}; {_full(moment, limit)} {limit} % (diskMaxUsedSpaceRatio)"
+    return f"{age} and {kept}; {_full(moment, policy.pressure_percent)} {forced}"
+
+
+def _full(moment: Moment, percent: int) -> str:
+    disk = moment.disk_over(percent) or moment.disks[0]
+    return f"{disk} is {_percent(disk.usage)} full, over"
 
 
 def _percent(usage: DiskUsage) -> str:

@@ -13,8 +13,9 @@ from orbitlog.formats.compat import COMPAT_4_9
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.derived_files import DerivedFiles
 from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import Message, decode_message, make_message
+from orbitlog.formats.message import Message, decode_message, encode_message, make_message
 from orbitlog.formats.message_scan import scan_messages
+from orbitlog.formats.properties import check_crc_property, decode_properties
 from orbitlog.store.key_query import KeyQuery
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.put_result import PutStatus
@@ -96,9 +97,10 @@ def test_derived_files_are_those_of_the_reference(tmp_path: Path, clock: Clock) 
 
 def test_a_batch_lies_in_one_segment(store: MessageStore) -> None:
     store.append(order(0, body_bytes=1500))
-    results = store.append_batch([order(number, body_bytes=900) for number in range(1, 4)])
+    store.append(order(1, body_bytes=1500))
+    results = store.append_batch([order(number, body_bytes=500) for number in range(2, 5)])
     assert results[0].physical_offset == 4096
-    assert [result.queue_offset for result in results] == [1, 2, 3]
+    assert [result.queue_offset for result in results] == [2, 3, 4]
     assert [result.physical_offset for result in results] == [4096, results[0].end, results[1].end]
 
 
@@ -246,3 +248,48 @@ def test_a_log_whose_only_segment_is_empty_and_not_the_first(tmp_path: Path, clo
         with MessageStore.open(tmp_path, CONFIG, clock) as store:
             assert store.min_physical_offset == 8192
             assert store.append(order(1)).queue_offset == opening
+
+
+@pytest.mark.parametrize("raw", [b"a\1\0\2", b"a\1\0", b"a\1" + bytes(1200)])
+def test_zeros_in_properties_come_back_with_a_checksum_over_the_record(store: MessageStore, raw: bytes) -> None:
+    result = store.append(make_message("T", b"body", properties=raw))
+    found = store.read_at(result.physical_offset)
+    assert found is not None
+    assert found.properties_raw.startswith(raw)
+    assert check_crc_property(encode_message(found))
+    assert found.properties["a"] == decode_properties(raw)["a"]
+
+
+def test_a_batch_has_no_transaction_and_no_delay(store: MessageStore) -> None:
+    plain = make_message("T", b"x")
+    for wrong in (
+        plain._replace(sys_flag=4),
+        plain._replace(sys_flag=8),
+        plain._replace(properties_raw=b"DELAY\x013\2"),
+        plain._replace(sys_flag=flags.INNER_BATCH),
+        plain._replace(properties_raw=b"INNER_NUM\x013\2"),
+        plain._replace(body=b"x" * 1990),
+    ):
+        results = store.append_batch([plain, wrong])
+        assert [result.status for result in results] == [PutStatus.MESSAGE_ILLEGAL] * 2
+        assert results[0].reason
+    assert store.append_batch([]) == []
+    assert store.written_to == 0
+    for right in (plain._replace(properties_raw=b"DELAY\x010\2"), plain._replace(properties_raw=b"XDELAY\x011\2")):
+        assert all(result.is_stored for result in store.append_batch([plain, right]))
+    assert store.append_batch([plain._replace(sys_flag=4)])[0].is_stored  # one alone is no batch
+
+
+@pytest.mark.parametrize("topic", ["", "a/b", "..", "a b", "ü", "L" * 128, "%DLQ%" + "g" * 130])
+def test_a_topic_that_no_queue_can_have_is_refused(store: MessageStore, topic: str) -> None:
+    result = store.append(make_message("T", b"x")._replace(topic=topic, version=1 if len(topic) < 128 else 2))
+    assert result.status is PutStatus.MESSAGE_ILLEGAL
+    assert result.reason
+    assert store.written_to == 0
+
+
+def test_a_long_retry_topic_is_taken_and_read(store: MessageStore) -> None:
+    topic = "%RETRY%" + "g" * 150
+    assert store.append(make_message(topic, b"x")).is_stored
+    assert store.dispatch_once()[0].topic == topic
+    assert not store.damage

@@ -7,7 +7,16 @@ from collections.abc import Iterator
 import pytest
 
 from orbitlog.store.disk import DiskUsage
-from orbitlog.store.retention import Moment, RetentionPlan, RetentionPolicy, Rule, SegmentFile, decide, refusal
+from orbitlog.store.retention import (
+    Moment,
+    RetentionPlan,
+    RetentionPolicy,
+    Rule,
+    SegmentFile,
+    WatchedDisk,
+    decide,
+    refusal,
+)
 
 HOUR_MS = 3_600_000
 NOW_MS = 1_700_000_000_000
@@ -102,7 +111,7 @@ def test_without_force_a_full_disk_only_takes_what_has_expired() -> None:
 @pytest.mark.parametrize(("percent", "is_refused"), [(20, False), (90, False), (90.1, True), (100, True)])
 def test_over_ninety_percent_no_message_is_taken(percent: float, is_refused: bool) -> None:
     assert bool(plan([YOUNG, YOUNG], percent).refusal) == is_refused
-    assert bool(refusal(disk_at(percent), POLICY)) == is_refused
+    assert bool(refusal([WatchedDisk("", disk_at(percent))], POLICY)) == is_refused
 
 
 def test_every_reason_is_a_sentence_with_rule_age_and_ratio() -> None:
@@ -146,4 +155,4 @@ def test_where_nothing_is_to_do_one_file_is_looked_at_or_none(hour: int, looked_
 
 def test_a_disk_of_no_size_is_not_full() -> None:
     assert plan([YOUNG]).refusal == ""
-    assert refusal(DiskUsage(0, 0), POLICY) == ""
+    assert refusal([WatchedDisk("", DiskUsage(0, 0))], POLICY) == ""
