@@ -113,6 +113,7 @@ class Broker:
             await self._vip_server.stop()
         if self._flushes is not None:
             await self._flushes.close()
+        await self._registration.close()
         await self._client.close()
         await self._saver.close()
         self._disk_thread.shutdown()
@@ -163,7 +164,7 @@ class Broker:
             **OffsetHandlers(state).table,
             **LookupHandlers(state).table,
             **self._clients.table,
-            **TopicHandlers(state, self._saver.save_tables).table,
+            **TopicHandlers(state, self._settle).table,
             **GroupHandlers(state, self._saver.save_tables).table,
             **ProgressHandlers(state, self._delayed, self._pulls.wake_queue).table,
             **RuntimeHandlers(state, self._delayed.delivered_to, self._retain_step).table,
@@ -175,7 +176,20 @@ class Broker:
             self._seen.add(connection)
             connection.on_close(self._closed)
             connection.on_end_of_requests(self._ended)
-        return self._dispatch_request(connection, request)
+        version = self.state.topics.data_version
+        answer = self._dispatch_request(connection, request)
+        if version is not self.state.topics.data_version and isinstance(answer, Command | bytes):
+            return self._after_announcing(answer)
+        return answer
+
+    async def _after_announcing(self, answer: Command | bytes) -> Answer:
+        """Answer when name servers know the topic that was made: whoever hears of it asks them next."""
+        await self._registration.announce()
+        return answer
+
+    async def _settle(self) -> None:
+        """Return when a change of topics or groups is on the disk and known to name servers."""
+        await asyncio.gather(self._saver.save_tables(), self._registration.announce())
 
     def _ended(self, connection: Connection) -> None:
         """The client will ask nothing more: nothing is kept for it that another could have."""

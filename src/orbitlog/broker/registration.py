@@ -23,6 +23,7 @@ from orbitlog.wire.nameserver_headers import RegisterBrokerRequest, UnregisterBr
 log = logging.getLogger(__name__)
 
 _UNREGISTER_SECONDS = 3.0
+_ANNOUNCE_SECONDS = 1.0
 
 
 class Registration:
@@ -33,12 +34,26 @@ class Registration:
         self._client = client
         self._known_to: set[str] = set()
         self._complained: set[str] = set()
+        self._announcing: set[asyncio.Future[None]] = set()
         self.changed = asyncio.Event()
 
     async def register(self) -> None:
         """Tell all name servers, at the same time."""
         addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
         await asyncio.gather(*map(self._register_at, addresses))
+
+    async def announce(self) -> None:
+        """Tell all name servers of a change; does not wait long for those that do not answer."""
+        task = asyncio.ensure_future(self.register())
+        self._announcing.add(task)
+        task.add_done_callback(self._announcing.discard)
+        await asyncio.wait({task}, timeout=_ANNOUNCE_SECONDS)
+
+    async def close(self) -> None:
+        """End what is still being told."""
+        for task in self._announcing:
+            task.cancel()
+        await asyncio.gather(*self._announcing, return_exceptions=True)
 
     async def unregister(self) -> None:
         """Tell those that know this broker that it goes."""
