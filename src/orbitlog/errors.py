@@ -15,6 +15,7 @@
     │   ├── StoreLocked          another process is writing to it
     │   ├── StoreClosed          it was closed
     │   ├── StoreReadOnly        it takes no messages: opened so, or its disk failed
+    │   ├── StoreFileGone        a file of it was removed while it was looked at
     │   ├── LeaseLost            dispatch of it belongs to another, or is not to be had
     │   └── DiskFull             no room for another byte; nothing was lost
     ├── WireError                bytes on a connection that are no frames: it can only be closed
@@ -133,6 +134,10 @@ class StoreClosed(StoreError):
 
 class StoreReadOnly(StoreError):
     """The store takes no messages: opened so, or its disk failed."""
+
+
+class StoreFileGone(StoreError):
+    """A file was removed while it was looked at; readers look again, so that this means that it keeps happening."""
 
 
 class LeaseLost(StoreError):

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from orbitlog.errors import DiskFull, StoreError, StoreLocked
+from orbitlog.errors import DiskFull, StoreError, StoreFileGone, StoreLocked
 from orbitlog.store.mapped_view import end_of_data
 
 Bytes = bytes | bytearray | memoryview
@@ -148,6 +148,8 @@ def disk_errors(what: str) -> Iterator[None]:
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"{what}: no space left; free some, the store goes on by itself") from error
+        if error.errno == errno.ENOENT:
+            raise StoreFileGone(f"{what}: it is no longer there") from error
         raise StoreError(f"{what}: {error.strerror or error}") from error
 
 
@@ -243,21 +245,24 @@ class RealFileLock:
         os.close(self._descriptor)
 
 
+def _describe(entry: os.DirEntry[str]) -> DirectoryEntry | None:
+    """Return what is behind a name, None where it was removed meanwhile: one file less is no empty directory."""
+    try:
+        return DirectoryEntry(entry.name, 0 if entry.is_dir() else entry.stat().st_size, entry.is_dir())
+    except FileNotFoundError:
+        return None
+
+
 class RealDisk:
     """The operating system's file system."""
 
     def list_directory(self, path: Path) -> list[DirectoryEntry]:
         try:
             with os.scandir(path) as entries:
-                found = [
-                    DirectoryEntry(entry.name, 0, True)
-                    if entry.is_dir()
-                    else DirectoryEntry(entry.name, entry.stat().st_size, False)
-                    for entry in entries
-                ]
+                found = [_describe(entry) for entry in entries]
         except FileNotFoundError:
             return []
-        return sorted(found, key=lambda entry: entry.name)
+        return sorted((entry for entry in found if entry is not None), key=lambda entry: entry.name)
 
     def make_directory(self, path: Path) -> None:
         if path.is_dir():

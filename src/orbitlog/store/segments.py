@@ -59,13 +59,16 @@ class Segments:
     def load(self) -> None:
         """List the files; each must have the size that the log's files have.
 
-        An empty last file is what a crash leaves between making a file and giving it its size: it is removed.
+        An empty last file is what a crash leaves between making a file and giving it its size: it is removed. A reader
+        may see one that is just being made.
         """
         entries = [entry for entry in self._disk.list_directory(self.directory) if not entry.is_directory]
         named = [(parse_offset_file_name(entry.name), entry) for entry in entries]
         known = sorted((base, entry) for base, entry in named if base is not None)
-        if known and known[-1][1].size_bytes == 0 and self._writable:
-            self._remove(known.pop()[0])
+        if known and known[-1][1].size_bytes == 0:
+            base, _ = known.pop()
+            if self._writable:
+                self._remove(base)
         for base, entry in known:
             if entry.size_bytes != self.file_bytes:
                 raise StoreLayoutError(

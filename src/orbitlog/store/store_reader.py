@@ -1,26 +1,39 @@
 """A store opened for reading only, beside a broker that writes to it or without one: no lock, not a byte changed.
 
 The log is followed to its last intact record, and no further than a running Orbitlog broker says that others may read,
-so that nothing half written is ever seen. What is read is a moment's state; `refresh` takes another look.
+so that nothing half written is ever seen. What is read is a moment's state; `refresh` takes another look, and so does
+every question that meets a file which the broker has deleted since.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import TypeVar
 
-from orbitlog.errors import FormatError, StoreLayoutError
+from orbitlog.errors import FormatError, StoreFileGone, StoreLayoutError
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.message import Message
 from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE, STATE_FILE, decode_state
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.disk import Disk, RealDisk
 from orbitlog.store.dispatcher import DamagedLog
 from orbitlog.store.index_files import IndexFiles
+from orbitlog.store.key_query import KeyQuery, QueryResult
 from orbitlog.store.log_end import KnownLog, find_log_end
+from orbitlog.store.queue_reader import GetResult, ReadRequest
 from orbitlog.store.queue_set import QueueSet
 from orbitlog.store.segments import Segments
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_reads import StoreReads
+from orbitlog.store.time_search import Boundary
+
+# Deleting takes moments, and comes in batches hours apart.
+_LOOKS_MAX = 20
+
+Answer = TypeVar("Answer")
 
 
 class StoreReader(StoreReads):
@@ -31,7 +44,7 @@ class StoreReader(StoreReads):
         self._config = config
         self._disk = disk
         self.damage: list[DamagedLog] = []
-        self._load()
+        self._look()
 
     @classmethod
     def open(cls, root: Path, config: StoreConfig, disk: Disk | None = None) -> StoreReader:
@@ -44,7 +57,39 @@ class StoreReader(StoreReads):
     def refresh(self) -> None:
         """Take another look: messages may have come, and old files gone."""
         self.close()
-        self._load()
+        self._look()
+
+    def _look(self) -> None:
+        for _ in range(_LOOKS_MAX - 1):
+            try:
+                return self._load()
+            except StoreFileGone:
+                continue
+        return self._load()
+
+    def _again(self, answer: Callable[[], Answer]) -> Answer:
+        """Answer from another look wherever a file is gone that the last one found."""
+        for _ in range(_LOOKS_MAX - 1):
+            try:
+                return answer()
+            except StoreFileGone:
+                self.refresh()
+        return answer()
+
+    def get(self, topic: str, queue_id: int, request: ReadRequest) -> GetResult:
+        return self._again(lambda: super(StoreReader, self).get(topic, queue_id, request))
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+        return self._again(lambda: super(StoreReader, self).offset_by_time(topic, queue_id, timestamp_ms, boundary))
+
+    def earliest_time_ms(self, topic: str, queue_id: int) -> int:
+        return self._again(lambda: super(StoreReader, self).earliest_time_ms(topic, queue_id))
+
+    def query(self, query: KeyQuery) -> QueryResult:
+        return self._again(lambda: super(StoreReader, self).query(query))
+
+    def read_at(self, physical_offset: int) -> Message | None:
+        return self._again(lambda: super(StoreReader, self).read_at(physical_offset))
 
     @property
     def confirmed_to(self) -> int:
@@ -73,14 +118,22 @@ class StoreReader(StoreReads):
     def _load(self) -> None:
         geometry = self._config.geometry
         directory = self._root / tree.COMMITLOG
-        segments = Segments(self._disk, directory, geometry.segment_bytes, allocate_bytes=0, writable=False)
-        segments.load()
-        self._log = CommitLog(segments)
-        self._log.written_to = self._log.flushed_to = self._find_end()
-        self._queues = QueueSet(self._disk, self._root, geometry.queue_file_bytes, writable=False)
-        self._queues.load()
-        self._index = IndexFiles(self._disk, self._root, geometry.index_layout, writable=False)
-        self._index.load()
+        with ExitStack() as undo:
+            segments = Segments(self._disk, directory, geometry.segment_bytes, allocate_bytes=0, writable=False)
+            undo.callback(segments.close)
+            segments.load()
+            self._log = CommitLog(segments)
+            self._log.written_to = self._log.flushed_to = self._find_end()
+            self._queues = QueueSet(self._disk, self._root, geometry.queue_file_bytes, writable=False)
+            undo.callback(self._queues.close)
+            self._queues.load()
+            self._index = IndexFiles(self._disk, self._root, geometry.index_layout, writable=False)
+            undo.callback(self._index.close)
+            self._index.load()
+            self._look_at_queues()
+            undo.pop_all()
+
+    def _look_at_queues(self) -> None:
         self._dispatched_to = self._log.min_physical_offset
         for queue in self._queues:
             queue.begin_recovery(self._log.written_to)
