@@ -15,6 +15,7 @@ from orbitlog.broker.broker_opening import open_broker_state
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.broker.delayed_delivery import DelayedDelivery
 from orbitlog.broker.flush_queue import FlushQueue
+from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.handle_clients import ClientHandlers
 from orbitlog.broker.handle_groups import GroupHandlers
 from orbitlog.broker.handle_lookup import LookupHandlers
@@ -26,11 +27,13 @@ from orbitlog.broker.handle_runtime import RuntimeHandlers
 from orbitlog.broker.handle_send import SendHandler
 from orbitlog.broker.handle_send_back import SendBackHandler
 from orbitlog.broker.handle_topics import TopicHandlers
+from orbitlog.broker.handle_transactions import TransactionHandler
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.registration import Registration
 from orbitlog.broker.statistics import SAMPLE_MS
 from orbitlog.broker.steady_loops import SteadyLoops
 from orbitlog.broker.table_saver import TableSaver
+from orbitlog.broker.transaction_check import TransactionCheck
 from orbitlog.errors import StoreError
 from orbitlog.formats import names
 from orbitlog.formats.offset_tables import DELAY_OFFSET
@@ -72,6 +75,11 @@ class Broker:
         self._registration = Registration(self.state, self._client)
         self._pulls = PullHandler(self.state)
         self._clients = ClientHandlers(self.state)
+        self._halves = HalfMessages(self.state, self._writer)
+        self._transactions = TransactionHandler(self.state, self._halves)
+        self._transaction_check = TransactionCheck(
+            self.state, self._halves, self._transactions.can_ask, self._transactions.ask
+        )
         self._dispatch_request = Dispatch(self._handlers())
         self._seen: set[Connection] = set()
         self._server = self._make_server(settings[keys.LISTEN_PORT])
@@ -153,11 +161,12 @@ class Broker:
 
     def _handlers(self) -> dict[int, Handler]:
         state = self.state
-        send = SendHandler(state, self._writer, self._flushes)
+        send = SendHandler(state, self._writer, self._halves, self._flushes)
         return {
             RequestCode.SEND_MESSAGE: send,
             RequestCode.SEND_MESSAGE_V2: send,
             RequestCode.SEND_BATCH_MESSAGE: send,
+            RequestCode.END_TRANSACTION: self._transactions,
             RequestCode.CONSUMER_SEND_MSG_BACK: SendBackHandler(state, self._writer),
             RequestCode.PULL_MESSAGE: self._pulls,
             RequestCode.LITE_PULL_MESSAGE: self._pulls,
@@ -245,6 +254,9 @@ class Broker:
         loops.whenever("saving tables", self._saver.wanted, self._saver.save_tables)
         loops.every("registration", lambda: settings[keys.REGISTER_INTERVAL_MS], self._registration.register)
         loops.whenever("registration of changes", self._registration.changed, self._registration.register)
+        loops.every(
+            "transaction check", lambda: settings[keys.TRANSACTION_CHECK_INTERVAL_MS], self._check_transactions_step
+        )
         loops.run("delayed delivery", self._delay_turn)
 
     def _topics_changed(self) -> None:
@@ -283,6 +295,9 @@ class Broker:
     def _sample_step(self) -> None:
         now_ms = self.state.now_ms()
         self.state.statistics.sample(now_ms, time.localtime(now_ms / 1000).tm_yday)
+
+    def _check_transactions_step(self) -> None:
+        self._transaction_check.check_once(self.state.now_ms())
 
     async def _delay_turn(self) -> None:
         """Deliver what is due, then sleep until the next is, or until another message is put aside."""

@@ -141,7 +141,16 @@ REGISTER_TIMEOUT_MS = Setting("registerBrokerTimeoutMills", _number(100), 24_000
 NOTIFY_CHANGES = Setting(
     "notifyConsumerIdsChangedEnable", _truth, True, "consumers are told at once when others join or leave their group"
 )
-REJECT_TRANSACTIONS = Setting("rejectTransactionMessage", _truth, True, "half messages are refused; they come later")
+REJECT_TRANSACTIONS = Setting("rejectTransactionMessage", _truth, False, "half messages are refused")
+TRANSACTION_TIMEOUT_MS = Setting(
+    "transactionTimeOut", _number(0), 6_000, "ms that a transaction may take before its producer is asked about it"
+)
+TRANSACTION_CHECK_MAX = Setting(
+    "transactionCheckMax", _number(1), 15, "questions about one transaction before it is given up"
+)
+TRANSACTION_CHECK_INTERVAL_MS = Setting(
+    "transactionCheckInterval", _number(100), 30_000, "ms between looks at transactions that are not ended"
+)
 PROPERTY_FILTER = Setting(
     "enablePropertyFilter", _truth, False, "consumers may filter by SQL92 expressions over properties"
 )
@@ -193,6 +202,9 @@ _ALL: tuple[Setting[Any], ...] = (
     REGISTER_TIMEOUT_MS,
     NOTIFY_CHANGES,
     REJECT_TRANSACTIONS,
+    TRANSACTION_TIMEOUT_MS,
+    TRANSACTION_CHECK_MAX,
+    TRANSACTION_CHECK_INTERVAL_MS,
     PROPERTY_FILTER,
     REGION,
     TRACE_ON,
@@ -227,6 +239,9 @@ RUNTIME_KEYS = frozenset(
         NOTIFY_CHANGES,
         TRACE_ON,
         SERVER_SIDE_RESET,
+        TRANSACTION_TIMEOUT_MS,
+        TRANSACTION_CHECK_MAX,
+        TRANSACTION_CHECK_INTERVAL_MS,
     )
 )
 

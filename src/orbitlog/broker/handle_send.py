@@ -15,6 +15,7 @@ from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState, host_raw
 from orbitlog.broker.edge_names import checked_group, checked_topic
 from orbitlog.broker.flush_queue import FlushQueue
+from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.message_writer import MessageWriter, refuse
 from orbitlog.broker.send_answer import SendAnswers
 from orbitlog.broker.unique_ids import UniqueIds
@@ -44,16 +45,19 @@ _UNIQ_KEY = props.UNIQ_KEY + props.NAME_END
 _NO_WAIT = f"{props.WAIT}{props.NAME_END}false"
 _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
 MAX_RECONSUME_SINCE_VERSION = 121
-_NO_TRANSACTIONS = "this broker does not take transaction messages (rejectTransactionMessage)"
+_NO_TRANSACTIONS = "the broker does not take transaction messages (rejectTransactionMessage)"
 _POP_RECEIPT = "POP_CK"
 
 
 class SendHandler:
     """Serves 10, 310 and 320."""
 
-    def __init__(self, state: BrokerState, writer: MessageWriter, flushes: FlushQueue | None) -> None:
+    def __init__(
+        self, state: BrokerState, writer: MessageWriter, halves: HalfMessages, flushes: FlushQueue | None
+    ) -> None:
         self._state = state
         self._writer = writer
+        self._halves = halves
         self._flushes = flushes
         settings = state.settings
         trace_on = "true" if settings[keys.TRACE_ON] else "false"
@@ -99,7 +103,8 @@ class SendHandler:
         properties = header.properties or ""
         if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
             return self._send_batch(connection, request, message, properties)
-        if _SPECIAL.search(properties) or topic[0] == "%" or not self._keeps_wait or _UNIQ_KEY not in properties:
+        is_special = _SPECIAL.search(properties) or header.sys_flag & flags.TRANSACTION_MASK
+        if is_special or topic[0] == "%" or not self._keeps_wait or _UNIQ_KEY not in properties:
             message = self._unusual(request, header, message)
         else:
             message = message._replace(properties_raw=self._with_added(utf8_encode(properties)))
@@ -171,19 +176,20 @@ class SendHandler:
             message = self._retried(request, header, message, properties)
         if not properties.get(props.UNIQ_KEY) and state.compat.config_has_5x_fields:
             properties[props.UNIQ_KEY] = self._unique_ids.make(message.store_host_raw, state.now_ms())
-        self._refuse_transaction(message, properties)
         properties |= self._added
         if not self._keeps_wait:
             properties.pop(props.WAIT, None)
         if props.INNER_NUM in properties:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"property {props.INNER_NUM} is the broker's own")
-        message = message._replace(properties_raw=self._writer.encode(properties))
-        return self._writer.schedule(message, properties)
-
-    def _refuse_transaction(self, message: Message, properties: dict[str, str]) -> None:
         is_half = properties.get(props.TRANSACTION_PREPARED, "").lower() == "true"
         if is_half and not (message.reconsume_times > 0 and props.DELAY in properties):
-            raise RequestRefused(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
+            if state.settings[keys.REJECT_TRANSACTIONS]:
+                raise RequestRefused(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
+            return self._halves.prepared(message, properties)
+        if header.sys_flag & flags.TRANSACTION_MASK:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a half message needs TRAN_MSG")
+        message = message._replace(properties_raw=self._writer.encode(properties))
+        return self._writer.schedule(message, properties)
 
     def _retried(
         self, request: Command, header: SendMessageRequest, message: Message, properties: dict[str, str]
@@ -244,7 +250,9 @@ def _chosen_queue(config: TopicConfig, queue_id: int) -> int:
 def _checked_bits(sys_flag: int, born_raw: bytes, store_raw: bytes) -> int:
     """Return sysFlag with the sizes of the hosts; refuses bits that would let a message be taken for something else."""
     if sys_flag & flags.TRANSACTION_MASK:
-        raise RequestRefused(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
+        if sys_flag & flags.TRANSACTION_MASK != flags.TransactionType.PREPARED:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it is ended")
+        sys_flag &= ~flags.TRANSACTION_MASK  # the property TRAN_MSG makes a half message, and those have no bits
     if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it holds others")
     sys_flag &= ~_IPV6_BITS

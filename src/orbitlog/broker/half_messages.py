@@ -1,0 +1,128 @@
+"""Half messages: stored aside until their producer says commit or rollback. Mirrors `TransactionalMessageBridge`.
+
+A half message waits in RMQ_SYS_TRANS_HALF_TOPIC and is never changed. An op message in RMQ_SYS_TRANS_OP_HALF_TOPIC
+names the half messages that are ended, by their queue offsets. So what is pending is what no op message names, and both
+topics tell it to whoever opens the store, a Java broker too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from orbitlog.broker.broker_state import BrokerState
+from orbitlog.broker.message_writer import MessageWriter
+from orbitlog.formats import flags, names
+from orbitlog.formats import properties as props
+from orbitlog.formats.flags import TransactionType
+from orbitlog.formats.hosts import IPV6_HOST_BYTES
+from orbitlog.formats.message import Message, make_message
+from orbitlog.store.put_result import PutResult
+
+HALF_QUEUE = 0
+CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
+PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
+CHECK_IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+_OP_PROPERTIES = {props.TAGS: "d", props.WAIT: "true"}
+_OP_SEPARATOR = ","
+_QUEUE_OFFSET_DIGITS_MAX = 19
+_V1_TOPIC_MAX = 127
+
+
+class HalfMessages:
+    """Puts half messages aside, and ends them."""
+
+    def __init__(self, state: BrokerState, writer: MessageWriter) -> None:
+        self._state = state
+        self._writer = writer
+
+    def prepared(self, message: Message, properties: dict[str, str]) -> Message:
+        """Return the half message to store instead; changes `properties`."""
+        unique_id = properties.get(props.UNIQ_KEY)
+        if unique_id and self._state.compat.half_message_has_transaction_id:
+            properties[props.TRANSACTION_ID] = unique_id
+        properties[props.REAL_TOPIC] = message.topic
+        properties[props.REAL_QUEUE_ID] = str(message.queue_id)
+        return message._replace(
+            topic=names.HALF_TOPIC,
+            queue_id=HALF_QUEUE,
+            sys_flag=flags.with_transaction_type(message.sys_flag, TransactionType.NONE),
+            properties_raw=self._writer.encode(properties),
+            version=1,
+        )
+
+    def find(self, physical_offset: int) -> Message | None:
+        """Return the half message there; None where another message or none is."""
+        message = self._state.store.read_at(physical_offset)
+        return message if message is not None and message.topic == names.HALF_TOPIC else None
+
+    def at(self, queue_offset: int) -> Message | None:
+        """Return the half message with that queue offset."""
+        return self._read(names.HALF_TOPIC, queue_offset)
+
+    def commit(self, half: Message) -> PutResult:
+        """Store the message for real; the half message is not ended by that."""
+        properties = half.properties
+        topic, queue_id = properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
+        if not self._state.compat.commit_keeps_real_topic:
+            del properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
+        return self._writer.put(
+            half._replace(
+                topic=topic,
+                queue_id=int(queue_id),
+                sys_flag=flags.with_transaction_type(half.sys_flag, TransactionType.COMMIT),
+                prepared_transaction_offset=half.physical_offset,
+                properties_raw=self._writer.encode(properties),
+                version=1 if len(topic) <= _V1_TOPIC_MAX else 2,
+            )
+        )
+
+    def end(self, half_queue_offset: int) -> PutResult:
+        """Write down that a half message is ended."""
+        text = str(half_queue_offset)
+        if self._state.compat.transaction_ops_are_batched:
+            text += _OP_SEPARATOR
+        store_raw = self._state.store_host_raw(None)
+        message = make_message(
+            names.OP_HALF_TOPIC,
+            text.encode(),
+            properties=self._writer.encode(dict(_OP_PROPERTIES)),
+            sys_flag=0,
+            queue_id=HALF_QUEUE,
+            born_timestamp_ms=self._state.now_ms(),
+        )
+        both_v6 = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0
+        return self._writer.put(message._replace(born_host_raw=store_raw, store_host_raw=store_raw, sys_flag=both_v6))
+
+    def put_again(self, half: Message, changed: dict[str, str]) -> tuple[Message, PutResult]:
+        """Append a copy of a half message with other properties; it stands for the first one from now on."""
+        properties = half.properties | changed
+        copy = half._replace(flag=0, reconsume_times=0, properties_raw=self._writer.encode(properties))
+        result = self._writer.put(copy)
+        placed = copy._replace(
+            queue_offset=result.queue_offset,
+            physical_offset=result.physical_offset,
+            store_timestamp_ms=result.store_timestamp_ms,
+        )
+        return placed, result
+
+    def discard(self, half: Message) -> PutResult:
+        """Keep a message that nobody will ever commit where people can find it."""
+        topic = self._state.topics.make(names.CHECK_MAX_TIME_TOPIC, 1).topic
+        return self._writer.put(half._replace(topic=topic, queue_id=0))
+
+    def ended_by(self, op_queue_offset: int) -> list[int] | None:
+        """Return the half messages that an op message ends, by queue offset; None where there is no op message."""
+        message = self._read(names.OP_HALF_TOPIC, op_queue_offset)
+        return None if message is None else list(_ended_offsets(message.body))
+
+    def _read(self, topic: str, queue_offset: int) -> Message | None:
+        queue = self._state.store.queue(topic, HALF_QUEUE)
+        entry = None if queue is None else queue.entry(queue_offset)
+        return None if entry is None else self._state.store.read_at(entry.physical_offset)
+
+
+def _ended_offsets(body: bytes) -> Iterator[int]:
+    """Read `12` as 4.x writes it, or `12,13,` as 5.x does; what is no number ends nothing."""
+    for part in body.decode(errors="replace").split(_OP_SEPARATOR):
+        if part.isascii() and part.isdigit() and len(part) <= _QUEUE_OFFSET_DIGITS_MAX:
+            yield int(part)
