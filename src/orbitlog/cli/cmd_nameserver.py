@@ -2,106 +2,88 @@
 
 from __future__ import annotations
 
-import asyncio
-import json
 import logging
 import os
-import signal
 import sys
-import time
-from collections.abc import Coroutine
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
+from orbitlog.cli.serving import joined, json_option, print_settings_option, serve, start_logging
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings, load_nameserver_settings
+from orbitlog.store.store_settings import SettingError
 
 
-@click.command("nameserver")
-@click.option("--host", help="Address to listen at; 0.0.0.0 is every address of the machine.  [default: 127.0.0.1]")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port; 0 picks a free one.  [default: 9876]")
+class _ServedNameServer:
+    def __init__(self, settings: NameServerSettings, log_path: Path | None) -> None:
+        self._server = NameServer(settings)
+        self._log_path = log_path
+
+    async def start(self) -> Mapping[str, str]:
+        await self._server.start()
+        facts = {"name-server": joined(self._server.address)}
+        return facts if self._log_path is None else {**facts, "log": str(self._log_path)}
+
+    async def stop(self) -> None:
+        await self._server.stop()
+
+
+@click.command(
+    "nameserver",
+    help="""Serve routes: brokers register here, clients ask here where topics are.
+
+    Listens on this machine only, unless told otherwise, and prints one line when clients may connect. Settings are
+    those of Java's namesrv.conf: from a file, the environment (ORBITLOG_NAMESRV_listenPort=...), or --set; later ones
+    win, and none comes from the network.""",
+)
+@click.option("--host", help="Address to listen on (bindAddress); 0.0.0.0 for all of the machine's [127.0.0.1].")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (listenPort), 0 for a free one [9876].")
 @click.option(
     "-c",
     "--config",
     "config_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A namesrv.conf.",
+    help="A file of settings: Java's namesrv.conf.",
 )
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="A setting; wins over the file.")
-@click.option("--print-settings", is_flag=True, help="Show the settings in effect and exit.")
-@click.option("--json", "as_json", is_flag=True, help="The ready line, or the settings, as one JSON object.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="One setting; wins over all others.")
+@click.option(
+    "--logs",
+    "log_directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Directory for a log file that is turned over when it is full [stderr].",
+)
+@print_settings_option
+@json_option
 def command(
     *,
     host: str | None,
     port: int | None,
     config_path: Path | None,
     assignments: tuple[str, ...],
+    log_directory: Path | None,
     print_settings: bool,
     as_json: bool,
 ) -> None:
-    """Serve routes: brokers register here, clients ask here where topics are.
-
-    It listens at this machine only, unless told otherwise, and prints one line when clients may connect:
-    `ready name-server=HOST:PORT`. TERM or INT stop it. Settings have the names of Java's namesrv.conf; they come from a
-    file, from the environment (ORBITLOG_NAMESRV_listenPort=...) and from --set, and never from the network.
-    """
-    started_s = time.perf_counter()
-    settings = _settings(host, port, config_path, assignments)
-    if print_settings:
-        _print_settings(settings, as_json)
-        return
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s", force=True
-    )
-    _run(_serve(settings, started_s, as_json))
-
-
-def _settings(
-    host: str | None, port: int | None, config_path: Path | None, assignments: tuple[str, ...]
-) -> NameServerSettings:
     given = list(assignments)
-    if host is not None:
-        given.append(f"bindAddress={host}")
-    if port is not None:
-        given.append(f"listenPort={port}")
-    settings = load_nameserver_settings(config_path, os.environ, given)
+    given += [] if host is None else [f"bindAddress={host}"]
+    given += [] if port is None else [f"listenPort={port}"]
+    try:
+        settings = load_nameserver_settings(config_path, os.environ, given)
+    except SettingError as error:
+        raise click.UsageError(str(error)) from error
     for key in settings.unknown:
         click.echo(f"orbitlog: setting {key} is unknown; nothing reads it", err=True)
     for key in settings.idle:
         click.echo(f"orbitlog: setting {key} is Java's; it has no effect here", err=True)
-    return settings
-
-
-def _print_settings(settings: NameServerSettings, as_json: bool) -> None:
-    texts = settings.texts()
-    if as_json:
-        click.echo(json.dumps(texts, separators=(",", ":")))
+    if print_settings:
+        for key, text in sorted(settings.texts().items()):
+            click.echo(f"{key}={text}")
+        return
+    log_path = None
+    if log_directory is None:
+        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     else:
-        click.echo("\n".join(f"{key}={text}" for key, text in texts.items()))
-
-
-def _run(coroutine: Coroutine[object, object, None]) -> None:
-    try:
-        import uvloop
-    except ImportError:
-        asyncio.run(coroutine)
-    else:
-        uvloop.run(coroutine)
-
-
-async def _serve(settings: NameServerSettings, started_s: float, as_json: bool) -> None:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    server = NameServer(settings)
-    await server.start()
-    host, port = server.address
-    seconds = time.perf_counter() - started_s
-    if as_json:
-        click.echo(json.dumps({"nameServer": f"{host}:{port}", "seconds": round(seconds, 3)}, separators=(",", ":")))
-    else:
-        click.echo(f"ready name-server={host}:{port} seconds={seconds:.3f}")
-    sys.stdout.flush()
-    await stop.wait()
-    await server.stop()
+        log_path = start_logging(log_directory, "nameserver")
+    serve(lambda: _ServedNameServer(settings, log_path), as_json=as_json)

@@ -70,6 +70,11 @@ class NameServer:
         """Where it listens."""
         return self._server.address
 
+    @property
+    def connections(self) -> set[Connection]:
+        """Those that are open now."""
+        return self._server.connections
+
     async def start(self) -> None:
         """Listen; `OSError` if the address is taken."""
         await self._server.start()
