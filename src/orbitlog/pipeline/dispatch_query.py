@@ -85,17 +85,20 @@ class DispatchQuery:
         return self._progress(owner.lease.epoch, owner.dispatched_to, owner.dispatched_to)
 
     def run(self, stop: threading.Event) -> None:
-        """Dispatch whenever the broker wants it, until `stop` is set or there is no broker any more."""
-        while not stop.is_set():
-            owner = self._wait_for_offer(stop)
-            if owner is None:
-                return
+        """Dispatch whenever the broker wants it, until `stop` is set or there is no broker any more.
+
+        Raises `LeaseLost` where there is none to begin with.
+        """
+        owner = self._wait_for_offer(stop)
+        while owner is not None:
             try:
                 self._serve(owner, stop, once=False)
             finally:
                 owner.hand_back()
-            if owner.is_broker_gone:
-                return
+            try:
+                owner = self._wait_for_offer(stop)
+            except LeaseLost:
+                return  # the broker is gone
 
     def _wait_for_offer(self, stop: threading.Event) -> OutsideDispatch | None:
         """Take the lease as soon as it is to be had; raises where no broker has the store open."""

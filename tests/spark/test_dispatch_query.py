@@ -1,0 +1,174 @@
+"""A Spark query dispatches a live store: killed with kill -9, stopped, recalled; the bytes are those of one engine.
+
+`ORBITLOG_DISPATCH_KILLS=100` lets so many drivers die instead of two. The seed is printed; times of kills are random.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+
+from orbitlog.formats import store_tree as tree
+from orbitlog.testing.crash_disk import CrashDisk
+from tests.faults.invariants import check_derived, messages_in
+from tests.faults.workloads import ROOT
+from tests.spark.live_writer import CONFIG
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+HAS_JAVA = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
+KILLS = int(os.environ.get("ORBITLOG_DISPATCH_KILLS", "2"))
+_PATIENCE_S = 180
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.skipif(not HAS_JAVA, reason="Spark needs Java 17 or newer; `make setup` says how to get it"),
+]
+
+
+class Writer:
+    """The process that has the store open."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def ask(self, command: str) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(command + "\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        assert line, f"the writer ended by itself: {self._process.wait()}"
+        answer = json.loads(line)
+        assert isinstance(answer, dict)
+        return answer
+
+    def wait_until(self, is_so: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while not is_so(found := self.ask("status")):
+            assert time.monotonic() < deadline_s, f"not in {_PATIENCE_S} s: {what}; {found}"
+            time.sleep(0.05)
+        return found
+
+
+@contextmanager
+def live_writer(root: Path, seed: int, rate: int) -> Iterator[Writer]:
+    command = [sys.executable, "-m", "tests.spark.live_writer", str(root), str(seed), str(rate)]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "open\n"
+            yield Writer(process)
+        finally:
+            process.kill()
+
+
+@contextmanager
+def dispatching(root: Path, *options: str) -> Iterator[subprocess.Popen[str]]:
+    orbitlog = Path(sys.executable).with_name("orbitlog")
+    command = [str(orbitlog), "pipeline", "dispatch", str(root), "--master", "local[2]", "--json", *options]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    for line in process.stdout:
+        yield json.loads(line)
+
+
+def check_store(root: Path) -> int:
+    """Compare queues and index with what plain Python makes of the log; returns how many messages there are."""
+    files = {ROOT / path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    disk = CrashDisk.of_files({path: content for path, content in files.items() if _is_of_store(path)})
+    check_derived(disk, CONFIG)
+    return len(messages_in(disk.files()))
+
+
+def _is_of_store(path: Path) -> bool:
+    return path.parts[1] in (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX)
+
+
+@pytest.mark.xdist_group("spark-dispatch")
+def test_drivers_die_and_the_bytes_are_those_of_one_engine(tmp_path: Path) -> None:
+    seed = KILLS
+    print(f"seed {seed}, {KILLS} kills")
+    root, chance = tmp_path / "store", Random(seed)
+    with live_writer(root, seed, rate=1500) as writer:
+        for kill in range(KILLS):
+            with dispatching(root) as driver:
+                assert next(events(driver))["event"] == "taken"
+                before = writer.ask("status")["dispatched_to"]
+                if chance.random() < 0.8:
+                    writer.wait_until(lambda now, at=before: now["dispatched_to"] > at, "a batch")
+                time.sleep(chance.random())
+                driver.kill()
+            if kill % 2:
+                assert writer.ask("back")["is_inline"]
+                assert writer.ask("over")["engine"] == "inline"
+        with dispatching(root) as driver:
+            assert next(events(driver))["event"] == "taken"
+            writer.ask("pause")
+            found = writer.wait_until(lambda now: now["dispatched_to"] == now["written_to"], "all dispatched")
+            assert found["engine"] == "spark"
+            driver.send_signal(signal.SIGTERM)
+            done = list(events(driver))[-1]
+            assert driver.wait() == 0
+            assert done["event"] == "done"
+        lease = json.loads((root / "orbitlog.lease").read_text())
+        assert (lease["engine"], lease["isReleased"]) == ("spark", True)
+        ended = writer.ask("close")
+    messages = check_store(root)
+    assert messages == ended["sent"] > 0
+    units = sum(one.transaction_type.enters_queue for one in _messages(root))
+    assert ended["arrived"] == units, "every message arrives once"
+
+
+def _messages(root: Path) -> list[Any]:
+    files = {ROOT / path.relative_to(root): path.read_bytes() for path in (root / tree.COMMITLOG).iterdir()}
+    return messages_in(files)
+
+
+@pytest.mark.xdist_group("spark-dispatch")
+def test_once_and_a_broker_that_wants_it_back(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    with live_writer(root, 7, rate=4000) as writer:
+        writer.wait_until(lambda now: now["sent"] > 4000, "messages")
+        writer.ask("pause")
+        with dispatching(root, "--once") as driver:
+            said = list(events(driver))
+            assert driver.wait() == 0
+        assert (said[0]["event"], said[-1]["event"]) == ("taken", "done")
+        found = writer.wait_until(lambda now: now["dispatched_to"] == now["written_to"], "followed")
+        assert said[-1]["messages"] == found["sent"]
+        with dispatching(root) as driver:
+            told = events(driver)
+            assert next(told)["event"] == "taken"
+            assert writer.ask("back")["is_inline"], "a running driver gives it back when asked"
+            waiting = next(one for one in told if one["event"] == "waiting")
+            assert "dispatches itself" in waiting["waitsFor"]
+            writer.ask("over")
+            assert next(one for one in told if one["event"] == "taken")["epoch"] > said[0]["epoch"]
+            writer.ask("close")
+            assert [one["event"] for one in told][-1] == "done", "it ends when the broker is gone"
+            assert driver.wait() == 0
+    check_store(root)
+    command = [str(Path(sys.executable).with_name("orbitlog")), "pipeline", "dispatch", str(root), "--once"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.strip().splitlines()[-1].startswith(f"orbitlog: no broker has {root} open")
