@@ -31,7 +31,7 @@ MAY_CATCH_EVERYTHING: frozenset[str] = frozenset(
 # Rooms whose code is a function of its bytes.
 PURE_ROOMS = ("filters", "formats", "wire")
 # Rooms that are also a library for others.
-LIBRARY_ROOMS = ("client", "filters", "formats", "kernels", "store", "testing")
+LIBRARY_ROOMS = ("client", "filters", "formats", "kernels", "store", "testing", "wire")
 MAY_PRINT = ("cli",)
 PURE_THIRD_PARTY = frozenset(("lz4", "orjson", "zstandard"))
 IMPURE_IMPORTS = frozenset(

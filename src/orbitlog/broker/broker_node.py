@@ -39,8 +39,8 @@ from orbitlog.formats import names
 from orbitlog.formats.offset_tables import DELAY_OFFSET
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.remoting.dispatch import Dispatch
 from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.store.dispatcher import Progress
 from orbitlog.store.flushing import FlushRule

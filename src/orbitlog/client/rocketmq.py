@@ -28,7 +28,7 @@ from orbitlog.client.subscriptions import make_subscription
 from orbitlog.errors import ClientError, NoRoute, RemotingError
 from orbitlog.formats import names
 from orbitlog.remoting.connection import Answer, Connection
-from orbitlog.remoting.dispatch import not_supported
+from orbitlog.remoting.request_dispatch import not_supported
 from orbitlog.wire.bodies.body_json import MessageQueue, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import ALL, HeartbeatData, ProducerData
 from orbitlog.wire.codes import RequestCode, ResponseCode

@@ -20,8 +20,8 @@ from orbitlog.nameserver.kv_configs import ORDER_TOPIC_CONFIG, KvConfigs
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
 from orbitlog.remoting.connection import Address, Connection, Handler
-from orbitlog.remoting.dispatch import Dispatch
 from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.wire import nameserver_headers as headers
 from orbitlog.wire.bodies.body_json import decode_body, encode_body

@@ -6,8 +6,8 @@ import asyncio
 
 from orbitlog.errors import ConnectFailed, RemotingError
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.remoting.dispatch import not_supported
 from orbitlog.remoting.flow import Flow, RemotingLimits
+from orbitlog.remoting.request_dispatch import not_supported
 from orbitlog.wire.command import Command
 
 CONNECT_SECONDS = 3.0

@@ -8,7 +8,7 @@ import pytest
 from orbitlog.errors import ConnectFailed, ConnectionLost, RemotingError, RequestTimeout
 from orbitlog.remoting.client import RemotingClient, split_address
 from orbitlog.remoting.connection import Answer, Connection
-from orbitlog.remoting.dispatch import Dispatch
+from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.wire.command import Command, response_to
 from tests.unit.remoting.loops import run, serving, until

@@ -12,8 +12,8 @@ import pytest
 
 from orbitlog.errors import BadRequest, ConnectionLost, RequestRefused, RequestTimeout
 from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
-from orbitlog.remoting.dispatch import Dispatch
 from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, encode_command, response_to
 from orbitlog.wire.command_decoding import WireLimits
