@@ -284,7 +284,8 @@ class Dispatcher:
         there = queue.entry(unit.queue_offset)
         if there == unit.entry or unit.queue_offset < queue.min_offset:
             return False
-        if there is not None and self._has_message(there, unit):
+        is_own = there is not None and there.physical_offset == unit.entry.physical_offset
+        if there is not None and not is_own and self._has_message(there, unit):
             raise BadField(f"{unit.queue_offset} is that of another message", field="queue offset")
         queue.replace(unit.queue_offset, unit.entry)
         return True

@@ -35,6 +35,7 @@ from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
 from orbitlog.store.segments import Segments, new_file
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_notices import notices_of
 from orbitlog.store.store_numbers import StoreNumbers
 from orbitlog.store.store_reads import StoreReads
 from orbitlog.store.store_recovery import StoreParts, recover
@@ -113,6 +114,7 @@ class MessageStore(StoreReads):
         self._dispatcher = Dispatcher(log, queues, index, self._config.rules)
         self._confirmed = self._open_confirmed()
         self._checkpoint = self._read_checkpoint()
+        self._notices = notices_of(self._disk, self._root)
         was_closed = self._disk.read_file(self._root / tree.ABORT) is None
         parts = StoreParts(log, queues, index, self._dispatcher)
         # First of all: a crash while recovering must not be taken for a clean close.
@@ -151,6 +153,11 @@ class MessageStore(StoreReads):
     def damage(self) -> list[DamagedLog]:
         """Parts of the log that could not be read since it was opened."""
         return list(self._dispatcher.damage)
+
+    @property
+    def notices(self) -> list[str]:
+        """Sentences on what the store was found with and its owner should know."""
+        return list(self._notices)
 
     def numbers(self) -> StoreNumbers:
         """Return how the store is doing now."""

@@ -14,9 +14,19 @@ from zlib import crc32
 
 from orbitlog.formats.flags import BORN_HOST_IPV6, STORE_HOST_IPV6
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
-from orbitlog.formats.java import INT_MAX
-from orbitlog.formats.message import BODY_CRC_MASK, MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, RECORD_PREFIX, RECORD_TAIL
+from orbitlog.formats.java import INT_MAX, string_hash
+from orbitlog.formats.message import (
+    BODY_CRC_MASK,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    RECORD_PREFIX,
+    RECORD_TAIL,
+    decode_message,
+)
+from orbitlog.formats.properties import TAGS
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
+from orbitlog.formats.queue_ext import is_ext_address
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.consumequeue import ConsumeQueue
 
@@ -121,6 +131,11 @@ def _is_sound(record: bytes, physical_offset: int) -> bool:
     return topic_end + 2 + properties_bytes == size_bytes and _is_text(record[topic_start:topic_end])
 
 
+def _tags_hash(record: bytes) -> int:
+    tags = decode_message(record, check_crc=False).properties.get(TAGS)
+    return string_hash(tags) if tags else 0
+
+
 def _is_text(raw: bytes) -> bool:
     if raw.isascii():
         return True
@@ -154,13 +169,17 @@ class _Collected:
         for scanned, (physical_offset, size_bytes, tags_code) in enumerate(QUEUE_ENTRY.struct.iter_unpack(units)):
             if self._is_enough(physical_offset, size_bytes):
                 return scanned
-            if size_bytes == INT_MAX or (tags_filter is not None and not tags_filter(tags_code)):
+            # A broker that keeps filter bit maps puts the address of one there: the message has to be asked itself.
+            is_told_by_record = tags_filter is not None and is_ext_address(tags_code)
+            if size_bytes == INT_MAX or not (tags_filter is None or is_told_by_record or tags_filter(tags_code)):
                 continue
             record = self._log.read(physical_offset, size_bytes)
             if record is None and 0 <= physical_offset < self._log.min_physical_offset:
                 self._was_removed = True
             elif record is None or not _is_sound(record, physical_offset):
                 self.damaged.append((physical_offset, size_bytes))
+            elif is_told_by_record and tags_filter is not None and not tags_filter(_tags_hash(record)):
+                continue
             elif record_filter is None or record_filter(record):
                 self.records.append(record)
                 self._bytes += size_bytes

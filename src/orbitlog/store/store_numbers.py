@@ -43,15 +43,19 @@ class StoreRates:
     messages_per_second: float
     bytes_per_second: float
     refused_per_second: float
+    flushed_bytes_per_second: float
+    dispatched_bytes_per_second: float
 
 
 def rates_between(before: StoreNumbers, after: StoreNumbers) -> StoreRates:
     """Return rates; all 0 where no time has passed."""
     seconds = (after.at_ms - before.at_ms) / 1000
     if seconds <= 0:
-        return StoreRates(0.0, 0.0, 0.0)
+        return StoreRates(0.0, 0.0, 0.0, 0.0, 0.0)
     return StoreRates(
         (after.messages_appended - before.messages_appended) / seconds,
         (after.bytes_appended - before.bytes_appended) / seconds,
         (after.messages_refused - before.messages_refused) / seconds,
+        (after.flushed_to - before.flushed_to) / seconds,
+        (after.dispatched_to - before.dispatched_to) / seconds,
     )

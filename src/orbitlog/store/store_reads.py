@@ -13,6 +13,7 @@ from orbitlog.store.key_query import KeyQuery, QueryResult, query_by_key, read_r
 from orbitlog.store.queue_reader import GetResult, ReadRequest, read_queue
 from orbitlog.store.queue_set import QueueSet
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.time_query import TimeQuery, query_by_time
 from orbitlog.store.time_search import Boundary, TimeSearch
 
 
@@ -69,6 +70,19 @@ class StoreReads(ABC):
         """Return when the first message of a queue was stored; -1 where it has none."""
         queue = self._queues.find(topic, queue_id)
         return -1 if queue is None else TimeSearch(self._log).unit_time_ms(queue, queue.min_offset)
+
+    def earliest_log_time_ms(self) -> int:
+        """Return when the oldest message that the log still has was stored; -1 where it has none."""
+        start = self.min_physical_offset
+        return TimeSearch(self._log).store_time_ms(start) if start < self.confirmed_to else -1
+
+    def query_by_time(self, query: TimeQuery) -> QueryResult:
+        """Find messages of a topic by their store time, newest first."""
+        queues = [queue for queue in self._queues if queue.topic == query.topic]
+        result = query_by_time(query, self._log, queues, indexed_to=self.dispatched_to)
+        for queue in queues:
+            self._queues.used(queue)
+        return result
 
     def query(self, query: KeyQuery) -> QueryResult:
         """Find messages by key, newest first."""

@@ -28,10 +28,13 @@ def test_numbers_follow_what_happens(tmp_path: Path) -> None:
         assert after.segment_count == 3
         assert after.dispatch_lag_bytes == after.flush_lag_bytes == after.written_to > 9_000
         rates = rates_between(before, after)
-        assert rates == StoreRates(5.0, after.bytes_appended / 2, 0.5)
+        assert rates == StoreRates(5.0, after.bytes_appended / 2, 0.5, 0.0, 0.0)
         store.dispatch_once()
         store.flush_log()
+        now_ms[0] += 4_000
         done = store.numbers()
+        rates = rates_between(after, done)
+        assert rates.flushed_bytes_per_second == rates.dispatched_bytes_per_second == done.written_to / 4
         assert (done.dispatch_lag_bytes, done.flush_lag_bytes) == (0, 0)
         assert (done.queue_count, done.unit_count, done.key_count, done.index_file_count) == (2, 10, 10, 1)
-        assert rates_between(done, done) == StoreRates(0.0, 0.0, 0.0)
+        assert rates_between(done, done) == StoreRates(0.0, 0.0, 0.0, 0.0, 0.0)
