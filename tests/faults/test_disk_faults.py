@@ -135,8 +135,12 @@ def check_recovered_with_space(workload: Workload, disk: CrashDisk, seed: int) -
     check_recovered(disk.crash(seed), workload.config, workload.ledger.copy())
 
 
-def test_opening_a_crashed_store_on_a_full_disk_says_so_and_changes_nothing_that_counts(checked: Counter[str]) -> None:
-    for seed in range(5000, 5006):
+def test_opening_a_crashed_store_on_a_full_disk_says_so_and_changes_nothing_that_counts(
+    scale: int, checked: Counter[str], use_kernels: UseKernels
+) -> None:
+    for seed in range(5000, 5005 + scale):
+        print(f"workload seed {seed}")
+        use_kernels(seed % 2 == 1)
         workload, disk = Workload(seed, sync_flush=True), CrashDisk()
         workload.open(disk)
         workload.run(40)
@@ -153,6 +157,28 @@ def test_opening_a_crashed_store_on_a_full_disk_says_so_and_changes_nothing_that
             found = found.kill()
         found.full_from = None
         check_recovered(found.kill(), workload.config, workload.ledger.copy())
+
+
+def test_a_sync_that_fails_while_recovering_is_said_and_loses_nothing(
+    scale: int, checked: Counter[str], use_kernels: UseKernels
+) -> None:
+    for seed in range(5500, 5504 + scale):
+        print(f"workload seed {seed}")
+        use_kernels(seed % 2 == 1)
+        workload, disk, chance = Workload(seed, sync_flush=True), CrashDisk(), Random(seed)
+        workload.open(disk)
+        workload.run(40)
+        workload.promised_to()
+        steps = steps_to_open(disk.crash(seed), workload)
+        for step in chance.sample(range(steps), min(8, steps)):
+            found = disk.crash(seed)
+            found.sync_fails_at = step
+            try:
+                MessageStore.open(ROOT, workload.config, workload.clock, found)
+            except StoreError:
+                checked.update([FAILED])
+            check_recovered(found.crash(step), workload.config, workload.ledger.copy())
+            check_recovered(found.kill(), workload.config, workload.ledger.copy())
 
 
 def steps_to_open(disk: CrashDisk, workload: Workload) -> int:
