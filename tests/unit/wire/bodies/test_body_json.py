@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import pytest
+
+from orbitlog.errors import BadField, FormatError, LimitExceeded
+from orbitlog.formats.json_records import LONG, JsonRecord
+from orbitlog.wire.bodies.body_json import (
+    DEPTH_MAX,
+    DOUBLE,
+    MessageQueue,
+    enum_of,
+    queue_map_of,
+    read_body,
+    text_or,
+    write_body,
+)
+from orbitlog.wire.bodies.queue_bodies import QueueOffsetTable
+
+LOOSE = [
+    (b'{0:"10.0.0.1:10911"}', {0: "10.0.0.1:10911"}),
+    (b'{"0":"a"}\n', {"0": "a"}),
+    (b"{a:'b'}", {"a": "b"}),
+    (b'{{"brokerName":"b","queueId":0}:1}', {'{"brokerName":"b","queueId":0}': 1}),
+    (b'{{{"x":1}:2}:3}', {'{"{\\"x\\":1}":2}': 3}),
+]
+
+
+@pytest.mark.parametrize(("body", "value"), LOOSE)
+def test_what_java_writes_is_read(body: bytes, value: object) -> None:
+    assert read_body(body) == value
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"{]", b"{{}", b"{[]:1}", b"hello", b"\xff\xfe", b'{"a":1e999}'])
+def test_what_is_not_even_loose_json(body: bytes) -> None:
+    with pytest.raises(FormatError):
+        read_body(body)
+
+
+def test_references_are_put_in_place() -> None:
+    shared = {"topic": "T", "tags": ["a"]}
+    body = b'{"first":[{"topic":"T","tags":["a"]}],"again":{"$ref":"$.first[0]"},"list":[{"$ref":"$.first[0]"}]}'
+    assert read_body(body) == {"first": [shared], "again": shared, "list": [shared]}
+
+
+@pytest.mark.parametrize("path", ["$.nowhere", "$.first[7]", "$.first.x", "$", "..", "@", "$.again", "", "$.outer"])
+def test_references_to_nowhere_and_to_themselves_harm_nobody(path: str) -> None:
+    body = b'{"first":[],"again":{"$ref":"%s"},"outer":{"inner":{"$ref":"$.outer"}}}' % path.encode()
+    write_body(read_body(body))
+
+
+def test_nesting_has_a_limit() -> None:
+    inside = b"[" * (DEPTH_MAX - 1) + b"]" * (DEPTH_MAX - 1)
+    read_body(b'{"a":' + inside + b"}")
+    for levels in (DEPTH_MAX + 1, 900, 100_000):
+        with pytest.raises(LimitExceeded):
+            read_body(b'{"a":' + b"[" * levels + b"1" + b"]" * levels + b"}")
+
+
+def test_out_goes_strict_json_without_spaces_and_nulls() -> None:
+    value = {"b": [1, {"x": None}], 0: "ü", "n": None, "t": True, "d": 1.0}
+    assert write_body(value) == '{"b":[1,{}],"0":"ü","t":true,"d":1.0}'.encode()  # type: ignore[arg-type]
+
+
+def test_maps_of_queues_keep_javas_form() -> None:
+    codec = queue_map_of(LONG)
+    queues = {MessageQueue("T", "b", 0): 7, MessageQueue("T", 'q"', 1): 8}
+    table = QueueOffsetTable(offsets=queues)
+    from orbitlog.wire.bodies.body_json import decode_body, encode_body
+
+    body = encode_body(table)
+    assert body == (
+        b'{"offsetTable":{{"brokerName":"b","queueId":0,"topic":"T"}:7,'
+        b'{"brokerName":"q\\"","queueId":1,"topic":"T"}:8}}'
+    )
+    assert decode_body(QueueOffsetTable, body) == table
+    quoted = b'{"offsetTable":{"{\\"brokerName\\":\\"b\\",\\"queueId\\":0,\\"topic\\":\\"T\\"}":"7"}}'
+    assert decode_body(QueueOffsetTable, quoted).offsets == {MessageQueue("T", "b", 0): 7}
+    for bad in ({"not json": 1}, {"{}": 1}, {7: 1}, [1], "x"):
+        with pytest.raises(BadField):
+            codec.decode(bad, "offsetTable")  # type: ignore[arg-type]
+
+
+def test_queues_are_compared_by_their_fields_alone() -> None:
+    queue = MessageQueue("T", "b", 1)
+    assert queue == MessageQueue("T", "b", 1, unknown={"more": 1})
+    assert hash(queue) == hash(MessageQueue("T", "b", 1, unknown={"more": 1}))
+    assert sorted([MessageQueue("T", "b", 2), MessageQueue("S", "z", 9), queue])[1] == queue
+    assert isinstance(queue, JsonRecord)
+
+
+def test_enumerations_by_name_and_ordinal() -> None:
+    codec = enum_of("ZERO", "ONE")
+    assert [codec.decode(value, "e") for value in ("ZERO", 1, "1")] == ["ZERO", "ONE", "ONE"]
+    for bad in ("TWO", 2, -1, True, None, "", "9999", 1.0):
+        with pytest.raises(BadField, match="is none of ZERO, ONE"):
+            codec.decode(bad, "e")
+
+
+def test_empty_text_and_doubles() -> None:
+    assert [text_or("*").decode(value, "x") for value in ("", "a")] == ["*", "a"]
+    assert DOUBLE.decode(3, "d") == 3.0
+    for bad in ("3", True, None):
+        with pytest.raises(BadField):
+            DOUBLE.decode(bad, "d")
