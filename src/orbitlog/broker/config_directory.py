@@ -12,7 +12,7 @@ from typing import TypeVar
 from orbitlog.errors import FormatError, StoreError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.compat import Compat
-from orbitlog.formats.config_files import choose_config
+from orbitlog.formats.config_files import ConfigSource, choose_config
 from orbitlog.formats.java import utf8_encode
 from orbitlog.formats.json_records import JsonFile, JsonRecord
 from orbitlog.store.disk import Disk
@@ -41,7 +41,8 @@ class ConfigDirectory:
             raise StoreError(f"{path} cannot be read: {error}; mend it, or remove it to start without it") from None
         if chosen is None:
             return None
-        if main is not None:
+        if main is not None and chosen.source is ConfigSource.MAIN:
+            # A damaged file must not become the backup: until it is replaced the backup is all there is.
             self._written[file.name] = main
         return chosen.value
 
