@@ -6,12 +6,12 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from orbitlog.broker import broker_settings as keys
-from orbitlog.broker.broker_opening import open_broker_state
+from orbitlog.broker.broker_opening import clock_ms, open_broker_state
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.broker.delayed_delivery import DelayedDelivery
 from orbitlog.broker.flush_queue import FlushQueue
@@ -56,15 +56,20 @@ _TICK_MS = 500
 _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _DELAY_LOOK_MS = 1_000
+# A broker is busy that has this much to dispatch at once.
+_BUSY_BYTES = 64 * 1024
+_FOLLOW_MS = 5
 _VIP_DISTANCE = 2
 
 
 class Broker:
     """Serves one store. Use it from one event loop: `await start()`, `await stop()`."""
 
-    def __init__(self, settings: BrokerSettings, root: Path, *, progress: Progress | None = None) -> None:
+    def __init__(
+        self, settings: BrokerSettings, root: Path, *, now_ms: NowMs = clock_ms, progress: Progress | None = None
+    ) -> None:
         self.root = root
-        self.state, self._directory = open_broker_state(settings, root, progress=progress)
+        self.state, self._directory = open_broker_state(settings, root, now_ms=now_ms, progress=progress)
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
         self._writer = MessageWriter(self.state)
         self._saver = TableSaver(self.state, self._directory)
@@ -90,7 +95,7 @@ class Broker:
         self._delay_due = asyncio.Event()
         self._last_flush_ms = self._last_derived_ms = self.state.now_ms()
         self._derived_to = self.state.store.dispatched_to
-        self._dispatch_planned = False
+        self._dispatch_planned = self._kernels_wanted = False
 
     # Life
 
@@ -233,9 +238,22 @@ class Broker:
             return
         if arrivals:
             self._pulls.wake(arrivals)
+        if store.written_to - store.dispatched_to >= _BUSY_BYTES and not self._kernels_wanted:
+            self._load_kernels()
             if any(arrival.topic == names.SCHEDULE_TOPIC for arrival in arrivals):
                 self._delay_due.set()
-        if store.dispatched_to < store.confirmed_to:
+        if store.dispatched_to < store.confirmed_to and (arrivals or store.is_dispatch_inline):
+            self._plan_dispatch()
+
+    def _load_kernels(self) -> None:
+        """Fetch the machine code for dispatch: only a broker with much to do pays for it, in memory above all."""
+        self._kernels_wanted = True
+        loading = self._disk_thread.submit(self.state.store.load_kernels)
+        loading.add_done_callback(_log_failure)
+
+    def _follow_step(self) -> None:
+        """See how far an engine outside is."""
+        if not self.state.store.is_dispatch_inline:
             self._plan_dispatch()
 
     # Loops
@@ -246,6 +264,16 @@ class Broker:
         loops.every("flush of queues", lambda: _PREPARE_MS, self._flush_derived_step)
         loops.every("retention", lambda: _SCAN_MS, self._retain_step)
         loops.every("next segment", lambda: _PREPARE_MS, self._prepare_step)
+    def _orphan_step(self) -> None:
+        store = self.state.store
+        if not store.is_dispatch_inline and store.is_dispatch_orphaned and store.dispatched_to < store.confirmed_to:
+            behind = store.confirmed_to - store.dispatched_to
+            log.warning(
+                "nobody dispatches, and consumers miss the last %d bytes: start `orbitlog pipeline dispatch %s`",
+                behind,
+                self.root,
+            )
+
         loops.every("held pulls", lambda: _TICK_MS, lambda: self._pulls.tick(state.now_ms()))
         loops.every("client scan", lambda: _SCAN_MS, lambda: self._clients.scan(state.now_ms()))
         loops.every("statistics", lambda: SAMPLE_MS, self._sample_step)
@@ -266,6 +294,9 @@ class Broker:
     async def _flush_step(self) -> None:
         store, settings, now_ms = self.state.store, self.state.settings, self.state.now_ms()
         rule = FlushRule(
+        if settings[keys.DISPATCH_ENGINE] != "inline":
+            loops.every("following dispatch", lambda: _FOLLOW_MS, self._follow_step)
+            loops.every("looking for who dispatches", lambda: _SCAN_MS, self._orphan_step)
             settings[keys.FLUSH_INTERVAL_MS], settings[keys.FLUSH_LEAST_PAGES], settings[keys.FLUSH_THOROUGH_MS]
         )
         since_ms = now_ms - self._last_flush_ms
@@ -309,3 +340,9 @@ class Broker:
             await asyncio.wait_for(self._delay_due.wait(), wait_ms / 1000)
         except TimeoutError:
             return
+
+
+def _log_failure(loading: Future[None]) -> None:
+    error = loading.exception()
+    if error is not None:
+        log.warning("the kernels for dispatch cannot be loaded, it goes on without them: %s", error)

@@ -101,4 +101,5 @@ def _store_config(settings: BrokerSettings, root: Path, disk: RealDisk) -> Store
         sync_flush_timeout_ms=settings[keys.FLUSH_TIMEOUT_MS],
         message_bytes_max=_MESSAGE_BYTES_MAX,
         retention=given.retention,
+        dispatch_engine=settings[keys.DISPATCH_ENGINE],
     )

@@ -6,7 +6,6 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
-from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.clients import Member
 from orbitlog.broker.edge_names import checked_group, checked_topic
@@ -39,6 +38,8 @@ from orbitlog.wire.consume_headers import ConsumerGroupRequest
 log = logging.getLogger(__name__)
 
 T = TypeVar("T", bound=JsonRecord)
+
+_RETRY_QUEUES_MAX = 1024
 
 
 class GroupHandlers:
@@ -74,13 +75,10 @@ class GroupHandlers:
 
     async def _put_all(self, connection: Connection, configs: Iterable[GroupConfig]) -> None:
         configs = tuple(configs)
-        queues_max = self._state.settings[keys.RETRY_QUEUES_MAX]
         for config in configs:
             checked_group(config.group)
-            if config.retry_queue_count > queues_max:
-                raise RequestRefused(
-                    ResponseCode.INVALID_PARAMETER, f"retryQueueNums is at most {queues_max} (maxRetryQueueNums)"
-                )
+            if config.retry_queue_count > _RETRY_QUEUES_MAX:
+                raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"retryQueueNums is at most {_RETRY_QUEUES_MAX}")
         for config in configs:
             self._state.groups.put(config)
             log.info("group %s made or changed by %s", config.group, connection.peer)

@@ -46,8 +46,8 @@ class RuntimeHandlers:
             RequestCode.GET_BROKER_CONFIG: self.settings,
             RequestCode.UPDATE_BROKER_CONFIG: self.change_settings,
             RequestCode.VIEW_BROKER_STATS_DATA: self.statistic,
-            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean,
-            RequestCode.DELETE_EXPIRED_COMMITLOG: self.clean,
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_queues,
+            RequestCode.DELETE_EXPIRED_COMMITLOG: self.delete_expired,
         }
 
     def runtime(self, _: Connection, request: Command) -> Answer:
@@ -91,8 +91,15 @@ class RuntimeHandlers:
         minute, hour, day = map(_item, counter.windows(self._state.now_ms()))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(BrokerStats(minute, hour, day)))
 
-    async def clean(self, _: Connection, request: Command) -> Answer:
-        """Delete what has expired now instead of at the next look."""
+    def clean_queues(self, connection: Connection, request: Command) -> Answer:
+        """Remove queues whose messages have all expired."""
+        gone = self._state.store.clean_expired_queues()
+        log.info("%s had %d queues removed whose messages have all expired", connection.peer, len(gone))
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def delete_expired(self, _: Connection, request: Command) -> Answer:
+        """Delete what has expired now, whatever the hour."""
+        self._state.store.delete_expired_now()
         await self._retain()
         return response_to(request, ResponseCode.SUCCESS)
 

@@ -5,6 +5,7 @@ Mirrors the topic part of `AdminBrokerProcessor`. A change is on the disk before
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 
@@ -27,11 +28,13 @@ from orbitlog.wire.nameserver_headers import TopicRequest
 log = logging.getLogger(__name__)
 
 QUEUES_MAX = 65_535
+_DISPATCH_LOOKS = 100
+_DISPATCH_LOOK_S = 0.02
 _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
 class TopicHandlers:
-    """Serves 17, 18, 21, 202, 215, 305 and 351."""
+    """Serves 17, 18, 21, 202, 215, 305, 316 and 351."""
 
     def __init__(self, state: BrokerState, save: Callable[[], Awaitable[None]]) -> None:
         self._state = state
@@ -43,6 +46,7 @@ class TopicHandlers:
             RequestCode.UPDATE_AND_CREATE_TOPIC: self.update,
             RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_all,
             RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
+            RequestCode.CLEAN_UNUSED_TOPIC: self.clean,
             RequestCode.GET_ALL_TOPIC_CONFIG: self.configs,
             RequestCode.GET_TOPIC_CONFIG: self.config,
             RequestCode.GET_TOPIC_STATS_INFO: self.stats,
@@ -113,8 +117,26 @@ class TopicHandlers:
         state.statistics.forget_topic(topic)
         if state.topics.delete(topic):
             await self._save()
-            log.info("topic %s deleted by %s; its messages go when the log's segments do", topic, connection.peer)
+            log.info("topic %s deleted by %s", topic, connection.peer)
+        await self._drop_queues(lambda name: name == topic)
         return response_to(request, ResponseCode.SUCCESS)
+
+    async def clean(self, connection: Connection, request: Command) -> Answer:
+        """Remove queues of topics that nobody knows any more."""
+        log.info("%s has queues of unknown topics removed", connection.peer)
+        await self._drop_queues(lambda name: self._state.topics.find(name) is None and not names.is_system_topic(name))
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def _drop_queues(self, is_deleted: Callable[[str], bool]) -> None:
+        """Remove queues as soon as everything that was sent is dispatched; a store that lags for long keeps them."""
+        store = self._state.store
+        for _ in range(_DISPATCH_LOOKS):
+            if store.dispatched_to >= store.written_to:
+                break
+            await asyncio.sleep(_DISPATCH_LOOK_S)
+        gone = store.delete_topics(is_deleted)
+        if gone:
+            log.info("%d queues removed: %s", len(gone), ", ".join(f"{topic} {number}" for topic, number in gone[:20]))
 
     # Reading
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -28,6 +31,7 @@ from orbitlog.nameserver.nameserver_settings import NameServerSettings
 
 NAME_SERVER_PORT = 9876
 _KV_CONFIG = "kvConfig.json"
+_SPARK_STOP_SECONDS = 15.0
 
 
 class _Up:
@@ -55,6 +59,10 @@ class _Up:
         broker = Broker(self._settings.with_texts({keys.NAME_SERVERS.key: ";".join((own, *others))}), self._root)
         self._running.push_async_callback(broker.stop)
         await broker.start()
+        if self._settings[keys.DISPATCH_ENGINE] == "spark":
+            await self._start_spark()
+        if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
+            self._name_server.own_broker_address = joined((_reachable(host), broker.address[1]))
         return {
             "name-server": joined((_reachable(host), port)),
             "broker": joined((_reachable(host), broker.address[1])),
@@ -62,8 +70,27 @@ class _Up:
             "log": str(self._log_path),
         }
 
+    async def _start_spark(self) -> None:
+        """Let a process of its own dispatch; the broker follows it, and takes dispatch back when it stops."""
+        program = "from orbitlog.cli.main import main; main()"
+        command = (sys.executable, "-c", program, "pipeline", "dispatch", str(self._root))
+        with (self._log_path.with_name("dispatch.log")).open("ab") as output:
+            process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=output, stderr=output)
+        self._running.push_async_callback(_end, process)
+
     async def stop(self) -> None:
         await self._running.aclose()
+
+
+async def _end(process: Process) -> None:
+    """Ask a process to end and wait; it hands dispatch back first."""
+    if process.returncode is None:
+        process.terminate()
+    try:
+        await asyncio.wait_for(process.wait(), _SPARK_STOP_SECONDS)
+    except TimeoutError:
+        process.kill()
+        await process.wait()
 
 
 def _reachable(host: str) -> str:
@@ -93,6 +120,11 @@ def _reachable(host: str) -> str:
     help="Port of the name server; 0 for a free one.",
 )
 @click.option("--broker-port", type=click.IntRange(0, 65535), help="Port of the broker; 0 for a free one [10911].")
+@click.option(
+    "--dispatch",
+    type=click.Choice(("inline", "spark")),
+    help="Who derives queues and index: the broker, or Spark, started beside it (dispatchEngine) [inline].",
+)
 @config_option
 @set_option
 @print_settings_option
@@ -103,6 +135,7 @@ def command(
     host: str | None,
     name_server_port: int,
     broker_port: int | None,
+    dispatch: str | None,
     config_path: Path | None,
     assignments: tuple[str, ...],
     print_settings: bool,
@@ -112,6 +145,7 @@ def command(
         keys.STORE_ROOT.key: None if root is None else str(root),
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if broker_port is None else str(broker_port),
+        keys.DISPATCH_ENGINE.key: dispatch,
     }
     settings = read_broker_settings(config_path, assignments, given)
     if print_settings:

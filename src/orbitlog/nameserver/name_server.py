@@ -51,6 +51,8 @@ class NameServer:
         )
         self.kv_configs = KvConfigs(self.settings.kv_config_path)
         self._now_ms = now_ms or (lambda: int(time.time() * 1000))
+        self.own_broker_address = ""
+        """How a broker of this very process is registered, if clients are to be told the address that they dialled."""
         self._routes: dict[str, bytes] = {}
         self._routes_revision = -1
         self._watched: set[Connection] = set()
@@ -92,14 +94,18 @@ class NameServer:
             RequestCode.UNREGISTER_BROKER: self._unregister,
             RequestCode.QUERY_DATA_VERSION: self._query_data_version,
             RequestCode.BROKER_HEARTBEAT: self._heartbeat,
-            RequestCode.GET_BROKER_MEMBER_GROUP: self._members,
-            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._route,
-            RequestCode.GET_BROKER_CLUSTER_INFO: lambda _, request: _success(request, self.table.cluster_info()),
+            RequestCode.GET_BROKER_MEMBER_GROUP: self._as_dialled(self._members),
+            RequestCode.GET_ROUTEINFO_BY_TOPIC: self._as_dialled(self._route),
+            RequestCode.GET_BROKER_CLUSTER_INFO: self._as_dialled(
+                lambda _, request: _success(request, self.table.cluster_info())
+            ),
             RequestCode.WIPE_WRITE_PERM_OF_BROKER: self._wipe_write_permission,
             RequestCode.ADD_WRITE_PERM_OF_BROKER: self._add_write_permission,
             RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER: self._all_topics,
             RequestCode.GET_TOPICS_BY_CLUSTER: self._topics_of_cluster,
-            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: lambda _, request: _success(request, self.table.system_topics()),
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_NS: self._as_dialled(
+                lambda _, request: _success(request, self.table.system_topics())
+            ),
             RequestCode.GET_UNIT_TOPIC_LIST: self._listed(lambda: self.table.unit_topics(has=UNIT_FLAG)),
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: self._listed(
                 lambda: self.table.unit_topics(has=UNIT_SUBSCRIPTION_FLAG)
@@ -116,6 +122,23 @@ class NameServer:
             RequestCode.UPDATE_NAMESRV_CONFIG: self._refuse_settings,
             RequestCode.GET_NAMESRV_CONFIG: self._show_settings,
         }
+
+    def _as_dialled(self, handle: Callable[[Connection, Command], Command]) -> Callable[[Connection, Command], Command]:
+        """Let an answer name the broker of this process as its asker can reach it: at the address where it reached us.
+
+        A machine, and a container above all, has addresses that mean nothing to those who dial another one of it.
+        """
+
+        def answer(connection: Connection, request: Command) -> Command:
+            found = handle(connection, request)
+            host = connection.local_address[0]
+            if self.own_broker_address and host:
+                port = self.own_broker_address.rpartition(":")[2]
+                dialled = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+                found.body = found.body.replace(f'"{self.own_broker_address}"'.encode(), f'"{dialled}"'.encode())
+            return found
+
+        return answer
 
     # Brokers
 

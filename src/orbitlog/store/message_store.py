@@ -392,12 +392,23 @@ class MessageStore(StoreReads):
 
         Queues of system topics stay, and queues with messages that are not dispatched yet.
         """
+        return self._drop_queues(lambda: self._queues.drop_expired(self.min_physical_offset))
+
+    def delete_topics(self, is_deleted: Callable[[str], bool]) -> list[QueueKey]:
+        """Remove the queues of topics that are no more; returns which. What is sent to such a topic again starts at 0.
+
+        Their messages stay in the log until their segments expire, as in Java. Does nothing while messages are not
+        dispatched, or while another engine dispatches.
+        """
+        return self._drop_queues(lambda: self._queues.drop_topics(is_deleted))
+
+    def _drop_queues(self, drop: Callable[[], list[QueueKey]]) -> list[QueueKey]:
         if self._is_closed:
             raise StoreClosed(f"{self._root} is closed")
-        if self.dispatched_to < self.written_to:
+        if self.dispatched_to < self.written_to or not self.is_dispatch_inline:
             return []
         with self._derived_files, disk_errors(f"deleting from {self._root}"):
-            gone = self._queues.drop_expired(self.min_physical_offset)
+            gone = drop()
             for key in gone:
                 self._next_queue_offsets.pop(key, None)
             if gone:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Lock
 
@@ -117,6 +117,14 @@ class QueueSet:
             if last is not None and last < min_physical_offset and not is_system_topic(queue.topic):
                 queue.segments.drop_from(0)
                 gone.append(key)
+        self.forget_empty()
+        return gone
+
+    def drop_topics(self, is_dropped: Callable[[str], bool]) -> list[QueueKey]:
+        """Remove all queues of some topics; returns which."""
+        gone = [key for key in self._queues if is_dropped(key[0])]
+        for key in gone:
+            self._queues[key].segments.drop_from(0)
         self.forget_empty()
         return gone
 

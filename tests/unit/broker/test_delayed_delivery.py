@@ -1,0 +1,98 @@
+"""Delayed messages and messages that are tried again: put aside, delivered when due, given up in the end."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from orbitlog.formats.names import SCHEDULE_TOPIC
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from tests.unit.broker.broker_desk import Desk, at_desk, desk_at, records, until
+
+SUSPEND = 6
+QUICK = "1s 1s 1s 1s 1s 1s"
+
+
+def test_a_delayed_message_waits_and_comes(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.send("Now", queue_id=2)
+        await desk.send("Now", b"later", queue_id=1, properties={"DELAY": "1", "TAGS": "x"})
+        assert (await desk.pull("Now", 1)).code == ResponseCode.PULL_NOT_FOUND
+        (message,) = records(await desk.pull("Now", 1, sys_flag=SUSPEND, subscription="x"))
+        assert message.body == b"later" and "DELAY" not in message.properties
+        assert message.properties["REAL_TOPIC"] == "Now"
+        (waiting,) = records(await desk.pull(SCHEDULE_TOPIC, 0))
+        assert 1000 <= message.store_timestamp_ms - waiting.store_timestamp_ms < 3000
+
+    at_desk(tmp_path, work)
+
+
+def test_a_level_over_the_highest_is_the_highest(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.send(properties={"DELAY": "99"})
+        (waiting,) = records(await desk.pull(SCHEDULE_TOPIC, 5))
+        assert waiting.properties["DELAY"] == "6"
+
+    at_desk(tmp_path, work, messageDelayLevel=QUICK)
+
+
+def test_delivery_goes_on_after_a_restart(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with desk_at(tmp_path) as desk:
+            await desk.send("Now", b"1", properties={"DELAY": "1"})
+            assert len(records(await desk.pull("Now", sys_flag=SUSPEND))) == 1
+            await desk.send("Now", b"2", properties={"DELAY": "1"})
+        async with desk_at(tmp_path) as desk:
+            found = records(await desk.pull("Now", queue_offset=1, sys_flag=SUSPEND))
+            assert [message.body for message in found] == [b"2"], "what was delivered before is not delivered again"
+
+    asyncio.run(work())
+
+
+def test_a_message_sent_back_comes_again_until_it_is_given_up(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.heartbeat()
+        await desk.send(body=b"hard", properties={"TAGS": "t"})
+        (message,) = records(await desk.pull())
+        for attempt in (1, 2):
+            answer = await desk.ask(
+                RequestCode.CONSUMER_SEND_MSG_BACK,
+                offset=message.physical_offset,
+                group="G",
+                delayLevel=0,
+                originTopic="Orders",
+                maxReconsumeTimes=2,
+            )
+            assert answer.code == ResponseCode.SUCCESS
+            found = records(await desk.pull("%RETRY%G", queue_offset=attempt - 1, sys_flag=SUSPEND))
+            (message,) = found
+            assert (message.body, message.reconsume_times) == (b"hard", attempt)
+            assert message.properties["RETRY_TOPIC"] == "Orders" and message.properties["TAGS"] == "t"
+        fields = {"offset": message.physical_offset, "group": "G", "delayLevel": 0, "maxReconsumeTimes": 2}
+        await desk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **fields)
+        await until(lambda: desk.broker.state.max_offset("%DLQ%G", 0) == 1)
+        (dead,) = records(await desk.pull("%DLQ%G"))
+        assert dead.body == b"hard" and dead.reconsume_times == 3
+        assert dead.properties["ORIGIN_MESSAGE_ID"] == message.properties["ORIGIN_MESSAGE_ID"]
+
+    at_desk(tmp_path, work, messageDelayLevel=QUICK)
+
+
+def test_a_place_without_a_message_cannot_be_sent_back(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        for place in (0, 12345, -1):
+            answer = await desk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, offset=place, group="G", delayLevel=0)
+            assert answer.code == ResponseCode.SYSTEM_ERROR
+
+    at_desk(tmp_path, work)
+
+
+def test_a_retry_that_a_client_sends_itself_is_given_up_too(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        answer = await desk.send("%RETRY%G", b"hard", reconsume_times=17, max_reconsume_times=16)
+        assert answer.code == ResponseCode.SUCCESS
+        assert len(records(await desk.pull("%DLQ%G"))) == 1
+        await desk.send("%RETRY%G", b"soft", reconsume_times=1, max_reconsume_times=16)
+        assert len(records(await desk.pull("%RETRY%G"))) == 1
+
+    at_desk(tmp_path, work)
