@@ -52,13 +52,13 @@ log = logging.getLogger(__name__)
 # A step of dispatch keeps the event loop busy: this much takes some milliseconds.
 _DISPATCH_BYTES = 128 * 1024
 _DERIVED_BYTES = 16 * 1024 * 1024
+# A broker is busy that has this much to dispatch at once.
+_BUSY_BYTES = 64 * 1024
+_FOLLOW_MS = 5
 _TICK_MS = 500
 _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _DELAY_LOOK_MS = 1_000
-# A broker is busy that has this much to dispatch at once.
-_BUSY_BYTES = 64 * 1024
-_FOLLOW_MS = 5
 _VIP_DISTANCE = 2
 
 
@@ -230,6 +230,8 @@ class Broker:
     def _dispatch(self) -> None:
         self._dispatch_planned = False
         store = self.state.store
+        if store.written_to - store.dispatched_to >= _BUSY_BYTES and not self._kernels_wanted:
+            self._load_kernels()
         try:
             arrivals = store.dispatch_once(_DISPATCH_BYTES)
         except StoreError as error:
@@ -238,8 +240,6 @@ class Broker:
             return
         if arrivals:
             self._pulls.wake(arrivals)
-        if store.written_to - store.dispatched_to >= _BUSY_BYTES and not self._kernels_wanted:
-            self._load_kernels()
             if any(arrival.topic == names.SCHEDULE_TOPIC for arrival in arrivals):
                 self._delay_due.set()
         if store.dispatched_to < store.confirmed_to and (arrivals or store.is_dispatch_inline):
@@ -256,14 +256,6 @@ class Broker:
         if not self.state.store.is_dispatch_inline:
             self._plan_dispatch()
 
-    # Loops
-
-    def _start_loops(self) -> None:
-        settings, loops, state = self.state.settings, self._loops, self.state
-        loops.every("flush", lambda: settings[keys.FLUSH_INTERVAL_MS], self._flush_step)
-        loops.every("flush of queues", lambda: _PREPARE_MS, self._flush_derived_step)
-        loops.every("retention", lambda: _SCAN_MS, self._retain_step)
-        loops.every("next segment", lambda: _PREPARE_MS, self._prepare_step)
     def _orphan_step(self) -> None:
         store = self.state.store
         if not store.is_dispatch_inline and store.is_dispatch_orphaned and store.dispatched_to < store.confirmed_to:
@@ -274,6 +266,14 @@ class Broker:
                 self.root,
             )
 
+    # Loops
+
+    def _start_loops(self) -> None:
+        settings, loops, state = self.state.settings, self._loops, self.state
+        loops.every("flush", lambda: settings[keys.FLUSH_INTERVAL_MS], self._flush_step)
+        loops.every("flush of queues", lambda: _PREPARE_MS, self._flush_derived_step)
+        loops.every("retention", lambda: _SCAN_MS, self._retain_step)
+        loops.every("next segment", lambda: _PREPARE_MS, self._prepare_step)
         loops.every("held pulls", lambda: _TICK_MS, lambda: self._pulls.tick(state.now_ms()))
         loops.every("client scan", lambda: _SCAN_MS, lambda: self._clients.scan(state.now_ms()))
         loops.every("statistics", lambda: SAMPLE_MS, self._sample_step)
@@ -286,6 +286,9 @@ class Broker:
             "transaction check", lambda: settings[keys.TRANSACTION_CHECK_INTERVAL_MS], self._check_transactions_step
         )
         loops.run("delayed delivery", self._delay_turn)
+        if settings[keys.DISPATCH_ENGINE] != "inline":
+            loops.every("following dispatch", lambda: _FOLLOW_MS, self._follow_step)
+            loops.every("looking for who dispatches", lambda: _SCAN_MS, self._orphan_step)
 
     def _topics_changed(self) -> None:
         self._saver.soon()
@@ -294,9 +297,6 @@ class Broker:
     async def _flush_step(self) -> None:
         store, settings, now_ms = self.state.store, self.state.settings, self.state.now_ms()
         rule = FlushRule(
-        if settings[keys.DISPATCH_ENGINE] != "inline":
-            loops.every("following dispatch", lambda: _FOLLOW_MS, self._follow_step)
-            loops.every("looking for who dispatches", lambda: _SCAN_MS, self._orphan_step)
             settings[keys.FLUSH_INTERVAL_MS], settings[keys.FLUSH_LEAST_PAGES], settings[keys.FLUSH_THOROUGH_MS]
         )
         since_ms = now_ms - self._last_flush_ms

@@ -160,17 +160,17 @@ SERVER_SIDE_RESET = Setting(
     "useServerSideResetOffset", _truth, True, "a reset of offsets is kept here until the consumer pulls again"
 )
 CONNECTIONS_MAX = Setting("serverConnectionsMax", _number(1), 10_000, "connections at a time (Orbitlog's own key)")
-VIP_CHANNEL = Setting(
-    "vipChannelEnable", _truth, True, "also listen on listenPort-2, for clients before 4.5 (Orbitlog's own key)"
-)
-
-_ALL: tuple[Setting[Any], ...] = (
 DISPATCH_ENGINE = Setting(
     "dispatchEngine",
     _one_of("inline", "spark"),
     "inline",
     "who derives queues and index: the broker itself, or `orbitlog pipeline dispatch` (Orbitlog's own key)",
 )
+VIP_CHANNEL = Setting(
+    "vipChannelEnable", _truth, True, "also listen on listenPort-2, for clients before 4.5 (Orbitlog's own key)"
+)
+
+_ALL: tuple[Setting[Any], ...] = (
     CLUSTER_NAME,
     BROKER_NAME,
     BROKER_ID,
@@ -215,6 +215,7 @@ DISPATCH_ENGINE = Setting(
     TRACE_ON,
     SERVER_SIDE_RESET,
     CONNECTIONS_MAX,
+    DISPATCH_ENGINE,
     VIP_CHANNEL,
 )
 BROKER_SETTINGS = {setting.key: setting for setting in _ALL}
@@ -223,7 +224,6 @@ _KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}
 # What may be changed from outside while the broker runs. No path, address, class or name is among them, and nothing
 # that decides the bytes of a store.
 RUNTIME_KEYS = frozenset(
-    DISPATCH_ENGINE,
     setting.key
     for setting in (
         BROKER_PERMISSION,
