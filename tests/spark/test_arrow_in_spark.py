@@ -2,42 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from orbitlog.testing.golden import GoldenStore
 
-HAS_JAVA = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
 COLUMNS = ["physical_offset", "topic", "queue_id", "tags", "properties", "body"]
-
-pytestmark = [
-    pytest.mark.spark,
-    pytest.mark.slow,
-    pytest.mark.skipif(not HAS_JAVA, reason="Spark needs Java 17 or newer; `make setup` says how to get it"),
-    # PySpark leaves sockets to the garbage collector when it stops.
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[object]:
-    from pyspark.sql import SparkSession
-
-    settings = {
-        "spark.ui.enabled": "false",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.host": "127.0.0.1",
-    }
-    with pytest.MonkeyPatch.context() as environment:
-        environment.setenv("PYSPARK_PYTHON", sys.executable)
-        session = SparkSession.builder.master("local[1]").appName("orbitlog-test").config(map=settings).getOrCreate()
-        yield session
-        session.stop()
 
 
 def decode_segments(batches: Iterator[object]) -> Iterator[object]:

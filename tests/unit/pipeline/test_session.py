@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import zipfile
 from pathlib import Path
 
 import pytest
 
-from orbitlog.pipeline.session import SparkUnavailable, check_java, is_local, pack, with_retries
+from orbitlog.pipeline.session import SparkUnavailable, check_java, is_local, with_retries
 
 
 @pytest.fixture
@@ -68,14 +67,3 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_local_masters_try_failed_tasks_again(master: str, expected: str) -> None:
     assert with_retries(master) == expected
     assert is_local(master) == (master.startswith("local") and "cluster" not in master)
-
-
-def test_the_archive_holds_the_sources_as_an_importable_directory(tmp_path: Path) -> None:
-    import orbitlog
-
-    package = Path(orbitlog.__file__).parent
-    with zipfile.ZipFile(pack(package, tmp_path / "orbitlog.zip")) as archive:
-        names = archive.namelist()
-        assert archive.read("errors.py") == (package / "errors.py").read_bytes()
-    assert {"__init__.py", "kernels/splits.py", "pipeline/session.py"} <= set(names)
-    assert not [name for name in names if "__pycache__" in name]

@@ -1,0 +1,136 @@
+"""Spark for tests: one local session shared by all of them, and a real cluster of a master and two workers.
+
+All tests of this directory belong to one group, so that one process of the suite runs them, and one JVM serves them.
+Jobs on the cluster are run as commands, in processes of their own: a process has one Spark context only.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+HERE = Path(__file__).parent
+ORBITLOG = [sys.executable, "-c", "from orbitlog.cli.main import main; main()"]
+HAS_JAVA = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
+MARKS = (
+    pytest.mark.spark,
+    pytest.mark.slow,
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.skipif(not HAS_JAVA, reason="Spark needs Java 17 or newer; `make setup` says how to get it"),
+    # PySpark leaves sockets to the garbage collector when it stops.
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.path.is_relative_to(HERE):
+            for mark in MARKS:
+                item.add_marker(mark)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[Any]:
+    """The session that the helper builds, on two cores."""
+    from orbitlog.pipeline.session import build_session
+
+    session = build_session("local[2]", app_name="orbitlog-tests")
+    yield session
+    session.stop()
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A running standalone cluster."""
+
+    url: str
+    workers: list[subprocess.Popen[bytes]]
+    log: Path
+
+    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+        """Run an `orbitlog` command with --master, and return what came of it."""
+        command = [*ORBITLOG, *map(str, arguments), "--master", self.url]
+        return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=600)
+
+    def run_json(self, *arguments: str | Path) -> list[dict[str, Any]]:
+        """Run a command that succeeds and prints JSON lines."""
+        done = self.run(*arguments, "--json")
+        assert done.returncode == 0, done.stderr + self.log.read_text()[-2000:]
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def environment() -> dict[str, str]:
+    """The environment of a process that talks to the cluster: everything stays on loopback."""
+    return os.environ | {"SPARK_LOCAL_IP": "127.0.0.1", "PYSPARK_PYTHON": sys.executable}
+
+
+@pytest.fixture(scope="session")
+def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers of one core each, from the installed PySpark, on loopback."""
+    directory = tmp_path_factory.mktemp("spark-cluster")
+    port, page = free_port(), free_port()
+    log = directory / "log"
+    with log.open("wb") as output:
+        daemons = [
+            start("master.Master", "--host", "127.0.0.1", "--port", str(port), "--webui-port", str(page), log=output)
+        ]
+        try:
+            url = f"spark://127.0.0.1:{port}"
+            wait_for(lambda: state_of(page) is not None, log)
+            for number in range(2):
+                arguments = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "2g"]
+                arguments += ["--work-dir", str(directory / f"worker{number}"), url]
+                daemons.append(start("worker.Worker", *arguments, log=output))
+            wait_for(lambda: len((state_of(page) or {"workers": []})["workers"]) == 2, log)
+            yield Cluster(url, daemons[1:], log)
+        finally:
+            for daemon in daemons:
+                daemon.terminate()
+            for daemon in daemons:
+                daemon.wait()
+
+
+def start(name: str, *arguments: str, log: IO[bytes]) -> subprocess.Popen[bytes]:
+    import pyspark
+
+    home = Path(pyspark.__file__).parent
+    command = [str(home / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
+    # spark-class ends in exec, so that the process is the JVM itself.
+    return subprocess.Popen(command, env=environment() | {"SPARK_HOME": str(home)}, stdout=log, stderr=log)
+
+
+def state_of(page: int) -> dict[str, Any] | None:
+    """Ask the master's page; None while it does not answer."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{page}/json/", timeout=5) as answer:
+            state: dict[str, Any] = json.load(answer)
+            return state
+    except OSError:
+        return None
+
+
+def wait_for(condition: Any, log: Path, timeout_s: float = 120) -> None:
+    until = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < until, log.read_text()[-4000:]
+        time.sleep(0.2)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port

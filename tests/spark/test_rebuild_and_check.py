@@ -1,0 +1,106 @@
+"""Rebuild and check on Spark, local and on a cluster: the files that others wrote, byte for byte."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitlog.pipeline.check import check
+from orbitlog.pipeline.rebuild import rebuild
+from orbitlog.pipeline.task_run import JobFailed, run_tasks
+from orbitlog.testing.golden import GoldenStore
+from tests.spark.conftest import Cluster, environment
+from tests.spark.generated import derived_files, write_store
+
+
+def live_files(golden: GoldenStore) -> dict[str, bytes]:
+    files = derived_files(golden.store)
+    del files["checkpoint"]  # a broker's has the times of its last flush
+    return files
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_store(tmp_path_factory.mktemp("generated") / "store", messages=6000, seed=4)
+
+
+@pytest.mark.parametrize("split_bytes", [64 * 1024, 128 * 1024 * 1024])
+def test_both_goldens_in_one_job(
+    spark: Any, golden_497: GoldenStore, golden_550_crash: GoldenStore, split_bytes: int, tmp_path: Path
+) -> None:
+    roots = [golden_497.copy_to(tmp_path / "a").store, golden_550_crash.copy_to(tmp_path / "b").store]
+    told: list[tuple[str, int, int, int]] = []
+    results = rebuild(
+        spark, roots, out=tmp_path / "out", split_bytes=split_bytes, progress=lambda *values: told.append(values)
+    )
+    for golden, result in zip((golden_497, golden_550_crash), results, strict=True):
+        assert result.findings == ()
+        made = derived_files(Path(result.out))
+        made.pop("checkpoint")
+        assert made == live_files(golden)
+    assert {phase for phase, *_ in told} == {"scanning", "building"}
+    assert told[-1][1] == told[-1][2] > 0
+    assert [found.findings for found in check(spark, roots, split_bytes=split_bytes)] == [[], []]
+
+
+def test_what_the_plain_writer_derived(spark: Any, generated: Path, tmp_path: Path) -> None:
+    (result,) = rebuild(spark, [generated], out=tmp_path / "out", split_bytes=64 * 1024)
+    assert result.findings == ()
+    assert derived_files(tmp_path / "out") == derived_files(generated)
+    (checked,) = check(spark, [generated], split_bytes=64 * 1024)
+    assert checked.findings == []
+    assert (checked.messages, checked.keys) == (result.messages, result.keys)
+
+
+def test_a_task_that_fails_for_good_ends_in_one_sentence(spark: Any) -> None:
+    def fail(_: int) -> dict[str, Any]:
+        raise ValueError("no such thing")
+
+    with pytest.raises(JobFailed, match=r"^the Spark job 'trial' failed: ValueError: no such thing$"):
+        run_tasks(spark, fail, [1], name="trial")
+
+
+ON_THE_CLUSTER = """
+import json, os, sys
+from pathlib import Path
+from orbitlog.pipeline.check import check
+from orbitlog.pipeline.rebuild import rebuild
+from orbitlog.pipeline.session import build_session
+from orbitlog.pipeline.task_run import run_tasks
+
+def look(_):
+    import orbitlog, orbitlog.errors
+    return {"init": orbitlog.__file__, "errors": orbitlog.errors.__file__, "worker": os.getcwd()}
+
+url, out, *roots = sys.argv[1:]
+spark = build_session(url)
+seen = run_tasks(spark, look, [1, 2, 3, 4])
+split = {"split_bytes": 512 * 1024}
+rebuilt = rebuild(spark, [Path(root) for root in roots], out=Path(out), **split)
+checked = check(spark, [Path(root) for root in roots], **split)
+print(json.dumps({"workers": seen, **{name: [each.as_object() for each in found]
+    for name, found in (("rebuilt", rebuilt), ("checked", checked))}}))
+spark.stop()
+"""
+
+
+def test_on_a_cluster(spark_cluster: Cluster, generated: Path, golden_497: GoldenStore, tmp_path: Path) -> None:
+    """One application does everything, for it takes long to start on two cores."""
+    golden = golden_497.copy_to(tmp_path / "golden").store
+    command = [sys.executable, "-c", ON_THE_CLUSTER, spark_cluster.url, tmp_path / "out", generated, golden]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=280)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    for report in found["workers"]:
+        assert report["init"].startswith(report["worker"]), "the archive was not on the import path"
+        assert not report["errors"].startswith(report["worker"]), "kernels would be compiled in every application"
+    assert [result["findings"] for result in found["rebuilt"] + found["checked"]] == [[]] * 4
+    assert derived_files(tmp_path / "out" / "store") == derived_files(generated)
+    made = derived_files(tmp_path / "out" / "golden")
+    made.pop("checkpoint")
+    assert made == live_files(golden_497)
