@@ -12,6 +12,16 @@ JOBS: dict[str, LazyCommand] = {
     "check": LazyCommand(
         "orbitlog.cli.pipeline_check", "Verify whole stores: records, queues, index, checkpoint, config."
     ),
+    "query": LazyCommand(
+        "orbitlog.cli.pipeline_query", "Find messages by topic, key, time or content, or ask with SQL."
+    ),
+    "stats": LazyCommand(
+        "orbitlog.cli.pipeline_stats",
+        "Count messages by topic, queue, tag, hour and producer; consumer lag, delays, transactions, dead letters.",
+    ),
+    "export": LazyCommand(
+        "orbitlog.cli.pipeline_export", "Export a topic as a table, by day, each message exactly once."
+    ),
 }
 
 command = LazyGroup(

@@ -1,0 +1,135 @@
+"""`orbitlog pipeline export`: a topic as a table of Parquet files, Delta or Iceberg, each message exactly once."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orbitlog.cli.pipeline_options import json_option, master_option, spark_session
+from orbitlog.cli.show import byte_count, counted
+
+if TYPE_CHECKING:
+    from orbitlog.pipeline.export_job import ExportedBatch
+
+_FORMATS = ("parquet", "delta", "iceberg")
+_TRIGGER = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float:
+    match = _TRIGGER.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is no time such as 500ms, 10s or 1m", param=parameter)
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+@click.command("export")
+@click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+@click.option("--topic", required=True, help="The topic to export.")
+@click.option("--to", "target", required=True, type=click.Path(file_okay=False, path_type=Path), help="The table.")
+@click.option("--format", "table_format", type=click.Choice(_FORMATS), default="parquet", show_default=True)
+@click.option(
+    "--json-schema", metavar="COLUMNS", help="JSON bodies as columns: `id bigint, price double, note string`."
+)
+@click.option(
+    "--starting", default="earliest", show_default=True, help="Where a new export starts: also latest, or JSON."
+)
+@click.option("--follow", is_flag=True, help="Go on with what comes, until stopped.")
+@click.option(
+    "--trigger", "trigger_s", callback=_seconds, default="10s", show_default=True, help="How often --follow looks."
+)
+@click.option(
+    "--batch-messages",
+    type=click.IntRange(min=1),
+    default=4_000_000,
+    show_default=True,
+    help="How many messages one commit adds, about.",
+)
+@click.option("--ignore-loss", is_flag=True, help="Go on without messages that are gone or damaged.")
+@master_option
+@json_option
+def command(
+    *,
+    stores: tuple[str, ...],
+    topic: str,
+    target: Path,
+    table_format: str,
+    json_schema: str | None,
+    starting: str,
+    follow: bool,
+    trigger_s: float,
+    batch_messages: int,
+    ignore_loss: bool,
+    master: str,
+    as_json: bool,
+) -> None:
+    """Export a topic as a table, by day, each message exactly once.
+
+    Run it again and it adds what is new; killed at any point, the next run goes on where the table is. STORE is a
+    broker's storePathRootDir, or name=PATH to name it."""
+    from orbitlog.pipeline.export_job import ExportRequest, export_topic, follow_topic
+    from orbitlog.pipeline.json_columns import parse_json_columns
+    from orbitlog.pipeline.named_stores import name_stores
+    from orbitlog.pipeline.task_run import runner
+
+    request = ExportRequest(
+        stores=name_stores(list(stores)),
+        topic=topic,
+        target=target.absolute(),
+        table_format=table_format,
+        json_columns=None if json_schema is None else parse_json_columns(json_schema),
+        starting=starting,
+        batch_messages=batch_messages,
+        fail_on_data_loss=not ignore_loss,
+    )
+    messages = 0
+    with spark_session(master, "export") as spark:
+        run = runner(spark)
+        if follow:
+            batches = follow_topic(run, request, trigger_s=trigger_s, is_over=_stopped())
+        else:
+            batches = export_topic(run, request)
+        for batch in batches:
+            messages += batch.messages
+            _tell(batch, as_json)
+    if not as_json:
+        click.echo(f"{counted(messages, 'message')} added to {target}")
+
+
+def _stopped() -> Callable[[], bool]:
+    """Return what tells whether TERM or INT came; a batch in the making is finished first."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop.is_set
+
+
+def _tell(batch: ExportedBatch, as_json: bool) -> None:
+    if as_json:
+        click.echo(
+            json.dumps(
+                {
+                    "batch": batch.number,
+                    "messages": batch.messages,
+                    "recordBytes": batch.scanned_bytes,
+                    "files": batch.files,
+                    "fileBytes": batch.file_bytes,
+                    "nextOffsets": batch.end,
+                    "seconds": round(batch.seconds, 3),
+                },
+                separators=(",", ":"),
+            )
+        )
+        return
+    speed = byte_count(int(batch.scanned_bytes / max(batch.seconds, 0.001)))
+    click.echo(
+        f"batch {batch.number}: {counted(batch.messages, 'message')} in {counted(batch.files, 'file')},"
+        f" {byte_count(batch.file_bytes)} ({batch.seconds:.1f} s, {speed}/s)"
+    )
