@@ -24,6 +24,7 @@ LONG_TABLES: frozenset[str] = frozenset()
 # Where catching everything is the design: a loop or a request boundary that must outlive one failure.
 MAY_CATCH_EVERYTHING: frozenset[str] = frozenset(
     (
+        "client/consuming.py",  # whatever a listener raises means that its message is tried again
         "broker/steady_loops.py",  # one failed step is logged, and the loop goes on
         "remoting/connection.py",  # whatever a handler raises is the answer to its request, and the connection goes on
     )

@@ -22,6 +22,7 @@ from orbitlog.broker.handle_lookup import LookupHandlers
 from orbitlog.broker.handle_offsets import OffsetHandlers
 from orbitlog.broker.handle_progress import ProgressHandlers
 from orbitlog.broker.handle_pull import PullHandler
+from orbitlog.broker.handle_recall import RecallHandler
 from orbitlog.broker.handle_relay import RelayHandlers
 from orbitlog.broker.handle_runtime import RuntimeHandlers
 from orbitlog.broker.handle_send import SendHandler
@@ -33,10 +34,13 @@ from orbitlog.broker.registration import Registration
 from orbitlog.broker.statistics import SAMPLE_MS
 from orbitlog.broker.steady_loops import SteadyLoops
 from orbitlog.broker.table_saver import TableSaver
+from orbitlog.broker.timed_delivery import TimedDelivery
+from orbitlog.broker.topics import NowMs
 from orbitlog.broker.transaction_check import TransactionCheck
 from orbitlog.errors import StoreError
 from orbitlog.formats import names
 from orbitlog.formats.offset_tables import DELAY_OFFSET
+from orbitlog.formats.timer_progress import TIMER_PROGRESS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.remoting.flow import RemotingLimits
@@ -60,6 +64,7 @@ _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _DELAY_LOOK_MS = 1_000
 _VIP_DISTANCE = 2
+_WAITING_TOPICS = frozenset((names.SCHEDULE_TOPIC, names.TIMER_TOPIC))
 
 
 class Broker:
@@ -75,6 +80,8 @@ class Broker:
         self._saver = TableSaver(self.state, self._directory)
         self._delayed = DelayedDelivery(self.state, self._writer, self._directory.load(DELAY_OFFSET))
         self._saver.delayed = self._delayed
+        self._timed = TimedDelivery(self.state, self._writer, self._directory.load(TIMER_PROGRESS))
+        self._saver.timed = self._timed
         self._flushes = self._make_flush_queue()
         self._client = RemotingClient()
         self._registration = Registration(self.state, self._client)
@@ -172,6 +179,7 @@ class Broker:
             RequestCode.SEND_MESSAGE_V2: send,
             RequestCode.SEND_BATCH_MESSAGE: send,
             RequestCode.END_TRANSACTION: self._transactions,
+            RequestCode.RECALL_MESSAGE: RecallHandler(state, self._writer),
             RequestCode.CONSUMER_SEND_MSG_BACK: SendBackHandler(state, self._writer),
             RequestCode.PULL_MESSAGE: self._pulls,
             RequestCode.LITE_PULL_MESSAGE: self._pulls,
@@ -240,7 +248,7 @@ class Broker:
             return
         if arrivals:
             self._pulls.wake(arrivals)
-            if any(arrival.topic == names.SCHEDULE_TOPIC for arrival in arrivals):
+            if any(arrival.topic in _WAITING_TOPICS for arrival in arrivals):
                 self._delay_due.set()
         if store.dispatched_to < store.confirmed_to and (arrivals or store.is_dispatch_inline):
             self._plan_dispatch()
@@ -334,8 +342,8 @@ class Broker:
         """Deliver what is due, then sleep until the next is, or until another message is put aside."""
         self._delay_due.clear()
         now_ms = self.state.now_ms()
-        next_ms = self._delayed.deliver_due(now_ms)
-        wait_ms = _DELAY_LOOK_MS if next_ms is None else min(max(next_ms - now_ms, 0), _DELAY_LOOK_MS)
+        times = [self._delayed.deliver_due(now_ms), self._timed.step(now_ms)]
+        wait_ms = min([_DELAY_LOOK_MS, *(max(each - now_ms, 0) for each in times if each is not None)])
         try:
             await asyncio.wait_for(self._delay_due.wait(), wait_ms / 1000)
         except TimeoutError:

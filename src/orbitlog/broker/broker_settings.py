@@ -151,6 +151,11 @@ TRANSACTION_CHECK_MAX = Setting(
 TRANSACTION_CHECK_INTERVAL_MS = Setting(
     "transactionCheckInterval", _number(100), 30_000, "ms between looks at transactions that are not ended"
 )
+TIMER_ENABLED = Setting("timerWheelEnable", _truth, True, "messages may be delayed to any moment (TIMER_DELIVER_MS)")
+TIMER_MAX_DELAY_S = Setting(
+    "timerMaxDelaySec", _number(1), 2_147_483_647, "seconds that such a message may wait at most"
+)
+RECALL_ENABLED = Setting("recallMessageEnable", _truth, True, "a message that waits for its moment may be taken back")
 PROPERTY_FILTER = Setting(
     "enablePropertyFilter", _truth, False, "consumers may filter by SQL92 expressions over properties"
 )
@@ -210,6 +215,9 @@ _ALL: tuple[Setting[Any], ...] = (
     TRANSACTION_TIMEOUT_MS,
     TRANSACTION_CHECK_MAX,
     TRANSACTION_CHECK_INTERVAL_MS,
+    TIMER_ENABLED,
+    TIMER_MAX_DELAY_S,
+    RECALL_ENABLED,
     PROPERTY_FILTER,
     REGION,
     TRACE_ON,

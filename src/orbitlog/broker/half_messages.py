@@ -65,16 +65,15 @@ class HalfMessages:
         topic, queue_id = properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
         if not self._state.compat.commit_keeps_real_topic:
             del properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
-        return self._writer.put(
-            half._replace(
-                topic=topic,
-                queue_id=int(queue_id),
-                sys_flag=flags.with_transaction_type(half.sys_flag, TransactionType.COMMIT),
-                prepared_transaction_offset=half.physical_offset,
-                properties_raw=self._writer.encode(properties),
-                version=1 if len(topic) <= _V1_TOPIC_MAX else 2,
-            )
+        message = half._replace(
+            topic=topic,
+            queue_id=int(queue_id),
+            sys_flag=flags.with_transaction_type(half.sys_flag, TransactionType.COMMIT),
+            prepared_transaction_offset=half.physical_offset,
+            properties_raw=self._writer.encode(properties),
+            version=1 if len(topic) <= _V1_TOPIC_MAX else 2,
         )
+        return self._writer.put(self._writer.schedule(message, properties))
 
     def end(self, half_queue_offset: int) -> PutResult:
         """Write down that a half message is ended."""

@@ -18,6 +18,7 @@ from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.message_writer import MessageWriter, refuse
 from orbitlog.broker.send_answer import SendAnswers
+from orbitlog.broker.timed_delivery import recall_handle
 from orbitlog.broker.unique_ids import UniqueIds
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import flags, names
@@ -111,7 +112,11 @@ class SendHandler:
         result = self._writer.put(message)
         if result.physical_offset < 0:
             refuse(result)
-        frame = self._answers.stored(request, store_raw, result.physical_offset, queue_id, result.queue_offset)
+        if message.topic == names.TIMER_TOPIC:
+            handle = str(recall_handle(self._state.broker_name, message.properties))
+            frame = self._answers.put_aside(request, store_raw, result, queue_id, handle)
+        else:
+            frame = self._answers.stored(request, store_raw, result.physical_offset, queue_id, result.queue_offset)
         return self._answer(connection, request, frame, result, waits=_NO_WAIT not in properties)
 
     # What every send goes through

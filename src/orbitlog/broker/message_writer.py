@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NoReturn
 
+from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.errors import RequestRefused
-from orbitlog.formats import names
+from orbitlog.errors import FormatError, RequestRefused
+from orbitlog.formats import names, timer_message
 from orbitlog.formats import properties as props
 from orbitlog.formats.delay_levels import parse_level
 from orbitlog.formats.message import Message
@@ -19,7 +20,7 @@ from orbitlog.formats.properties import encode_properties
 from orbitlog.store.put_result import PutResult, PutStatus
 from orbitlog.wire.codes import ResponseCode
 
-TIMER_PROPERTIES = ("TIMER_DELIVER_MS", "TIMER_DELAY_MS", "TIMER_DELAY_SEC")
+_TIMER_PROPERTIES = (timer_message.DELIVER_MS, timer_message.DELAY_MS, timer_message.DELAY_SECONDS)
 _REFUSED = {
     PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
     PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
@@ -60,15 +61,9 @@ class MessageWriter:
         """
         level = parse_level(properties.get(props.DELAY, "")) or 0
         if level <= 0:
-            if any(name in properties for name in TIMER_PROPERTIES):
-                # Stored plainly it would be delivered now, which is worse than being refused.
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_ERROR,
-                    "this broker has no timer for arbitrary delays; use a delay level (property DELAY) instead",
-                )
-            return message
+            return self._timed(message, properties) if timer_message.wants_timer(properties) else message
         level = self._state.delay_levels.clamp(level)
-        for name in TIMER_PROPERTIES:
+        for name in _TIMER_PROPERTIES:
             properties.pop(name, None)
         properties[props.DELAY] = str(level)
         properties[props.REAL_TOPIC] = message.topic
@@ -76,6 +71,30 @@ class MessageWriter:
         return message._replace(
             topic=names.SCHEDULE_TOPIC, queue_id=level - 1, properties_raw=self.encode(properties), version=1
         )
+
+    def _timed(self, message: Message, properties: dict[str, str]) -> Message:
+        """Put a message aside that has a moment of its own; one whose moment is past is delivered now."""
+        settings, now_ms = self._state.settings, self._state.now_ms()
+        if not settings[keys.TIMER_ENABLED]:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+            )
+        try:
+            due_ms = timer_message.due_ms(properties, now_ms)
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal: {error}") from None
+        latest_s = settings[keys.TIMER_MAX_DELAY_S]
+        if due_ms - now_ms > latest_s * 1000:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"timer message illegal, the delay time should not be bigger than the max delay {latest_s * 1000}ms",
+            )
+        if due_ms <= now_ms:
+            return message
+        properties[timer_message.OUT_MS] = str(timer_message.out_ms(due_ms))
+        properties[props.REAL_TOPIC] = message.topic
+        properties[props.REAL_QUEUE_ID] = str(message.queue_id)
+        return message._replace(topic=names.TIMER_TOPIC, queue_id=0, properties_raw=self.encode(properties), version=1)
 
 
 def refuse(result: PutResult) -> NoReturn:

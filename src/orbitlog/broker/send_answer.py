@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import struct
 
+from orbitlog.store.put_result import PutResult
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import LANGUAGE, PROTOCOL_VERSION, Command, Serialization, encode_command, response_to
 
@@ -33,6 +34,14 @@ class SendAnswers:
         message_id = (store_host_raw + _OFFSET.pack(physical_offset)).hex().upper()
         return self._frame(request, ResponseCode.SUCCESS, message_id, queue_id, queue_offset)
 
+    def put_aside(
+        self, request: Command, store_host_raw: bytes, result: PutResult, queue_id: int, recall_handle: str
+    ) -> bytes:
+        """Answer that a message waits for its moment, and how it can be taken back."""
+        message_id = (store_host_raw + _OFFSET.pack(result.physical_offset)).hex().upper()
+        ext_fields = self._ext_fields(message_id, queue_id, result.queue_offset) | {"recallHandle": recall_handle}
+        return encode_command(response_to(request, ResponseCode.SUCCESS, ext_fields=ext_fields))
+
     def batch_stored(
         self, request: Command, store_host_raw: bytes, physical_offsets: list[int], queue_id: int, queue_offset: int
     ) -> bytes:
@@ -45,11 +54,15 @@ class SendAnswers:
             header = (self._template % (code, request.opaque, message_id, queue_id, queue_offset)).encode()
             size = len(header)
             return _START.pack(4 + size, size) + header
-        ext_fields = {
+        return encode_command(
+            response_to(request, code, ext_fields=self._ext_fields(message_id, queue_id, queue_offset))
+        )
+
+    def _ext_fields(self, message_id: str, queue_id: int, queue_offset: int) -> dict[str, str]:
+        return {
             "msgId": message_id,
             "queueId": str(queue_id),
             "queueOffset": str(queue_offset),
             "MSG_REGION": self._region,
             "TRACE_ON": self._trace_on,
         }
-        return encode_command(response_to(request, code, ext_fields=ext_fields))

@@ -10,10 +10,12 @@ from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.config_directory import ConfigDirectory
 from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET
+from orbitlog.formats.timer_progress import TIMER_PROGRESS
 from orbitlog.formats.topic_config import TOPICS
 
 if TYPE_CHECKING:
     from orbitlog.broker.delayed_delivery import DelayedDelivery
+    from orbitlog.broker.timed_delivery import TimedDelivery
 
 
 class TableSaver:
@@ -24,6 +26,7 @@ class TableSaver:
         self._directory = directory
         self._thread = ThreadPoolExecutor(1, "orbitlog-config")
         self.delayed: DelayedDelivery | None = None
+        self.timed: TimedDelivery | None = None
         self.wanted = asyncio.Event()
 
     def soon(self) -> None:
@@ -45,6 +48,8 @@ class TableSaver:
     async def save_delays(self) -> None:
         if self.delayed is not None and self.delayed.is_changed:
             await self._write(DELAY_OFFSET.name, self._directory.encode(DELAY_OFFSET, self.delayed.snapshot()))
+        if self.timed is not None and self.timed.is_changed:
+            await self._write(TIMER_PROGRESS.name, self._directory.encode(TIMER_PROGRESS, self.timed.snapshot()))
 
     async def close(self) -> None:
         """Save everything a last time."""

@@ -68,9 +68,8 @@ class _LoopThread:
         future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
         try:
             return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+        finally:
+            future.cancel()  # does nothing to one that is done
 
     def stop(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

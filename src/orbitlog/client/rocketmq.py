@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 
 from orbitlog.client.cluster_link import ClusterLink
@@ -164,11 +165,11 @@ class RocketMQ:
             link, self._routes, subscriptions, options, announce=self._beat, forget=self._forget_consumer
         )
         self._consumers.append(consumer)
-        try:
-            return await consumer.start()
-        except BaseException:
-            self._consumers.remove(consumer)
-            raise
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(consumer.close)
+            await consumer.start()
+            undo.pop_all()
+        return consumer
 
     async def _forget_consumer(self, consumer: Consumer) -> None:
         if consumer in self._consumers:

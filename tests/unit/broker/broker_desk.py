@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.broker.broker_node import Broker
+from orbitlog.broker.broker_opening import clock_ms
 from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.broker.topics import NowMs
 from orbitlog.formats.message import Message, decode_message
 from orbitlog.formats.properties import encode_properties
 from orbitlog.remoting.client import RemotingClient
@@ -131,9 +133,9 @@ def _listener(heard: list[Command]) -> Callable[[Connection, Command], Answer]:
 
 
 @asynccontextmanager
-async def desk_at(root: Path, **settings: str) -> AsyncIterator[Desk]:
+async def desk_at(root: Path, *, now_ms: NowMs = clock_ms, **settings: str) -> AsyncIterator[Desk]:
     """Start a broker over a store with small files; it is stopped when the block ends."""
-    broker = Broker(BrokerSettings({**SMALL, "listenPort": "0", **settings}), root)
+    broker = Broker(BrokerSettings({**SMALL, "listenPort": "0", **settings}), root, now_ms=now_ms)
     heard: list[Command] = []
     client = RemotingClient(_listener(heard))
     try:
@@ -144,11 +146,11 @@ async def desk_at(root: Path, **settings: str) -> AsyncIterator[Desk]:
         await broker.stop()
 
 
-def at_desk(root: Path, work: Callable[[Desk], Awaitable[None]], **settings: str) -> None:
+def at_desk(root: Path, work: Callable[[Desk], Awaitable[None]], *, now_ms: NowMs = clock_ms, **settings: str) -> None:
     """Run one coroutine against a broker."""
 
     async def run() -> None:
-        async with desk_at(root, **settings) as desk:
+        async with desk_at(root, now_ms=now_ms, **settings) as desk:
             await work(desk)
 
     asyncio.run(run())

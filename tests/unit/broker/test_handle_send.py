@@ -134,13 +134,6 @@ def test_a_client_cannot_pretend_that_a_message_is_something_else(tmp_path: Path
     at_desk(tmp_path, work)
 
 
-def test_what_would_be_delivered_too_early_is_refused(tmp_path: Path) -> None:
-    async def work(desk: Desk) -> None:
-        assert (await desk.send(properties={"TIMER_DELAY_SEC": "60"})).code == ResponseCode.SYSTEM_ERROR
-
-    at_desk(tmp_path, work)
-
-
 def test_a_message_without_an_id_gets_one(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(properties={"UNIQ_KEY": ""})

@@ -1,0 +1,67 @@
+"""Taking back a message that waits for its moment. Mirrors `RecallMessageProcessor`."""
+
+from __future__ import annotations
+
+from orbitlog.broker import broker_settings as keys
+from orbitlog.broker.broker_state import BrokerState, host_raw
+from orbitlog.broker.edge_names import checked_topic
+from orbitlog.broker.message_writer import MessageWriter, refuse
+from orbitlog.errors import FormatError, RequestRefused
+from orbitlog.formats import flags, timer_message
+from orbitlog.formats import properties as props
+from orbitlog.formats.hosts import IPV6_HOST_BYTES
+from orbitlog.formats.message import make_message
+from orbitlog.formats.timer_message import RecallHandle, parse_recall_handle
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.wire.codes import ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.send_headers import RecallMessageRequest, RecallMessageResponse
+
+_BODY = b"0"
+
+
+class RecallHandler:
+    """Serves 370."""
+
+    def __init__(self, state: BrokerState, writer: MessageWriter) -> None:
+        self._state = state
+        self._writer = writer
+
+    def __call__(self, connection: Connection, request: Command) -> Answer:
+        header = RecallMessageRequest.from_ext_fields(request.ext_fields)
+        handle = self._checked(header)
+        born_raw, store_raw = host_raw(*connection.remote_address), self._state.store_host_raw(connection)
+        properties = {
+            props.UNIQ_KEY: handle.unique_id,
+            timer_message.DELIVER_MS: str(handle.timestamp_ms),
+            timer_message.DELETE_KEY: timer_message.delete_key(handle.topic, handle.unique_id),
+        }
+        message = make_message(
+            handle.topic, _BODY, properties=self._writer.encode(properties), born_timestamp_ms=self._state.now_ms()
+        )
+        sys_flag = flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
+        sys_flag |= flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0
+        message = message._replace(born_host_raw=born_raw, store_host_raw=store_raw, sys_flag=sys_flag)
+        result = self._writer.put(self._writer.schedule(message, properties))
+        if not result.is_stored:
+            refuse(result)
+        answer = RecallMessageResponse(message_id=handle.unique_id)
+        return response_to(request, ResponseCode.SUCCESS, ext_fields=answer.to_ext_fields())
+
+    def _checked(self, header: RecallMessageRequest) -> RecallHandle:
+        state, topic = self._state, checked_topic(header.topic)
+        if not state.settings[keys.RECALL_ENABLED]:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "recall failed, operation is forbidden")
+        if state.topics.find(topic) is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"recall failed, the topic[{topic}] not exist")
+        try:
+            handle = parse_recall_handle(header.recall_handle)
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, f"recall failed: {error.problem}") from None
+        if handle.topic != topic:
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, topic not match")
+        if handle.broker_name != state.broker_name:
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available")
+        if handle.timestamp_ms <= state.now_ms():
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid: its time has come")
+        return handle

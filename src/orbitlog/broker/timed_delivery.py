@@ -1,0 +1,199 @@
+"""Messages that wait in rmq_sys_wheel_timer for a moment of their own. Mirrors `TimerMessageStore`, without its wheel.
+
+The log is the truth: which messages wait is what their records say, and a heap in memory holds only (when to look
+again, queue offset). How far delivery is goes to a small file: everything to be looked at up to a moment was, and from
+which queue offset on records must be read again after a restart. After a crash some are delivered twice, none is lost.
+
+A record must not grow older than the log is kept, so a message for a distant day is appended again every two days.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from dataclasses import dataclass
+
+from orbitlog.broker.broker_state import BrokerState
+from orbitlog.broker.message_writer import MessageWriter
+from orbitlog.errors import FormatError
+from orbitlog.formats import names, timer_message
+from orbitlog.formats import properties as props
+from orbitlog.formats.message import Message
+from orbitlog.formats.timer_progress import TimerProgress
+from orbitlog.store.consumequeue import ConsumeQueue
+
+log = logging.getLogger(__name__)
+
+TIMER_QUEUE = 0
+STEP_MESSAGES_MAX = 64
+TAKE_IN_MAX = 256
+_REFUSED_AGAIN_MS = 1_000
+_OUTLIVES_MS = 3_000
+_CLEARED = (props.REAL_TOPIC, props.REAL_QUEUE_ID)
+_SCAN_MARKS_MAX = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingMessage:
+    """A message that waits for its moment."""
+
+    queue_offset: int
+    topic: str
+    unique_id: str
+    due_ms: int
+    recall_handle: str
+
+
+class TimedDelivery:
+    """What waits, and the steps that take it in and turn it out."""
+
+    def __init__(self, state: BrokerState, writer: MessageWriter, saved: TimerProgress | None = None) -> None:
+        self._state = state
+        self._writer = writer
+        self._saved = saved or TimerProgress()
+        self._next_to_take = self._saved.first_pending
+        self._waiting: list[tuple[int, int]] = []
+        self._taken_back: set[str] = set()
+        self._done_to_ms = self._saved.done_to_ms
+        self._first_pending = self._saved.first_pending
+        self.is_changed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    def step(self, now_ms: int) -> int | None:
+        """Take some in and turn some out; returns when to be called again, None where nothing waits."""
+        queue = self._state.store.queue(names.TIMER_TOPIC, TIMER_QUEUE)
+        if queue is None:
+            return None
+        self._take_in(queue)
+        blocked_until_ms = self._turn_out(queue, now_ms)
+        if blocked_until_ms is not None:
+            return blocked_until_ms
+        if self._next_to_take < queue.max_offset:
+            return now_ms
+        return self._waiting[0][0] if self._waiting else None
+
+    # In
+
+    def _take_in(self, queue: ConsumeQueue) -> None:
+        self._next_to_take = max(self._next_to_take, queue.min_offset)
+        for _ in range(TAKE_IN_MAX):
+            if self._next_to_take >= queue.max_offset:
+                return
+            queue_offset = self._next_to_take
+            self._next_to_take += 1
+            message = self._read(queue, queue_offset)
+            if message is not None:
+                self._take(queue_offset, message)
+
+    def _take(self, queue_offset: int, message: Message) -> None:
+        properties = message.properties
+        try:
+            due_ms = timer_message.stored_due_ms(properties, message.store_timestamp_ms)
+        except (FormatError, KeyError) as error:
+            log.error("a timer message at %d does not say when: %s", message.physical_offset, error)
+            due_ms = 0
+        wake_ms = timer_message.wake_ms(due_ms, message.store_timestamp_ms)
+        if timer_message.DELETE_KEY in properties:
+            wake_ms += _OUTLIVES_MS  # what it takes back is turned out in the same second, and must meet it
+        if queue_offset < self._saved.queue_offset and wake_ms <= self._saved.done_to_ms:
+            return  # it was turned out before the restart
+        key = properties.get(timer_message.DELETE_KEY)
+        if key is not None:
+            self._taken_back.add(key)
+        heapq.heappush(self._waiting, (wake_ms, queue_offset))
+        self.is_changed = True
+
+    # Out
+
+    def _turn_out(self, queue: ConsumeQueue, now_ms: int) -> int | None:
+        """Turn out some of what is due; returns when to try again if the store does not take messages now."""
+        for _ in range(STEP_MESSAGES_MAX):
+            if not self._waiting or self._waiting[0][0] > now_ms:
+                return None
+            wake_ms, queue_offset = self._waiting[0]
+            message = self._read(queue, queue_offset)
+            if message is not None and not self._deliver(message, wake_ms, now_ms):
+                return now_ms + _REFUSED_AGAIN_MS
+            heapq.heappop(self._waiting)
+            self._done_to_ms = wake_ms
+            self.is_changed = True
+        return now_ms
+
+    def _deliver(self, message: Message, wake_ms: int, now_ms: int) -> bool:
+        """Put a message where it belongs, or carry it on; False if the store does not take it now."""
+        properties = message.properties
+        topic, queue_id = properties.get(props.REAL_TOPIC, ""), properties.get(props.REAL_QUEUE_ID, "")
+        if not topic or not queue_id.isdecimal() or topic == names.TIMER_TOPIC:
+            log.error("a timer message at %d does not say where it belongs; it is dropped", message.physical_offset)
+            return True
+        if timer_message.delete_key(topic, properties.get(props.UNIQ_KEY, "")) in self._taken_back:
+            return True
+        rolls = wake_ms < timer_message.stored_due_ms(properties, message.store_timestamp_ms)
+        if not rolls and timer_message.DELETE_KEY in properties:
+            self._taken_back.discard(properties[timer_message.DELETE_KEY])
+            return True
+        result = self._writer.put(self._turned(message, properties, now_ms, rolls=rolls))
+        if not result.is_stored:
+            log.warning("a timer message for %s waits on: %s", topic, result.reason)
+        return result.is_stored
+
+    def _turned(self, message: Message, properties: dict[str, str], now_ms: int, *, rolls: bool) -> Message:
+        topic, queue_id = properties[props.REAL_TOPIC], int(properties[props.REAL_QUEUE_ID])
+        properties[timer_message.ENQUEUE_MS] = str(message.store_timestamp_ms)
+        properties[timer_message.DEQUEUE_MS] = str(now_ms)
+        if rolls:
+            times = properties.get(timer_message.ROLL_TIMES, "0")
+            properties[timer_message.ROLL_TIMES] = str(int(times) + 1 if times.isdecimal() and len(times) < 9 else 1)
+            return message._replace(properties_raw=self._writer.encode(properties))
+        for name in _CLEARED:
+            properties.pop(name, None)
+        return message._replace(
+            topic=topic,
+            queue_id=queue_id,
+            properties_raw=self._writer.encode(properties),
+            version=1 if len(topic) <= 127 else 2,
+        )
+
+    # Looking at it, and saving it
+
+    def waiting(self, limit: int = STEP_MESSAGES_MAX) -> list[WaitingMessage]:
+        """Return the messages that are due next."""
+        queue = self._state.store.queue(names.TIMER_TOPIC, TIMER_QUEUE)
+        found: list[WaitingMessage] = []
+        for _, queue_offset in heapq.nsmallest(limit, self._waiting):
+            message = None if queue is None else self._read(queue, queue_offset)
+            if message is not None and timer_message.DELETE_KEY not in message.properties:
+                found.append(self._described(queue_offset, message))
+        return found
+
+    def _described(self, queue_offset: int, message: Message) -> WaitingMessage:
+        properties = message.properties
+        topic, unique_id = properties.get(props.REAL_TOPIC, ""), properties.get(props.UNIQ_KEY, "")
+        due_ms = timer_message.stored_due_ms(properties, message.store_timestamp_ms)
+        handle = recall_handle(self._state.broker_name, properties)
+        return WaitingMessage(queue_offset, topic, unique_id, due_ms, str(handle))
+
+    def snapshot(self) -> TimerProgress:
+        """Return what to save."""
+        self.is_changed = False
+        done_to_ms = self._waiting[0][0] - 1 if self._waiting else self._done_to_ms
+        if len(self._waiting) <= _SCAN_MARKS_MAX:
+            self._first_pending = min((queue_offset for _, queue_offset in self._waiting), default=self._next_to_take)
+        return TimerProgress(done_to_ms, self._next_to_take, self._first_pending)
+
+    def _read(self, queue: ConsumeQueue, queue_offset: int) -> Message | None:
+        entry = queue.entry(queue_offset)
+        message = None if entry is None else self._state.store.read_at(entry.physical_offset)
+        if message is None:
+            log.error("the timer message with queue offset %d cannot be read; it is passed over", queue_offset)
+        return message
+
+
+def recall_handle(broker_name: str, properties: dict[str, str]) -> timer_message.RecallHandle:
+    """Return the handle that takes a message back which waits for its moment."""
+    moment_ms = int(properties[timer_message.OUT_MS]) + 1
+    return timer_message.RecallHandle(
+        properties[props.REAL_TOPIC], broker_name, moment_ms, properties.get(props.UNIQ_KEY, "")
+    )
