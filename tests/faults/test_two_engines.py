@@ -11,7 +11,7 @@ from random import Random
 
 import pytest
 
-from orbitlog.errors import LeaseLost
+from orbitlog.errors import DiskFull, LeaseLost
 from orbitlog.formats import store_tree as tree
 from orbitlog.store.derived_range import DerivedRange, derive_range, pack_columns, unpack_columns
 from orbitlog.store.dispatcher import Arrival
@@ -23,6 +23,7 @@ from tests.faults.test_power_cut import IMAGES, KILLED, check_image, watch
 from tests.faults.workloads import ROOT, Workload
 
 ENGINES = "engines killed while they dispatched"
+FULL = "disks that were full for an engine outside"
 ROUNDS = 120
 
 
@@ -50,8 +51,8 @@ class TwoEngines:
     def one_step(self) -> None:
         chance, store = self.chance, self.store
         kind = chance.choices(
-            ["append", "broker", "outside", "log", "derived", "over", "back", "take", "give", "kill"],
-            [9, 3, 6, 2, 1, 3, 0.4, 5, 0.5, 3],
+            ["append", "broker", "outside", "log", "derived", "over", "back", "take", "give", "kill", "full"],
+            [9, 3, 6, 2, 1, 3, 0.4, 5, 0.5, 3, 2],
         )[0]
         if kind == "append":
             self.workload.append(chance.randint(1, 3))
@@ -79,6 +80,8 @@ class TwoEngines:
             self.outside = None
         elif kind == "kill":
             self.kill()
+        elif kind == "full":
+            self.fill_disk()
         elif kind == "outside":
             self.dispatch_outside()
 
@@ -112,6 +115,16 @@ class TwoEngines:
             ranges.append(DerivedRange(start, stop, derived.derived_to, derived.queues, again))
             start = stop
         return ranges
+
+    def fill_disk(self) -> None:
+        """Let the engine outside find no room at any one of its steps, and all the room the next time."""
+        assert self.outside is not None
+        self.disk.full_from = self.disk.steps + self.chance.randint(0, 10)
+        try:
+            self.dispatch_outside()
+        except DiskFull:
+            self.checked.update([FULL])
+        self.disk.full_from = None
 
     def kill(self) -> None:
         """Let the engine outside die between any two of its steps; the disk and the broker live on."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orbitlog.errors import LeaseLost, OrbitlogError
+from orbitlog.errors import DiskFull, LeaseLost, OrbitlogError
 from orbitlog.pipeline.dispatch_ranges import MAX_BYTES_DEFAULT, RANGE_BYTES_DEFAULT
 from orbitlog.pipeline.task_run import JobFailed
 from orbitlog.store.derived_range import DerivedRange, unpack_columns
@@ -30,6 +30,7 @@ ENGINE = "spark"
 _CHECKPOINTS = Path("orbitlog.pipeline", "dispatch")
 _WATCH_S = 0.05
 _OFFER_POLL_S = 0.1
+_DISK_POLL_S = 1.0
 # A stream keeps the plans of so many batches; ours are never gone back to.
 _BATCHES_KEPT = "2"
 _SENTENCE_MAX = 500
@@ -93,6 +94,9 @@ class DispatchQuery:
         while owner is not None:
             try:
                 self._serve(owner, stop, once=False)
+            except DiskFull as reason:
+                self._tell(DispatchProgress(messages=self._messages, batches=self._batches, waits_for=str(reason)))
+                stop.wait(_DISK_POLL_S)
             finally:
                 owner.hand_back()
             try:

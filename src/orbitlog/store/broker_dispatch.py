@@ -14,14 +14,15 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orbitlog.errors import StoreError, StoreLocked
+from orbitlog.errors import FormatError, StoreError, StoreLocked
+from orbitlog.formats.derive import DeriveRules, queue_units
 from orbitlog.formats.dispatch_marks import INLINE, DispatchLease, DispatchMark
 from orbitlog.store.disk import Disk
 from orbitlog.store.dispatch_lease import LeaseFiles
 from orbitlog.store.dispatcher import Arrival, Dispatcher
-from orbitlog.store.index_files import IndexBoundary, IndexFiles
+from orbitlog.store.index_files import IndexBoundary
+from orbitlog.store.key_query import read_record_at
 from orbitlog.store.lease_settings import settings_of
-from orbitlog.store.queue_set import QueueSet
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_recovery import StoreParts
 
@@ -31,14 +32,15 @@ if TYPE_CHECKING:
 _POLL_S = 0.02
 
 
-def mark_of(dispatcher: Dispatcher, queues: QueueSet, index: IndexFiles, *, epoch: int, sequence: int) -> DispatchMark:
+def mark_of(parts: StoreParts, rules: DeriveRules, *, epoch: int, sequence: int) -> DispatchMark:
     """Say how far an owner is."""
-    index_file, index_header = index.tail
+    dispatcher, queues = parts.dispatcher, parts.queues
+    index_file, index_header = parts.index.tail
     return DispatchMark(
         dispatched_to=dispatcher.dispatched_to,
         index_from=dispatcher.index_from.physical_offset,
         index_skip_keys=dispatcher.index_from.skip_keys,
-        unit_count=queues.unit_count,
+        unit_count=queues.unit_count - _units_ahead(parts, rules),
         last_store_timestamp_ms=dispatcher.last_store_timestamp_ms,
         last_physical_offset=dispatcher.last_physical_offset,
         index_file=index_file,
@@ -46,6 +48,22 @@ def mark_of(dispatcher: Dispatcher, queues: QueueSet, index: IndexFiles, *, epoc
         epoch=epoch,
         sequence=sequence,
     )
+
+
+def _units_ahead(parts: StoreParts, rules: DeriveRules) -> int:
+    """Count units of the next message that are put already: a full disk can come between its units and its keys."""
+    next_offset = parts.dispatcher.dispatched_to
+    message = read_record_at(parts.log, next_offset)
+    try:
+        units = [] if message is None else queue_units(message, rules)
+    except FormatError:
+        return 0
+    count = 0
+    for unit in units:
+        queue = parts.queues.find(unit.topic, unit.queue_id)
+        there = queue.entry(unit.queue_offset) if queue is not None else None
+        count += there is not None and there.physical_offset == next_offset
+    return count
 
 
 def go_on_from(mark: DispatchMark, dispatcher: Dispatcher) -> None:
@@ -112,13 +130,7 @@ class BrokerDispatch:
         self._wait_for_lock(0)
         dispatcher = self._parts.dispatcher
         lease = self._lease or self._files.take_lease(INLINE, dispatcher.dispatched_to, self._settings)
-        mark = mark_of(
-            dispatcher,
-            self._parts.queues,
-            self._parts.index,
-            epoch=lease.epoch,
-            sequence=self._files.next_sequence,
-        )
+        mark = mark_of(self._parts, self._rules, epoch=lease.epoch, sequence=self._files.next_sequence)
         self._files.put_mark(mark)
         self._files.write_lease(lease.released(mark.dispatched_to))
         self._lease, self._is_recalled = None, False

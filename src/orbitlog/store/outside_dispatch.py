@@ -28,6 +28,7 @@ from orbitlog.store.lease_settings import config_of
 from orbitlog.store.queue_set import QueueSet
 from orbitlog.store.segments import Segments
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_recovery import StoreParts
 
 
 class OutsideDispatch:
@@ -42,6 +43,9 @@ class OutsideDispatch:
         self._lease = DispatchLease()
         self._broker_process = disk.lock_holder(root / tree.LOCK)
         self._is_closed = False
+        # False while something is being put: queues and index are then further than the dispatcher knows.
+        self._is_sound = False
+        self._marked_to = 0
         self._make_parts()
 
     def _make_parts(self) -> None:
@@ -112,7 +116,8 @@ class OutsideDispatch:
 
     @property
     def dispatched_to(self) -> int:
-        return self._dispatcher.dispatched_to
+        """How far the last mark says that all is dispatched: what was put behind it is put again after a failure."""
+        return self._marked_to
 
     @property
     def damage(self) -> list[DamagedLog]:
@@ -156,6 +161,7 @@ class OutsideDispatch:
     def dispatch_once(self, max_bytes: int = STEP_BYTES) -> int:
         """Dispatch confirmed messages in this process, one by one; returns how far all is dispatched."""
         self.check()
+        self._make_sound()
         limit = self.confirmed_to
         self._extend_log(limit)
         self._dispatcher.dispatch_once(limit, max_bytes)
@@ -168,12 +174,9 @@ class OutsideDispatch:
         A range that is dispatched already is passed over: putting one again changes nothing.
         """
         self.check()
-        try:
-            for derived in ranges:
-                self._put_range(derived)
-        except StoreError:
-            self._start_over()
-            raise
+        self._make_sound()
+        for derived in ranges:
+            self._put_range(derived)
         self._publish()
         return self.dispatched_to
 
@@ -209,7 +212,7 @@ class OutsideDispatch:
     def _extend_log(self, limit: int) -> None:
         """Map the segments from the one being dispatched to the one that ends at `limit`, and no others."""
         segments = self._log.segments
-        base = segments.base_of(self.dispatched_to)
+        base = segments.base_of(self._dispatcher.dispatched_to)
         segments.forget_before(base)
         while base < limit:
             if not segments.note(base):
@@ -218,20 +221,19 @@ class OutsideDispatch:
         self._log.written_to = limit
 
     def _publish(self) -> None:
-        mark = mark_of(
-            self._dispatcher,
-            self._queues,
-            self._index,
-            epoch=self._lease.epoch,
-            sequence=self._files.next_sequence,
-        )
+        parts = StoreParts(self._log, self._queues, self._index, self._dispatcher)
+        mark = mark_of(parts, self._config.rules, epoch=self._lease.epoch, sequence=self._files.next_sequence)
         self._files.put_mark(mark)
+        self._is_sound, self._marked_to = True, mark.dispatched_to
         # The broker removes old files: a map of one here would keep its room taken.
         for queue in self._queues.recently_used():
             queue.segments.close_before(queue.segments.base_of(queue.max_offset * ENTRY_BYTES))
 
-    def _start_over(self) -> None:
-        """Go back to the last mark: some of what follows it was put, and nobody knows how much."""
+    def _make_sound(self) -> None:
+        """Go back to the last mark if something went wrong since: who knows how much was put behind it."""
+        if self._is_sound:
+            self._is_sound = False
+            return
         mark = self._files.newest_mark()
         assert mark is not None
         self._close_parts()
@@ -245,8 +247,8 @@ class OutsideDispatch:
             return
         try:
             found = self._files.read_lease()
-            if found is not None and (found.epoch, found.owner) == (self._lease.epoch, self._lease.owner):
-                self._publish()
+            is_owner = found is not None and (found.epoch, found.owner) == (self._lease.epoch, self._lease.owner)
+            if is_owner and self._is_sound:
                 self._files.write_lease(self._lease.released(self.dispatched_to))
         finally:
             self.abandon()
