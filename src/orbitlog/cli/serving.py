@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 import os
@@ -16,6 +17,7 @@ from typing import Protocol, TypeVar
 import click
 
 from orbitlog.broker.broker_settings import BrokerSettings, load_broker_settings
+from orbitlog.errors import OrbitlogError
 from orbitlog.store.store_settings import SettingError
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -130,13 +132,22 @@ async def _serve(served: Served, as_json: bool) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_now)
     try:
-        facts = await served.start()
+        facts = await _started(served)
         _say_ready(facts, as_json)
         await stopped.wait()
         log.info("stopping")
     finally:
         await served.stop()
     log.info("stopped")
+
+
+async def _started(served: Served) -> Mapping[str, str]:
+    try:
+        return await served.start()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise OrbitlogError(f"{error.strerror}; stop whoever listens there, or choose another port") from error
+        raise
 
 
 def _say_ready(facts: Mapping[str, str], as_json: bool) -> None:
