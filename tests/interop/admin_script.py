@@ -1,7 +1,7 @@
 """A script of mqadmin commands over a small, known state, and what of their output must be the same everywhere.
 
-Each step runs a command of Apache's admin tool and keeps its output as lines. Addresses, times, ids and rates differ from
-run to run: `normalised` writes them as words, and sorts what is printed in the order of a hash table.
+Each step runs a command of Apache's admin tool and keeps its output as lines. Addresses, times, ids and rates differ
+from run to run: `normalised` writes them as words, and sorts what is printed in the order of a hash table.
 """
 
 from __future__ import annotations
@@ -160,10 +160,13 @@ def _prepare(client: Client) -> dict[str, str]:
             producer, TOPIC, body=f"body {number}", keys=f"key-{number}", tags="T", queue=number % 4,
             broker=client.system.broker_name, **{"property.colour": "green"},
         )  # fmt: skip
+    # A group that had a consumer has a retry topic, which the next one reads from its start.
+    client.push(TOPIC, GROUP).close()
     push = client.push(TOPIC, GROUP, instance="admin_consumer")
     push.wait_for(10)
     # The positions are committed every five seconds, ten at first.
     client.eventually(lambda: "Diff Total: 0" in _progress(client), "all consumed and committed")
+    client.eventually(lambda: _progress(client).count(f"%RETRY%{GROUP}") == 2, "its retry queues committed as well")
     # The producer is known by its heartbeat.
     client.eventually(
         lambda: "127.0.0.1" in _mqadmin(client, f"producerConnection -g admin_producers -t {TOPIC}"), "it"

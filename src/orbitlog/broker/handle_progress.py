@@ -182,7 +182,7 @@ class ProgressHandlers:
         start = max(header.index, queue.min_offset)
         entries = (queue.entry(number) for number in range(start, min(start + count, queue.max_offset)))
         units = tuple(
-            QueueUnit(entry.physical_offset, entry.size_bytes, entry.tags_code, matches=True)
+            QueueUnit(entry.physical_offset, entry.size_bytes, entry.tags_code)
             for entry in entries
             if entry is not None
         )

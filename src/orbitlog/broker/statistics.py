@@ -54,7 +54,10 @@ class Counter:
 
     def sample(self, now_ms: int) -> None:
         for (window_ms, step_ms), samples in zip(_STEPS, self._samples, strict=True):
-            if not samples or now_ms - samples[-1].at_ms >= step_ms:
+            if not samples:
+                # Counted before it was ever sampled: as if it had begun with nothing one step ago.
+                samples.append(_Sample(now_ms - step_ms, 0, 0))
+            if now_ms - samples[-1].at_ms >= step_ms:
                 samples.append(_Sample(now_ms, self.total, self.times))
                 while len(samples) > 1 and now_ms - samples[1].at_ms >= window_ms:
                     samples.popleft()

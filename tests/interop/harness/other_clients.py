@@ -1,4 +1,4 @@
-"""Drivers of the clients in Go, JavaScript and C++: fetched by the tools of their languages, kept in the user's cache."""
+"""Drivers of the clients in Go, JavaScript and C++: fetched by the tools of their languages, kept in a cache."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The official C++ client behind the line protocol of tests/interop/harness/drivers.py.
 
-The wheel `rocketmq` carries the compiled client and Python declarations of its C interface; this program only parses lines.
+The wheel `rocketmq` carries the compiled client and Python declarations of its C interface.
 """
 
 from __future__ import annotations
@@ -104,8 +104,8 @@ def push(words: Words) -> dict[str, object]:
         body = one.body or b""
         show(
             event="message", consumer=words["name"], refused=refused, topic=one.topic, msgId=one.id,
-            uniqueId=one.id, queueOffset=one.queue_offset, queueId=one.queue_id, tags=text(one.tags), keys=text(one.keys),
-            reconsumeTimes=one.reconsume_times, bodySha256=digest(body), bodyLength=len(body),
+            uniqueId=one.id, queueOffset=one.queue_offset, queueId=one.queue_id, tags=text(one.tags),
+            keys=text(one.keys), reconsumeTimes=one.reconsume_times, bodySha256=digest(body), bodyLength=len(body),
             body=body.decode() if len(body) < 200 else None,
         )  # fmt: skip
         if refused:
