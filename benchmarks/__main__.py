@@ -21,6 +21,7 @@ from benchmarks import (
     bench_startup,
     bench_store,
     bench_sync,
+    bench_wire,
 )
 from benchmarks.measure import Report, circumstances
 
@@ -39,9 +40,10 @@ class Sizes:
     queue_topics: int = 1_250
     log_gigabytes: float = 1
     memory_millions: int = 1
+    frames: int = 200_000
 
 
-QUICK = Sizes(2_000, 1 << 23, 2_000, 50, 0.5, 20_000, 20_000, 10, 0.05, 1)
+QUICK = Sizes(2_000, 1 << 23, 2_000, 50, 0.5, 20_000, 20_000, 10, 0.05, 1, 2_000)
 FULL = Sizes(lag_seconds=30, reads=1_000_000, queried=10_000_000, log_gigabytes=10, memory_millions=10)
 
 
@@ -73,6 +75,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "queues": lambda report, sizes, _: bench_startup.run_queues(report, topics=sizes.queue_topics),
     "log": lambda report, sizes, _: bench_startup.run_log(report, gigabytes=sizes.log_gigabytes),
     "memory": _memory,
+    "wire": lambda report, sizes, _: bench_wire.run(report, count=sizes.frames),
 }
 
 

@@ -29,6 +29,7 @@ class WireLimits(NamedTuple):
     nesting_max: int = 8
 
 
+_JSON = int(Serialization.JSON)
 _FIXED = struct.Struct(">hbhii")
 _SHORT = struct.Struct(">h")
 _INT = struct.Struct(">i")
@@ -50,8 +51,8 @@ def decode_json_header(header: bytes, body: bytes, limits: WireLimits) -> Comman
     if not (type(code) is type(opaque) is type(flag) is type(version) is int):
         code, opaque = _integer(code, "code"), _integer(opaque, "opaque")
         flag, version = _integer(flag, "flag"), _integer(version, "version")
-    if not (INT_MIN <= code <= INT_MAX and INT_MIN <= opaque <= INT_MAX and INT_MIN <= flag <= INT_MAX):
-        raise WireError("code, opaque or flag is wider than 32 bits")
+    if not 0 <= code | opaque | flag <= INT_MAX:
+        _check_widths(code, opaque, flag)
     ext_fields = get("extFields")
     if ext_fields is None:
         ext_fields = {}
@@ -69,7 +70,12 @@ def decode_json_header(header: bytes, body: bytes, limits: WireLimits) -> Comman
     if type(language) is not str or (remark is not None and type(remark) is not str):
         language = _language(language)
         remark = remark if isinstance(remark, str) else None
-    return Command(code, opaque, flag, ext_fields, body, remark, version, language, Serialization.JSON)
+    return Command(code, opaque, flag, ext_fields, body, remark, version, language, _JSON)
+
+
+def _check_widths(*values: int) -> None:
+    if not all(INT_MIN <= value <= INT_MAX for value in values):
+        raise WireError("code, opaque or flag is wider than 32 bits")
 
 
 def _read_loosely(header: bytes, limits: WireLimits) -> object:
@@ -129,7 +135,7 @@ def decode_binary_header(header: bytes, body: bytes, limits: WireLimits) -> Comm
     except struct.error:
         raise WireError(f"a binary header cut short at {len(header)} bytes") from None
     name = LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER"
-    return Command(code, opaque, flag, ext_fields, body, remark or None, version, name, Serialization.BINARY)
+    return Command(code, opaque, flag, ext_fields, body, remark or None, version, name, int(Serialization.BINARY))
 
 
 def _binary_ext_fields(header: bytes, position: int, end: int, limits: WireLimits) -> dict[str, str]:

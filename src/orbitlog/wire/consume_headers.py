@@ -9,10 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from orbitlog.wire.header_codec import Header, boolean, integer, long, missing, parse_int, parse_long, text
+from orbitlog.wire.header_codec import (
+    Header,
+    boolean,
+    integer,
+    long,
+    missing,
+    parse_int,
+    parse_long,
+    parse_numbers,
+    text,
+)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class PullMessageRequest(Header):
     """Messages of a queue from an offset on (11, 361).
 
@@ -28,8 +38,8 @@ class PullMessageRequest(Header):
     sys_flag: int = integer("sysFlag")
     commit_queue_offset: int = long("commitOffset")
     suspend_timeout_ms: int = long("suspendTimeoutMillis")
-    subscription: str | None = text("subscription", None)
     subscription_version: int = long("subVersion")
+    subscription: str | None = text("subscription", None)
     expression_type: str | None = text("expressionType", None)
     message_bytes_max: int | None = integer("maxMsgBytes", None)
     request_source: int | None = integer("requestSource", None)
@@ -39,30 +49,32 @@ class PullMessageRequest(Header):
     def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> PullMessageRequest:
         get = ext_fields.get
         try:
-            header = cls(
-                group=ext_fields["consumerGroup"],
-                topic=ext_fields["topic"],
-                queue_id=parse_int(ext_fields["queueId"], "queueId"),
-                queue_offset=parse_long(ext_fields["queueOffset"], "queueOffset"),
-                message_count_max=parse_int(ext_fields["maxMsgNums"], "maxMsgNums"),
-                sys_flag=parse_int(ext_fields["sysFlag"], "sysFlag"),
-                commit_queue_offset=parse_long(ext_fields["commitOffset"], "commitOffset"),
-                suspend_timeout_ms=parse_long(ext_fields["suspendTimeoutMillis"], "suspendTimeoutMillis"),
-                subscription=get("subscription"),
-                subscription_version=parse_long(ext_fields["subVersion"], "subVersion"),
-                expression_type=get("expressionType"),
-                proxy_forward_client_id=get("proxyFrowardClientId"),
+            numbers = parse_numbers(
+                (ext_fields["queueId"], ext_fields["maxMsgNums"], ext_fields["sysFlag"]),
+                ("queueId", "maxMsgNums", "sysFlag"),
+            )
+            queue_id, message_count_max, sys_flag = numbers
+            return cls(
+                ext_fields["consumerGroup"],
+                ext_fields["topic"],
+                queue_id,
+                parse_long(ext_fields["queueOffset"], "queueOffset"),
+                message_count_max,
+                sys_flag,
+                parse_long(ext_fields["commitOffset"], "commitOffset"),
+                parse_long(ext_fields["suspendTimeoutMillis"], "suspendTimeoutMillis"),
+                parse_long(ext_fields["subVersion"], "subVersion"),
+                get("subscription"),
+                get("expressionType"),
+                None if (limit := get("maxMsgBytes")) is None else parse_int(limit, "maxMsgBytes"),
+                None if (source := get("requestSource")) is None else parse_int(source, "requestSource"),
+                get("proxyFrowardClientId"),
             )
         except KeyError as error:
             raise missing(error.args[0]) from None
-        if (limit := get("maxMsgBytes")) is not None:
-            header.message_bytes_max = parse_int(limit, "maxMsgBytes")
-        if (source := get("requestSource")) is not None:
-            header.request_source = parse_int(source, "requestSource")
-        return header
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class PullMessageResponse(Header):
     """Where to go on (11, 361): needed with the codes 19, 20 and 21 as well."""
 

@@ -17,8 +17,11 @@ from orbitlog.wire.command_decoding import FRAME_BYTES_MAX, WireLimits, decode_b
 
 _START = struct.Struct(">II")
 _unpack_start = _START.unpack_from
+_START_BYTES = _START.size
 _TOTAL_BYTES = 4
 _HEADER_BYTES_MASK = 0xFFFFFF
+_JSON = int(Serialization.JSON)
+_BINARY = int(Serialization.BINARY)
 
 
 class FrameDecoder:
@@ -69,28 +72,29 @@ class FrameDecoder:
         end = len(data)
         limits = self._limits
         total_max = limits.frame_bytes_max - _TOTAL_BYTES
-        while end - position >= _START.size:
+        header_bytes_max = limits.header_bytes_max
+        while end - position >= _START_BYTES:
             total, mark = _unpack_start(data, position)
             header_bytes = mark & _HEADER_BYTES_MASK
-            if total > total_max or header_bytes > limits.header_bytes_max or header_bytes + 4 > total:
+            if total > total_max or header_bytes > header_bytes_max or header_bytes + 4 > total:
                 raise WireError(_bad_lengths(total, header_bytes, limits))
             body_end = position + _TOTAL_BYTES + total
             if body_end > end:
                 self._needed_bytes = body_end - position
                 return position
-            header_start = position + _START.size
+            header_start = position + _START_BYTES
             header_end = header_start + header_bytes
             header = data[header_start:header_end]
             body = data[header_end:body_end]
             kind = mark >> 24
-            if kind == Serialization.JSON:
+            if kind == _JSON:
                 commands.append(decode_json_header(header, body, limits))
-            elif kind == Serialization.BINARY:
+            elif kind == _BINARY:
                 commands.append(decode_binary_header(header, body, limits))
             else:
                 raise WireError(f"serialization {kind} is neither JSON (0) nor binary (1)")
             position = body_end
-        self._needed_bytes = _START.size
+        self._needed_bytes = _START_BYTES
         return position
 
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, TypeVar
 
@@ -28,7 +28,7 @@ H = TypeVar("H", bound="Header")
 
 _METADATA: Final = "wire"
 _REQUIRED: Final[Any] = dataclasses.MISSING
-_NUMBER = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII)
+_NUMBER_MATCH = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
@@ -39,16 +39,28 @@ def missing(name: str) -> BadRequest:
 
 def parse_int(text: str, name: str) -> int:
     """`Integer.parseInt`."""
+    if len(text) < 10 and text.isdigit() and text.isascii():
+        return int(text)
     return _parse_number(text, name, INT_MIN, INT_MAX, "int")
 
 
 def parse_long(text: str, name: str) -> int:
     """`Long.parseLong`."""
+    if len(text) < 19 and text.isdigit() and text.isascii():
+        return int(text)
     return _parse_number(text, name, LONG_MIN, LONG_MAX, "long")
 
 
+def parse_numbers(texts: Sequence[str], names: Sequence[str]) -> Sequence[int]:
+    """`Integer.parseInt` of several at once: what nearly every request holds, small and without a sign, is quick."""
+    together = "".join(texts)
+    if len(together) < 10 and together.isdigit() and together.isascii() and all(texts):
+        return list(map(int, texts))
+    return list(map(parse_int, texts, names))
+
+
 def _parse_number(text: str, name: str, low: int, high: int, kind: str) -> int:
-    if _NUMBER.fullmatch(text):
+    if _NUMBER_MATCH(text):
         value = int(text)
         if low <= value <= high:
             return value

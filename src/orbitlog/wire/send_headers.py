@@ -18,6 +18,7 @@ from orbitlog.wire.header_codec import (
     parse_bool,
     parse_int,
     parse_long,
+    parse_numbers,
     text,
 )
 
@@ -40,7 +41,7 @@ _V2_NAMES = {
 }
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class SendMessageRequest(Header):
     """A message to store (10, 324); `max_reconsume_times` absent is not 0."""
 
@@ -60,7 +61,7 @@ class SendMessageRequest(Header):
     broker_name: str | None = text("bname", None)
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class SendMessageV2Request(SendMessageRequest):
     """The same with one-letter names (310, 320, 325)."""
 
@@ -68,42 +69,36 @@ class SendMessageV2Request(SendMessageRequest):
     def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> SendMessageV2Request:
         get = ext_fields.get
         try:
-            header = cls(
-                producer_group=ext_fields["a"],
-                topic=ext_fields["b"],
-                default_topic=ext_fields["c"],
-                default_topic_queue_count=_int(ext_fields["d"], "d"),
-                queue_id=_int(ext_fields["e"], "e"),
-                sys_flag=_int(ext_fields["f"], "f"),
-                born_timestamp_ms=parse_long(ext_fields["g"], "g"),
-                flag=_int(ext_fields["h"], "h"),
-                properties=get("i"),
+            numbers = parse_numbers(
+                (ext_fields["d"], ext_fields["e"], ext_fields["f"], ext_fields["h"], get("j", "0")),
+                ("d", "e", "f", "h", "j"),
+            )
+            queue_count, queue_id, sys_flag, flag, reconsume_times = numbers
+            return cls(
+                ext_fields["a"],
+                ext_fields["b"],
+                ext_fields["c"],
+                queue_count,
+                queue_id,
+                sys_flag,
+                parse_long(ext_fields["g"], "g"),
+                flag,
+                get("i"),
+                reconsume_times,
+                get("k") == "true" or parse_bool(get("k", "")),
+                None if (times := get("l")) is None else parse_int(times, "l"),
+                get("m") == "true" or parse_bool(get("m", "")),
+                get("n"),
             )
         except KeyError as error:
             raise missing(error.args[0]) from None
-        if (times := get("j")) is not None:
-            header.reconsume_times = _int(times, "j")
-        if (unit_mode := get("k")) is not None:
-            header.unit_mode = parse_bool(unit_mode)
-        if (times := get("l")) is not None:
-            header.max_reconsume_times = _int(times, "l")
-        if (batch := get("m")) is not None:
-            header.batch = parse_bool(batch)
-        header.broker_name = get("n")
-        return header
 
     def to_ext_fields(self) -> dict[str, str]:
         long_names = Header.to_ext_fields(self)
         return {_V2_NAMES[name]: value for name, value in long_names.items()}
 
 
-def _int(text: str, name: str) -> int:
-    if len(text) < 10 and text.isdigit() and text.isascii():
-        return int(text)
-    return parse_int(text, name)
-
-
-@dataclass(slots=True, kw_only=True)
+@dataclass(slots=True)
 class SendMessageResponse(Header):
     """Where the message went (10, 310, 320, 324, 325); the codes 0, 10, 11 and 12 all mean that it is stored.
 
