@@ -183,19 +183,17 @@ class MeasuredRecord(NamedTuple):
 
 def measure_record(message: Message) -> MeasuredRecord:
     """Return how long the record will be, after checking that a reader will accept it."""
-    version, sys_flag = message.version, message.sys_flag
-    topic = _encode_topic(message.topic)
+    _, _, _, _, _, sys_flag, _, born, _, stored, _, _, body, name, raw, version = message
+    topic = _encode_topic(name)
     if not 0 < len(topic) <= TOPIC_BYTES_MAX_V1 or version != 1:
         _check_long_topic(message, len(topic))
-    properties_length = len(message.properties_raw)
-    if properties_length > PROPERTIES_BYTES_MAX:
-        raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=properties_length)
-    prefix, born_length = _PREFIXES[sys_flag & _IPV6_BITS], len(message.born_host_raw)
+    if len(raw) > PROPERTIES_BYTES_MAX:
+        raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=len(raw))
+    prefix = _PREFIXES[sys_flag & _IPV6_BITS]
     born_bytes = IPV6_HOST_BYTES if sys_flag & flags.BORN_HOST_IPV6 else IPV4_HOST_BYTES
-    hosts_length = born_length + len(message.store_host_raw)
-    if born_length != born_bytes or prefix.size != _PREFIX_BYTES_WITHOUT_HOSTS + hosts_length:
+    if len(born) != born_bytes or prefix.size != _PREFIX_BYTES_WITHOUT_HOSTS + born_bytes + len(stored):
         raise BadField("address sizes differ from what sysFlag says", field="hosts")
-    size_bytes = prefix.size + len(message.body) + version + len(topic) + 2 + properties_length
+    size_bytes = prefix.size + len(body) + version + len(topic) + 2 + len(raw)
     return _new_tuple(MeasuredRecord, (size_bytes, topic, prefix))
 
 

@@ -140,7 +140,7 @@ class QueueSet:
 
     @property
     def unit_count(self) -> int:
-        return sum(queue.max_offset for queue in self._queues.values())
+        return sum(queue.max_offset for queue in self)  # a copy: another thread may be asking
 
     def forget_empty(self) -> None:
         """Forget queues that have no file left: their next message starts at 0, as in a Java broker."""
@@ -156,7 +156,12 @@ class QueueSet:
     def _make(self, topic: str, queue_id: int) -> ConsumeQueue:
         directory = self._root / tree.CONSUMEQUEUE / topic / str(queue_id)
         segments = Segments(
-            self._disk, directory, self._file_bytes, allocate_bytes=_ALLOCATE_BYTES, writable=self._writable
+            self._disk,
+            directory,
+            self._file_bytes,
+            allocate_bytes=_ALLOCATE_BYTES,
+            writable=self._writable,
+            scattered=True,
         )
         queue = ConsumeQueue(topic, queue_id, segments)
         self._queues[topic, queue_id] = queue
