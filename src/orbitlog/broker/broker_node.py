@@ -24,6 +24,7 @@ from orbitlog.broker.handle_progress import ProgressHandlers
 from orbitlog.broker.handle_pull import PullHandler
 from orbitlog.broker.handle_recall import RecallHandler
 from orbitlog.broker.handle_relay import RelayHandlers
+from orbitlog.broker.handle_reply import ReplyHandler
 from orbitlog.broker.handle_runtime import RuntimeHandlers
 from orbitlog.broker.handle_send import SendHandler
 from orbitlog.broker.handle_send_back import SendBackHandler
@@ -173,6 +174,7 @@ class Broker:
 
     def _handlers(self) -> dict[int, Handler]:
         state = self.state
+        reply = ReplyHandler(state, self._writer)
         send = SendHandler(state, self._writer, self._halves, self._flushes)
         return {
             RequestCode.SEND_MESSAGE: send,
@@ -180,6 +182,8 @@ class Broker:
             RequestCode.SEND_BATCH_MESSAGE: send,
             RequestCode.END_TRANSACTION: self._transactions,
             RequestCode.RECALL_MESSAGE: RecallHandler(state, self._writer),
+            RequestCode.SEND_REPLY_MESSAGE: reply,
+            RequestCode.SEND_REPLY_MESSAGE_V2: reply,
             RequestCode.CONSUMER_SEND_MSG_BACK: SendBackHandler(state, self._writer),
             RequestCode.PULL_MESSAGE: self._pulls,
             RequestCode.LITE_PULL_MESSAGE: self._pulls,

@@ -151,6 +151,7 @@ TRANSACTION_CHECK_MAX = Setting(
 TRANSACTION_CHECK_INTERVAL_MS = Setting(
     "transactionCheckInterval", _number(100), 30_000, "ms between looks at transactions that are not ended"
 )
+STORE_REPLIES = Setting("storeReplyMessageEnable", _truth, True, "replies are kept in the log as well")
 TIMER_ENABLED = Setting("timerWheelEnable", _truth, True, "messages may be delayed to any moment (TIMER_DELIVER_MS)")
 TIMER_MAX_DELAY_S = Setting(
     "timerMaxDelaySec", _number(1), 2_147_483_647, "seconds that such a message may wait at most"
@@ -215,6 +216,7 @@ _ALL: tuple[Setting[Any], ...] = (
     TRANSACTION_TIMEOUT_MS,
     TRANSACTION_CHECK_MAX,
     TRANSACTION_CHECK_INTERVAL_MS,
+    STORE_REPLIES,
     TIMER_ENABLED,
     TIMER_MAX_DELAY_S,
     RECALL_ENABLED,

@@ -177,6 +177,14 @@ class Clients:
     def producers(self, group: str) -> list[Member]:
         return list(self._producers.get(group, {}).values())
 
+    def find_producer(self, client_id: str) -> Member | None:
+        """Return the producer with that id, of whatever group."""
+        for members in self._producers.values():
+            for member in members.values():
+                if member.client_id == client_id:
+                    return member
+        return None
+
     def register_producer(self, group: str, member: Member) -> None:
         self._producers.setdefault(group, {})[member.connection] = member
 

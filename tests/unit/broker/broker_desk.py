@@ -60,7 +60,8 @@ class Desk:
         **more: Any,
     ) -> Command:
         """Send a message."""
-        kind = SendMessageRequest if code == RequestCode.SEND_MESSAGE else SendMessageV2Request
+        is_first = code in (RequestCode.SEND_MESSAGE, RequestCode.SEND_REPLY_MESSAGE)
+        kind = SendMessageRequest if is_first else SendMessageV2Request
         given = {"UNIQ_KEY": "7F00000100002A9F0000000000000001", "WAIT": "true", **(properties or {})}
         fields = {
             "producer_group": "P",
