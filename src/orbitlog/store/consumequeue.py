@@ -193,7 +193,8 @@ class ConsumeQueue:
 
     def _end_of_trusted(self, trusted_to: int) -> int:
         """Return the queue offset after the last trusted unit, by halving."""
-        low, high = self.segments.start // ENTRY_BYTES, self.segments.end // ENTRY_BYTES
+        # No further than something was written: each look at a hole would put pages of zeros into memory.
+        low, high = self.segments.start // ENTRY_BYTES, -(-self.segments.data_end() // ENTRY_BYTES)
         while low < high:
             middle = (low + high) // 2
             if self._is_trusted(middle, trusted_to):

@@ -69,6 +69,10 @@ class MappedFile(Protocol):
         """Give a range real blocks, or raise `DiskFull`; what is there stays."""
         ...
 
+    def expect_scattered(self) -> None:
+        """Say that bytes far apart are read: neighbours of those that are need not be fetched from the disk."""
+        ...
+
     def data_end(self) -> int:
         """Return a position behind which nothing was ever written, as far as the file system can tell."""
         ...
@@ -184,6 +188,10 @@ class RealMappedFile:
                 os.posix_fallocate(self._descriptor, start, stop - start)
             else:
                 _write_back(self._descriptor, start, stop)
+
+    def expect_scattered(self) -> None:
+        if hasattr(mmap, "MADV_RANDOM"):
+            self._map.madvise(mmap.MADV_RANDOM)
 
     def data_end(self) -> int:
         return end_of_data(self._descriptor, self.size_bytes)

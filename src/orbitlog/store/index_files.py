@@ -52,6 +52,7 @@ class IndexFile:
     def __init__(self, name: str, file: MappedFile, layout: IndexLayout, *, after: IndexHeader | None = None) -> None:
         self.name = name
         self.file = file
+        file.expect_scattered()
         self._layout = layout
         header = decode_header(file.read(0, INDEX_HEADER.size_bytes))
         self._slot_count, self._entry_count = layout.slot_count, layout.entry_count

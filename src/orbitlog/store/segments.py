@@ -38,13 +38,21 @@ class Segments:
     """The files of one log in one directory."""
 
     def __init__(
-        self, disk: Disk, directory: Path, file_bytes: int, *, allocate_bytes: int, writable: bool = True
+        self,
+        disk: Disk,
+        directory: Path,
+        file_bytes: int,
+        *,
+        allocate_bytes: int,
+        writable: bool = True,
+        scattered: bool = False,
     ) -> None:
         self._disk = disk
         self.directory = directory
         self.file_bytes = file_bytes
         self._allocate_bytes = max(_PAGE_BYTES, allocate_bytes)
         self._writable = writable
+        self._scattered = scattered
         self._bases: list[int] = []
         self._files: dict[int, MappedFile] = {}
         self._allocated_to: dict[int, int] = {}
@@ -111,7 +119,7 @@ class Segments:
         mapped = self._files.get(base)
         if mapped is None:
             mapped = self._disk.open_file(self._path(base), writable=self._writable)
-            self._files[base] = mapped
+            self._keep(base, mapped)
         return mapped
 
     def add(self, base: int) -> MappedFile:
@@ -121,9 +129,18 @@ class Segments:
             self._disk.make_directory(self.directory)
         mapped = new_file(self._disk, self._path(base), self.file_bytes)
         insort(self._bases, base)  # behind all others, unless one of a queue's was lost
-        self._files[base] = mapped
+        self._keep(base, mapped)
         self._allocated_to[base] = 0
         return mapped
+
+    def _keep(self, base: int, mapped: MappedFile) -> None:
+        if self._scattered:
+            mapped.expect_scattered()
+        self._files[base] = mapped
+
+    def data_end(self) -> int:
+        """Return a position behind which nothing was ever written, as far as the file system can tell."""
+        return self._bases[-1] + self.file(self._bases[-1]).data_end() if self._bases else 0
 
     def note(self, base: int) -> bool:
         """Take in a file that another process made; False where it is not there, or not whole yet."""

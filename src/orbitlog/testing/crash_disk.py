@@ -83,6 +83,9 @@ class CrashFile:
             self._disk.take_space()
             self._inode.allocated.update(self._inode.pages(start, stop))
 
+    def expect_scattered(self) -> None:
+        """It is all in memory."""
+
     def data_end(self) -> int:
         return min(max(self._inode.allocated, default=-1) * PAGE_BYTES + PAGE_BYTES, self.size_bytes)
 
