@@ -51,6 +51,12 @@ ORBITLOG_FAULTS ?= 20
 faults: setup ## cut the power, kill, flip bits and fill disks for long (docs/durability.md)
 	@ORBITLOG_FAULTS=$(ORBITLOG_FAULTS) $(BIN)/python -m pytest -n 2 -q tests/faults $(ARGS)
 
+# How often drivers and workers are killed.
+ORBITLOG_KILLS ?= 100
+.PHONY: cluster
+cluster: setup ## run the jobs on a real Spark cluster on loopback, and kill drivers and workers for long (docs/spark.md)
+	@ORBITLOG_KILLS=$(ORBITLOG_KILLS) $(WITH_JAVA) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 tests/spark $(ARGS)
+
 .PHONY: format
 format: setup ## format the code and mend what the linter can
 	@$(BIN)/ruff format .

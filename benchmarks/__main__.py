@@ -15,6 +15,7 @@ from benchmarks import (
     bench_kernels,
     bench_lag,
     bench_memory,
+    bench_pipeline,
     bench_query,
     bench_reads,
     bench_records,
@@ -57,6 +58,11 @@ def _kernels(report: Report, sizes: Sizes, directory: Path) -> None:
         bench_kernels.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
 
 
+def _pipeline(report: Report, sizes: Sizes, directory: Path) -> None:
+    for body_bytes in (200, 1024):
+        bench_pipeline.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
+
+
 def _memory(report: Report, sizes: Sizes, _: Path) -> None:
     millions = sizes.memory_millions
     # A run that shows only that it runs takes steps of a few thousand; one million is ten steps.
@@ -75,6 +81,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "queues": lambda report, sizes, _: bench_startup.run_queues(report, topics=sizes.queue_topics),
     "log": lambda report, sizes, _: bench_startup.run_log(report, gigabytes=sizes.log_gigabytes),
     "memory": _memory,
+    "pipeline": _pipeline,
     "wire": lambda report, sizes, _: bench_wire.run(report, count=sizes.frames),
 }
 

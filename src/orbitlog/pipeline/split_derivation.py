@@ -276,12 +276,11 @@ def _note_disorder(
         if found >= 0:
             reason = f"queue offset {found} follows {int(offsets[row - 1])}"
         derivation.note(_disorder(walk.split, physical_offset, reason, topic, queue_id, found))
-    for code in np.unique(codes).tolist():
-        topic, queue_id = derivation.queues[code]
+    for row in [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()]:
+        topic, queue_id = derivation.queues[codes[row]]
         try:
             tree.queue_directory(topic, queue_id)
         except FormatError as error:
-            row = int(np.searchsorted(codes, code))
             physical_offset = int(units["physical_offset"][row])
             reason = f"{error.field} {error.problem}"
             derivation.note(_disorder(walk.split, physical_offset, reason, topic, queue_id, int(offsets[row])))
