@@ -146,9 +146,15 @@ class Dispatcher:
             self.last_store_timestamp_ms = progress.last_store_timestamp_ms
 
     def _dispatch_span(self, span: Span, arrivals: list[Arrival]) -> None:
-        file = self._log.segments.file(span.base)
+        file, end = self._log.segments.file(span.base), span.base + span.stop
         if self._live is not None and span.stop - span.start >= _LIVE_BYTES_MIN:
             self._dispatch_live(self._live, file, span, arrivals)
+        while self.dispatched_to < end:
+            start = self.dispatched_to - span.base
+            self._dispatch_part(file, Span(span.base, start, min(start + STEP_BYTES, span.stop)), arrivals)
+
+    def _dispatch_part(self, file: MappedFile, span: Span, arrivals: list[Arrival]) -> None:
+        """Dispatch a part that is small enough to be copied."""
         records = file.read(span.start, span.stop - span.start)
         while self.dispatched_to < span.base + span.stop:
             if self._dispatch_ordinary(records, span, arrivals):

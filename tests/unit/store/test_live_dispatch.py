@@ -67,6 +67,7 @@ def test_queues_and_index_are_what_plain_python_makes(
     monkeypatch: pytest.MonkeyPatch, kernels: bool, multi_dispatch: bool, compat: Compat
 ) -> None:
     monkeypatch.setattr(dispatcher, "_LIVE_BYTES_MIN", 500)
+    monkeypatch.setattr(dispatcher, "STEP_BYTES", 1500)  # copied at a time: records lie across its ends
     config = StoreConfig(GEOMETRY, DeriveRules(compat, multi_dispatch=multi_dispatch), segment_allocate_bytes=4096)
     for seed in range(4):
         chance, disk = Random(seed), CrashDisk()
