@@ -57,8 +57,10 @@ class NameServer:
         self._routes_revision = -1
         self._watched: set[Connection] = set()
         self._scan: asyncio.TimerHandle | None = None
+        handlers = self._handlers()
+        self.served_codes = frozenset(map(int, handlers))
         self._server = RemotingServer(
-            Dispatch(self._handlers()),
+            Dispatch(handlers),
             host=self.settings.bind_address,
             port=self.settings.listen_port,
             limits=RemotingLimits(

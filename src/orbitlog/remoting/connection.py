@@ -178,8 +178,7 @@ class Connection(asyncio.Protocol):
         # The peer may have closed only its half: it gets the answers to what it asked, then we close ours.
         self._takes_no_more = True
         self._closes_when_answered = True
-        for callback in self._end_callbacks:
-            callback(self)
+        self._call_back(self._end_callbacks)
         if not self.unanswered:
             return False
         # More often the peer is gone altogether, and whoever holds one of its requests should learn that soon.
@@ -202,10 +201,16 @@ class Connection(asyncio.Protocol):
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ConnectionLost(f"{self.peer} closed the connection before it answered"))
-        callbacks, self._close_callbacks = self._close_callbacks, []
-        for callback in callbacks:
-            callback(self)
         self._flow.closed(self, sum(map(_working_bytes, working.values())))
+        callbacks, self._close_callbacks = self._close_callbacks, []
+        self._call_back(callbacks)
+
+    def _call_back(self, callbacks: list[Callable[[Connection], None]]) -> None:
+        for callback in callbacks:
+            try:
+                callback(self)
+            except Exception:  # one that fails does not keep the others from learning that the peer is gone
+                log.exception("what was to be done at the end of the connection to %s failed", self.peer)
 
     # Requests in
 
@@ -232,8 +237,8 @@ class Connection(asyncio.Protocol):
             self._pause_reading()
 
     def _write(self, outgoing: list[bytes]) -> None:
-        if outgoing and self._transport is not None:
-            self._transport.write(b"".join(outgoing) if len(outgoing) > 1 else outgoing[0])
+        if outgoing:
+            self._put(b"".join(outgoing) if len(outgoing) > 1 else outgoing[0])
             outgoing.clear()
 
     def _take_request(self, request: Command) -> None:
@@ -302,8 +307,12 @@ class Connection(asyncio.Protocol):
     def _send(self, frame: bytes) -> None:
         if self._outgoing is not None:
             self._outgoing.append(frame)
-        elif self._transport is not None:
-            self._transport.write(frame)
+        else:
+            self._put(frame)
+
+    def _put(self, data: bytes) -> None:
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.write(data)
 
     @property
     def _is_congested(self) -> bool:

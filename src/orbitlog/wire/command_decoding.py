@@ -14,8 +14,8 @@ import orjson
 
 from orbitlog.errors import FormatError, WireError
 from orbitlog.formats.java import INT_MAX, INT_MIN, utf8_decode
-from orbitlog.formats.loose_json import read_json
 from orbitlog.wire.command import LANGUAGES, Command, Serialization
+from orbitlog.wire.loose_text import read_loosely
 
 FRAME_BYTES_MAX = 16 * 1024 * 1024
 
@@ -80,7 +80,7 @@ def _check_widths(*values: int) -> None:
 
 def _read_loosely(header: bytes, limits: WireLimits) -> object:
     try:
-        return read_json(utf8_decode(header), characters_max=limits.header_bytes_max, depth_max=limits.nesting_max)
+        return read_loosely(header, characters_max=limits.header_bytes_max, depth_max=limits.nesting_max)
     except FormatError as error:
         raise WireError(f"a header that is not JSON: {error}") from None
 

@@ -20,6 +20,9 @@ _unpack_start = _START.unpack_from
 _START_BYTES = _START.size
 _TOTAL_BYTES = 4
 _HEADER_BYTES_MASK = 0xFFFFFF
+# What people point at the wrong port, told by the first bytes.
+_TLS_START = b"\x16\x03"
+_HTTP_STARTS = frozenset((b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"PRI "))
 _JSON = int(Serialization.JSON)
 _BINARY = int(Serialization.BINARY)
 
@@ -100,6 +103,11 @@ class FrameDecoder:
 
 def _bad_lengths(total: int, header_bytes: int, limits: WireLimits) -> str:
     if total > limits.frame_bytes_max - _TOTAL_BYTES:
+        start = total.to_bytes(4)
+        if start[:2] == _TLS_START:
+            return "this is TLS, and only plain connections are served here"
+        if start in _HTTP_STARTS:
+            return "this is HTTP; RocketMQ's own protocol is served here"
         return f"a frame of {total + _TOTAL_BYTES} bytes; at most {limits.frame_bytes_max}"
     if header_bytes > limits.header_bytes_max:
         return f"a header of {header_bytes} bytes; at most {limits.header_bytes_max}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import dataclasses
+import random
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -299,6 +300,49 @@ def test_codes_of_a_broker_are_not_served_here() -> None:
                 assert (answer.code, answer.remark) == (3, f" request type {int(code)} not supported")
 
     run(test())
+
+
+def test_whatever_is_asked_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+    chance = random.Random(11)
+    values = [
+        "",
+        "T",
+        "a",
+        "C",
+        "0",
+        "-1",
+        "x" * 400,
+        "../../etc",
+        "a\nb",
+        "9" * 30,
+        "true",
+        "ORDER_TOPIC_CONFIG",
+        "\ud800",
+    ]
+    names = sorted({*BROKER, "topic", "cluster", "namespace", "key", "value", "compressed", "bodyCrc32"})
+    bodies = [
+        b"",
+        b"{}",
+        b"[]",
+        b"{",
+        b"\xff",
+        b'{"queueDatas":[{}]}',
+        b'{"counter":"x"}',
+        encode_registration(REGISTRATION),
+    ]
+
+    async def test() -> None:
+        async with nameserver() as (server, asker):
+            codes = sorted(server.served_codes)
+            for _ in range(1500):
+                fields = {name: chance.choice(values) for name in chance.sample(names, chance.randrange(len(names)))}
+                answer = await asker.ask(RequestCode(chance.choice(codes)), chance.choice(bodies), **fields)
+                assert answer.is_response and answer.code in (0, 1, 3, 16, 17, 22)
+                assert "Traceback" not in str(answer.remark)
+
+    run(test())
+    surprises = [record for record in caplog.records if record.exc_info]
+    assert not surprises, surprises[0].exc_text
 
 
 def test_two_name_servers_know_nothing_of_each_other() -> None:

@@ -431,6 +431,46 @@ def test_a_server_asks_its_client() -> None:
     run(test())
 
 
+def test_a_callback_that_fails_does_not_keep_the_others_from_being_called(caplog: pytest.LogCaptureFixture) -> None:
+    async def test() -> None:
+        closed: list[Connection] = []
+
+        def fail(_: Connection) -> None:
+            raise ValueError("oops")
+
+        def handler(connection: Connection, asked: Command) -> Answer:
+            connection.on_end_of_requests(fail)
+            connection.on_close(fail)
+            connection.on_close(closed.append)
+            return response_to(asked, 0)
+
+        async with serving(handler) as server:
+            async with raw_client(server) as client:
+                await client.send(request(1))
+                await client.answers(1)
+            await until(lambda: closed)
+            assert not server.connections
+
+    run(test())
+    assert caplog.text.count("ValueError: oops") == 2
+
+
+def test_a_handler_that_hangs_up_answers_nobody() -> None:
+    async def test() -> None:
+        def hang_up(connection: Connection, asked: Command) -> Answer:
+            if asked.opaque == 2:
+                connection.close()
+            return response_to(asked, 0)
+
+        async with serving(hang_up) as server, raw_client(server) as client:
+            await client.send(request(1))
+            await client.answers(1)
+            await client.send(request(2), request(3))
+            assert await client.is_closed()
+
+    run(test())
+
+
 def test_whoever_waits_learns_that_the_connection_is_lost() -> None:
     async def test() -> None:
         connections: list[Connection] = []

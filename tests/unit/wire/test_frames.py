@@ -80,7 +80,7 @@ HEADERS_READ = [
         ),
     ),
     (b'{"code":1,"remark":"\xff"}', Command(1, remark="\ufffd", version=0, language="JAVA")),
-    (rb'{"code":1,"remark":"\ud800"}', Command(1, remark="\ud800", version=0, language="JAVA")),
+    (rb'{"code":1,"remark":"\ud800"}', Command(1, remark="?", version=0, language="JAVA")),
     (b'{"code":1,"remark":7}', Command(1, version=0, language="JAVA")),
 ]
 
@@ -151,6 +151,14 @@ def test_lengths_are_judged_before_their_bytes_come() -> None:
     with pytest.raises(WireError, match="a frame of 1001 bytes; at most 1000"):
         decoder.receive_data((997).to_bytes(4) + bytes(4))
     assert FrameDecoder(1000).receive_data((996).to_bytes(4) + (100).to_bytes(4)) == []
+
+
+@pytest.mark.parametrize(
+    ("data", "told"), [(b"POST /x HTTP/1.1", "this is HTTP"), (b"\x16\x03\x01\0\0\0\0\0", "this is TLS")]
+)
+def test_the_wrong_door_is_told(data: bytes, told: str) -> None:
+    with pytest.raises(WireError, match=told):
+        FrameDecoder().receive_data(data)
 
 
 def test_limits_are_the_callers() -> None:

@@ -17,7 +17,6 @@ import orjson
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded
 from orbitlog.formats.compat import COMPATS
-from orbitlog.formats.java import utf8_decode
 from orbitlog.formats.json_records import (
     INT,
     TEXT,
@@ -27,7 +26,8 @@ from orbitlog.formats.json_records import (
     encode_record,
     java,
 )
-from orbitlog.formats.loose_json import Json, read_json
+from orbitlog.formats.loose_json import TEXT_CHARACTERS_MAX, Json
+from orbitlog.wire.loose_text import read_loosely
 
 R = TypeVar("R", bound=JsonRecord)
 T = TypeVar("T")
@@ -43,7 +43,7 @@ def read_body(body: bytes) -> Json:
     try:
         value = cast("Json", orjson.loads(body))
     except orjson.JSONDecodeError:
-        value = read_json(utf8_decode(body), depth_max=DEPTH_MAX)
+        value = read_loosely(body, characters_max=TEXT_CHARACTERS_MAX, depth_max=DEPTH_MAX)
     if body.count(b"{") + body.count(b"[") > DEPTH_MAX:
         _check_depth(value)
     if _REFERENCE in body:
