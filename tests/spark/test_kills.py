@@ -53,7 +53,7 @@ def test_a_rebuild_that_is_killed_again_and_again(tmp_path: Path) -> None:
 
 def spoil(root: Path, chance: random.Random) -> None:
     """Give the next run something to replace; a run that was stopped has its own work to go on with."""
-    queue_files = sorted((root / "consumequeue").rglob("0*")) if (root / "consumequeue").exists() else []
+    queue_files = sorted(path for path in (root / "consumequeue").rglob("*") if path.is_file())
     if queue_files and not (root / STAGING).exists():
         chance.choice(queue_files).write_bytes(b"not what it was")
 

@@ -29,7 +29,7 @@ from orbitlog.pipeline.log_splits import (
 )
 from orbitlog.pipeline.proved_reports import prove_reports
 from orbitlog.pipeline.rebuild_plan import assemble_tasks, index_tasks, order_findings, queue_files
-from orbitlog.pipeline.rebuild_publish import Target, check_output, commit, finished_report, take_up
+from orbitlog.pipeline.rebuild_publish import Target, check_output, commit, finished_report, roll_forward, take_up
 from orbitlog.pipeline.rebuild_tasks import (
     NEW,
     AssembleTask,
@@ -148,15 +148,16 @@ def rebuild_with(
     done: dict[int, StoreRebuild] = {}
     with ExitStack() as locks:
         works: list[_Work] = []
-        for number, target in enumerate(_targets(roots, out, settings)):
-            if target.is_in_place:
-                lock = RealDisk().lock_file(target.out / tree.LOCK, tree.LOCK_CONTENT)
-                locks.callback(lock.release)
+        for number, (root, place) in enumerate(_places(roots, out)):
+            target, earlier = _prepare(root, place, settings, locks, is_in_place=out is None)
             plan = target.plan(split_bytes=split_bytes, check_crc=check_crc)
-            earlier = finished_report(target, plan) or take_up(target, plan)
-            if earlier is not None:
-                done[number] = _report_of(target, earlier)
+            report = finished_report(target, plan)
+            if report is None and earlier is not None and earlier["plan"] == plan:
+                report = earlier["report"]
+            if report is not None:
+                done[number] = _report_of(target, report)
             else:
+                take_up(target, plan)
                 works.append(_plan_work(number, target, plan, split_bytes=split_bytes, check_crc=check_crc))
         _derive_all(run, works, progress)
         sound = []
@@ -172,21 +173,30 @@ def rebuild_with(
     return [done[number] for number in sorted(done)]
 
 
-def _targets(roots: Sequence[Path], out: Path | None, settings: StoreSettings) -> Iterator[Target]:
+def _places(roots: Sequence[Path], out: Path | None) -> Iterator[tuple[Path, Path]]:
+    """Pair each store with the directory that its derived files go to."""
     names: dict[str, Path] = {}
     for root in roots:
-        store = find_store_files(root)
-        _refuse_unknown_queues(store)
-        place = root if out is None else out
-        if out is not None and len(roots) > 1:
-            name = root.resolve().name
-            if name in names:
-                raise StoreLayoutError(f"{root} and {names[name]} have the same name; rebuild them one by one")
-            names[name] = root
-            place = out / name
-        target = Target(store, place, out is None, infer_geometry(store, settings), infer_rules(store, settings))
-        check_output(target)
-        yield target
+        name = root.resolve().name
+        if out is not None and len(roots) > 1 and name in names:
+            raise StoreLayoutError(f"{root} and {names[name]} have the same name; rebuild them one by one")
+        names[name] = root
+        yield root, root if out is None else out if len(roots) == 1 else out / name
+
+
+def _prepare(
+    root: Path, place: Path, settings: StoreSettings, locks: ExitStack, *, is_in_place: bool
+) -> tuple[Target, dict[str, Any] | None]:
+    """Lock a store, end what an earlier run had committed, and only then tell sizes and rules from its files."""
+    store = find_store_files(root)
+    _refuse_unknown_queues(store)
+    if is_in_place:
+        locks.callback(RealDisk().lock_file(place / tree.LOCK, tree.LOCK_CONTENT).release)
+    earlier = roll_forward(place, store, is_in_place=is_in_place)
+    store = find_store_files(root)
+    target = Target(store, place, is_in_place, infer_geometry(store, settings), infer_rules(store, settings))
+    check_output(target)
+    return target, earlier
 
 
 def _refuse_unknown_queues(store: StoreFiles) -> None:

@@ -55,7 +55,7 @@ class Target:
         return {
             "version": _PLAN_VERSION,
             "store": str(self.store.root.resolve()),
-            "segments": [_identity(segment.path) for segment in self.store.segments],
+            "segments": _identities(self.store),
             "segmentBytes": self.geometry.segment_bytes,
             "queueFileBytes": self.geometry.queue_file_bytes,
             "indexLayout": [layout.slot_count, layout.entry_count],
@@ -67,9 +67,10 @@ class Target:
         }
 
 
-def _identity(path: Path) -> list[Any]:
-    status = path.stat()
-    return [path.name, status.st_size, status.st_mtime_ns]
+def _identities(store: StoreFiles) -> list[list[Any]]:
+    """Tell a log from the same log at another time."""
+    found = [(segment.path.name, segment.path.stat()) for segment in store.segments]
+    return [[name, status.st_size, status.st_mtime_ns] for name, status in found]
 
 
 def check_output(target: Target) -> None:
@@ -99,32 +100,36 @@ def finished_report(target: Target, plan: dict[str, Any]) -> dict[str, Any] | No
     return report
 
 
-def take_up(target: Target, plan: dict[str, Any]) -> dict[str, Any] | None:
-    """Prepare the staging directory; returns the report of a committed run whose publication had to be ended."""
-    staging = target.staging
-    if staging.is_dir() and _read_json(staging / _PLAN) != plan:
-        _put_back(target)
+def roll_forward(out: Path, store: StoreFiles, *, is_in_place: bool) -> dict[str, Any] | None:
+    """End the publication of a committed run; returns its plan and report.
+
+    This comes before anything is told from the derived files of a store: in the middle of a publication some of them
+    are not in their place. If the log has changed since, what was put aside is put back instead.
+    """
+    staging = out / STAGING
+    plan, committed = _read_json(staging / _PLAN), _read_json(staging / _COMMIT)
+    if plan is not None and committed is not None and plan["segments"] == _identities(store):
+        publish(out, is_in_place=is_in_place)
+        return {"plan": plan, "report": committed["report"]}
+    if (staging / _OLD).is_dir():
+        _put_back(out)
         remove_tree(staging)
-    commit = _read_json(staging / _COMMIT)
-    if commit is not None:
-        publish(target)
-        report: dict[str, Any] = commit["report"]
-        return report
-    # A run that was killed while it tidied up after its publication left these.
-    _put_back(target)
-    remove_tree(staging / _OLD)
-    if not (staging / _PLAN).exists():
-        remove_tree(staging)
-        put_bytes(staging / _PLAN, orjson.dumps(plan), staging / TEMPORARY)
     return None
 
 
-def _put_back(target: Target) -> None:
-    """Undo a half publication whose log has changed since: what was put aside is better than nothing."""
+def _put_back(out: Path) -> None:
     for name in _PUBLISHED:
-        old = target.staging / _OLD / name
-        if old.exists() and not (target.out / name).exists():
-            old.rename(target.out / name)
+        old = out / STAGING / _OLD / name
+        if old.exists() and not (out / name).exists():
+            old.rename(out / name)
+
+
+def take_up(target: Target, plan: dict[str, Any]) -> None:
+    """Prepare the staging directory: what a run with the same plan left is used, anything else is removed."""
+    staging = target.staging
+    if _read_json(staging / _PLAN) != plan:
+        remove_tree(staging)
+        put_bytes(staging / _PLAN, orjson.dumps(plan), staging / TEMPORARY)
 
 
 def commit(target: Target, plan: dict[str, Any], report: dict[str, Any]) -> None:
@@ -137,30 +142,31 @@ def commit(target: Target, plan: dict[str, Any], report: dict[str, Any]) -> None
     sync_directory(staging / NEW)
     put_bytes(staging / _COMMIT, orjson.dumps({"names": names, "report": report}), staging / TEMPORARY)
     sync_directory(staging)
-    publish(target)
+    publish(target.out, is_in_place=target.is_in_place)
 
 
-def publish(target: Target) -> None:
+def publish(out: Path, *, is_in_place: bool) -> None:
     """Bring everything that was committed into its place; may be interrupted and repeated at any point."""
-    staging = target.staging
+    staging = out / STAGING
     found = _read_json(staging / _COMMIT)
     assert found is not None
     new, old = staging / NEW, staging / _OLD
     old.mkdir(exist_ok=True)
-    if target.is_in_place:
+    if is_in_place:
         # It would vouch for files that are gone; without it a store looks for itself.
-        (target.out / STATE_FILE).unlink(missing_ok=True)
+        (out / STATE_FILE).unlink(missing_ok=True)
     for name in _in_order(found["names"]):
         if not (new / name).exists():
             continue  # an interrupted run published it
-        place = target.out / name
+        place = out / name
         if place.exists():
             place.rename(_free_name(old / name))
         (new / name).rename(place)
-    sync_directory(target.out)
+    sync_directory(out)
+    remove_tree(old)  # every replacement stands
     (staging / _COMMIT).unlink()
     remove_tree(staging)
-    sync_directory(target.out)
+    sync_directory(out)
 
 
 def _free_name(path: Path) -> Path:

@@ -296,6 +296,22 @@ def test_a_run_killed_at_any_step_is_ended_by_the_next(is_in_place: bool, tmp_pa
     assert number > 20, "too few steps were seen: did the names of the calls change?"
 
 
+def test_a_publication_killed_at_any_step_leaves_sizes_to_be_told(golden_497: GoldenStore, tmp_path: Path) -> None:
+    """Sizes are told from the derived files, which are not in their place in the middle of a publication."""
+    with pytest.MonkeyPatch.context() as patch:
+        done = kill_at(patch, 1_000_000)
+        run(golden_497.copy_to(tmp_path / "counted").store, None, split_bytes=1 << 20, given=StoreSettings())
+    assert len(done) > 30
+    for number in range(len(done) - 16, len(done)):
+        root = golden_497.copy_to(tmp_path / f"store{number}").store
+        with pytest.MonkeyPatch.context() as patch:
+            kill_at(patch, number)
+            with pytest.raises(Killed):
+                run(root, None, split_bytes=1 << 20, given=StoreSettings())
+        assert run(root, None, split_bytes=1 << 20, given=StoreSettings()).findings == ()
+        assert files_below(root) == files_below(golden_497.store), f"killed at step {number}: {done[number]}"
+
+
 def test_a_split_that_a_power_cut_left_half_written_is_derived_again(tmp_path: Path) -> None:
     log = make_log(["plain"] * 30)
     root = write_log(tmp_path / "store", log)
