@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import random
 import re
+from typing import NamedTuple
 from zlib import crc32
 
 from orbitlog.broker import broker_settings as keys
@@ -50,6 +51,14 @@ _NO_TRANSACTIONS = "the broker does not take transaction messages (rejectTransac
 _POP_RECEIPT = "POP_CK"
 
 
+class _Ends(NamedTuple):
+    """The two ends of a connection as records hold them, and the bits that tell their sizes."""
+
+    born_raw: bytes
+    store_raw: bytes
+    sys_flag: int
+
+
 class SendHandler:
     """Serves 10, 310 and 320."""
 
@@ -70,6 +79,7 @@ class SendHandler:
         self._added = added
         self._added_raw = writer.encode(added)
         self._keeps_wait = state.compat.plain_send_keeps_wait
+        self._ends: dict[Connection, _Ends] = {}
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         kind = SendMessageRequest if request.code == RequestCode.SEND_MESSAGE else SendMessageV2Request
@@ -81,45 +91,59 @@ class SendHandler:
         queue_id = _chosen_queue(config, header.queue_id)
         if not body or len(body) > self._state.settings[keys.MESSAGE_BYTES]:
             self._refuse_size(len(body))
-        born_raw = host_raw(*connection.remote_address)
-        store_raw = self._state.store_host_raw(connection)
+        ends = self._ends.get(connection) or self._ends_of(connection)
+        properties = header.properties or ""
+        is_batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
+        is_usual = not (
+            is_batch
+            or header.sys_flag & flags.TRANSACTION_MASK
+            or topic[0] == "%"
+            or not self._keeps_wait
+            or _UNIQ_KEY not in properties
+            or _SPECIAL.search(properties)
+        )
         message = Message(
             crc32(body) & BODY_CRC_MASK,
             queue_id,
             header.flag,
             0,
             0,
-            _checked_bits(header.sys_flag, born_raw, store_raw),
+            _checked_bits(header.sys_flag) | ends.sys_flag,
             header.born_timestamp_ms,
-            born_raw,
+            ends.born_raw,
             0,
-            store_raw,
+            ends.store_raw,
             header.reconsume_times,
             0,
             body,
             topic,
-            b"",
+            self._with_added(utf8_encode(properties)) if is_usual else b"",
             1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
         )
-        properties = header.properties or ""
-        if header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE:
+        if is_batch:
             return self._send_batch(connection, request, message, properties)
-        is_special = _SPECIAL.search(properties) or header.sys_flag & flags.TRANSACTION_MASK
-        if is_special or topic[0] == "%" or not self._keeps_wait or _UNIQ_KEY not in properties:
+        if not is_usual:
             message = self._unusual(request, header, message)
-        else:
-            message = message._replace(properties_raw=self._with_added(utf8_encode(properties)))
         result = self._writer.put(message)
         if result.physical_offset < 0:
             refuse(result)
         if message.topic == names.TIMER_TOPIC:
             handle = str(recall_handle(self._state.broker_name, message.properties))
-            frame = self._answers.put_aside(request, store_raw, result, queue_id, handle)
+            frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, handle)
         else:
-            frame = self._answers.stored(request, store_raw, result.physical_offset, queue_id, result.queue_offset)
+            frame = self._answers.stored(request, ends.store_raw, result.physical_offset, queue_id, result.queue_offset)
         return self._answer(connection, request, frame, result, waits=_NO_WAIT not in properties)
 
     # What every send goes through
+
+    def _ends_of(self, connection: Connection) -> _Ends:
+        """Work out, once a connection, what every message over it says of its way."""
+        born_raw, store_raw = host_raw(*connection.remote_address), self._state.store_host_raw(connection)
+        sys_flag = flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
+        sys_flag |= flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0
+        ends = self._ends[connection] = _Ends(born_raw, store_raw, sys_flag)
+        connection.on_close(self._ends.__delitem__)
+        return ends
 
     def _with_added(self, properties_raw: bytes) -> bytes:
         if properties_raw and properties_raw[-1] != 2:
@@ -252,17 +276,12 @@ def _chosen_queue(config: TopicConfig, queue_id: int) -> int:
     return random.randrange(count)  # noqa: S311 - any queue will do
 
 
-def _checked_bits(sys_flag: int, born_raw: bytes, store_raw: bytes) -> int:
-    """Return sysFlag with the sizes of the hosts; refuses bits that would let a message be taken for something else."""
+def _checked_bits(sys_flag: int) -> int:
+    """Return sysFlag without the sizes of hosts; refuses bits that would let a message be taken for something else."""
     if sys_flag & flags.TRANSACTION_MASK:
         if sys_flag & flags.TRANSACTION_MASK != flags.TransactionType.PREPARED:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it is ended")
         sys_flag &= ~flags.TRANSACTION_MASK  # the property TRAN_MSG makes a half message, and those have no bits
     if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it holds others")
-    sys_flag &= ~_IPV6_BITS
-    if len(born_raw) == IPV6_HOST_BYTES:
-        sys_flag |= flags.BORN_HOST_IPV6
-    if len(store_raw) == IPV6_HOST_BYTES:
-        sys_flag |= flags.STORE_HOST_IPV6
-    return sys_flag
+    return sys_flag & ~_IPV6_BITS

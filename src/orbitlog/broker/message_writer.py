@@ -38,7 +38,13 @@ class MessageWriter:
         self._has_separator = state.compat.trailing_property_separator
 
     def put(self, message: Message) -> PutResult:
-        return self.put_all((message,))[0]
+        """Store one message; those who dispatch and flush are woken."""
+        state = self._state
+        result = state.store.append(message)
+        if result.physical_offset >= 0:
+            state.statistics.note_put(message.topic, 1, result.size_bytes)
+            state.message_appended()
+        return result
 
     def put_all(self, messages: Sequence[Message]) -> list[PutResult]:
         """Store messages of one topic that came together; those who dispatch and flush are woken."""

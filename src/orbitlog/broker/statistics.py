@@ -80,6 +80,7 @@ class Statistics:
     def __init__(self, now_ms: int) -> None:
         self.started_ms = now_ms
         self._counters: dict[tuple[str, str], Counter] = {}
+        self._put_counters: dict[str, tuple[Counter, Counter]] = {}
         self.put_messages, self.get_messages, self.get_requests_found, self.get_requests_missed = (
             Counter(),
             Counter(),
@@ -91,22 +92,38 @@ class Statistics:
         self.get_today = DayTotals()
 
     def add(self, name: str, key: str, amount: int) -> None:
+        """Count something."""
+        self._counter(name, key).add(amount)
+
+    def _counter(self, name: str, key: str) -> Counter:
         counter = self._counters.get((name, key))
         if counter is None:
-            if len(self._counters) >= _KEYS_MAX:
-                return
-            counter = self._counters[name, key] = Counter()
-        counter.add(amount)
+            counter = Counter()
+            if len(self._counters) < _KEYS_MAX:  # names come from outside; one too many is counted by nobody
+                self._counters[name, key] = counter
+        return counter
 
     def find(self, name: str, key: str) -> Counter | None:
         return self._counters.get((name, key))
 
     def note_put(self, topic: str, count: int, size_bytes: int) -> None:
         """Count messages that were stored."""
-        self.put_messages.add(count)
+        total = self.put_messages
+        total.total += count
+        total.times += 1
         self.put_bytes += size_bytes
-        self.add(TOPIC_PUT_NUMS, topic, count)
-        self.add(TOPIC_PUT_SIZE, topic, size_bytes)
+        # Looked up together and counted in place: this is done for every message.
+        counters = self._put_counters.get(topic)
+        if counters is None:
+            counters = self._put_counters[topic] = (
+                self._counter(TOPIC_PUT_NUMS, topic),
+                self._counter(TOPIC_PUT_SIZE, topic),
+            )
+        messages, size = counters
+        messages.total += count
+        messages.times += 1
+        size.total += size_bytes
+        size.times += 1
 
     def note_get(self, topic: str, group: str, count: int, size_bytes: int) -> None:
         """Count messages that were given to a consumer."""
@@ -125,6 +142,7 @@ class Statistics:
         self.get_today.turn(local_day, self.get_messages.total)
 
     def forget_topic(self, topic: str) -> None:
+        self._put_counters.pop(topic, None)
         for name, key in list(self._counters):
             if key == topic or key.startswith(f"{topic}@"):
                 del self._counters[name, key]
