@@ -31,7 +31,9 @@ from orbitlog.cli.main import cli
 from orbitlog.formats import compat
 from orbitlog.formats.delay_levels import DEFAULT_LEVELS, STANDARD_LEVELS, DelayLevels
 from orbitlog.formats.layout import Layout, declared_layouts
-from orbitlog.store.store_settings import SETTINGS
+from orbitlog.nameserver.nameserver_settings import NAMESERVER_SETTINGS
+from orbitlog.broker.broker_settings import BROKER_SETTINGS, RUNTIME_KEYS
+from orbitlog.store.store_settings import SETTINGS, Setting
 from orbitlog.testing.golden import extract_golden
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -115,10 +117,31 @@ def in_words(value: object) -> str:
 
 def settings_table(_: str) -> str:
     """Every setting with its default."""
-    rows = [
-        f"| `{setting.key}` | `{plain_default(setting.default)}` | {setting.help} |" for setting in SETTINGS.values()
-    ]
+    return settings_rows(SETTINGS.values())
+
+
+def broker_settings_table(_: str) -> str:
+    """Every setting of the broker itself, and whether it may be changed while the broker runs."""
+    return settings_rows(
+        replace(setting, help=f"{setting.help} (run-time)" if setting.key in RUNTIME_KEYS else setting.help)
+        for setting in BROKER_SETTINGS.values()
+    )
+
+
+def settings_rows(settings: Iterable[Setting[Any]]) -> str:
+    rows = [f"| `{setting.key}` | `{plain_default(setting.default)}` | {setting.help} |" for setting in settings]
     return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
+
+
+def nameserver_settings_table(_: str) -> str:
+    """Every setting of the name server with its default."""
+    settings = NAMESERVER_SETTINGS.values()
+    rows = [f"| `{each.key}` | {in_code(plain_default(each.default))} | {each.help} |" for each in settings]
+    return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
+
+
+def in_code(text: str) -> str:
+    return f"`{text}`" if text != "None" else ""
 
 
 def plain_default(value: object) -> str:
@@ -215,7 +238,9 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "make-targets": make_targets,
     "other-layouts": other_layouts,
     "positions": position_table,
+    "nameserver-settings": nameserver_settings_table,
     "settings": settings_table,
+    "broker-settings": broker_settings_table,
 }
 
 

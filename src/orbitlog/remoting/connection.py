@@ -61,8 +61,8 @@ class Connection(asyncio.Protocol):
         self._working: dict[int, Command] = {}  # requests of the peer without an answer, by id()
         self._waiting: dict[int, asyncio.Future[Command]] = {}  # our own requests, by opaque
         self._last_opaque = 0
-        self._close_callbacks: list[Callable[[Connection], None]] = []
-        self._end_callbacks: list[Callable[[Connection], None]] = []
+        self._close_callbacks: list[Callable[[Connection], object]] = []
+        self._end_callbacks: list[Callable[[Connection], object]] = []
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._reading_paused = False
@@ -88,14 +88,14 @@ class Connection(asyncio.Protocol):
         self._forget(request)
         self.go_on()
 
-    def on_close(self, callback: Callable[[Connection], None]) -> None:
+    def on_close(self, callback: Callable[[Connection], object]) -> None:
         """Call back once when the connection is gone; at once if it is."""
         if self.is_closed:
             callback(self)
         else:
             self._close_callbacks.append(callback)
 
-    def on_end_of_requests(self, callback: Callable[[Connection], None]) -> None:
+    def on_end_of_requests(self, callback: Callable[[Connection], object]) -> None:
         """Call back when the peer has closed its half: what it waits for long should be answered now."""
         self._end_callbacks.append(callback)
 
@@ -205,7 +205,7 @@ class Connection(asyncio.Protocol):
         callbacks, self._close_callbacks = self._close_callbacks, []
         self._call_back(callbacks)
 
-    def _call_back(self, callbacks: list[Callable[[Connection], None]]) -> None:
+    def _call_back(self, callbacks: list[Callable[[Connection], object]]) -> None:
         for callback in callbacks:
             try:
                 callback(self)
