@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 STEP_BYTES = 4 * 1024 * 1024
 # Loading the kernels takes about as long as dispatching this much without them.
-_BULK_BYTES_MIN = 32 * 1024 * 1024
+_BULK_BYTES_MIN = 4 * 1024 * 1024
 # A step that takes a fraction of a second, so that whoever waits sees something move.
 _BULK_STEP_BYTES = 256 * 1024 * 1024
 # About as many messages as plain Python dispatches while the kernels are called and their answers fetched.
