@@ -156,7 +156,6 @@ class BrokerDispatch:
             self._arrived += self._follower.follow(mark, 1 << 30)
         if before is None or not before.is_released:
             self._parts.queues.list_again(mark.dispatched_to)
-            self._parts.index.load()
             self._parts.index.cut_to((mark.index_file, mark.index_header))
         else:
             self._parts.index.follow((mark.index_file, mark.index_header))

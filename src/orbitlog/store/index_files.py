@@ -363,13 +363,18 @@ class IndexFiles:
             self._files[-1].follow(header)
 
     def cut_to(self, tail: tuple[int, IndexHeader]) -> None:
-        """Let go of keys that a killed process put behind a tail that it vouched for."""
+        """Let go of keys that a killed process put behind a tail that it vouched for, and of files that it began."""
         number, header = tail
-        count = len(self._files)
         while self._files and int(self._files[-1].name) > number:
-            self._disk.remove_file(self._directory / self._files[-1].name)
             self._files.pop().file.close()
-        if len(self._files) < count:
+        begun = [
+            entry.name
+            for entry in self._disk.list_directory(self._directory)
+            if tree.parse_index_file_name(entry.name) and int(entry.name) > number
+        ]
+        for name in reversed(begun):
+            self._disk.remove_file(self._directory / name)
+        if begun:
             self._disk.sync_directory(self._directory)
         if self._files:
             self._files[-1].cut_to(header)

@@ -54,15 +54,16 @@ class QueueSet:
         """
         known = dict(self._queues)
         self.load()
-        for key, queue in list(self._queues.items()):
-            if key in known:
-                queue.segments.close()
-                queue.segments.load()
-                queue.segments.drop_unused(queue.max_offset * ENTRY_BYTES)
-            else:
-                queue.begin_recovery(trusted_to)
-                queue.end_recovery()
-        self.forget_empty()
+        with self._closing:
+            for key, queue in list(self._queues.items()):
+                if key in known:
+                    queue.segments.close()
+                    queue.segments.load()
+                    queue.segments.drop_unused(queue.max_offset * ENTRY_BYTES)
+                else:
+                    queue.begin_recovery(trusted_to)
+                    queue.end_recovery()
+            self.forget_empty()
 
     def recently_used(self) -> list[ConsumeQueue]:
         """Return the queues whose files may be open."""
