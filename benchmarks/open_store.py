@@ -1,4 +1,4 @@
-"""A process that opens a store and says how long that took; run by bench_startup.py.
+"""A process that opens a store and says how long that took, and how much of it computing; run by bench_startup.py.
 
 python -m benchmarks.open_store DIRECTORY HOW [MESSAGES]
 
@@ -18,9 +18,9 @@ from orbitlog.store.store_config import StoreConfig
 
 
 def main(root: Path, how: str, count: int) -> None:
-    started = time.perf_counter()
+    started, cpu_started = time.perf_counter(), time.process_time()
     store = MessageStore.open(root, StoreConfig(), lambda: time.time_ns() // 1_000_000)
-    opened = time.perf_counter() - started
+    opened, cpu = time.perf_counter() - started, time.process_time() - cpu_started
     started = time.perf_counter()
     if how == "close":
         store.close()
@@ -31,7 +31,7 @@ def main(root: Path, how: str, count: int) -> None:
             ).is_stored
         while store.dispatched_to < store.written_to:
             store.dispatch_once()
-    print(f"{opened} {time.perf_counter() - started}", flush=True)
+    print(f"{opened} {cpu} {time.perf_counter() - started}", flush=True)
     os._exit(0)
 
 
