@@ -94,6 +94,8 @@ class BlockingRocketMQ:
     send = _blocking(RocketMQ.send)
     send_batch = _blocking(RocketMQ.send_batch)
     send_oneway = _blocking(RocketMQ.send_oneway)
+    send_in_transaction = _blocking(RocketMQ.send_in_transaction)
+    request = _blocking(RocketMQ.request)
 
     def __init__(self, make: Callable[[], RocketMQ]) -> None:
         self._thread = _LoopThread()

@@ -226,7 +226,15 @@ class Consumer:
                     await self._membership_changed.wait()
             except TimeoutError:
                 pass
+            if not self._is_balanced:
+                await self._introduce()  # to a broker that was not known before, or has forgotten
             self._is_balanced = await self._rebalance()
+
+    async def _introduce(self) -> None:
+        try:
+            await self._announce()
+        except _TROUBLE as error:
+            log.warning("%s: no heartbeat: %s", self.group, error)
 
     async def _rebalance(self) -> bool:
         """Take this member's share of every topic; False if something was not to be had yet."""
@@ -242,10 +250,7 @@ class Consumer:
         if changed:
             now_ms = _now_ms()
             self._subscriptions = {name: replace(each, version=now_ms) for name, each in self._subscriptions.items()}
-            try:
-                await self._announce()
-            except _TROUBLE as error:
-                log.warning("%s: no heartbeat: %s", self.group, error)
+            await self._introduce()
         return is_balanced
 
     async def _rebalance_topic(self, topic: str) -> bool:

@@ -11,24 +11,30 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
+from typing import Any
 
+from orbitlog.client.administration import Administration
+from orbitlog.client.asking import Asking, Reply
 from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.consuming import MAX_ATTEMPTS, ConsumeOptions, Consumer
 from orbitlog.client.group_link import GroupLink, StartFrom
 from orbitlog.client.identity import UniqueIdMaker, make_client_id
 from orbitlog.client.outgoing import Outgoing, make_outgoing
 from orbitlog.client.queues import STRATEGIES
+from orbitlog.client.reading import Reader
 from orbitlog.client.receipts import Receipt
+from orbitlog.client.received import Received
 from orbitlog.client.routes import REFRESH_SECONDS, Routes
 from orbitlog.client.sending import Sending
 from orbitlog.client.signature import Credentials
 from orbitlog.client.subscriptions import make_subscription
+from orbitlog.client.transactional import Branch, Check, Outcome, Transactional
 from orbitlog.errors import ClientError, NoRoute, RemotingError
 from orbitlog.formats import names
-from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
 from orbitlog.remoting.request_dispatch import not_supported
 from orbitlog.wire.bodies.body_json import MessageQueue, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import ALL, HeartbeatData, ProducerData
@@ -41,6 +47,7 @@ log = logging.getLogger(__name__)
 SEND_SECONDS = 3.0
 HEARTBEAT_SECONDS = 30.0
 PRODUCER_GROUP = "orbitlog-producers"
+READER_GROUP = "orbitlog-readers"
 
 
 class RocketMQ:
@@ -58,8 +65,13 @@ class RocketMQ:
         self._link = ClusterLink(name_servers, self._handle, credentials)
         self._routes = Routes(self._link)
         self._sending = Sending(self._link, self._routes, producer_group)
+        self._transactional = Transactional(self._link, self._routes, self._sending)
+        self._asking = Asking(self._link, self._routes, self._sending, self.client_id)
+        self.admin = Administration(self._link, self._routes)
         self._unique_ids = UniqueIdMaker()
+        self._tasks: set[asyncio.Task[None]] = set()
         self._consumers: list[Consumer] = []
+        self._readers: list[Reader] = []
         self._greeted: set[str] = set()
         self._loop_task = asyncio.get_running_loop().create_task(self._keep_up(), name="orbitlog client")
         self._is_closed = False
@@ -117,6 +129,46 @@ class RocketMQ:
         """Send without waiting for an answer: fastest, and a loss goes unnoticed."""
         await self._sending.send_oneway(self._plain(topic, body, tags, None))
 
+    async def send_in_transaction(
+        self,
+        topic: str,
+        body: bytes | str,
+        branch: Branch,
+        *,
+        check: Check | None = None,
+        tags: str | None = None,
+        keys: str | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers several tries
+    ) -> tuple[Receipt, Outcome]:
+        """Send a message that counts only if `branch` returns True; False or an exception takes it back.
+
+        `branch` gets the receipt of the half message. Where it returns None, or this process dies, the broker asks
+        later: `check` gets the message and says how it ended.
+        """
+        if check is not None:
+            self._transactional.check = check
+        message = make_outgoing(topic, body, self._unique_ids.make(), tags=tags, keys=keys, user_properties=properties)
+        await self._routes.of(topic, create=True)
+        await self._beat()  # so that the broker knows whom to ask
+        return await self._transactional.send(message, branch, seconds=timeout)
+
+    async def request(
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers connecting, sending and waiting
+    ) -> Reply:
+        """Send a message and wait for the reply of whoever consumes it."""
+        return await self._asking.ask(self._plain(topic, body, tags, None), self._beat, seconds=timeout)
+
+    async def reply(self, message: Received, body: bytes | str) -> None:
+        """Reply to a request that was consumed."""
+        raw = body.encode() if isinstance(body, str) else body
+        await self._asking.reply(message, raw, self._unique_ids.make())
+
     def _plain(self, topic: str, body: bytes | str, tags: str | None, properties: Mapping[str, str] | None) -> Outgoing:
         return make_outgoing(topic, body, self._unique_ids.make(), tags=tags, user_properties=properties)
 
@@ -171,6 +223,22 @@ class RocketMQ:
             undo.pop_all()
         return consumer
 
+    async def read(
+        self,
+        topic: str,
+        *,
+        queues: Sequence[MessageQueue] | None = None,
+        start: StartFrom | datetime | str = StartFrom.FIRST,
+        tags: str = ALL,
+        sql: str | None = None,
+    ) -> Reader:
+        """Read a topic without a group: nothing is shared, nothing is committed. `assign`, `seek`, `pause` it."""
+        subscription = make_subscription(names.check_topic(topic), tags, sql, version=time.time_ns() // 1_000_000)
+        reader = Reader(GroupLink(self._link, self._routes, READER_GROUP, self.client_id), self._routes, subscription)
+        await reader.assign(queues, start)
+        self._readers.append(reader)
+        return reader
+
     async def _forget_consumer(self, consumer: Consumer) -> None:
         if consumer in self._consumers:
             self._consumers.remove(consumer)
@@ -209,7 +277,7 @@ class RocketMQ:
     async def _tell_all(self, code: RequestCode, header: UnregisterClientRequest) -> None:
         await self._ask_all(code, header)
 
-    def _handle(self, _: Connection, request: Command) -> Answer:
+    def _handle(self, connection: Connection, request: Command) -> Answer:
         """Answer what brokers ask of clients."""
         if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             group = ConsumerGroupRequest.from_ext_fields(request.ext_fields).group
@@ -217,7 +285,17 @@ class RocketMQ:
                 if consumer.group == group:
                     consumer.membership_changed()
             return response_to(request, ResponseCode.SUCCESS)
+        if request.code == RequestCode.CHECK_TRANSACTION_STATE:
+            self._start(self._transactional.answer(connection, request))
+            return NO_ANSWER
+        if request.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            return self._asking.take(request)
         return not_supported(request)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
         """Give queues back, commit, say goodbye. What was sent and answered is safe; nothing hangs."""
@@ -226,8 +304,12 @@ class RocketMQ:
         self._is_closed = True
         self._loop_task.cancel()
         await asyncio.gather(self._loop_task, return_exceptions=True)
+        for reader in self._readers:
+            await reader.close()
         for consumer in list(self._consumers):
             await consumer.close()
+        for task in self._tasks:
+            task.cancel()
         header = UnregisterClientRequest(client_id=self.client_id, producer_group=self._sending.group)
         await self._tell_all(RequestCode.UNREGISTER_CLIENT, header)
         await self._link.close()

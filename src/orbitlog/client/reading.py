@@ -1,0 +1,116 @@
+"""Reading a topic without being a member of a group: from where one likes, as often as one likes.
+
+Mirrors Java `DefaultLitePullConsumer` in its assign mode.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+
+from orbitlog.client.group_link import GroupLink, StartFrom
+from orbitlog.client.queue_feed import QueueFeed
+from orbitlog.client.received import Received
+from orbitlog.client.routes import Routes
+from orbitlog.errors import ClientError
+from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
+
+
+class Reader:
+    """Messages of some queues; iterate over it, or ask for the next one."""
+
+    def __init__(self, link: GroupLink, routes: Routes, subscription: SubscriptionData) -> None:
+        self._link = link
+        self._routes = routes
+        self._subscription = subscription
+        self._feeds: dict[MessageQueue, QueueFeed] = {}
+        self._ready: asyncio.Queue[tuple[QueueFeed, Received]] = asyncio.Queue()
+        self._is_closed = False
+
+    @property
+    def topic(self) -> str:
+        return self._subscription.topic
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        return sorted(self._feeds)
+
+    async def assign(
+        self, queues: Sequence[MessageQueue] | None = None, start: StartFrom | datetime | str = StartFrom.FIRST
+    ) -> None:
+        """Read these queues (all of the topic if None) from `start` on, and no others."""
+        await self._drop_all()
+        wanted = queues if queues is not None else (await self._routes.of(self.topic)).read_queues
+        for queue in wanted:
+            await self.seek(queue, start)
+
+    async def seek(self, queue: MessageQueue, to: int | StartFrom | datetime | str) -> None:
+        """Go on elsewhere in a queue: at an offset, its begin, its end, or a moment."""
+        if queue.topic != self.topic:
+            raise ClientError(f"this reader reads {self.topic}, not {queue.topic}")
+        feed = self._feeds.pop(queue, None)
+        if feed is not None:
+            await feed.stop()
+        start = await self._offset(queue, to)
+        self._feeds[queue] = QueueFeed(queue, start, self._link, self._subscription, self._deliver, commits=False)
+
+    async def _offset(self, queue: MessageQueue, to: int | StartFrom | datetime | str) -> int:
+        if isinstance(to, int):
+            return to
+        if isinstance(to, datetime):
+            return await self._link.offset_at(queue, to)
+        return await (
+            self._link.min_offset(queue) if StartFrom(to) is StartFrom.FIRST else self._link.max_offset(queue)
+        )
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Fetch no more of these queues (of all, if none are named) until `resume`."""
+        self._set_paused(queues, paused=True)
+
+    def resume(self, *queues: MessageQueue) -> None:
+        self._set_paused(queues, paused=False)
+
+    def _set_paused(self, queues: Sequence[MessageQueue], *, paused: bool) -> None:
+        for queue in queues or self.queues:
+            feed = self._feeds[queue]
+            feed.is_paused = paused
+            feed.wake()
+
+    def positions(self) -> Mapping[MessageQueue, int]:
+        """The offset of the next message of each queue that was not handed out."""
+        return {queue: feed.window.commit_offset for queue, feed in self._feeds.items()}
+
+    async def next(self, seconds: float | None = None) -> Received | None:
+        """Wait for the next message; None when the time is up."""
+        try:
+            async with asyncio.timeout(seconds):
+                while True:
+                    feed, message = await self._ready.get()
+                    if self._feeds.get(feed.queue) is feed:
+                        feed.finish(message.queue_offset)
+                        return message
+        except TimeoutError:
+            return None
+
+    async def __aiter__(self) -> AsyncIterator[Received]:
+        while (message := await self.next()) is not None:
+            yield message
+
+    def _deliver(self, feed: QueueFeed, message: Received) -> None:
+        self._ready.put_nowait((feed, message))
+
+    async def close(self) -> None:
+        await self._drop_all()
+
+    async def _drop_all(self) -> None:
+        feeds, self._feeds = list(self._feeds.values()), {}
+        for feed in feeds:
+            await feed.stop()
+
+    async def __aenter__(self) -> Reader:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()

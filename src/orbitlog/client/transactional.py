@@ -1,0 +1,98 @@
+"""Messages that count only if something else happened: half messages, their ends, and the broker's questions.
+
+Mirrors Java `DefaultMQProducerImpl.sendMessageInTransaction` and `checkTransactionState`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Awaitable, Callable
+
+from orbitlog.client.cluster_link import ClusterLink
+from orbitlog.client.outgoing import Outgoing
+from orbitlog.client.receipts import Receipt
+from orbitlog.client.received import Received
+from orbitlog.client.routes import Routes
+from orbitlog.client.sending import Sending
+from orbitlog.errors import ClientError
+from orbitlog.formats import properties
+from orbitlog.formats.flags import TransactionType
+from orbitlog.formats.message import decode_message
+from orbitlog.formats.message_id import parse_offset_message_id
+from orbitlog.remoting.connection import Connection
+from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.send_headers import CheckTransactionRequest, EndTransactionRequest
+
+log = logging.getLogger(__name__)
+
+Outcome = bool | None
+"""True commits, False rolls back, None leaves it open: the broker will ask."""
+Branch = Callable[[Receipt], Awaitable[Outcome] | Outcome]
+Check = Callable[[Received], Awaitable[Outcome] | Outcome]
+
+_TYPES = {True: TransactionType.COMMIT, False: TransactionType.ROLLBACK, None: TransactionType.NONE}
+
+
+class Transactional:
+    """The transactions of one client."""
+
+    def __init__(self, link: ClusterLink, routes: Routes, sending: Sending) -> None:
+        self._link = link
+        self._routes = routes
+        self._sending = sending
+        self.check: Check | None = None
+
+    async def send(self, message: Outgoing, branch: Branch, *, seconds: float) -> tuple[Receipt, Outcome]:
+        """Send a half message, run the branch, and commit if it returns True. What it raises rolls back."""
+        message.properties[properties.TRANSACTION_PREPARED] = "true"
+        message.properties[properties.PRODUCER_GROUP] = self._sending.group
+        receipt = await self._sending.send(message, seconds=seconds, transaction=TransactionType.PREPARED)
+        outcome: Outcome = False
+        try:
+            outcome = await _settled(branch(receipt))
+        finally:
+            await self._end(receipt, outcome)
+        return receipt, outcome
+
+    async def _end(self, receipt: Receipt, outcome: Outcome) -> None:
+        address = self._routes.address(receipt.queue.broker_name)
+        if address is None:
+            raise ClientError(
+                f"broker {receipt.queue.broker_name} is gone; it asks about the transaction when it is back"
+            )
+        header = EndTransactionRequest(
+            producer_group=self._sending.group,
+            half_queue_offset=receipt.queue_offset,
+            half_physical_offset=parse_offset_message_id(receipt.offset_message_id).physical_offset,
+            commit_or_rollback=_TYPES[outcome],
+            message_id=receipt.message_id,
+            transaction_id=receipt.message_id,
+            topic=receipt.queue.topic,
+        )
+        await self._link.tell(address, RequestCode.END_TRANSACTION, header)
+
+    async def answer(self, connection: Connection, request: Command) -> None:
+        """A broker asks how a transaction ended."""
+        header = CheckTransactionRequest.from_ext_fields(request.ext_fields)
+        if self.check is None:
+            log.warning("a broker asks about transaction %s, and nobody can say", header.transaction_id)
+            return
+        message = Received(decode_message(request.body), header.broker_name or "")
+        outcome = await _settled(self.check(message))
+        answer = EndTransactionRequest(
+            producer_group=message.properties.get(properties.PRODUCER_GROUP, self._sending.group),
+            half_queue_offset=header.half_queue_offset,
+            half_physical_offset=header.half_physical_offset,
+            commit_or_rollback=_TYPES[outcome],
+            from_check=True,
+            message_id=header.message_id,
+            transaction_id=header.transaction_id,
+            topic=header.topic,
+        )
+        connection.request_oneway(Command(RequestCode.END_TRANSACTION, ext_fields=answer.to_ext_fields()))
+
+
+async def _settled(outcome: Awaitable[Outcome] | Outcome) -> Outcome:
+    return await outcome if inspect.isawaitable(outcome) else outcome
