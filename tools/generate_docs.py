@@ -20,19 +20,21 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from orbitlog import formats
+from orbitlog.broker.broker_settings import BROKER_SETTINGS, RUNTIME_KEYS
 from orbitlog.cli.main import cli
 from orbitlog.formats import compat
 from orbitlog.formats.delay_levels import DEFAULT_LEVELS, STANDARD_LEVELS, DelayLevels
 from orbitlog.formats.layout import Layout, declared_layouts
 from orbitlog.nameserver.nameserver_settings import NAMESERVER_SETTINGS
-from orbitlog.broker.broker_settings import BROKER_SETTINGS, RUNTIME_KEYS
 from orbitlog.store.store_settings import SETTINGS, Setting
 from orbitlog.testing.golden import extract_golden
 
@@ -151,7 +153,7 @@ def plain_default(value: object) -> str:
     if isinstance(value, DelayLevels):
         return DEFAULT_LEVELS if value == STANDARD_LEVELS else str(value.delays_ms)
     if isinstance(value, tuple):
-        return ";".join(f"{hour:02d}" for hour in value)
+        return ";".join(f"{part:02d}" if isinstance(part, int) else part for part in value)
     return value.name if isinstance(value, compat.Compat) else str(value)
 
 
