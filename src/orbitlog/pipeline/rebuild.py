@@ -19,9 +19,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from orbitlog.errors import StoreLayoutError
+from orbitlog.errors import StoreLayoutError, StoreLocked
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint, encode_checkpoint
+from orbitlog.formats.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.pipeline.log_splits import (
     SPLIT_BYTES_DEFAULT,
     WalkedSplit,
@@ -192,6 +193,8 @@ def _prepare(
     _refuse_unknown_queues(store)
     if is_in_place:
         locks.callback(RealDisk().lock_file(place / tree.LOCK, tree.LOCK_CONTENT).release)
+        if RealDisk().lock_holder(place / LEASE_LOCK_FILE) is not None:
+            raise StoreLocked(f"{place} is being dispatched by another process; stop it first")
     earlier = roll_forward(place, store, is_in_place=is_in_place)
     store = find_store_files(root)
     target = Target(store, place, is_in_place, infer_geometry(store, settings), infer_rules(store, settings))

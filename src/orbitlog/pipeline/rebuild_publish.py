@@ -22,6 +22,7 @@ import orjson
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.dispatch_marks import MARKS_FILE
 from orbitlog.formats.store_state import STATE_FILE
 from orbitlog.pipeline.rebuild_tasks import NEW
 from orbitlog.pipeline.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree
@@ -153,8 +154,9 @@ def publish(out: Path, *, is_in_place: bool) -> None:
     new, old = staging / NEW, staging / _OLD
     old.mkdir(exist_ok=True)
     if is_in_place:
-        # It would vouch for files that are gone; without it a store looks for itself.
-        (out / STATE_FILE).unlink(missing_ok=True)
+        # They would vouch for files that are gone; without them a store looks for itself.
+        for name in (STATE_FILE, MARKS_FILE):
+            (out / name).unlink(missing_ok=True)
     for name in _in_order(found["names"]):
         if not (new / name).exists():
             continue  # an interrupted run published it

@@ -218,9 +218,10 @@ def test_outputs_that_would_lose_something_are_refused(tmp_path: Path) -> None:
         )
 
 
-def test_a_store_in_use_is_not_rebuilt_in_place(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["lock", "orbitlog.lease-lock"])
+def test_a_store_in_use_is_not_rebuilt_in_place(name: str, tmp_path: Path) -> None:
     root = write_log(tmp_path / "store", make_log(["plain"]))
-    lock = RealDisk().lock_file(root / "lock", b"lock")
+    lock = RealDisk().lock_file(root / name, b"lock")
     try:
         with pytest.raises(StoreLocked):
             run(root, None)
@@ -236,6 +237,14 @@ def test_a_second_run_finds_its_work_done(tmp_path: Path) -> None:
     assert again.messages == first.messages
     with pytest.raises(StoreLayoutError, match="another rebuild's files"):
         run(root, tmp_path / "out", split_bytes=2000)
+
+
+def test_files_that_vouch_for_what_is_replaced_go(tmp_path: Path) -> None:
+    root = write_log(tmp_path / "store", make_log(["plain"]))
+    for name in ("orbitlog.state", "orbitlog.dispatched"):
+        (root / name).write_bytes(b"x")
+    run(root, None)
+    assert sorted(path.name for path in root.iterdir()) == ["checkpoint", "commitlog", "consumequeue", "index", "lock"]
 
 
 class Killed(BaseException):
