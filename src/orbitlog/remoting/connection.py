@@ -171,7 +171,10 @@ class Connection(asyncio.Protocol):
             pass  # kept as the decoder's failure, which is looked at below
         self._work()
         if self._decoder.failure is not None:
-            log.warning("%s sent what is no frame, so it is cut off: %s", self.peer, self._decoder.failure)
+            if self._flow.garbage.is_worth_a_line():
+                times = self._flow.garbage.count
+                reason = self._decoder.failure
+                log.warning("%s sent what is no frame (number %d), so it is cut off: %s", self.peer, times, reason)
             self.drain()
 
     def eof_received(self) -> bool:

@@ -26,6 +26,18 @@ class RemotingLimits(NamedTuple):
     half_closed_seconds: float = 0.5
 
 
+class Repeated:
+    """Something that a hostile peer can make happen as often as it likes, so that not each time is worth a line."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def is_worth_a_line(self) -> bool:
+        """Count one more; true for the first ten, then each time that the number has doubled."""
+        self.count += 1
+        return self.count <= 10 or self.count & (self.count - 1) == 0
+
+
 class Flow:
     """Counts what all connections have in the works, and wakes those that had to wait."""
 
@@ -35,6 +47,8 @@ class Flow:
         self.tasks: set[asyncio.Task[None]] = set()
         self.working_bytes = 0
         self.is_full = False
+        self.garbage = Repeated()
+        self.refused = Repeated()
         self._paused: set[Connection] = set()
         self._quiet = asyncio.Event()
         self._quiet.set()

@@ -27,7 +27,6 @@ class RemotingServer:
         self._flow = Flow(self.limits)
         self._server: asyncio.Server | None = None
         self._idle_watch: asyncio.TimerHandle | None = None
-        self._refused = 0
 
     @property
     def address(self) -> Address:
@@ -74,9 +73,8 @@ class RemotingServer:
 
     def _accept(self) -> asyncio.Protocol:
         if len(self.connections) >= self.limits.connections:
-            self._refused += 1
-            if self._refused & (self._refused - 1) == 0:  # a flood of refusals is not to become a flood of lines
-                log.warning("%d connections refused: %d are open", self._refused, len(self.connections))
+            if self._flow.refused.is_worth_a_line():
+                log.warning("%d connections refused: %d are open", self._flow.refused.count, len(self.connections))
             return _Refusal()
         return Connection(self._handler, self._flow)
 
