@@ -101,6 +101,16 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 COMMANDS = {
     "up": LazyCommand("orbitlog.cli.cmd_up", "Serve: a name server and a broker in one process, until interrupted."),
     "broker": LazyCommand("orbitlog.cli.cmd_broker", "Serve a store to clients, registered with name servers."),
+    "send": LazyCommand("orbitlog.cli.cmd_send", "Send messages to a topic of a running cluster."),
+    "tail": LazyCommand("orbitlog.cli.cmd_tail", "Show the messages of TOPIC as they come, until interrupted."),
+    "topic": LazyCommand("orbitlog.cli.cmd_topic", "List, show, make and delete the topics of a running cluster."),
+    "group": LazyCommand(
+        "orbitlog.cli.cmd_group", "List consumer groups of a running cluster, show how far they are, move them."
+    ),
+    "message": LazyCommand("orbitlog.cli.cmd_message", "Find messages of a running cluster: by id, by key."),
+    "cluster": LazyCommand(
+        "orbitlog.cli.cmd_cluster", "Show the brokers of a running cluster, and whether they answer."
+    ),
     "dump": LazyCommand("orbitlog.cli.cmd_dump", "Look at the files of a store; needs no server."),
     "nameserver": LazyCommand("orbitlog.cli.cmd_nameserver", "Serve routes: brokers register, clients ask."),
     "pipeline": LazyCommand("orbitlog.cli.cmd_pipeline", "Jobs on Spark over whole stores."),
