@@ -43,13 +43,14 @@ class TwoNameServers:
     broker: ServerProcess
     cluster: Cluster
 
-    def admin(self, port: int, *words: str) -> str:
+    def admin(self, port: int, *words: str, serialization: str = "JSON") -> str:
         """Run an `mqadmin` command at one of the name servers; what it prints, without what differs by nature."""
         home = self.directory / "admin"
         quiet = home / "conf" / "logback_tools.xml"  # 4.9 does nothing without it
         quiet.parent.mkdir(parents=True, exist_ok=True)
         quiet.write_text("<configuration/>")
-        java = java_command(self.packages, home, options=[f"-Drmq.logback.configurationFile={quiet}"])
+        serialize = f"-Drocketmq.serialize.type={serialization}"
+        java = java_command(self.packages, home, options=[f"-Drmq.logback.configurationFile={quiet}", serialize])
         command = [*java, "org.apache.rocketmq.tools.command.MQAdminStartup", *words, "-n", f"{HOST}:{port}"]
         done = subprocess.run(command, capture_output=True, text=True, timeout=ADMIN_SECONDS_MAX, check=False)
         text = (done.stdout + done.stderr).replace(str(port), "PORT")
@@ -66,14 +67,19 @@ def start_ours(directory: Path, port: int) -> ServerProcess:
     return server
 
 
-@pytest.fixture(scope="module", params=["4.9.7", "5.5.0"])
+# A broker that compresses its registrations, and asks before it registers whether that is needed.
+SPARING = {"compressedRegister": "true", "forceRegister": "false"}
+
+
+@pytest.fixture(scope="module", params=[("4.9.7", {}), ("5.5.0", SPARING)], ids=["4.9.7", "5.5.0"])
 def both(
     request: pytest.FixtureRequest,
     packages_of: Callable[[str], ApachePackages],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[TwoNameServers]:
-    packages = packages_of(request.param)
-    directory = tmp_path_factory.mktemp(f"nameserver-{request.param}")
+    version, settings = request.param
+    packages = packages_of(version)
+    directory = tmp_path_factory.mktemp(f"nameserver-{version}")
     ours, theirs = Ports.find(), Ports.find()
     command = server_command(packages, directory)
     started: list[ServerProcess] = []
@@ -82,7 +88,8 @@ def both(
         started.append(our_server)
         started.append(start_name_server(command, directory, theirs.name_server))
         addresses = f"{HOST}:{ours.name_server};{HOST}:{theirs.name_server}"
-        broker = start_broker(command, directory, ours, directory / "store", {"namesrvAddr": addresses})
+        settings = {"namesrvAddr": addresses, **settings}
+        broker = start_broker(command, directory, ours, directory / "store", settings)
         started.append(broker)
         broker.wait_until(lambda: BROKER_NAME in (broker_table(theirs.name_server) or {}), 60)
         cluster = Cluster(packages, directory, ours, our_server, broker)
@@ -113,6 +120,11 @@ def _steady(text: str) -> str:
     lines = [re.sub(r"\s+[0-9.]+\([^)]*\).*$", "", line) for line in text.splitlines()]
     kept = [line for line in lines if not line.lstrip().startswith(("at ", "For more information", "See http"))]
     return "\n".join(sorted(kept))
+
+
+def test_the_binary_serialization_is_served_in_kind(both: TwoNameServers) -> None:
+    route = both.admin(both.ours, "topicRoute", "-t", TOPIC, serialization="ROCKETMQ")
+    assert f'"brokerName":"{BROKER_NAME}"' in route
 
 
 def test_permissions_are_wiped_and_given_back(both: TwoNameServers) -> None:

@@ -31,7 +31,7 @@ APACHE_550 = "apache-5.5.0"
 SYSTEM_KINDS = (APACHE_497, APACHE_550, ORBITLOG)
 READY_SECONDS_MAX = 60
 
-_READY = re.compile(r"^ready name-server=(?P<name_server>\S+) broker=(?P<broker>\S+)", re.MULTILINE)
+_READY = re.compile(r"^ready (.*)$", re.MULTILINE)
 _PR_SET_PDEATHSIG = 1
 # Runs another program that the kernel kills when we die, however we do.
 _GUARDED = (
@@ -144,7 +144,7 @@ class OrbitlogSystem(System):
     @property
     def name_server_address(self) -> str:
         assert self._addresses, "not started yet"
-        return self._addresses["name_server"]
+        return self._addresses["name-server"]
 
     @property
     def broker_address(self) -> str:
@@ -154,7 +154,7 @@ class OrbitlogSystem(System):
     def start(self) -> None:
         if self._server is not None:
             return
-        ports = [("--name-server-port", "name_server"), ("--broker-port", "broker")]
+        ports = [("--name-server-port", "name-server"), ("--broker-port", "broker")]
         words = [
             word
             for option, name in ports
@@ -184,9 +184,9 @@ class OrbitlogSystem(System):
 
 
 def start_orbitlog(
-    directory: Path, arguments: Sequence[str], *, command: str = "up", ready: re.Pattern[str] = _READY
+    directory: Path, arguments: Sequence[str], *, command: str = "up"
 ) -> tuple[ServerProcess, dict[str, str]]:
-    """Start one of our servers; return it with the addresses of its ready line."""
+    """Start one of our servers; return it with the facts of its ready line."""
     directory.mkdir(parents=True, exist_ok=True)
     log = directory / f"orbitlog-{command}.log"
     before = log.stat().st_size if log.exists() else 0
@@ -195,12 +195,12 @@ def start_orbitlog(
     server = ServerProcess(f"orbitlog {command}", whole, log)
 
     def said() -> re.Match[str] | None:
-        return ready.search(log.read_bytes()[before:].decode(errors="replace"))
+        return _READY.search(log.read_bytes()[before:].decode(errors="replace"))
 
     server.wait_until(lambda: said() is not None, READY_SECONDS_MAX)
     found = said()
     assert found is not None
-    return server, found.groupdict()
+    return server, dict(fact.split("=", 1) for fact in found[1].split(" ") if "=" in fact)
 
 
 def make_system(
