@@ -134,7 +134,7 @@ def _chunks(task: CheckIndexTask) -> Iterator[DispatchColumns]:
 
 
 def _differences(task: CheckIndexTask, data: FileBytes, made: FileBytes, header: IndexHeader) -> list[Finding]:
-    if np.array_equal(data[: len(made)], made):
+    if _same_bytes(data[: len(made)], made):
         return []
     findings = []
     head, slots_end = INDEX_HEADER.size_bytes, task.layout.entries_position
@@ -154,6 +154,13 @@ def _differences(task: CheckIndexTask, data: FileBytes, made: FileBytes, header:
         place = task.layout.entry_position(number)
         findings.append(_finding(task, reason, place, len(wrong), int(right["physical_offset"][number])))
     return findings
+
+
+def _same_bytes(left: FileBytes, right: FileBytes) -> bool:
+    """Compare eight bytes at a time: one by one it takes longer than building the file."""
+    whole = len(left) // 8 * 8
+    is_same = np.array_equal(left[:whole].view(np.int64), right[:whole].view(np.int64))
+    return is_same and left[whole:].tobytes() == right[whole:].tobytes()
 
 
 def _check_newer_entries(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
 from orbitlog.pipeline.log_splits import LogSplit
 from orbitlog.pipeline.split_derivation import UNIT, Units, UnitSlice, derive_split
 from orbitlog.store.findings import Finding
+from orbitlog.store.mapped_view import written_until
 
 _RUNS_MAX = 1000
 _EXT_COMPARED_BYTES = QUEUE_ENTRY.position("tags_code")
@@ -150,29 +151,41 @@ def _check_queue_file(
         findings.append(
             Finding("queue file", str(path), reason, count=size_bytes, topic=queue.topic, queue_id=queue.queue_id)
         )
-    offsets_end = (base + size_bytes) // ENTRY_BYTES
-    if queue.first <= base // ENTRY_BYTES and offsets_end <= queue.next_offset:
-        return findings  # every unit of it was compared
-    raw = path.read_bytes()[: task.queue_file_bytes]
+    written = min(written_until(path), task.queue_file_bytes)
+    # Units between the bounds were compared with the log; those before and behind are looked at here.
+    before_until, behind_from = (offset * ENTRY_BYTES - base for offset in (queue.first, queue.next_offset))
+    for start, stop in ((0, min(before_until, written)), (max(behind_from, 0), written)):
+        if start < stop:
+            findings += _strays(task, queue, path, base, start, stop)
+    return findings
+
+
+def _strays(  # noqa: PLR0917
+    task: CheckQueuesTask, queue: CheckedQueue, path: Path, base: int, start: int, stop: int
+) -> list[Finding]:
+    """Name the units of a part of a file that lead to what the log should have and has not."""
+    with path.open("rb", buffering=0) as file:
+        raw = os.pread(file.fileno(), stop - start, start)
+    if not raw.strip(b"\0"):
+        return []
     units = np.frombuffer(raw, UNIT, len(raw) // ENTRY_BYTES)
-    offsets = base // ENTRY_BYTES + np.arange(len(units))
     is_written = units.view(np.uint8).reshape(-1, ENTRY_BYTES).any(axis=1)
     is_blank = (units["physical_offset"] == 0) & (units["size_bytes"] == INT_MAX)
     is_old = (units["physical_offset"] >= 0) & (units["physical_offset"] < task.log_start)
-    outside = (offsets < queue.first) | (offsets >= queue.next_offset)
-    for first, count in _runs(outside & is_written & ~is_blank & ~is_old):
+    findings = []
+    for first, count in _runs(is_written & ~is_blank & ~is_old):
         leads_to = int(units["physical_offset"][first])
         findings.append(
             Finding(
                 "queue unit",
                 str(path),
                 f"leads to physical offset {leads_to}, where the log has no message of this queue offset",
-                position=first * ENTRY_BYTES,
+                position=start + first * ENTRY_BYTES,
                 count=count,
                 physical_offset=leads_to,
                 topic=queue.topic,
                 queue_id=queue.queue_id,
-                queue_offset=int(offsets[first]),
+                queue_offset=(base + start) // ENTRY_BYTES + first,
             )
         )
     return findings
