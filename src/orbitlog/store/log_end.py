@@ -17,7 +17,7 @@ from orbitlog.errors import BadField
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import BLANK, Damage, LogEnd, SegmentEnd, find_record, read_at
 from orbitlog.store.commitlog import CommitLog
-from orbitlog.store.dispatcher import DamagedLog
+from orbitlog.store.dispatcher import DamagedLog, Progress
 from orbitlog.store.zero_bytes import is_torn
 
 # Below this the plain decoder is done before the kernels are loaded.
@@ -57,16 +57,25 @@ class KnownLog:
         return self.is_own and is_torn(message)
 
 
-def find_log_end(log: CommitLog, start: int, known: KnownLog) -> FoundEnd:
-    """Follow the log from the record at `start`."""
+def find_log_end(log: CommitLog, start: int, known: KnownLog, progress: Progress | None = None) -> FoundEnd:
+    """Follow the log from the record at `start`; tells after each segment how many bytes were followed, of how many."""
     result = FoundEnd(start)
     bases = [base for base in log.segments.bases if base + log.segments.file_bytes > start]
     for base in bases:
         if base > result.physical_offset:
             break  # the segment before did not lead here
-        if not _follow_segment(log, base, max(start - base, 0), known, result):
+        goes_on = _follow_segment(log, base, max(start - base, 0), known, result)
+        if progress is not None:
+            progress(result.physical_offset - start, max(_written_end(log), result.physical_offset) - start)
+        if not goes_on:
             break
     return result
+
+
+def _written_end(log: CommitLog) -> int:
+    """Return where the log ends at the latest."""
+    last = log.segments.bases[-1]
+    return last + log.segments.file(last).data_end()
 
 
 def _follow_segment(log: CommitLog, base: int, position: int, known: KnownLog, result: FoundEnd) -> bool:

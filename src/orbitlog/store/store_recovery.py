@@ -45,7 +45,8 @@ def recover(
     if not _is_vouched_for(log, checkpoint, state, known):
         state = None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
-    found = find_log_end(log, trusted_to, known)
+    passes = _TwoPasses(progress)
+    found = find_log_end(log, trusted_to, known, passes.followed)
     log.recover_to(found.physical_offset, flushed_to=trusted_to)
     for damaged in found.damage:
         dispatcher.note_damage(damaged.physical_offset, damaged.size_bytes, damaged.reason)
@@ -61,13 +62,31 @@ def recover(
     if state is not None and was_closed and index.key_count == state.key_count:
         boundary = IndexBoundary(state.dispatched_to, 0)
     dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
-    dispatcher.catch_up(log.written_to, progress)
+    dispatcher.catch_up(log.written_to, passes.derived)
     for queue in queues:
         queue.end_recovery()
         queue.correct_min_offset(log.min_physical_offset)
         queues.used(queue)  # of ten thousand queues only some can be open at a time
     queues.forget_empty()
     index.discard_aside()
+
+
+class _TwoPasses:
+    """Makes one progress of two: the log is followed to its end, from the disk, and then derived from, from memory."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress = progress
+        self._followed_bytes = 0
+
+    def followed(self, done_bytes: int, total_bytes: int) -> None:
+        self._followed_bytes = done_bytes
+        if self._progress is not None:
+            self._progress(done_bytes // 2, total_bytes)
+
+    def derived(self, done_bytes: int, total_bytes: int) -> None:
+        if self._progress is not None:
+            followed_bytes = self._followed_bytes
+            self._progress((followed_bytes + done_bytes) // 2, (followed_bytes + total_bytes) // 2)
 
 
 def _check_whole(log: CommitLog) -> None:

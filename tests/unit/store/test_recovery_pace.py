@@ -64,3 +64,6 @@ def test_a_store_tells_it(tmp_path: Path) -> None:
     MessageStore.open(tmp_path, config, lambda: 1, progress=teller).close()
     assert told
     assert (told[-1].done_bytes, told[-1].total_bytes) == (end, end)
+    done = [pace.done_bytes for pace in told]
+    assert done == sorted(done)
+    assert done[0] <= end // 2, "following the log to its end is told, too"
