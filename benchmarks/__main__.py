@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import (
+    bench_dispatch,
     bench_kernels,
     bench_lag,
     bench_memory,
@@ -81,13 +82,18 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "queues": lambda report, sizes, _: bench_startup.run_queues(report, topics=sizes.queue_topics),
     "log": lambda report, sizes, _: bench_startup.run_log(report, gigabytes=sizes.log_gigabytes),
     "memory": _memory,
+    "dispatch": lambda report, sizes, _: bench_dispatch.run(
+        report, seconds=sizes.lag_seconds, warm_seconds=min(8.0, sizes.lag_seconds)
+    ),
     "pipeline": _pipeline,
     "wire": lambda report, sizes, _: bench_wire.run(report, count=sizes.frames),
 }
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(prog="make bench ARGS=…", description="Measure formats, kernels and the store.")
+    parser = argparse.ArgumentParser(
+        prog="make bench ARGS=…", description="Measure formats, kernels, the store and the pipeline."
+    )
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ones, of {', '.join(BENCHMARKS)} (all)")
     size = parser.add_mutually_exclusive_group()
     size.add_argument("--quick", action="store_true", help="small logs: shows that it runs, not how fast")

@@ -30,7 +30,8 @@ ENGINE = "spark"
 _CHECKPOINTS = Path("orbitlog.pipeline", "dispatch")
 _WATCH_S = 0.05
 _OFFER_POLL_S = 0.1
-_DISK_POLL_S = 1.0
+_PAUSE_S = 1.0
+_FAILURES_MAX = 4
 # A stream keeps the plans of so many batches; ours are never gone back to.
 _BATCHES_KEPT = "2"
 _SENTENCE_MAX = 500
@@ -88,15 +89,20 @@ class DispatchQuery:
     def run(self, stop: threading.Event) -> None:
         """Dispatch whenever the broker wants it, until `stop` is set or there is no broker any more.
 
-        Raises `LeaseLost` where there is none to begin with.
+        Raises `LeaseLost` where there is none to begin with. A full disk is waited for; a query that fails otherwise,
+        for want of a worker perhaps, is begun again under a new lease, and given up after some failures in a row.
         """
-        owner = self._wait_for_offer(stop)
+        owner, failures = self._wait_for_offer(stop), 0
         while owner is not None:
+            batches = self._batches
             try:
                 self._serve(owner, stop, once=False)
-            except DiskFull as reason:
+            except (DiskFull, JobFailed) as reason:
+                failures = 1 if self._batches > batches else failures + 1
+                if isinstance(reason, JobFailed) and failures == _FAILURES_MAX:
+                    raise
                 self._tell(DispatchProgress(messages=self._messages, batches=self._batches, waits_for=str(reason)))
-                stop.wait(_DISK_POLL_S)
+                stop.wait(_PAUSE_S)
             finally:
                 owner.hand_back()
             try:
