@@ -39,6 +39,7 @@ Answer = Command | bytes | _NoAnswer | None
 Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
 Address = tuple[str, int]
 
+_AT_ONCE = (bytes, Command)  # a tuple made once: the union of both would be made anew for each request
 _REQUEST_BYTES = 512  # what a request without a body costs in memory, roughly
 _ANSWERS_A_WRITE = 64
 _LARGE_ANSWER = 64 * 1024
@@ -59,6 +60,7 @@ class Connection(asyncio.Protocol):
         self._backlog: deque[Command] = deque()
         self._outgoing: list[bytes] | None = None  # a list while a batch of requests is worked off
         self._working: dict[int, Command] = {}  # requests of the peer without an answer, by id()
+        self._handling: Command | None = None  # the request that the handler was given last, until it is answered
         self._waiting: dict[int, asyncio.Future[Command]] = {}  # our own requests, by opaque
         self._last_opaque = 0
         self._close_callbacks: list[Callable[[Connection], object]] = []
@@ -245,16 +247,18 @@ class Connection(asyncio.Protocol):
             outgoing.clear()
 
     def _take_request(self, request: Command) -> None:
+        self._handling = request
         try:
             answer = self._handler(self, request)
         except Exception as error:  # noqa: BLE001 - a request boundary: the failure is the answer
             answer = failure_answer(self, request, error)
-        if answer is None:
-            if not request.flag & FLAG_ONEWAY:
-                self._keep(request)
-        elif isinstance(answer, Command | bytes):
+        if isinstance(answer, _AT_ONCE):
             if not request.flag & FLAG_ONEWAY:
                 self._send(self._answer_frame(request, answer))
+        elif answer is None:
+            # The handler may have answered through `respond` before it returned.
+            if self._handling is request and not request.flag & FLAG_ONEWAY:
+                self._keep(request)
         elif answer is not NO_ANSWER:
             self._keep(request)
             self._flow.start(self._loop.create_task(self._answer_when_ready(request, answer)))
@@ -264,7 +268,7 @@ class Connection(asyncio.Protocol):
             answer = await coming
         except Exception as error:  # noqa: BLE001 - a request boundary: the failure is the answer
             answer = failure_answer(self, request, error)
-        if isinstance(answer, Command | bytes):
+        if isinstance(answer, _AT_ONCE):
             self.respond(request, answer)
         elif answer is NO_ANSWER or request.flag & FLAG_ONEWAY:
             self.forget(request)
@@ -282,6 +286,8 @@ class Connection(asyncio.Protocol):
         self._flow.add(_working_bytes(request))
 
     def _forget(self, request: Command) -> None:
+        if self._handling is request:
+            self._handling = None
         if self._working.pop(id(request), None) is not None:
             self._flow.remove(_working_bytes(request))
 

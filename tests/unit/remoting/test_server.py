@@ -72,6 +72,24 @@ def test_answers_come_in_the_order_in_which_they_are_ready() -> None:
     run(test())
 
 
+def test_an_answer_from_within_the_handler_counts() -> None:
+    async def test() -> None:
+        def handler(connection: Connection, asked: Command) -> Answer:
+            if asked.opaque == 2:
+                connection.forget(asked)
+            else:
+                connection.respond(asked, response_to(asked, 0))
+            return None
+
+        async with serving(handler) as server, raw_client(server) as client:
+            await client.send(*map(request, range(4)))
+            assert [answer.opaque for answer in await client.answers(3)] == [0, 1, 3]
+            assert [connection.unanswered for connection in server.connections] == [0]
+            assert server.working_bytes == 0
+
+    run(test())
+
+
 def test_one_way_requests_are_heard_and_not_answered() -> None:
     async def test() -> None:
         heard: list[int] = []
