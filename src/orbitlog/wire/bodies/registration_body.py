@@ -39,6 +39,7 @@ VERSION_5_0_0 = 413
 INFLATED_BYTES_MAX = 64 * 1024 * 1024
 _LENGTH = struct.Struct(">i")
 _LEVEL = 9
+_ZLIB_START = b"x"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ def decode_registration(body: bytes, *, compressed: bool, version: int) -> Regis
         return Registration()
     if version < VERSION_3_0_11:
         return Registration(wrapper=decode_body(TopicWrapper, body))
-    if not compressed:
+    # 5.5.0 compresses without saying so, and its own name server cannot read that; no JSON begins with zlib's x.
+    if not compressed and not body.startswith(_ZLIB_START):
         return decode_body(Registration, body)
     return _decode_compressed(_Pieces(inflate_body(body, COMPRESSED, limit=INFLATED_BYTES_MAX)), version)
 

@@ -71,6 +71,11 @@ def test_the_oldest_brokers_send_the_topics_alone() -> None:
     assert list(decode_registration(body, compressed=False, version=36).wrapper.topics) == ["T"]
 
 
+def test_a_body_that_is_compressed_without_saying_so() -> None:
+    body = encode_registration(WHOLE, compressed=True)
+    assert decode_registration(body, compressed=False, version=513) == WHOLE
+
+
 def test_no_body_is_no_topic() -> None:
     assert decode_registration(b"", compressed=True, version=479) == Registration()
 
