@@ -93,7 +93,7 @@ def _first(look: StoreLook) -> int:
     return look.files.segments[0].base if look.files.segments else 0
 
 
-def read_log_range(found: LogRange, options: LogOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
+def read_log_range(found: LogRange | None, options: LogOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
     """Decode a range in a worker, as batches in the user's columns."""
     import numpy as np
 
@@ -102,6 +102,8 @@ def read_log_range(found: LogRange, options: LogOptions, schema: StructType) -> 
     from orbitlog.pipeline.message_columns import RowMaker
     from orbitlog.pipeline.warm_up import settle_worker
 
+    if found is None:
+        return  # there are no partitions, and Spark made one up
     settle_worker()
     maker = RowMaker(schema, inflate=options.inflate)
     # A batch without columns would not know how many rows it has.

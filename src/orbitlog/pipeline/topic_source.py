@@ -98,7 +98,8 @@ class TopicReader(DataSourceReader):
             options = replace(options, tags=tuple(sorted(pushed & set(options.tags) if options.tags else pushed)))
             if not options.tags:
                 return iter(())
-        return read_ranges(partition.value, RowRequest(options, self._schema))
+        # Where there are no partitions Spark makes one up, without a value.
+        return read_ranges(partition.value or (), RowRequest(options, self._schema))
 
 
 @dataclass(frozen=True, slots=True)

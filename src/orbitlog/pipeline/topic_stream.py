@@ -98,7 +98,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [InputPartition(task) for task in plan_tasks(ranges, self._options.partitions_min)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_ranges(partition.value, RowRequest(self._options, self._schema))
+        return read_ranges(partition.value or (), RowRequest(self._options, self._schema))
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing is kept here: the checkpoint is the query's own."""

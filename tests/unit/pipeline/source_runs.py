@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import types as T
-from pyspark.sql.datasource import DataSource
+from pyspark.sql.datasource import DataSource, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 KINDS: dict[str, T.DataType] = {
@@ -43,7 +43,8 @@ def read_batch(
     reader = made.reader(schema)
     if filters:
         reader.pushFilters(list(filters))
-    partitions = pickle.loads(pickle.dumps(reader.partitions()))
+    # Where there are none Spark makes one up.
+    partitions = pickle.loads(pickle.dumps(reader.partitions())) or [InputPartition(None)]
     reader = pickle.loads(pickle.dumps(reader))
     return _table(schema, (batch for partition in partitions for batch in reader.read(partition)))
 
