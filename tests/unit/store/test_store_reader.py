@@ -10,6 +10,7 @@ import pytest
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import decode_message, make_message
+from orbitlog.store.disk import RealDisk
 from orbitlog.store.key_query import KeyQuery
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.queue_reader import ReadRequest
@@ -85,3 +86,21 @@ def test_a_store_that_its_broker_left_in_a_crash(golden_550_crash: GoldenStore) 
 def test_no_store_is_said_so(tmp_path: Path) -> None:
     with pytest.raises(StoreLayoutError, match="no commitlog"):
         StoreReader.open(tmp_path, CONFIG)
+
+
+def test_a_segment_that_is_just_being_made_is_not_read_yet(tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG, lambda: 1_000) as store:
+        for number in range(5):
+            store.append(order(number))
+        store.dispatch_once()
+        (tmp_path / "commitlog" / f"{4096:020d}").touch()  # it has its name, and not yet its size
+        with StoreReader.open(tmp_path, CONFIG) as reader:
+            assert bodies(reader) == list(range(5))
+        (tmp_path / "commitlog" / f"{4096:020d}").unlink()
+
+
+def test_a_directory_is_not_empty_because_one_of_its_files_vanishes(tmp_path: Path) -> None:
+    (tmp_path / "stays").write_bytes(b"12345")
+    # Found by name, gone when it is looked at.
+    (tmp_path / "vanishes").symlink_to(tmp_path / "nowhere")
+    assert [(entry.name, entry.size_bytes) for entry in RealDisk().list_directory(tmp_path)] == [("stays", 5)]
