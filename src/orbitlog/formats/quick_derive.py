@@ -1,4 +1,4 @@
-"""The derivation of one ordinary record in a fifth of the time: what dispatching as messages come in lives on.
+"""The derivation of one ordinary record, quickly: what dispatching as messages come in lives on.
 
 `derive` says what a record means; this says the same without decoding its properties into a map: three of them are
 looked up in the bytes, and the hash of every key goes on from that of its topic. Records that need more than that,
