@@ -44,7 +44,7 @@ def ascii_hash(text: bytes, before: int = 0) -> int:
     """Hash ASCII as `hashCode` would, unsigned; `before` is the hash of a text that comes before it, unsigned.
 
     Up to 32 characters are summed pair by pair, then fours, eights and so on, inside one number: every lane is wide
-    enough for its sum, and zeros before the text count nothing. That is faster than a sum over products, one a character.
+    enough for its sum, and zeros before the text count nothing. That is faster than going character by character.
     """
     length = len(text)
     if length > 32:

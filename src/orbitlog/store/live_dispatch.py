@@ -1,8 +1,8 @@
 """Dispatching what came in since the last step with the kernels, where that is more than a handful of messages.
 
 One call finds units and key hashes of all of them, another puts the keys; only the units, which go to many files, are
-put one by one. The more messages a step has the more it pays: a broker under load has many. The bytes are those of plain
-Python. The kernels must have been loaded before (`LiveDispatch.load`), which takes from half a second to a minute:
+put one by one. The more messages a step has the more it pays: a broker under load has many. The bytes are those of
+plain Python. The kernels must have been loaded before (`LiveDispatch.load`), which takes half a second to a minute:
 a broker does it in a thread once it serves.
 """
 
