@@ -44,6 +44,7 @@ class RemotingClient:
         task = self._connections.get(address)
         if task is None or (task.done() and not _is_usable(task)):
             task = asyncio.get_running_loop().create_task(self._open(address))
+            task.add_done_callback(_look_at_failure)
             self._connections[address] = task
         # Shielded: whoever gives up waiting does not take the connection from the others.
         done, _ = await asyncio.wait({task}, timeout=min(timeout, CONNECT_SECONDS))
@@ -73,6 +74,12 @@ class RemotingClient:
         except OSError as error:
             raise ConnectFailed(f"{address} cannot be connected to: {error.strerror or error}") from None
         return connection
+
+
+def _look_at_failure(task: asyncio.Task[Connection]) -> None:
+    """Take note of an error that nobody waits for any more."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _is_usable(task: asyncio.Task[Connection]) -> bool:

@@ -43,6 +43,7 @@ _AT_ONCE = (bytes, Command)  # a tuple made once: the union of both would be mad
 _REQUEST_BYTES = 512  # what a request without a body costs in memory, roughly
 _ANSWERS_A_WRITE = 64
 _LARGE_ANSWER = 64 * 1024
+_LARGE_PART = 64 * 1024
 
 
 class Connection(asyncio.Protocol):
@@ -67,6 +68,7 @@ class Connection(asyncio.Protocol):
         self._end_callbacks: list[Callable[[Connection], object]] = []
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
+        self._unfinished_bytes = 0
         self._reading_paused = False
         self._writing_paused = False
         self._takes_no_more = False
@@ -178,6 +180,21 @@ class Connection(asyncio.Protocol):
                 reason = self._decoder.failure
                 log.warning("%s sent what is no frame (number %d), so it is cut off: %s", self.peer, times, reason)
             self.drain()
+        unfinished = self._decoder.kept_bytes
+        if unfinished != self._unfinished_bytes:
+            self._count_unfinished(unfinished)
+
+    def _count_unfinished(self, size: int) -> None:
+        """Cut off whoever begins large frames while too much of others' is begun: nobody else could finish."""
+        flow = self._flow
+        flow.unfinished_bytes += size - self._unfinished_bytes
+        self._unfinished_bytes = size
+        if flow.unfinished_bytes > self._limits.unfinished_bytes and size > _LARGE_PART:
+            if flow.garbage.is_worth_a_line():
+                log.warning(
+                    "%d bytes of unfinished frames are held, so %s is cut off", flow.unfinished_bytes, self.peer
+                )
+            self.abort()
 
     def eof_received(self) -> bool:
         # The peer may have closed only its half: it gets the answers to what it asked, then we close ours.
@@ -201,6 +218,8 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
+        self._flow.unfinished_bytes -= self._unfinished_bytes
+        self._unfinished_bytes = 0
         self._backlog.clear()
         working, self._working = self._working, {}
         for future in self._waiting.values():

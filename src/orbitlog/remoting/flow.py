@@ -21,6 +21,7 @@ class RemotingLimits(NamedTuple):
     connections: int = 20_000
     unanswered_per_connection: int = 16_384
     working_bytes: int = 256 * 1024 * 1024
+    unfinished_bytes: int = 256 * 1024 * 1024
     write_buffer_bytes: int = 1024 * 1024
     idle_seconds: float = 120.0
     half_closed_seconds: float = 0.5
@@ -46,6 +47,7 @@ class Flow:
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.working_bytes = 0
+        self.unfinished_bytes = 0  # of frames of which a part came
         self.is_full = False
         self.garbage = Repeated()
         self.refused = Repeated()

@@ -26,14 +26,14 @@ class RemotingServer:
         self._port = port
         self._flow = Flow(self.limits)
         self._server: asyncio.Server | None = None
+        self._address: Address | None = None
         self._idle_watch: asyncio.TimerHandle | None = None
 
     @property
     def address(self) -> Address:
         """Where it listens."""
-        assert self._server is not None, "not started"
-        host, port = self._server.sockets[0].getsockname()[:2]
-        return host, port
+        assert self._address is not None, "not started"
+        return self._address
 
     @property
     def connections(self) -> set[Connection]:
@@ -52,6 +52,8 @@ class RemotingServer:
         self._server = await loop.create_server(
             self._accept, self._host, self._port, backlog=_BACKLOG, reuse_address=True, family=_family(self._host)
         )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        self._address = host, port
         self._watch_idle()
 
     async def stop(self, grace_seconds: float = 5.0) -> None:

@@ -30,32 +30,29 @@ _BINARY = int(Serialization.BINARY)
 class FrameDecoder:
     """Turns the bytes that one peer sends into commands."""
 
-    __slots__ = ("_chunks", "_kept_bytes", "_limits", "_needed_bytes", "failure")
+    __slots__ = ("_kept", "_limits", "_needed_bytes", "failure")
 
     def __init__(self, max_frame_bytes: int = FRAME_BYTES_MAX, *, limits: WireLimits | None = None) -> None:
         self._limits = limits or WireLimits(frame_bytes_max=max_frame_bytes)
-        self._chunks: list[bytes] = []
-        self._kept_bytes = 0
+        self._kept = bytearray()  # one buffer, not a list of chunks: a peer may send two bytes at a time
         self._needed_bytes = _START.size
         self.failure: WireError | None = None
 
     @property
     def kept_bytes(self) -> int:
         """Bytes of an unfinished frame."""
-        return self._kept_bytes
+        return len(self._kept)
 
     def receive_data(self, data: bytes) -> list[Command]:
         """Return the commands that `data` completes; `WireError` when it cannot be what a peer should send."""
         if self.failure is not None:
             raise self.failure
-        if self._kept_bytes:
-            self._chunks.append(data)
-            self._kept_bytes += len(data)
-            if self._kept_bytes < self._needed_bytes:
+        if self._kept:
+            self._kept += data
+            if len(self._kept) < self._needed_bytes:
                 return []
-            data = b"".join(self._chunks)
-            self._chunks.clear()
-            self._kept_bytes = 0
+            data = bytes(self._kept)
+            self._kept = bytearray()
         commands: list[Command] = []
         try:
             position = self._decode_frames(data, commands)
@@ -65,8 +62,7 @@ class FrameDecoder:
                 return commands
             raise
         if position < len(data):
-            self._chunks.append(data[position:] if position else data)
-            self._kept_bytes = len(data) - position
+            self._kept += data[position:] if position else data
         return commands
 
     def _decode_frames(self, data: bytes, commands: list[Command]) -> int:

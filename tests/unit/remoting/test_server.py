@@ -7,6 +7,7 @@ import logging
 import random
 import resource
 import socket
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -258,6 +259,24 @@ def test_too_much_in_the_works_stops_reading_of_all_and_goes_on_later() -> None:
             assert len(await first.answers(40)) == 40
             assert [answer.opaque for answer in await second.answers(1)] == [100]
             assert server.working_bytes == 0
+
+    run(test())
+
+
+def test_large_frames_that_nobody_finishes_are_cut_off() -> None:
+    async def test() -> None:
+        begun = (8 * 1024 * 1024).to_bytes(4) + (100).to_bytes(4) + bytes(300_000)
+        limits = RemotingLimits(unfinished_bytes=1_000_000)
+        async with serving(echo, limits) as server:
+            async with AsyncExitStack() as clients:
+                honest = await clients.enter_async_context(raw_client(server))
+                for _ in range(6):
+                    attacker = await clients.enter_async_context(raw_client(server))
+                    attacker.writer.write(begun)
+                await until(lambda: len(server.connections) == 4)
+                await honest.send(request(1, body=bytes(50_000)))
+                assert len(await honest.answers(1)) == 1
+            await until(lambda: not server.connections)
 
     run(test())
 
