@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
+import os
 import time
 from collections.abc import Awaitable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -65,6 +67,7 @@ _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _DELAY_LOOK_MS = 1_000
 _VIP_DISTANCE = 2
+_CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 _WAITING_TOPICS = frozenset((names.SCHEDULE_TOPIC, names.TIMER_TOPIC))
 
 
@@ -104,6 +107,7 @@ class Broker:
         self._last_flush_ms = self._last_derived_ms = self.state.now_ms()
         self._derived_to = self.state.store.dispatched_to
         self._dispatch_planned = self._kernels_wanted = False
+        self._damage_told = 0
 
     # Life
 
@@ -120,6 +124,8 @@ class Broker:
         state.groups.changed = self._saver.soon
         self._saver.soon()
         await self._registration.register()
+        self._damage_step()
+        self._warn_of_strangers()
         self._start_loops()
         self._plan_dispatch()
 
@@ -149,6 +155,25 @@ class Broker:
         settings = self.state.settings
         limits = RemotingLimits(connections=settings[keys.CONNECTIONS_MAX])
         return RemotingServer(self._serve, host=settings[keys.BIND_ADDRESS], port=port, limits=limits)
+
+    def _warn_of_strangers(self) -> None:
+        """Tell what it means to listen where others can dial."""
+        settings = self.state.settings
+        bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - asked, not listened on
+        if bound.is_loopback:
+            return
+        log.warning(
+            "listening on %s: whoever can reach it can read, write and delete; there is no access control yet", bound
+        )
+        if (
+            bound.is_unspecified
+            and not settings[keys.ADVERTISED_ADDRESS]
+            and any(map(os.path.exists, _CONTAINER_MARKS))
+        ):
+            log.warning(
+                "this is a container: clients that come through published ports must be told where to dial, so set"
+                " brokerIP1 to an address that they can reach"
+            )
 
     async def _start_vip(self) -> None:
         """Listen two ports below, too, where clients before 4.5 send; without it they cannot."""
@@ -289,6 +314,7 @@ class Broker:
         loops.every("held pulls", lambda: _TICK_MS, lambda: self._pulls.tick(state.now_ms()))
         loops.every("client scan", lambda: _SCAN_MS, lambda: self._clients.scan(state.now_ms()))
         loops.every("statistics", lambda: SAMPLE_MS, self._sample_step)
+        loops.every("damage", lambda: _SCAN_MS, self._damage_step)
         loops.every("saving offsets", lambda: settings[keys.OFFSET_SAVE_INTERVAL_MS], self._saver.save_offsets)
         loops.every("saving delays", lambda: settings[keys.DELAY_SAVE_INTERVAL_MS], self._saver.save_delays)
         loops.whenever("saving tables", self._saver.wanted, self._saver.save_tables)
@@ -331,6 +357,15 @@ class Broker:
             deleted = self.state.store.retain_once()
         for segment in deleted.segments:
             log.info("deleted: %s", segment.reason)
+
+    def _damage_step(self) -> None:
+        """Tell of damage that was met since the last look, at opening or by a reader."""
+        damage = self.state.store.damage
+        for each in damage[self._damage_told :]:
+            log.error(
+                "%d bytes of the log at %d cannot be read: %s", each.size_bytes, each.physical_offset, each.reason
+            )
+        self._damage_told = len(damage)
 
     def _prepare_step(self) -> None:
         self.state.store.prepare_once()

@@ -65,10 +65,8 @@ def open_broker_state(
             statistics=Statistics(now_ms()),
         )
         undo.pop_all()
-    for damage in store.damage:
-        log.error(
-            "%d bytes of the log at %d cannot be read: %s", damage.size_bytes, damage.physical_offset, damage.reason
-        )
+    for notice in store.notices:
+        log.warning("%s", notice)
     return state, directory
 
 

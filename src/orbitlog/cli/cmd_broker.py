@@ -11,6 +11,7 @@ from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_node import Broker
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.cli.serving import (
+    RecoveryProgress,
     config_option,
     default_store,
     joined,
@@ -28,7 +29,7 @@ class _ServedBroker:
     def __init__(self, settings: BrokerSettings, root: Path, log_path: Path) -> None:
         self._root = root
         self._log_path = log_path
-        self._broker = Broker(settings, root)
+        self._broker = Broker(settings, root, progress=RecoveryProgress())
 
     async def start(self) -> Mapping[str, str]:
         await self._broker.start()

@@ -15,6 +15,7 @@ from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_node import Broker
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.cli.serving import (
+    RecoveryProgress,
     config_option,
     default_store,
     joined,
@@ -56,7 +57,8 @@ class _Up:
         host, port = self._name_server.address
         own = joined((_reachable(host), port))
         others = self._settings[keys.NAME_SERVERS]
-        broker = Broker(self._settings.with_texts({keys.NAME_SERVERS.key: ";".join((own, *others))}), self._root)
+        settings = self._settings.with_texts({keys.NAME_SERVERS.key: ";".join((own, *others))})
+        broker = Broker(settings, self._root, progress=RecoveryProgress())
         self._running.push_async_callback(broker.stop)
         await broker.start()
         if self._settings[keys.DISPATCH_ENGINE] == "spark":

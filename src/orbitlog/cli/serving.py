@@ -27,6 +27,7 @@ LOG_FILES_KEPT = 5
 _LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _STARTED_S = time.perf_counter()
 _INTERRUPTED = 130
+_RECOVERY_SECONDS = 2.0
 
 log = logging.getLogger(__name__)
 
@@ -104,6 +105,19 @@ def start_logging(directory: Path, name: str) -> Path:
     top.propagate = False
     top.handlers[:] = [to_file, to_terminal]
     return path
+
+
+class RecoveryProgress:
+    """Tells now and then how far the recovery of a large store is."""
+
+    def __init__(self) -> None:
+        self._told_s = time.monotonic()
+
+    def __call__(self, done_bytes: int, all_bytes: int) -> None:
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _RECOVERY_SECONDS:
+            self._told_s = now_s
+            log.warning("recovering the store: %d of %d MiB of its log", done_bytes >> 20, all_bytes >> 20)
 
 
 def serve(make: Callable[[], Served], *, as_json: bool) -> None:

@@ -1,0 +1,51 @@
+"""Loops outlive what fails in them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orbitlog.broker import steady_loops
+from orbitlog.broker.steady_loops import SteadyLoops
+from tests.unit.broker.broker_desk import until
+
+
+def test_a_loop_goes_on_after_a_failure(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(steady_loops, "_FAILED_AGAIN_S", 0)
+    taken: list[int] = []
+
+    def step() -> None:
+        taken.append(1)
+        if len(taken) == 2:
+            raise RuntimeError("once")
+
+    async def run() -> None:
+        loops = SteadyLoops()
+        loops.every("a test", lambda: 1, step)
+        await until(lambda: len(taken) >= 4)
+        await loops.stop()
+        count = len(taken)
+        await asyncio.sleep(0.01)
+        assert len(taken) == count
+
+    asyncio.run(run())
+    assert "a test failed" in caplog.text
+
+
+def test_a_step_follows_its_event() -> None:
+    taken: list[int] = []
+
+    async def step() -> None:
+        taken.append(1)
+
+    async def run() -> None:
+        loops, event = SteadyLoops(), asyncio.Event()
+        loops.whenever("a test", event, step)
+        event.set()
+        await until(lambda: len(taken) == 1)
+        event.set()
+        await until(lambda: len(taken) == 2)
+        await loops.stop()
+
+    asyncio.run(run())
