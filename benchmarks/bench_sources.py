@@ -1,0 +1,118 @@
+"""The data sources and the jobs over them on Spark, over logs of one segment, beside `cat` of the same file.
+
+The session runs in a process of its own; its start is a row of its own and in none of the others. The topic that is
+read through its queues and exported is the largest of the log: its figures count its own records only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from benchmarks.make_log import make_segment
+from benchmarks.measure import Figure, Report, best_of
+
+ROUNDS = 4
+CAT = shutil.which("cat") or "cat"
+TOPIC = "TopicOrderEvents00"
+SLIM = (
+    "commitLogOffset bigint, storeSize int, topic string, queueId int, queueOffset bigint, sysFlag int,"
+    " storeTimestamp timestamp, bodyCRC int"
+)
+FULL = (
+    "topic string, queueId int, queueOffset bigint, body binary, tags string, keys string, uniqKey string, flag int,"
+    " sysFlag int, bornTimestamp timestamp, storeTimestamp timestamp, reconsumeTimes int, commitLogOffset bigint,"
+    " storeSize int"
+)
+
+
+def run(report: Report, directory: Path, *, body_bytes: int, segment_bytes: int) -> None:
+    root = directory / f"sources-{body_bytes}-{segment_bytes}"
+    path = root / "commitlog" / f"{0:020d}"
+    messages = make_segment(path, body_bytes=body_bytes, segment_bytes=segment_bytes)
+    counted = path.with_suffix(".count")
+    if counted.exists():
+        counted.rename(root.with_suffix(".count"))  # no file of a log
+    group = f"Spark sources, a log of {segment_bytes >> 20} MiB, {body_bytes} B bodies, local[2], warm page cache"
+    seconds = best_of(lambda: subprocess.run([CAT, str(path)], stdout=subprocess.DEVNULL, check=True))
+    report.add(Figure(group, "baseline: cat", seconds, messages, segment_bytes))
+    command = [sys.executable, "-m", "benchmarks.bench_sources", str(root), str(messages), str(segment_bytes)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise RuntimeError(done.stderr[-2000:])
+    for name, seconds, count, size_bytes in json.loads(done.stdout.splitlines()[-1]):
+        report.add(Figure(group, name, seconds, count, size_bytes))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("root", type=Path)
+    parser.add_argument("messages", type=int)
+    parser.add_argument("segment_bytes", type=int)
+    arguments = parser.parse_args()
+    from orbitlog.pipeline.session import build_session
+
+    started = time.perf_counter()
+    spark = build_session("local[2]", app_name="orbitlog-bench")
+    spark.range(1).count()
+    rows = [("session start", time.perf_counter() - started, arguments.messages, arguments.segment_bytes)]
+    for name, work, messages, size_bytes in _jobs(spark, arguments.root, arguments.messages, arguments.segment_bytes):
+        work()
+        rows.append((name, best_of(work, ROUNDS), messages, size_bytes))
+    spark.stop()
+    print(json.dumps(rows))
+
+
+def _jobs(
+    spark: Any, root: Path, messages: int, segment_bytes: int
+) -> list[tuple[str, Callable[[], object], int, int]]:
+    from orbitlog.pipeline.log_stats import count_logs
+    from orbitlog.pipeline.named_stores import parse_store_paths
+    from orbitlog.pipeline.rebuild import rebuild
+    from orbitlog.pipeline.task_run import runner
+
+    store = root.with_name(root.name + "-store")
+    if not (store / "consumequeue").exists():
+        shutil.rmtree(store, ignore_errors=True)
+        rebuild(spark, [root], out=store)
+        (store / "commitlog").mkdir()
+        (store / "commitlog" / f"{0:020d}").hardlink_to(root / "commitlog" / f"{0:020d}")
+    stores = parse_store_paths(f"b={store}")
+
+    def scan(schema: str) -> None:
+        frame = spark.read.format("rocketmq-commitlog").schema(schema).load(str(store))
+        frame.write.format("noop").mode("overwrite").save()
+
+    def topic_scan() -> None:
+        frame = spark.read.format("rocketmq").schema(FULL).option("subscribe", TOPIC).load(str(store))
+        frame.write.format("noop").mode("overwrite").save()
+
+    totals = count_logs(runner(spark), stores).groups["topic", "b", TOPIC, None]
+    topic = totals.messages, totals.stored_bytes
+    return [
+        ("log source, slim: 8 columns", lambda: scan(SLIM), messages, segment_bytes),
+        ("log source, full: 14 columns with body", lambda: scan(FULL), messages, segment_bytes),
+        ("topic source, full", topic_scan, *topic),
+        ("statistics", lambda: count_logs(runner(spark), stores), messages, segment_bytes),
+        ("export of a topic to Parquet", lambda: _export(spark, stores, store.with_name("exported")), *topic),
+    ]
+
+
+def _export(spark: Any, stores: Any, target: Path) -> None:
+    from orbitlog.pipeline.export_job import ExportRequest, export_topic
+    from orbitlog.pipeline.task_run import runner
+
+    shutil.rmtree(target, ignore_errors=True)
+    for _ in export_topic(runner(spark), ExportRequest(stores, TOPIC, target)):
+        pass
+
+
+if __name__ == "__main__":
+    main()
