@@ -20,6 +20,7 @@ from benchmarks import (
     bench_query,
     bench_reads,
     bench_records,
+    bench_sources,
     bench_startup,
     bench_store,
     bench_sync,
@@ -64,6 +65,11 @@ def _pipeline(report: Report, sizes: Sizes, directory: Path) -> None:
         bench_pipeline.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
 
 
+def _sources(report: Report, sizes: Sizes, directory: Path) -> None:
+    for body_bytes in (200, 1024):
+        bench_sources.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
+
+
 def _memory(report: Report, sizes: Sizes, _: Path) -> None:
     millions = sizes.memory_millions
     # A run that shows only that it runs takes steps of a few thousand; one million is ten steps.
@@ -86,6 +92,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
         report, seconds=sizes.lag_seconds, warm_seconds=min(8.0, sizes.lag_seconds)
     ),
     "pipeline": _pipeline,
+    "sources": _sources,
     "wire": lambda report, sizes, _: bench_wire.run(report, count=sizes.frames),
 }
 
