@@ -46,12 +46,12 @@ def cache_directory() -> Path:
 
 
 @cache
-def apache_packages(version: str) -> ApachePackages:
+def apache_packages(version: str, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> ApachePackages:
     """Return the packages of a version; raises `NotAvailable` where Java, Maven or the packages cannot be had."""
     java, javac = _program("java"), _program("javac")
     directory = cache_directory() / version
     directory.mkdir(parents=True, exist_ok=True)
-    jars = _cached_jars(directory) or _resolve(directory, version)
+    jars = _cached_jars(directory) or _resolve(directory, version, maven_seconds_max)
     classes = _compile(directory, javac, jars)
     return ApachePackages(version, java, os.pathsep.join([str(classes), *jars]))
 
@@ -74,7 +74,7 @@ def _cached_jars(directory: Path) -> list[str] | None:
     return jars if all(Path(jar).exists() for jar in jars) else None
 
 
-def _resolve(directory: Path, version: str) -> list[str]:
+def _resolve(directory: Path, version: str, seconds_max: int) -> list[str]:
     maven = shutil.which("mvn")
     if maven is None:
         raise NotAvailable("mvn was not found: install Maven to fetch the packages of Apache RocketMQ")
@@ -91,10 +91,10 @@ def _resolve(directory: Path, version: str) -> list[str]:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                timeout=MAVEN_SECONDS_MAX,
+                timeout=seconds_max,
             )
     except subprocess.TimeoutExpired:
-        raise NotAvailable(f"Maven did not fetch {_GROUP} {version} within {MAVEN_SECONDS_MAX} s; see {log}") from None
+        raise NotAvailable(f"Maven did not fetch {_GROUP} {version} within {seconds_max} s; see {log}") from None
     if done.returncode != 0:
         raise NotAvailable(f"Maven cannot fetch {_GROUP} {version} (exit {done.returncode}); see {log}")
     fresh.replace(directory / "class_path.txt")
