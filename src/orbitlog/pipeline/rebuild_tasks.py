@@ -33,7 +33,8 @@ from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.index_build import put_into
 from orbitlog.pipeline.log_splits import LogSplit
 from orbitlog.pipeline.split_derivation import Units, derive_split, scanned_bytes
-from orbitlog.pipeline.staging import TEMPORARY, whole_file, write_all
+from orbitlog.pipeline.staging import TEMPORARY, WholeFiles, whole_file, write_all
+from orbitlog.store.disk import disk_errors
 from orbitlog.store.mapped_view import mapped_view
 
 SPLITS, NEW, INDEX_PARTS = "splits", "new", "index-parts"
@@ -141,27 +142,27 @@ class AssembleTask:
 def assemble(task: AssembleTask) -> dict[str, Any]:
     """Write queue files that are not there yet."""
     starts: dict[str, int] = {}
-    for file in task.files:
-        directory = tree.queue_directory(file.topic, file.queue_id)
-        target = Path(task.staging, NEW, directory, tree.offset_file_name(file.base))
-        if not target.exists():
-            _assemble_file(task, file, target, starts)
+    with disk_errors(f"writing queue files into {task.staging}"), WholeFiles(Path(task.staging, TEMPORARY)) as files:
+        for file in task.files:
+            directory = tree.queue_directory(file.topic, file.queue_id)
+            target = Path(task.staging, NEW, directory, tree.offset_file_name(file.base))
+            if not target.exists():
+                descriptor = files.begin(target, modified_ms=file.last_timestamp_ms)
+                _write_units(descriptor, file, task.queue_file_bytes, starts)
     return {"files": len(task.files)}
 
 
-def _assemble_file(task: AssembleTask, file: QueueFile, target: Path, starts: dict[str, int]) -> None:
-    temporary = Path(task.staging, TEMPORARY)
-    with whole_file(target, temporary, modified_ms=file.last_timestamp_ms) as descriptor:
-        os.ftruncate(descriptor, task.queue_file_bytes)
-        write_all(descriptor, PRE_BLANK_RAW * file.blank_units, 0)
-        for part in file.parts:
-            if part.path not in starts:
-                starts[part.path] = units_position(Path(part.path))
-            with Path(part.path).open("rb", buffering=0) as source:
-                size_bytes = part.unit_count * ENTRY_BYTES
-                units = os.pread(source.fileno(), size_bytes, starts[part.path] + part.unit_number * ENTRY_BYTES)
-            assert len(units) == size_bytes
-            write_all(descriptor, units, part.place * ENTRY_BYTES)
+def _write_units(descriptor: int, file: QueueFile, queue_file_bytes: int, starts: dict[str, int]) -> None:
+    os.ftruncate(descriptor, queue_file_bytes)
+    write_all(descriptor, PRE_BLANK_RAW * file.blank_units, 0)
+    for part in file.parts:
+        if part.path not in starts:
+            starts[part.path] = units_position(Path(part.path))
+        with Path(part.path).open("rb", buffering=0) as source:
+            size_bytes = part.unit_count * ENTRY_BYTES
+            units = os.pread(source.fileno(), size_bytes, starts[part.path] + part.unit_number * ENTRY_BYTES)
+        assert len(units) == size_bytes
+        write_all(descriptor, units, part.place * ENTRY_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
