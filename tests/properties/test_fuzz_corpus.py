@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -24,6 +25,11 @@ from orbitlog.formats.message_scan import find_record, scan_messages
 from orbitlog.formats.properties import check_crc_property, decode_properties
 from orbitlog.formats.queue_entry import decode_entry, scan_entries
 from orbitlog.formats.unique_id import parse_unique_id
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.heartbeat_bodies import HeartbeatData
+from orbitlog.wire.bodies.queue_bodies import QueueOffsetTable
+from orbitlog.wire.bodies.registration_body import decode_registration
+from orbitlog.wire.frames import FrameDecoder
 
 CORPUS = Path(__file__).parent.parent / "fuzz"
 MUTATION_SEED = 20261115
@@ -90,6 +96,16 @@ DECODERS: dict[str, Callable[[bytes], object]] = {
     "unique id": lambda data: parse_unique_id(utf8_decode(data)),
     "unique id in hex": lambda data: parse_unique_id(data.hex()),
     "host": lambda data: parse_host(utf8_decode(data)),
+    "frames": lambda data: FrameDecoder().receive_data(data),
+    "frames byte by byte": lambda data: list(
+        map(FrameDecoder().receive_data, (data[n : n + 1] for n in range(len(data))))
+    ),
+    "heartbeat": lambda data: decode_body(HeartbeatData, data),
+    "queue offsets": lambda data: encode_body(decode_body(QueueOffsetTable, data)),
+    "registration": lambda data: decode_registration(data, compressed=False, version=479),
+    "registration, inside its zlib": lambda data: decode_registration(
+        zlib.compress(data), compressed=True, version=409
+    ),
 }
 
 
@@ -100,6 +116,7 @@ ONE_OUTCOME = {
     "find_record": {True},
     "decode_properties": {True},
     "inflate unknown": {False},
+    "registration, inside its zlib": {False},
 }
 
 
