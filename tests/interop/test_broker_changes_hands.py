@@ -1,4 +1,4 @@
-"""One store directory, served in turn by our broker and by Apache's: messages, topics, groups, offsets and delays stay."""
+"""One store directory, served in turn by our broker and by Apache's: messages, topics, offsets and delays stay."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_store_goes_from_one_broker_to_the_other_and_back(
                 assert consumed(client, topic, group, len(pending)) == pending
                 producer = client.producer()
             pending = ids(client.send(producer, topic, count=12, body=f"plain {mark}", keys=f"{mark}-{{}}"))
-            pending |= ids(client.send(producer, topic, count=2, body=f"delayed {mark}", delay=1))
+            pending |= ids(client.send(producer, topic, count=2, body=f"delayed {mark}", delayLevel=1))
             if system is theirs:
                 time.sleep(6)  # Java's broker writes positions down every five seconds, and some only then
         finally:

@@ -319,7 +319,7 @@ class Broker:
         loops.every("saving delays", lambda: settings[keys.DELAY_SAVE_INTERVAL_MS], self._saver.save_delays)
         loops.whenever("saving tables", self._saver.wanted, self._saver.save_tables)
         loops.every("registration", lambda: settings[keys.REGISTER_INTERVAL_MS], self._registration.register)
-        loops.whenever("registration of changes", self._registration.changed, self._registration.register)
+        loops.whenever("registration of changes", self._registration.changed, self._registration.announce)
         loops.every(
             "transaction check", lambda: settings[keys.TRANSACTION_CHECK_INTERVAL_MS], self._check_transactions_step
         )

@@ -12,6 +12,7 @@ import logging
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
+from orbitlog.broker.shared_run import SharedRun
 from orbitlog.errors import RemotingError
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.bodies.registration_body import Registration as RegistrationBody
@@ -34,34 +35,30 @@ class Registration:
         self._client = client
         self._known_to: set[str] = set()
         self._complained: set[str] = set()
-        self._announcing: set[asyncio.Future[None]] = set()
+        self._announcements = SharedRun(self.register)
         self.changed = asyncio.Event()
 
     async def register(self) -> None:
         """Tell all name servers, at the same time."""
         addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
-        await asyncio.gather(*map(self._register_at, addresses))
+        if addresses:
+            body = self._body()
+            await asyncio.gather(*(self._register_at(address, body) for address in addresses))
 
     async def announce(self) -> None:
         """Tell all name servers of a change; does not wait long for those that do not answer."""
-        task = asyncio.ensure_future(self.register())
-        self._announcing.add(task)
-        task.add_done_callback(self._announcing.discard)
-        await asyncio.wait({task}, timeout=_ANNOUNCE_SECONDS)
+        await asyncio.wait({self._announcements.begin()}, timeout=_ANNOUNCE_SECONDS)
 
     async def close(self) -> None:
         """End what is still being told."""
-        for task in self._announcing:
-            task.cancel()
-        await asyncio.gather(*self._announcing, return_exceptions=True)
+        await self._announcements.close()
 
     async def unregister(self) -> None:
         """Tell those that know this broker that it goes."""
         await asyncio.gather(*map(self._unregister_at, list(self._known_to)))
 
-    async def _register_at(self, address: str) -> None:
+    async def _register_at(self, address: str, body: bytes) -> None:
         settings = self._state.settings
-        body = self._body()
         try:
             ip = await self._ip_for(address)
             header = RegisterBrokerRequest(

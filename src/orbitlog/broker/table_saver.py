@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.config_directory import ConfigDirectory
+from orbitlog.broker.shared_run import SharedRun
 from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
+from orbitlog.formats.json_records import JsonFile, JsonRecord
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET
 from orbitlog.formats.timer_progress import TIMER_PROGRESS
 from orbitlog.formats.topic_config import TOPICS
@@ -16,6 +18,18 @@ from orbitlog.formats.topic_config import TOPICS
 if TYPE_CHECKING:
     from orbitlog.broker.delayed_delivery import DelayedDelivery
     from orbitlog.broker.timed_delivery import TimedDelivery
+
+
+R = TypeVar("R", bound=JsonRecord)
+R_co = TypeVar("R_co", bound=JsonRecord, covariant=True)
+
+
+class ChangingTable(Protocol[R_co]):
+    """A table that is saved now and then: `snapshot` takes note that it is being saved."""
+
+    is_changed: bool
+
+    def snapshot(self) -> R_co: ...
 
 
 class TableSaver:
@@ -27,6 +41,7 @@ class TableSaver:
         self._thread = ThreadPoolExecutor(1, "orbitlog-config")
         self.delayed: DelayedDelivery | None = None
         self.timed: TimedDelivery | None = None
+        self._tables = SharedRun(self._save_tables)
         self.wanted = asyncio.Event()
 
     def soon(self) -> None:
@@ -35,21 +50,34 @@ class TableSaver:
 
     async def save_tables(self) -> None:
         """Return when topics and groups, as they are now, are on the disk."""
-        directory, state = self._directory, self._state
-        await self._write(TOPICS.name, directory.encode(TOPICS, state.topics.snapshot()))
-        await self._write(SUBSCRIPTION_GROUP.name, directory.encode(SUBSCRIPTION_GROUP, state.groups.snapshot()))
+        await self._tables.run()
+
+    async def _save_tables(self) -> None:
+        await self._write(TOPICS, self._state.topics.snapshot())
+        await self._write(SUBSCRIPTION_GROUP, self._state.groups.snapshot())
 
     async def save_offsets(self) -> None:
         """Return when the committed offsets are on the disk."""
-        if self._state.offsets.is_changed:
-            snapshot = self._state.offsets.snapshot()
-            await self._write(CONSUMER_OFFSET.name, self._directory.encode(CONSUMER_OFFSET, snapshot))
+        await self._save_changed(CONSUMER_OFFSET, self._state.offsets)
 
     async def save_delays(self) -> None:
-        if self.delayed is not None and self.delayed.is_changed:
-            await self._write(DELAY_OFFSET.name, self._directory.encode(DELAY_OFFSET, self.delayed.snapshot()))
-        if self.timed is not None and self.timed.is_changed:
-            await self._write(TIMER_PROGRESS.name, self._directory.encode(TIMER_PROGRESS, self.timed.snapshot()))
+        """Return when it is on the disk how far delayed delivery is."""
+        if self.delayed is not None:
+            await self._save_changed(DELAY_OFFSET, self.delayed)
+        if self.timed is not None:
+            await self._save_changed(TIMER_PROGRESS, self.timed)
+
+    async def _save_changed(self, file: JsonFile[R], table: ChangingTable[R]) -> None:
+        if not table.is_changed:
+            return
+        snapshot = table.snapshot()
+        is_saved = False
+        try:
+            await self._write(file, snapshot)
+            is_saved = True
+        finally:
+            if not is_saved:
+                table.is_changed = True  # the next look tries again
 
     async def close(self) -> None:
         """Save everything a last time."""
@@ -58,5 +86,9 @@ class TableSaver:
         await self.save_delays()
         self._thread.shutdown()
 
-    async def _write(self, file_name: str, content: bytes) -> None:
-        await asyncio.get_running_loop().run_in_executor(self._thread, self._directory.write, file_name, content)
+    async def _write(self, file: JsonFile[R], table: R) -> None:
+        await asyncio.get_running_loop().run_in_executor(self._thread, self._encode_and_write, file, table)
+
+    def _encode_and_write(self, file: JsonFile[R], table: R) -> None:
+        # A table of ten thousand topics takes a moment to write as text: not in the thread that serves.
+        self._directory.write(file.name, self._directory.encode(file, table))
