@@ -6,8 +6,8 @@ It reads commands from stdin, a line each, and answers each with a line of JSON:
 
     status    how far everything is, and how many messages have arrived
     pause     take no more messages
-    back      take dispatch back, and dispatch what is left
-    over      hand dispatch over again
+    back      take no more messages, take dispatch back, and dispatch what is left
+    over      hand dispatch over again, and take messages
     close     close the store and end
 """
 
@@ -69,6 +69,7 @@ class LiveWriter:
         if command == "pause":
             self.is_paused = True
         elif command == "over":
+            self.is_paused = False
             self.store.hand_over_dispatch()
         elif command in ("back", "close"):
             self.is_paused = True

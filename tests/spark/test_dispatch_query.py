@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
@@ -20,59 +20,16 @@ from typing import Any
 
 import pytest
 
-from orbitlog.formats import store_tree as tree
-from orbitlog.testing.crash_disk import CrashDisk
-from tests.faults.invariants import check_derived, messages_in
-from tests.faults.workloads import ROOT
-from tests.spark.live_writer import CONFIG
+from tests.spark.live_store import check_store, live_writer, messages_of
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 HAS_JAVA = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
 KILLS = int(os.environ.get("ORBITLOG_DISPATCH_KILLS", "2"))
-_PATIENCE_S = 180
 
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.slow,
     pytest.mark.skipif(not HAS_JAVA, reason="Spark needs Java 17 or newer; `make setup` says how to get it"),
 ]
-
-
-class Writer:
-    """The process that has the store open."""
-
-    def __init__(self, process: subprocess.Popen[str]) -> None:
-        self._process = process
-
-    def ask(self, command: str) -> dict[str, Any]:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(command + "\n")
-        self._process.stdin.flush()
-        line = self._process.stdout.readline()
-        assert line, f"the writer ended by itself: {self._process.wait()}"
-        answer = json.loads(line)
-        assert isinstance(answer, dict)
-        return answer
-
-    def wait_until(self, is_so: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
-        deadline_s = time.monotonic() + _PATIENCE_S
-        while not is_so(found := self.ask("status")):
-            assert time.monotonic() < deadline_s, f"not in {_PATIENCE_S} s: {what}; {found}"
-            time.sleep(0.05)
-        return found
-
-
-@contextmanager
-def live_writer(root: Path, seed: int, rate: int) -> Iterator[Writer]:
-    command = [sys.executable, "-m", "tests.spark.live_writer", str(root), str(seed), str(rate)]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            assert process.stdout.readline() == "open\n"
-            yield Writer(process)
-        finally:
-            process.kill()
 
 
 @contextmanager
@@ -90,18 +47,6 @@ def events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
     assert process.stdout is not None
     for line in process.stdout:
         yield json.loads(line)
-
-
-def check_store(root: Path) -> int:
-    """Compare queues and index with what plain Python makes of the log; returns how many messages there are."""
-    files = {ROOT / path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    disk = CrashDisk.of_files({path: content for path, content in files.items() if _is_of_store(path)})
-    check_derived(disk, CONFIG)
-    return len(messages_in(disk.files()))
-
-
-def _is_of_store(path: Path) -> bool:
-    return path.parts[1] in (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX)
 
 
 @pytest.mark.xdist_group("spark-dispatch")
@@ -135,13 +80,8 @@ def test_drivers_die_and_the_bytes_are_those_of_one_engine(tmp_path: Path) -> No
         ended = writer.ask("close")
     messages = check_store(root)
     assert messages == ended["sent"] > 0
-    units = sum(one.transaction_type.enters_queue for one in _messages(root))
+    units = sum(one.transaction_type.enters_queue for one in messages_of(root))
     assert ended["arrived"] == units, "every message arrives once"
-
-
-def _messages(root: Path) -> list[Any]:
-    files = {ROOT / path.relative_to(root): path.read_bytes() for path in (root / tree.COMMITLOG).iterdir()}
-    return messages_in(files)
 
 
 @pytest.mark.xdist_group("spark-dispatch")
