@@ -20,7 +20,7 @@ from orbitlog.formats.message import make_message
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
-from tests.unit.pipeline.test_export import places
+from tests.unit.pipeline.test_export_job import places
 
 KILLS = 2 * int(os.environ.get("ORBITLOG_FAULTS", "1"))
 SEED = int(os.environ.get("ORBITLOG_SEED", str(random.SystemRandom().randrange(1 << 32))))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,11 +15,10 @@ from orbitlog.cli.pipeline_options import json_option, master_option, spark_sess
 from orbitlog.cli.show import body_preview, byte_count, counted, local_time, printable
 from orbitlog.cli.stream_table import Column, StreamTable
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, Row
-
 _SHOWN = ("topic", "queueId", "queueOffset", "tags", "keys", "storeTimestamp", "bornHost", "body")
 _SENTENCE_MAX = 300
+
+# Frames and rows are `Any` here: only the pipeline knows Spark's types.
 
 
 def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
@@ -107,7 +106,7 @@ class _SparkErrors:
         raise Problem((ours or lines or [str(kind)])[0][:_SENTENCE_MAX]) from error
 
 
-def _write_json(frame: DataFrame) -> None:
+def _write_json(frame: Any) -> None:
     with LineWriter() as writer:
         for row in frame.toLocalIterator(prefetchPartitions=True):
             writer.line(json.dumps(_plain(row.asDict(recursive=True)), separators=(",", ":")))
@@ -130,7 +129,7 @@ def _plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int | float | bool) else str(value)
 
 
-def _write_rows(frame: DataFrame) -> None:
+def _write_rows(frame: Any) -> None:
     """Write the result of SQL as a table."""
     numbers = ("bigint", "int", "double", "float", "smallint", "tinyint")
     columns = [Column(name, right=kind in numbers, width_max=80, width_min=8) for name, kind in frame.dtypes]
@@ -154,7 +153,7 @@ def _cell(value: Any) -> str:
     return printable(value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False))
 
 
-def _write_messages(frame: DataFrame) -> None:
+def _write_messages(frame: Any) -> None:
     columns = [
         Column("topic", width_max=48, width_min=10, style="green"),
         Column("queue", right=True),
@@ -176,7 +175,7 @@ def _write_messages(frame: DataFrame) -> None:
         writer.line(counted(rows, "message"))
 
 
-def _message_cells(row: Row) -> tuple[str, ...]:
+def _message_cells(row: Any) -> tuple[str, ...]:
     return (
         printable(row.topic),
         str(row.queueId),

@@ -66,12 +66,15 @@ def messages_frame(
     """Return the messages of stores with the chosen columns (None: all that there are)."""
     from pyspark.sql import functions as F
 
+    from orbitlog.pipeline.commitlog_source import CommitLogSource
+    from orbitlog.pipeline.topic_source import TopicSource
+
     wanted = wanted or MessageFilter()
     chosen = list(MESSAGE_COLUMNS) if columns is None else list(columns)
     needed = list(dict.fromkeys((*chosen, *_asked_columns(wanted))))
     schema = ", ".join(f"{name} {MESSAGE_COLUMNS[name].kind}" for name in needed)
     paths = ",".join(f"{store.broker_name}={store.root}" for store in stores)
-    reader = spark.read.format("rocketmq-commitlog" if wanted.topic is None else "rocketmq")
+    reader = spark.read.format((CommitLogSource if wanted.topic is None else TopicSource).name())
     reader = reader.schema(schema).option("storePath", paths)
     frame = (reader if wanted.topic is None else reader.option("subscribe", wanted.topic)).load()
     if wanted.from_ms is not None:
