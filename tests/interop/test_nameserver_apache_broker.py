@@ -67,11 +67,12 @@ def start_ours(directory: Path, port: int) -> ServerProcess:
     return server
 
 
-# A broker that compresses its registrations, and asks before it registers whether that is needed.
-SPARING = {"compressedRegister": "true", "forceRegister": "false"}
+# Brokers that ask before they register whether that is needed; 5.5.0 cannot compress so that Apache's server reads it.
+ASKING = {"forceRegister": "false"}
+SPARING = {"compressedRegister": "true", **ASKING}
 
 
-@pytest.fixture(scope="module", params=[("4.9.7", {}), ("5.5.0", SPARING)], ids=["4.9.7", "5.5.0"])
+@pytest.fixture(scope="module", params=[("4.9.7", SPARING), ("5.5.0", ASKING)], ids=["4.9.7", "5.5.0"])
 def both(
     request: pytest.FixtureRequest,
     packages_of: Callable[[str], ApachePackages],
