@@ -6,6 +6,7 @@ version; other packages (numpy, numba, pyarrow) must be in the workers' Python. 
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import shutil
@@ -80,8 +81,11 @@ def use_session(spark: SparkSession) -> SparkSession:
     """Make a session that somebody else built ready for our jobs: kernels compiled, workers able to import us."""
     from orbitlog.pipeline.warm_up import warm_kernels
 
+    try:
+        context = spark.sparkContext
+    except AttributeError as error:
+        raise SparkUnavailable("a session of Spark Connect has no context of its own; give a classic one") from error
     warm_kernels()
-    context = spark.sparkContext
     if not is_local(context.master or "") and not spark.conf.get(_SHIPPED_MARK, ""):
         ship_package(spark)
         spark.conf.set(_SHIPPED_MARK, "true")
@@ -128,6 +132,8 @@ def ship_package(spark: SparkSession) -> None:
     from orbitlog.pipeline.shipping import pack_package, pack_with_leading_init
 
     directory = Path(tempfile.mkdtemp(prefix="orbitlog-ship-"))
+    # Executors that start later fetch the archives from here: they stay as long as the driver does.
+    atexit.register(shutil.rmtree, directory, ignore_errors=True)
     root = Path(__file__).resolve().parent.parent.parent
     archives = {
         "orbitlog": pack_with_leading_init(root / "orbitlog", directory / "orbitlog.zip"),

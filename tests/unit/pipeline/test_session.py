@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.pipeline.session import SparkUnavailable, check_java, is_local, with_retries
+from orbitlog.pipeline.session import SparkUnavailable, check_java, is_local, use_session, with_retries
 
 
 @pytest.fixture
@@ -67,3 +67,8 @@ def test_no_java_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_local_masters_try_failed_tasks_again(master: str, expected: str) -> None:
     assert with_retries(master) == expected
     assert is_local(master) == (master.startswith("local") and "cluster" not in master)
+
+
+def test_a_session_without_a_context_is_refused_in_one_sentence() -> None:
+    with pytest.raises(SparkUnavailable, match="Spark Connect has no context"):
+        use_session(object())  # type: ignore[arg-type]
