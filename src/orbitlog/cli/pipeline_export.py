@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.pipeline_options import json_option, master_option, spark_session
+from orbitlog.cli.pipeline_options import JobProgress, json_option, master_option, spark_session
 from orbitlog.cli.show import byte_count, counted
 
 if TYPE_CHECKING:
@@ -90,12 +90,12 @@ def command(
         fail_on_data_loss=not ignore_loss,
     )
     messages = 0
-    with spark_session(master, "export") as spark:
+    with spark_session(master, "export") as spark, JobProgress() as progress:
         run = runner(spark)
         if follow:
-            batches = follow_topic(run, request, trigger_s=trigger_s, is_over=_stopped())
+            batches = follow_topic(run, request, trigger_s=trigger_s, is_over=_stopped(), progress=progress)
         else:
-            batches = export_topic(run, request)
+            batches = export_topic(run, request, progress=progress)
         for batch in batches:
             messages += batch.messages
             _tell(batch, as_json)

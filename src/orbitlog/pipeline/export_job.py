@@ -19,10 +19,11 @@ from orbitlog.pipeline.export_plan import ExportBatch, ExportError, ExportState,
 from orbitlog.pipeline.json_columns import JsonColumns
 from orbitlog.pipeline.named_stores import NamedStore
 from orbitlog.pipeline.parquet_export import ParquetTable
+from orbitlog.pipeline.queue_scan import record_bytes
 from orbitlog.pipeline.rate_limit import limit_offsets
 from orbitlog.pipeline.read_plan import plan_ranges
 from orbitlog.pipeline.source_options import TopicOptions, parse_topic_options
-from orbitlog.pipeline.task_run import Progress, Runner
+from orbitlog.pipeline.task_run import PhaseProgress, Runner, phase_of
 from orbitlog.pipeline.topic_bounds import look_at_topics
 from orbitlog.pipeline.topic_offsets import Offsets, nested
 
@@ -100,7 +101,9 @@ def open_table(request: ExportRequest) -> ExportTable:
     return ParquetTable(request.target)
 
 
-def export_topic(run: Runner, request: ExportRequest, *, progress: Progress | None = None) -> Iterator[ExportedBatch]:
+def export_topic(
+    run: Runner, request: ExportRequest, *, progress: PhaseProgress | None = None
+) -> Iterator[ExportedBatch]:
     """Export what there is, batch by batch, and end; yields each batch when it is in the table."""
     options = request.source_options()
     state = ExportState(request.target)
@@ -122,7 +125,7 @@ def follow_topic(
     *,
     trigger_s: float,
     is_over: Callable[[], bool],
-    progress: Progress | None = None,
+    progress: PhaseProgress | None = None,
 ) -> Iterator[ExportedBatch]:
     """Export what there is and what comes, looking again every `trigger_s` seconds, until `is_over`."""
     while not is_over():
@@ -156,7 +159,7 @@ def _next_batch(state: ExportState, request: ExportRequest, options: TopicOption
 
 
 def _make(
-    run: Runner, request: ExportRequest, table: ExportTable, batch: ExportBatch, progress: Progress | None
+    run: Runner, request: ExportRequest, table: ExportTable, batch: ExportBatch, progress: PhaseProgress | None
 ) -> ExportedBatch:
     began = time.monotonic()
     tasks = [
@@ -173,7 +176,9 @@ def _make(
         )
         for number, ranges in enumerate(batch.tasks)
     ]
-    reports = run(write_task, tasks, progress=progress, name=f"export {request.topic}, batch {batch.number}")
+    total_bytes = 0 if progress is None else sum(record_bytes(found) for task in batch.tasks for found in task)
+    told = phase_of(progress, f"batch {batch.number}", total_bytes)
+    reports = run(write_task, tasks, progress=told, name=f"export {request.topic}, batch {batch.number}")
     files = [file for report in reports for file in report["files"]]
     for directory in {(request.target / file["path"]).parent for file in files}:
         sync_directory(directory)

@@ -122,10 +122,12 @@ def columns_named(sql: str) -> list[str]:
     A data source is not told which columns are used, and decoding those that are not costs most of the time.
     """
     text = _COUNT_ALL.sub("count(1)", sql)
-    if "*" in text:
-        return [name for name, column in MESSAGE_COLUMNS.items() if column.by_default]
     words = {word.lower() for word in re.findall(r"\w+", text)}
-    return [name for name in MESSAGE_COLUMNS if name.lower() in words] or [_CHEAPEST]
+    has_star = "*" in text
+    named = [
+        name for name, column in MESSAGE_COLUMNS.items() if name.lower() in words or (has_star and column.by_default)
+    ]
+    return named or [_CHEAPEST]
 
 
 def as_json_rows(frame: DataFrame) -> DataFrame:

@@ -42,6 +42,12 @@ class ScanRules:
     fail_on_data_loss: bool = True
 
 
+def record_bytes(found: QueueRange) -> int:
+    """Return how many bytes the records of a range have; reads its units only."""
+    scan = QueueScan(list(CHECKED_BY), ScanRules(fail_on_data_loss=False))
+    return sum(int(units["size_bytes"][scan.chosen(units)].sum(dtype=np.int64)) for _, units in scan.units(found))
+
+
 class QueueScan:
     """Reads ranges with one decoder; keeps the segment it read last mapped."""
 
@@ -55,8 +61,8 @@ class QueueScan:
 
     def batches(self, found: QueueRange) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range in order."""
-        for first_offset, units in self._units(found):
-            chosen = self._chosen(units)
+        for first_offset, units in self.units(found):
+            chosen = self.chosen(units)
             queue_offsets = first_offset + chosen
             places = units["physical_offset"][chosen].astype(np.int64)
             sizes = units["size_bytes"][chosen].astype(np.int32)
@@ -67,7 +73,7 @@ class QueueScan:
                 base = int(bases[run[0]])
                 yield from self._records(found, base, places[run] - base, sizes[run], queue_offsets[run])
 
-    def _units(self, found: QueueRange) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
+    def units(self, found: QueueRange) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
         """Yield units file by file, with the queue offset of the first of each."""
         file_bytes = found.shape.queue_file_bytes
         directory = Path(found.shape.root) / tree.queue_directory(found.topic, found.queue_id)
@@ -88,7 +94,7 @@ class QueueScan:
                 self._lost(found, queue_offset + whole, f"{count - whole} units of its ConsumeQueue are not there")
             queue_offset += count
 
-    def _chosen(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
+    def chosen(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
         """Leave out units that only fill room, and those whose tag is not asked for."""
         sizes = units["size_bytes"]
         wanted = (sizes > 0) & (sizes != INT_MAX)

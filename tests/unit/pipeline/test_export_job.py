@@ -237,6 +237,16 @@ def test_tasks_that_run_twice_leave_the_same_files(send: Send, request_of: Calla
     assert [path.name for path in request.target.rglob(".part*")] == []
 
 
+def test_progress_counts_the_bytes_of_the_topic_alone(
+    send: Send, writer: MessageStore, request_of: Callable[..., ExportRequest]
+) -> None:
+    told: list[tuple[str, int, int, int]] = []
+    writer.append(make_message("Other", bytes(1000)))
+    send(30)
+    (batch,) = export_topic(run_here, request_of(), progress=lambda *state: told.append(state))
+    assert told[-1] == ("batch 0", batch.scanned_bytes, batch.scanned_bytes, 30)
+
+
 def test_following_takes_what_comes(send: Send, request_of: Callable[..., ExportRequest]) -> None:
     request = request_of()
     send(3)

@@ -1,0 +1,23 @@
+"""`orbitlog pipeline export`: what it refuses before Spark is started."""
+
+from __future__ import annotations
+
+import pytest
+from click.testing import CliRunner
+
+from orbitlog.cli.main import cli
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "sentence"),
+    [
+        (["S", "--topic", "T", "--to", "d", "--trigger", "soon"], 2, "'soon' is no time such as 500ms, 10s or 1m"),
+        (["S", "--to", "d"], 2, "Missing option '--topic'"),
+        (["S", "--topic", "T", "--to", "d", "--json-schema", "id decimal"], 1, "'id decimal' is no column"),
+        (["a/store", "b/../a/store", "--topic", "T", "--to", "d"], 1, "two stores would be called 'a'"),
+    ],
+)
+def test_what_cannot_work_is_told_at_once(arguments: list[str], code: int, sentence: str) -> None:
+    result = CliRunner().invoke(cli, ["pipeline", "export", *arguments])
+    assert (result.exit_code, sentence in result.stderr) == (code, True), result.stderr
+    assert result.stderr.count("\n") == 1
