@@ -89,7 +89,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "log": lambda report, sizes, _: bench_startup.run_log(report, gigabytes=sizes.log_gigabytes),
     "memory": _memory,
     "dispatch": lambda report, sizes, _: bench_dispatch.run(
-        report, seconds=sizes.lag_seconds, warm_seconds=min(8.0, sizes.lag_seconds)
+        report, seconds=sizes.lag_seconds, warm_seconds=min(20.0, 2 * sizes.lag_seconds)
     ),
     "pipeline": _pipeline,
     "sources": _sources,

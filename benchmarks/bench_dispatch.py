@@ -27,7 +27,7 @@ _LIMIT_MS = 300.0
 _TICK_S = 0.002
 
 
-def run(report: Report, *, seconds: float, warm_seconds: float = 8.0) -> None:
+def run(report: Report, *, seconds: float, warm_seconds: float = 20.0) -> None:
     group = f"dispatch by a Spark query at {RATE:,} msg/s for {seconds:g} s, {_BODY_BYTES} B bodies"
     with tempfile.TemporaryDirectory(prefix="orbitlog-bench-") as directory:
         root = Path(directory, "store")
