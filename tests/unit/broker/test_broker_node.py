@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 
 from orbitlog.formats.loose_json import read_json
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from tests.unit.broker.broker_desk import Desk, at_desk, desk_at
+from tests.unit.broker.broker_desk import Desk, at_desk, desk_at, records, until
 
 
 def test_offsets_and_topics_outlive_a_restart(tmp_path: Path) -> None:
@@ -44,3 +45,42 @@ def test_missing_and_unreadable_fields_are_named(tmp_path: Path) -> None:
         assert answer.code == ResponseCode.SYSTEM_ERROR and "queueId" in (answer.remark or "")
 
     at_desk(tmp_path, work)
+
+
+ENGINE = """
+import sys, time
+from pathlib import Path
+from orbitlog.errors import LeaseLost
+from orbitlog.store.outside_dispatch import OutsideDispatch
+
+owner = OutsideDispatch.take(Path(sys.argv[1]), "test")
+try:
+    while True:
+        owner.dispatch_once()
+        time.sleep(0.001)
+except LeaseLost:
+    owner.hand_back()
+"""
+
+
+def test_a_broker_follows_an_engine_outside_and_takes_dispatch_back(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        store = desk.broker.state.store
+        assert not store.is_dispatch_inline
+        await desk.send(body=b"1")
+        assert (await desk.pull()).code == ResponseCode.PULL_NOT_FOUND, "nobody dispatches yet"
+        engine = await asyncio.create_subprocess_exec(sys.executable, "-c", ENGINE, str(tmp_path))
+        try:
+            assert len(records(await desk.pull(sys_flag=6))) == 1
+            waiting = asyncio.ensure_future(desk.pull(queue_offset=1, sys_flag=6))
+            await until(lambda: len(desk.broker._pulls.held) == 1)
+            await desk.send(body=b"2")
+            assert [message.body for message in records(await waiting)] == [b"2"]
+            assert not store.take_back_dispatch()
+            assert await engine.wait() == 0
+        finally:
+            if engine.returncode is None:
+                engine.kill()
+                await engine.wait()
+
+    at_desk(tmp_path, work, dispatchEngine="spark")
