@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
+import os
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orbitlog.pipeline.check import check
-from orbitlog.pipeline.rebuild import rebuild
+from orbitlog.pipeline.rebuild import rebuild, rebuild_with
 from orbitlog.pipeline.task_run import JobFailed, run_tasks
+from orbitlog.store.store_settings import StoreSettings
 from orbitlog.testing.golden import GoldenStore
 from tests.spark.conftest import Cluster, environment
 from tests.spark.generated import derived_files, write_store
@@ -57,6 +62,30 @@ def test_what_the_plain_writer_derived(spark: Any, generated: Path, tmp_path: Pa
     assert (checked.messages, checked.keys) == (result.messages, result.keys)
 
 
+def dying(function: Callable[[Any], dict[str, Any]], task: Any) -> dict[str, Any]:
+    """Do the work of a task, and then die with its report on every third first attempt, by an error or by kill -9."""
+    from pyspark import TaskContext
+
+    report = function(task)
+    context = TaskContext.get()
+    assert context is not None
+    if context.attemptNumber() == 0 and context.partitionId() % 3 == 0:
+        if context.partitionId() % 2:
+            raise OSError("the report is lost")
+        os.kill(os.getpid(), signal.SIGKILL)
+    return report
+
+
+def test_tasks_that_die_after_their_work_are_run_again(spark: Any, generated: Path, tmp_path: Path) -> None:
+    def run(function: Any, tasks: Any, **more: Any) -> list[dict[str, Any]]:
+        return run_tasks(spark, functools.partial(dying, function), tasks, **more)
+
+    (result,) = rebuild_with(run, [generated], out=tmp_path / "out", settings=StoreSettings(), split_bytes=256 * 1024)
+    assert result.findings == ()
+    assert result.resumed_splits > 2, "no task found the work of an attempt that died"
+    assert derived_files(tmp_path / "out") == derived_files(generated)
+
+
 def test_a_task_that_fails_for_good_ends_in_one_sentence(spark: Any) -> None:
     def fail(_: int) -> dict[str, Any]:
         raise ValueError("no such thing")
@@ -69,7 +98,7 @@ ON_THE_CLUSTER = """
 import json, os, sys
 from pathlib import Path
 from orbitlog.pipeline.check import check
-from orbitlog.pipeline.rebuild import rebuild
+from orbitlog.pipeline.rebuild import rebuild, rebuild_with
 from orbitlog.pipeline.session import build_session
 from orbitlog.pipeline.task_run import run_tasks
 
