@@ -14,7 +14,13 @@ from tests.interop.harness.processes import STARTED, kill_everything
 from tests.interop.harness.systems import ORBITLOG, System, make_system
 
 # What a scenario needs beyond the defaults of a broker.
-SHARED_SETTINGS = {"enablePropertyFilter": "true", "traceTopicEnable": "true"}
+SHARED_SETTINGS = {
+    "enablePropertyFilter": "true",
+    "traceTopicEnable": "true",
+    "recallMessageEnable": "true",
+    "transactionCheckInterval": "2000",
+    "transactionTimeOut": "2000",
+}
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -22,7 +22,6 @@ log = logging.getLogger(__name__)
 
 STEP_MESSAGES_MAX = 64
 _REFUSED_AGAIN_MS = 1_000
-_CLEARED = (props.DELAY, "TIMER_DELIVER_MS", "TIMER_DELAY_SEC", "TIMER_DELAY_MS")
 
 
 class DelayedDelivery:
@@ -86,15 +85,9 @@ class DelayedDelivery:
         if topic in (names.HALF_TOPIC, names.SCHEDULE_TOPIC):
             log.error("a delayed message at %d claims to belong to %s; it is dropped", message.physical_offset, topic)
             return True
-        for name in _CLEARED:
-            properties.pop(name, None)
+        # The properties stay as they are, the level among them: consumers of Java's broker see it, too.
         result = self._writer.put(
-            message._replace(
-                topic=topic,
-                queue_id=int(queue_id),
-                properties_raw=self._writer.encode(properties),
-                version=1 if len(topic) <= 127 else 2,
-            )
+            message._replace(topic=topic, queue_id=int(queue_id), version=1 if len(topic) <= 127 else 2)
         )
         if not result.is_stored:
             log.warning("a delayed message for %s waits on: %s", topic, result.reason)
