@@ -13,24 +13,20 @@ from functools import partial
 from pathlib import Path
 
 from orbitlog.broker import broker_settings as keys
+from orbitlog.broker.admin_table import AdminNeeds, admin_table
 from orbitlog.broker.broker_opening import clock_ms, open_broker_state
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.broker.delayed_delivery import DelayedDelivery
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.handle_clients import ClientHandlers
-from orbitlog.broker.handle_groups import GroupHandlers
 from orbitlog.broker.handle_lookup import LookupHandlers
 from orbitlog.broker.handle_offsets import OffsetHandlers
-from orbitlog.broker.handle_progress import ProgressHandlers
 from orbitlog.broker.handle_pull import PullHandler
 from orbitlog.broker.handle_recall import RecallHandler
-from orbitlog.broker.handle_relay import RelayHandlers
 from orbitlog.broker.handle_reply import ReplyHandler
-from orbitlog.broker.handle_runtime import RuntimeHandlers
 from orbitlog.broker.handle_send import SendHandler
 from orbitlog.broker.handle_send_back import SendBackHandler
-from orbitlog.broker.handle_topics import TopicHandlers
 from orbitlog.broker.handle_transactions import TransactionHandler
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.registration import Registration
@@ -201,6 +197,9 @@ class Broker:
         state = self.state
         reply = ReplyHandler(state, self._writer)
         send = SendHandler(state, self._writer, self._halves, self._flushes)
+        needs = AdminNeeds(
+            self._settle, self._saver.save_tables, self._retain_step, self._pulls.wake_queue, self._delayed
+        )
         return {
             RequestCode.SEND_MESSAGE: send,
             RequestCode.SEND_MESSAGE_V2: send,
@@ -215,11 +214,7 @@ class Broker:
             **OffsetHandlers(state).table,
             **LookupHandlers(state).table,
             **self._clients.table,
-            **TopicHandlers(state, self._settle).table,
-            **GroupHandlers(state, self._saver.save_tables).table,
-            **ProgressHandlers(state, self._delayed, self._pulls.wake_queue).table,
-            **RuntimeHandlers(state, self._delayed.delivered_to, self._retain_step).table,
-            **RelayHandlers(state).table,
+            **admin_table(state, needs),
         }
 
     def _serve(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:
