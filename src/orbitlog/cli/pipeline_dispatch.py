@@ -32,8 +32,9 @@ def command(*, store: Path, once: bool, master: str, as_json: bool) -> None:
     The broker must let others dispatch (orbitlog up --dispatch spark); it serves what is dispatched here. One process
     at a time has the lease. It is handed back when the broker asks for it and when this command is interrupted or
     terminated; if it is killed, the next owner goes on at the last mark. It ends when the broker is gone."""
-    from orbitlog.pipeline.dispatch_query import DispatchQuery
+    from orbitlog.pipeline.dispatch_query import DispatchQuery, require_broker
 
+    require_broker(store)
     shown = _Shown(store, as_json=as_json)
     stop = threading.Event()
     with spark_session(master, "dispatch") as spark:

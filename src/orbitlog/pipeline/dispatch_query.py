@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orbitlog.errors import DiskFull, LeaseLost, OrbitlogError
+from orbitlog.formats.store_tree import LOCK
 from orbitlog.pipeline.dispatch_ranges import MAX_BYTES_DEFAULT, RANGE_BYTES_DEFAULT
 from orbitlog.pipeline.task_run import JobFailed
 from orbitlog.store.derived_range import DerivedRange, unpack_columns
@@ -185,9 +186,13 @@ def _derived(row: Any) -> DerivedRange:
     return DerivedRange(row["start"], row["stop"], row["derived_to"], queues, columns)
 
 
-def _has_broker(root: Path) -> bool:
-    from orbitlog.formats.store_tree import LOCK
+def require_broker(root: Path) -> None:
+    """Raise `LeaseLost` where no broker has the store open: better before Spark is started than after."""
+    if not _has_broker(root):
+        raise LeaseLost(f"no broker has {root} open; what it left is dispatched when one opens it")
 
+
+def _has_broker(root: Path) -> bool:
     return RealDisk().lock_holder(root / LOCK) is not None
 
 
