@@ -119,7 +119,7 @@ class Broker:
         state.topics.changed = self._topics_changed
         state.groups.changed = self._saver.soon
         self._saver.soon()
-        await self._registration.register()
+        await self._registration.announce()
         self._damage_step()
         self._warn_of_strangers()
         self._start_loops()
