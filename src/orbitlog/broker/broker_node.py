@@ -29,6 +29,7 @@ from orbitlog.broker.handle_send import SendHandler
 from orbitlog.broker.handle_send_back import SendBackHandler
 from orbitlog.broker.handle_transactions import TransactionHandler
 from orbitlog.broker.message_writer import MessageWriter
+from orbitlog.broker.pop_consumption import PopConsumption
 from orbitlog.broker.registration import Registration
 from orbitlog.broker.statistics import SAMPLE_MS
 from orbitlog.broker.steady_loops import SteadyLoops
@@ -59,6 +60,7 @@ _DERIVED_BYTES = 16 * 1024 * 1024
 _BUSY_BYTES = 64 * 1024
 _FOLLOW_MS = 5
 _TICK_MS = 500
+_POP_MS = 100
 _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _DELAY_LOOK_MS = 1_000
@@ -85,6 +87,8 @@ class Broker:
         self._flushes = self._make_flush_queue()
         self._client = RemotingClient()
         self._registration = Registration(self.state, self._client)
+        self._pops = PopConsumption(self.state, self._writer, self._directory, self._client)
+        self._saver.pops = self._pops
         self._pulls = PullHandler(self.state)
         self._clients = ClientHandlers(self.state)
         self._halves = HalfMessages(self.state, self._writer)
@@ -118,6 +122,7 @@ class Broker:
         state.save_soon = self._saver.soon
         state.topics.changed = self._topics_changed
         state.groups.changed = self._saver.soon
+        self._pops.modes.changed = self._saver.soon
         self._saver.soon()
         await self._registration.announce()
         self._damage_step()
@@ -131,6 +136,7 @@ class Broker:
         await self._registration.unregister()
         await self._loops.stop()
         self._pulls.answer_all()
+        self._pops.answer_all()
         await self._server.stop()
         if self._vip_server is not None:
             await self._vip_server.stop()
@@ -215,6 +221,7 @@ class Broker:
             **LookupHandlers(state).table,
             **self._clients.table,
             **admin_table(state, needs),
+            **self._pops.table,
         }
 
     def _serve(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:
@@ -240,11 +247,13 @@ class Broker:
     def _ended(self, connection: Connection) -> None:
         """The client will ask nothing more: nothing is kept for it that another could have."""
         self._pulls.answer_owner(connection)
+        self._pops.answer_all(connection)
         self._clients.drop(connection)
 
     def _closed(self, connection: Connection) -> None:
         self._seen.discard(connection)
         self._pulls.drop(connection)
+        self._pops.drop(connection)
         self._clients.drop(connection)
 
     # From the log to readers
@@ -272,6 +281,7 @@ class Broker:
             return
         if arrivals:
             self._pulls.wake(arrivals)
+            self._pops.wake(arrivals)
             if any(arrival.topic in _WAITING_TOPICS for arrival in arrivals):
                 self._delay_due.set()
         if store.dispatched_to < store.confirmed_to and (arrivals or store.is_dispatch_inline):
@@ -307,6 +317,7 @@ class Broker:
         loops.every("retention", lambda: _SCAN_MS, self._retain_step)
         loops.every("next segment", lambda: _PREPARE_MS, self._prepare_step)
         loops.every("held pulls", lambda: _TICK_MS, lambda: self._pulls.tick(state.now_ms()))
+        loops.every("popped messages", lambda: _POP_MS, lambda: self._pops.tick(state.now_ms()))
         loops.every("client scan", lambda: _SCAN_MS, lambda: self._clients.scan(state.now_ms()))
         loops.every("statistics", lambda: SAMPLE_MS, self._sample_step)
         loops.every("damage", lambda: _SCAN_MS, self._damage_step)

@@ -160,6 +160,15 @@ RECALL_ENABLED = Setting("recallMessageEnable", _truth, True, "a message that wa
 PROPERTY_FILTER = Setting(
     "enablePropertyFilter", _truth, False, "consumers may filter by SQL92 expressions over properties"
 )
+REQUEST_MODE = Setting(
+    "defaultMessageRequestMode",
+    _one_of("PULL", "POP"),
+    "PULL",
+    "how consumers consume that ask brokers for their share",
+)
+POP_SHARE_QUEUES = Setting(
+    "defaultPopShareQueueNum", _number(0), 0, "how many of its neighbours' queues a POP consumer shares; 0: everybody's"
+)
 REGION = Setting("regionId", str, "DefaultRegion", "region that answers and stored messages name")
 TRACE_ON = Setting("traceOn", _truth, True, "whether clients are told to write traces, if they do at all")
 SERVER_SIDE_RESET = Setting(
@@ -221,6 +230,8 @@ _ALL: tuple[Setting[Any], ...] = (
     TIMER_MAX_DELAY_S,
     RECALL_ENABLED,
     PROPERTY_FILTER,
+    REQUEST_MODE,
+    POP_SHARE_QUEUES,
     REGION,
     TRACE_ON,
     SERVER_SIDE_RESET,

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.config_directory import ConfigDirectory
 from orbitlog.broker.shared_run import SharedRun
-from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
+from orbitlog.formats.group_config import MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
 from orbitlog.formats.json_records import JsonFile, JsonRecord
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, CONSUMER_ORDER_INFO, DELAY_OFFSET
+from orbitlog.formats.pop_progress import POP_PROGRESS
 from orbitlog.formats.timer_progress import TIMER_PROGRESS
 from orbitlog.formats.topic_config import TOPICS
 
 if TYPE_CHECKING:
     from orbitlog.broker.delayed_delivery import DelayedDelivery
+    from orbitlog.broker.pop_consumption import PopConsumption
     from orbitlog.broker.timed_delivery import TimedDelivery
 
 
@@ -41,6 +43,7 @@ class TableSaver:
         self._thread = ThreadPoolExecutor(1, "orbitlog-config")
         self.delayed: DelayedDelivery | None = None
         self.timed: TimedDelivery | None = None
+        self.pops: PopConsumption | None = None
         self._tables = SharedRun(self._save_tables)
         self.wanted = asyncio.Event()
 
@@ -55,10 +58,25 @@ class TableSaver:
     async def _save_tables(self) -> None:
         await self._write(TOPICS, self._state.topics.snapshot())
         await self._write(SUBSCRIPTION_GROUP, self._state.groups.snapshot())
+        if self.pops is not None:
+            await self._save_changed(MESSAGE_REQUEST_MODE, self.pops.modes)
 
     async def save_offsets(self) -> None:
-        """Return when the committed offsets are on the disk."""
-        await self._save_changed(CONSUMER_OFFSET, self._state.offsets)
+        """Return when the committed offsets are on the disk, and what POP consumers have beyond them."""
+        pops = self.pops
+        # Taken at the same moment as the offsets: they must fit each other.
+        popped = pops.popped.snapshot() if pops is not None and pops.popped.is_changed else None
+        is_saved = False
+        try:
+            await self._save_changed(CONSUMER_OFFSET, self._state.offsets)
+            if popped is not None:
+                await self._write(POP_PROGRESS, popped)
+            is_saved = True
+        finally:
+            if pops is not None and popped is not None and not is_saved:
+                pops.popped.is_changed = True
+        if pops is not None:
+            await self._save_changed(CONSUMER_ORDER_INFO, pops.ordered)
 
     async def save_delays(self) -> None:
         """Return when it is on the disk how far delayed delivery is."""

@@ -1,0 +1,37 @@
+"""config/orbitlogPops.json: which messages POP consumers have been given and have not acknowledged. Java ignores it.
+
+It is saved together with consumerOffset.json, whose offsets stop before the first of these messages. So whoever loses
+this file, or does not know it, gives them out again, and none is lost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orbitlog.formats.json_records import INT, LONG, TEXT, JsonFile, JsonRecord, java, list_of, record
+
+
+@dataclass(frozen=True, slots=True)
+class PoppedQueueProgress(JsonRecord):
+    """One queue of one group; the three lists belong together."""
+
+    topic: str = field(metadata=java("topic", TEXT))
+    group: str = field(metadata=java("group", TEXT))
+    queue_id: int = field(metadata=java("queueId", INT))
+    committed: int = field(metadata=java("committed", LONG))
+    next_to_pop: int = field(metadata=java("nextToPop", LONG))
+    queue_offsets: tuple[int, ...] = field(default=(), metadata=java("queueOffsets", list_of(LONG)))
+    pop_times_ms: tuple[int, ...] = field(default=(), metadata=java("popTimesMs", list_of(LONG)))
+    visible_times_ms: tuple[int, ...] = field(default=(), metadata=java("visibleTimesMs", list_of(LONG)))
+
+
+@dataclass(frozen=True, slots=True)
+class PopProgress(JsonRecord):
+    """All of them."""
+
+    queues: tuple[PoppedQueueProgress, ...] = field(
+        default=(), metadata=java("queues", list_of(record(PoppedQueueProgress)))
+    )
+
+
+POP_PROGRESS = JsonFile("orbitlogPops.json", PopProgress, pretty=False)
