@@ -18,7 +18,7 @@ from datetime import datetime
 
 from orbitlog.client.group_link import GroupLink, StartFrom
 from orbitlog.client.queue_feed import QueueFeed
-from orbitlog.client.queues import Allocate, allocate_average
+from orbitlog.wire.queue_shares import Allocate, allocate_average
 from orbitlog.client.received import Received
 from orbitlog.client.routes import Routes
 from orbitlog.client.subscriptions import make_subscription

@@ -23,7 +23,7 @@ from orbitlog.client.consuming import MAX_ATTEMPTS, ConsumeOptions, Consumer
 from orbitlog.client.group_link import GroupLink, StartFrom
 from orbitlog.client.identity import UniqueIdMaker, make_client_id
 from orbitlog.client.outgoing import Outgoing, make_outgoing
-from orbitlog.client.queues import STRATEGIES
+from orbitlog.wire.queue_shares import STRATEGIES
 from orbitlog.client.reading import Reader
 from orbitlog.client.receipts import Receipt
 from orbitlog.client.received import Received
