@@ -153,7 +153,7 @@ def disk_errors(what: str) -> Iterator[None]:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise DiskFull(f"{what}: no space left; free some, the store goes on by itself") from error
         if error.errno == errno.ENOENT:
-            raise StoreFileGone(f"{what}: it is no longer there") from error
+            raise StoreFileGone(f"{what}: {error.strerror}") from error
         raise StoreError(f"{what}: {error.strerror or error}") from error
 
 
