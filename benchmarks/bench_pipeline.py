@@ -70,8 +70,8 @@ def main() -> None:
 
 def _in_process(arguments: argparse.Namespace) -> dict[str, float]:
     """The files made by the same tasks, one after the other in this process."""
-    from orbitlog.pipeline.rebuild import rebuild_with
-    from orbitlog.pipeline.task_run import run_here
+    from orbitlog.doctor.store_rebuild import rebuild_with
+    from orbitlog.doctor.tasks_here import run_here
     from orbitlog.store.store_settings import StoreSettings
 
     out = arguments.root / "out"

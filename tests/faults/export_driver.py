@@ -9,9 +9,9 @@ import sys
 import warnings
 from pathlib import Path
 
+from orbitlog.doctor.tasks_here import run_here
 from orbitlog.pipeline.export_job import ExportRequest, export_topic
 from orbitlog.pipeline.named_stores import NamedStore
-from orbitlog.pipeline.task_run import run_here
 
 
 def main() -> None:

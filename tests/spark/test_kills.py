@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.pipeline.rebuild_publish import STAGING
+from orbitlog.doctor.rebuild_publish import STAGING
 from tests.spark.conftest import ORBITLOG, environment
 from tests.spark.generated import derived_files, write_store
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import pytest
 
+from orbitlog.doctor.store_rebuild import rebuild_with
 from orbitlog.pipeline.check import check
-from orbitlog.pipeline.rebuild import rebuild, rebuild_with
+from orbitlog.pipeline.rebuild import rebuild
 from orbitlog.pipeline.task_run import JobFailed, run_tasks
 from orbitlog.store.store_settings import StoreSettings
 from orbitlog.testing.golden import GoldenStore
@@ -98,7 +99,8 @@ ON_THE_CLUSTER = """
 import json, os, sys
 from pathlib import Path
 from orbitlog.pipeline.check import check
-from orbitlog.pipeline.rebuild import rebuild, rebuild_with
+from orbitlog.doctor.store_rebuild import rebuild_with
+from orbitlog.pipeline.rebuild import rebuild
 from orbitlog.pipeline.session import build_session
 from orbitlog.pipeline.task_run import run_tasks
 

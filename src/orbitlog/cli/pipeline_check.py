@@ -21,7 +21,7 @@ from orbitlog.cli.pipeline_options import (
 from orbitlog.cli.show import byte_count
 
 if TYPE_CHECKING:
-    from orbitlog.pipeline.check import StoreCheck
+    from orbitlog.doctor.store_check import StoreCheck
 
 
 @click.command("check")

@@ -21,7 +21,7 @@ from orbitlog.cli.pipeline_options import (
 from orbitlog.cli.show import byte_count
 
 if TYPE_CHECKING:
-    from orbitlog.pipeline.rebuild import StoreRebuild
+    from orbitlog.doctor.store_rebuild import StoreRebuild
 
 
 @click.command("rebuild")

@@ -18,11 +18,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from orbitlog.doctor.tasks_here import TaskReport
 from orbitlog.pipeline.json_columns import JsonColumns
 from orbitlog.pipeline.message_columns import MESSAGE_COLUMNS, Rows, columns_needed
 from orbitlog.pipeline.queue_scan import CHECKED_BY, QueueScan, ScanRules
 from orbitlog.pipeline.read_plan import QueueRange
-from orbitlog.pipeline.task_run import TaskReport
 
 DAY_MS = 86_400_000
 EXPORTED = tuple(name for name, column in MESSAGE_COLUMNS.items() if column.by_default)

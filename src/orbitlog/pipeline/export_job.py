@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.pipeline.export_files import ExportTask, export_schema, write_task
 from orbitlog.pipeline.export_plan import ExportBatch, ExportError, ExportState, plan_batch, sync_directory
 from orbitlog.pipeline.json_columns import JsonColumns
@@ -23,7 +24,6 @@ from orbitlog.pipeline.queue_scan import record_bytes
 from orbitlog.pipeline.rate_limit import limit_offsets
 from orbitlog.pipeline.read_plan import plan_ranges
 from orbitlog.pipeline.source_options import TopicOptions, parse_topic_options
-from orbitlog.pipeline.task_run import PhaseProgress, Runner, phase_of
 from orbitlog.pipeline.topic_bounds import look_at_topics
 from orbitlog.pipeline.topic_offsets import Offsets, nested
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import numpy as np
 
+from orbitlog.doctor.log_splits import plan_splits, prove_splits
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import Damage, SegmentEnd, read_at
 from orbitlog.kernels.record_walk import SourceBytes, Stop
 from orbitlog.kernels.splits import Split, walk_split
-from orbitlog.pipeline.log_splits import plan_splits, prove_splits
 from orbitlog.pipeline.named_stores import OptionError
 from orbitlog.pipeline.queue_scan import DataLoss
 from orbitlog.pipeline.store_look import StoreLook, confirmed_to

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.doctor.tasks_here import PhaseProgress, Runner, TaskReport, phase_of
 from orbitlog.formats.hosts import Host
 from orbitlog.formats.java import LONG_MAX, LONG_MIN
 from orbitlog.kernels.tally import HOUR_MS, Counted, Tally, bucket_bounds
 from orbitlog.pipeline.log_ranges import LogRange, check_end, total_bytes, whole_log
-from orbitlog.pipeline.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.pipeline.named_stores import NamedStore
 from orbitlog.pipeline.store_look import StoreLook
-from orbitlog.pipeline.task_run import PhaseProgress, Runner, TaskReport, phase_of
 
 KINDS = ("topic", "queue", "tag", "hour", "host")
 

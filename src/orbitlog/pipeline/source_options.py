@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orbitlog.pipeline.log_splits import SPLIT_BYTES_DEFAULT, SPLIT_BYTES_MIN
+from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT, SPLIT_BYTES_MIN
 from orbitlog.pipeline.named_stores import NamedStore, OptionError, parse_store_paths
 from orbitlog.pipeline.topic_offsets import EARLIEST, LATEST, Offsets, QueueKey, parse_assignment, parse_offsets
 

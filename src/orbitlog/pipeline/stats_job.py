@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.doctor.tasks_here import PhaseProgress, Runner
 from orbitlog.pipeline.consumer_lag import StoreProgress, look_at_progress
-from orbitlog.pipeline.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.pipeline.log_stats import KINDS, LogStatistics, count_logs
 from orbitlog.pipeline.named_stores import NamedStore
-from orbitlog.pipeline.task_run import PhaseProgress, Runner, runner
+from orbitlog.pipeline.task_run import runner
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,39 +10,19 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from orbitlog.doctor.tasks_here import Progress, Runner, Task, TaskReport
 from orbitlog.errors import OrbitlogError
 from orbitlog.pipeline.warm_up import settle_worker
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Task = TypeVar("Task")
-TaskReport = dict[str, Any]
-Progress = Callable[[int, int], None]
-"""Takes the bytes and messages that finished tasks have dealt with since the job began."""
-
-PhaseProgress = Callable[[str, int, int, int], None]
-"""Takes the name of a job's phase, bytes done, bytes in all, and messages so far."""
-
 _POLL_S = 0.2
 _SENTENCE_MAX = 500
-
-
-class Runner(Protocol):
-    """Whatever runs tasks: Spark, or in tests this process."""
-
-    def __call__(
-        self,
-        function: Callable[[Task], TaskReport],
-        tasks: Sequence[Task],
-        *,
-        progress: Progress | None = None,
-        name: str = "orbitlog",
-    ) -> list[TaskReport]: ...
 
 
 class JobFailed(OrbitlogError):
@@ -93,29 +73,6 @@ def run_tasks(
 def runner(spark: SparkSession) -> Runner:
     """Return what runs tasks on a session."""
     return functools.partial(run_tasks, spark)
-
-
-def run_here(
-    function: Callable[[Task], TaskReport],
-    tasks: Sequence[Task],
-    *,
-    progress: Progress | None = None,
-    name: str = "orbitlog",
-) -> list[TaskReport]:
-    """Run tasks one after the other in this process; reports become what JSON makes of them, as on Spark."""
-    reports: list[TaskReport] = []
-    for task in tasks:
-        reports.append(orjson.loads(orjson.dumps(function(task))))
-        if progress is not None:
-            progress(*(sum(int(report.get(name, 0)) for report in reports) for name in ("scanned_bytes", "messages")))
-    return reports
-
-
-def phase_of(progress: PhaseProgress | None, name: str, total_bytes: int) -> Progress | None:
-    """Return what reports one phase of a job."""
-    if progress is None:
-        return None
-    return lambda done_bytes, messages: progress(name, done_bytes, total_bytes, messages)
 
 
 class _Watch:

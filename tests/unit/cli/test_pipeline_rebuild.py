@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orbitlog.cli.main import cli
-from orbitlog.pipeline.task_run import run_here
+from orbitlog.doctor.tasks_here import run_here
 from orbitlog.testing.golden import GoldenStore
 
 

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.doctor import store_check as check_module
+from orbitlog.doctor.store_check import StoreCheck, check_with
+from orbitlog.doctor.store_rebuild import rebuild_with
+from orbitlog.doctor.tasks_here import run_here
 from orbitlog.formats.checkpoint import Checkpoint, encode_checkpoint
 from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.queue_entry import PRE_BLANK_RAW
-from orbitlog.pipeline import check as check_module
-from orbitlog.pipeline.check import StoreCheck, check_with
-from orbitlog.pipeline.rebuild import rebuild_with
-from orbitlog.pipeline.task_run import run_here
 from orbitlog.store.findings import KINDS
 from orbitlog.store.log_walk import LogWalk
 from orbitlog.store.store_files import find_store_files

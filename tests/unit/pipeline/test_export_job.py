@@ -17,6 +17,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from orbitlog.doctor.tasks_here import run_here
 from orbitlog.formats.message import make_message
 from orbitlog.pipeline import export_job
 from orbitlog.pipeline.export_job import ExportRequest, export_topic, follow_topic
@@ -25,7 +26,6 @@ from orbitlog.pipeline.iceberg_export import latest_metadata
 from orbitlog.pipeline.json_columns import parse_json_columns
 from orbitlog.pipeline.named_stores import NamedStore, OptionError
 from orbitlog.pipeline.parquet_export import ParquetTable
-from orbitlog.pipeline.task_run import run_here
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry

@@ -12,6 +12,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from orbitlog.doctor.tasks_here import run_here
 from orbitlog.formats import names
 from orbitlog.formats.message import make_message
 from orbitlog.pipeline.consumer_lag import look_at_progress
@@ -20,7 +21,6 @@ from orbitlog.pipeline.named_stores import NamedStore
 from orbitlog.pipeline.queue_scan import DataLoss
 from orbitlog.pipeline.stats_job import TABLES, store_statistics
 from orbitlog.pipeline.stats_plot import plot_statistics
-from orbitlog.pipeline.task_run import run_here
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.doctor import rebuild_publish, rebuild_tasks
+from orbitlog.doctor.rebuild_publish import STAGING
+from orbitlog.doctor.store_rebuild import StoreRebuild, rebuild_with
+from orbitlog.doctor.tasks_here import run_here
 from orbitlog.errors import StoreLayoutError, StoreLocked
 from orbitlog.formats.checkpoint import decode_checkpoint
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
 from orbitlog.formats.message import encode_message
 from orbitlog.formats.properties import encode_properties
-from orbitlog.pipeline import rebuild_publish, rebuild_tasks
-from orbitlog.pipeline.rebuild import StoreRebuild, rebuild_with
-from orbitlog.pipeline.rebuild_publish import STAGING
-from orbitlog.pipeline.task_run import run_here
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.log_walk import LogWalk
 from orbitlog.store.store_files import find_store_files
@@ -145,7 +145,7 @@ def test_a_damaged_log_is_reported_and_nothing_is_made(seed: int, tmp_path: Path
         assert [(finding.path, finding.position, finding.count) for finding in damage] == [
             (str(found.path), found.position, found.size_bytes) for found in walk.damage
         ]
-        assert [found.reason in finding.reason for finding, found in zip(damage, walk.damage, strict=True)]
+        assert all(found.reason in finding.reason for finding, found in zip(damage, walk.damage, strict=True))
         assert not result.is_published
         assert not (tmp_path / f"out{split_bytes}" / "consumequeue").exists()
 
@@ -326,7 +326,7 @@ def test_a_split_that_a_power_cut_left_half_written_is_derived_again(tmp_path: P
     root = write_log(tmp_path / "store", log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rebuild_tasks, "assemble", lambda task: (_ for _ in ()).throw(Killed))
-        patch.setattr("orbitlog.pipeline.rebuild.assemble", lambda task: (_ for _ in ()).throw(Killed))
+        patch.setattr("orbitlog.doctor.store_rebuild.assemble", lambda task: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             run(root, tmp_path / "out", split_bytes=700)
     staged = sorted((tmp_path / "out" / STAGING / "splits").iterdir())

@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orbitlog.doctor.log_splits import LogSplit
+from orbitlog.doctor.split_derivation import UNIT, Units, UnitSlice, derive_split
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
-from orbitlog.pipeline.log_splits import LogSplit
-from orbitlog.pipeline.split_derivation import UNIT, Units, UnitSlice, derive_split
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import written_until
 

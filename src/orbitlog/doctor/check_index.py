@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orbitlog.doctor.log_splits import LogSplit
 from orbitlog.errors import FormatError
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import (
@@ -27,7 +28,6 @@ from orbitlog.formats.index_layout import (
 )
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.kernels.index_build import put_into
-from orbitlog.pipeline.log_splits import LogSplit
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import mapped_view
 

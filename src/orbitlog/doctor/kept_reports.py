@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import orjson
 
-from orbitlog.pipeline.staging import TEMPORARY, put_bytes, remove_tree
+from orbitlog.doctor.staging import TEMPORARY, put_bytes, remove_tree
 
 Task = TypeVar("Task")
 Report = dict[str, Any]

@@ -17,6 +17,9 @@ from zlib import crc32
 import numpy as np
 import orjson
 
+from orbitlog.doctor.log_splits import LogSplit
+from orbitlog.doctor.split_derivation import Units, derive_split, scanned_bytes
+from orbitlog.doctor.staging import TEMPORARY, WholeFiles, whole_file, write_all
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import (
@@ -31,9 +34,6 @@ from orbitlog.formats.index_layout import (
 from orbitlog.formats.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
 from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.index_build import put_into
-from orbitlog.pipeline.log_splits import LogSplit
-from orbitlog.pipeline.split_derivation import Units, derive_split, scanned_bytes
-from orbitlog.pipeline.staging import TEMPORARY, WholeFiles, whole_file, write_all
 from orbitlog.store.disk import disk_errors
 from orbitlog.store.mapped_view import mapped_view
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, Protocol, TypeVar
 
-from orbitlog.pipeline.log_splits import LogSplit, WalkedSplit, empty_walk, unproved_splits, which_count
+from orbitlog.doctor.log_splits import LogSplit, WalkedSplit, empty_walk, unproved_splits, which_count
 
 
 class SplitTask(Protocol):

@@ -7,9 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.formats.message import assign_fields, encode_message, make_message
-from orbitlog.formats.message_scan import encode_blank
-from orbitlog.pipeline.log_splits import (
+from orbitlog.doctor.log_splits import (
     DAMAGE,
     LOG_END,
     LogSplit,
@@ -18,6 +16,8 @@ from orbitlog.pipeline.log_splits import (
     prove_splits,
     walk_log_split,
 )
+from orbitlog.formats.message import assign_fields, encode_message, make_message
+from orbitlog.formats.message_scan import encode_blank
 from orbitlog.store.store_files import StoreFiles, find_store_files
 from orbitlog.testing.golden import GoldenStore
 

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+from orbitlog.doctor.log_splits import LogSplit
+from orbitlog.doctor.rebuild_tasks import AssembleTask, DeriveTask, IndexTask, QueueFile, QueuePart
+from orbitlog.doctor.split_derivation import SplitDerivation, UnitSlice
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.queue_entry import ENTRY_BYTES
-from orbitlog.pipeline.log_splits import LogSplit
-from orbitlog.pipeline.rebuild_tasks import AssembleTask, DeriveTask, IndexTask, QueueFile, QueuePart
-from orbitlog.pipeline.split_derivation import SplitDerivation, UnitSlice
 from orbitlog.store.findings import Finding
 
 _UNITS_IN_TASK = 2_000_000

@@ -19,13 +19,13 @@ from typing import Any
 
 import orjson
 
+from orbitlog.doctor.rebuild_tasks import NEW
+from orbitlog.doctor.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.dispatch_marks import MARKS_FILE
 from orbitlog.formats.store_state import STATE_FILE
-from orbitlog.pipeline.rebuild_tasks import NEW
-from orbitlog.pipeline.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree
 from orbitlog.store.store_files import StoreFiles
 from orbitlog.store.store_settings import StoreGeometry
 

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orbitlog.doctor.log_splits import DAMAGE, LOG_END, SEGMENT_END, LogSplit, WalkedSplit
 from orbitlog.errors import FormatError
 from orbitlog.formats import flags
 from orbitlog.formats import store_tree as tree
@@ -22,7 +23,6 @@ from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.kernels.splits import find_record
-from orbitlog.pipeline.log_splits import DAMAGE, LOG_END, SEGMENT_END, LogSplit, WalkedSplit
 from orbitlog.store.findings import Finding
 from orbitlog.store.log_walk import LogWalk
 from orbitlog.store.mapped_view import mapped_view

@@ -1,0 +1,347 @@
+"""Check whole stores: every record, every queue unit, every index entry, checkpoint and config.
+
+    stage 1   one task a split: magic, lengths, offsets and CRC of records, and the queue units they ask for
+    driver    splits proved by stitching, queues followed through them, keys summed up
+    stage 2   units that no message asks for, and each index file built again and compared
+
+The log is the truth; findings say where something else is. What a broker that was killed had not derived yet is no
+damage, for the next one derives it: it is told as `behind`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+from orbitlog.doctor.check_index import CheckIndexTask, check_index
+from orbitlog.doctor.check_tasks import (
+    CheckedQueue,
+    CheckQueuesTask,
+    CheckSplitTask,
+    check_queues,
+    check_split,
+)
+from orbitlog.doctor.kept_reports import KeptReports
+from orbitlog.doctor.log_splits import LogSplit, plan_splits
+from orbitlog.doctor.proved_reports import prove_reports
+from orbitlog.doctor.rebuild_plan import QueueEnds, order_findings
+from orbitlog.doctor.segment_places import segment_findings
+from orbitlog.doctor.split_derivation import SplitDerivation
+from orbitlog.doctor.store_use import confirmed_to, is_in_use
+from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
+from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.index_layout import INDEX_HEADER, decode_header
+from orbitlog.formats.names import LMQ_PREFIX
+from orbitlog.formats.queue_entry import ENTRY_BYTES
+from orbitlog.formats.store_tree import BACKUP_SUFFIX
+from orbitlog.store.findings import Finding
+from orbitlog.store.store_files import StoreFiles, find_store_files
+from orbitlog.store.store_inference import infer_geometry, infer_rules
+from orbitlog.store.store_settings import StoreGeometry, StoreSettings
+
+_STATE = "orbitlog-check"
+_QUEUES_IN_TASK = 64
+_NO_MESSAGE = 1 << 62
+
+Queue = tuple[str, int]
+
+
+@dataclass(slots=True)
+class StoreCheck:
+    """What was seen in one store and what is wrong with it; of very many findings `finding_count` tells more."""
+
+    store: str
+    messages: int = 0
+    log_bytes: int = 0
+    log_end: int = 0
+    queues: int = 0
+    units: int = 0
+    index_files: int = 0
+    keys: int = 0
+    units_behind: int = 0
+    keys_behind: int = 0
+    findings: list[Finding] = field(default_factory=list)
+    finding_count: int = 0
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.finding_count
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        for finding in findings:
+            self.findings.append(finding)
+            self.finding_count += 1
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        return {
+            "store": self.store,
+            "sound": self.is_sound,
+            "messages": self.messages,
+            "logBytes": self.log_bytes,
+            "logEnd": self.log_end,
+            "queues": self.queues,
+            "units": self.units,
+            "indexFiles": self.index_files,
+            "keys": self.keys,
+            "unitsBehind": self.units_behind,
+            "keysBehind": self.keys_behind,
+            "findingCount": self.finding_count,
+            "findings": [finding.as_object() for finding in self.findings],
+        }
+
+
+@dataclass(slots=True)
+class _Work:
+    """One store on its way through the stages."""
+
+    store: StoreFiles
+    geometry: StoreGeometry
+    rules: DeriveRules
+    tasks: list[CheckSplitTask]
+    result: StoreCheck
+    derivations: list[SplitDerivation] = field(default_factory=list)
+    missing: list[tuple[str, int, int, int]] = field(default_factory=list)
+    ends: dict[Queue, QueueEnds] = field(default_factory=dict)
+    index: list[CheckIndexTask] = field(default_factory=list)
+    queues: list[CheckQueuesTask] = field(default_factory=list)
+
+    @property
+    def log_start(self) -> int:
+        return self.store.segments[0].base if self.store.segments else 0
+
+    @property
+    def may_be_behind(self) -> bool:
+        return self.store.abort is not None or is_in_use(self.store)
+
+
+def check_with(
+    run: Runner,
+    roots: Sequence[Path],
+    *,
+    settings: StoreSettings,
+    split_bytes: int,
+    state: Path | None = None,
+    progress: PhaseProgress | None = None,
+) -> list[StoreCheck]:
+    """Check stores, tasks run by `run`. With `state`, a directory of its own, a killed run is taken up by the next."""
+    works = [_plan(number, root, settings, split_bytes) for number, root in enumerate(roots)]
+    kept = KeptReports(None if state is None else str(state / _STATE))
+    _check_splits(run, works, kept, progress)
+    for work in works:
+        _follow_queues(work)
+        work.index = _index_tasks(work)
+        work.queues = _queue_tasks(work)
+    tasks: list[CheckIndexTask | CheckQueuesTask] = []
+    for work in works:
+        tasks += [*work.index, *work.queues]
+    total = sum(split.stop - split.start for task in tasks for split in getattr(task, "splits", ()))
+    phase = phase_of(progress, "comparing", total)
+    reports = iter(run(kept.of(_check_derived), tasks, progress=phase, name="check: derived files"))
+    for work in works:
+        index_reports = [next(reports) for _ in work.index]
+        for report in (*index_reports, *(next(reports) for _ in work.queues)):
+            work.result.add(Finding(**values) for values in report["findings"])
+        _follow_index(work, index_reports)
+        work.result.add(_checkpoint_findings(work))
+        work.result.add(_config_findings(work.store))
+        work.result.findings = [replace(finding, store=work.result.store) for finding in work.result.findings]
+    kept.forget()
+    return [work.result for work in works]
+
+
+def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) -> _Work:
+    store = find_store_files(root)
+    geometry, rules = infer_geometry(store, settings), infer_rules(store, settings)
+    splits = plan_splits(
+        store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=confirmed_to(store)
+    )
+    has_ext_queues = any(store.ext_queues.values())
+    tasks = [CheckSplitTask(split, str(root), rules, geometry.queue_file_bytes, has_ext_queues) for split in splits]
+    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)))
+
+
+def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progress: PhaseProgress | None) -> None:
+    tasks = [task for work in works for task in work.tasks]
+    phase = phase_of(progress, "reading", sum(task.split.stop - task.split.start for task in tasks))
+    reports = run(kept.of(check_split), tasks, progress=phase, name="check: log")
+    proved = prove_reports(reports, tasks, lambda again: run(kept.of(check_split), again, name="check: prove"))
+    start = 0
+    for work in works:
+        stop = start + len(work.tasks)
+        result = work.result
+        result.log_bytes = sum(task.split.stop - task.split.start for task in work.tasks)
+        result.add(segment_findings(work.store, work.geometry.segment_bytes))
+        for report in proved[start:stop]:
+            if report is not None:
+                derivation = SplitDerivation.from_report(report)
+                work.derivations.append(derivation)
+                work.missing += [tuple(run_of_units) for run_of_units in report["missing"]]
+                result.units += report["units_seen"]
+                result.messages += derivation.walk.message_count
+                result.findings += derivation.findings
+                result.finding_count += derivation.finding_count
+                if derivation.walk.message_count:
+                    result.log_end = derivation.walk.split.base + derivation.walk.next_position
+        start = stop
+
+
+def _follow_queues(work: _Work) -> None:
+    """Follow queues through the splits, and tell units that are missing from units that come later."""
+    result = work.result
+    work.ends, disorder = order_findings(work.derivations)
+    result.queues = len(work.ends)
+    result.keys = sum(derivation.key_count for derivation in work.derivations)
+    result.add(disorder)
+    for queue, first, count in _joined(work.missing):
+        is_at_end = first + count == work.ends[queue].next_offset
+        if is_at_end and work.may_be_behind:
+            result.units_behind += count
+            continue
+        base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes
+        path = work.store.root / tree.queue_directory(*queue) / tree.offset_file_name(base)
+        reason = f"{count} messages of the log have no unit" if path.exists() else f"is missing, with {count} units"
+        position = first * ENTRY_BYTES - base if path.exists() else None
+        kind = "queue unit" if path.exists() else "queue file"
+        result.add(
+            [Finding(kind, str(path), reason, position, count, topic=queue[0], queue_id=queue[1], queue_offset=first)]
+        )
+
+
+def _joined(missing: Iterable[tuple[str, int, int, int]]) -> list[tuple[Queue, int, int]]:
+    """Join runs of units that follow each other."""
+    joined: list[tuple[Queue, int, int]] = []
+    for topic, queue_id, first, count in sorted(missing):
+        if joined and joined[-1][0] == (topic, queue_id) and joined[-1][1] + joined[-1][2] == first:
+            joined[-1] = ((topic, queue_id), joined[-1][1], joined[-1][2] + count)
+        else:
+            joined.append(((topic, queue_id), first, count))
+    return joined
+
+
+def _queue_tasks(work: _Work) -> list[CheckQueuesTask]:
+    queues = []
+    for (topic, queue_id), files in work.store.queues.items():
+        if topic.startswith(LMQ_PREFIX) and not work.rules.multi_dispatch:
+            continue  # nobody said that the log is to be read for light queues
+        ends = work.ends.get((topic, queue_id), QueueEnds(_NO_MESSAGE, _NO_MESSAGE))
+        named = tuple((str(file.path), file.base, file.size_bytes) for file in files)
+        queues.append(CheckedQueue(topic, queue_id, named, ends.first, ends.next_offset))
+    groups = [tuple(queues[start : start + _QUEUES_IN_TASK]) for start in range(0, len(queues), _QUEUES_IN_TASK)]
+    # A log without a message tells nothing about where it began.
+    log_start = work.log_start if work.result.messages else _NO_MESSAGE
+    return [CheckQueuesTask(group, work.geometry.queue_file_bytes, log_start) for group in groups]
+
+
+def _index_tasks(work: _Work) -> list[CheckIndexTask]:
+    """Say for each index file which splits hold its messages; without a sound log nothing can be told about keys."""
+    if any(finding.kind in ("record", "segment") for finding in work.result.findings):
+        return []
+    with_messages = [derivation for derivation in work.derivations if derivation.walk.message_count]
+    splits = [replace(derivation.walk.split, first=derivation.walk.first) for derivation in with_messages]
+    key_ends = list(accumulate(derivation.key_count for derivation in with_messages))
+    tasks: list[CheckIndexTask] = []
+    before: str | None = None
+    for file in work.store.index_files:
+        with file.path.open("rb") as opened:
+            head = opened.read(INDEX_HEADER.size_bytes)
+        chosen, keys_before = _splits_between(splits, key_ends, head)
+        layout, path = work.geometry.index_layout, str(file.path)
+        tasks.append(CheckIndexTask(path, before, layout, work.rules, chosen, keys_before, work.log_start))
+        before = path
+    work.result.index_files = len(tasks)
+    return tasks
+
+
+def _splits_between(
+    splits: Sequence[LogSplit], key_ends: Sequence[int], head: bytes
+) -> tuple[tuple[LogSplit, ...], int]:
+    """Return the splits that the messages of an index file lie in, and how many keys lie before them."""
+    try:
+        header = decode_header(head)
+    except FormatError:
+        return (), 0
+    begin, end = header.begin_physical_offset, header.end_physical_offset
+    wanted = [
+        number
+        for number, split in enumerate(splits)
+        if split.base + split.stop > begin and split.base + (split.first or 0) <= end
+    ]
+    if not wanted:
+        return (), 0
+    return tuple(splits[wanted[0] : wanted[-1] + 1]), key_ends[wanted[0] - 1] if wanted[0] else 0
+
+
+def _follow_index(work: _Work, reports: Sequence[dict[str, Any]]) -> None:
+    """Follow the keys of the log through the index files: none may be left out between two of them."""
+    if not work.index or any(finding.kind == "index" for finding in work.result.findings):
+        return
+    expected: int | None = None
+    for task, report in zip(work.index, reports, strict=True):
+        first = report["first_key"]
+        if first is None:
+            continue
+        is_first_of_log = expected is None and task.before is None and first > 0
+        if is_first_of_log or (expected is not None and first != expected):
+            reason = f"begins with key {first} of the log, the file before it ends before key {expected or 0}"
+            work.result.add([Finding("index", task.path, reason, count=abs(first - (expected or 0)))])
+        expected = first + report["key_count"]
+    left = work.result.keys - (expected or 0)
+    if left and work.may_be_behind:
+        work.result.keys_behind = left
+    elif left:
+        path = work.index[-1].path
+        work.result.add([Finding("index", path, f"the last {left} keys of the log are in no index file", count=left)])
+
+
+def _check_derived(task: CheckIndexTask | CheckQueuesTask) -> dict[str, Any]:
+    if isinstance(task, CheckQueuesTask):
+        return check_queues(task)
+    return check_index(task) | {"scanned_bytes": sum(split.stop - split.start for split in task.splits)}
+
+
+def _checkpoint_findings(work: _Work) -> list[Finding]:
+    """Name what the checkpoint says and the log does not bear out."""
+    file = work.store.checkpoint
+    if file is None:
+        return []
+    path = str(file.path)
+    if file.size_bytes != CHECKPOINT_BYTES:
+        return [Finding("checkpoint", path, f"has {file.size_bytes} bytes, a checkpoint has {CHECKPOINT_BYTES}")]
+    checkpoint = decode_checkpoint(file.path.read_bytes())
+    last_ms = max((derivation.last_timestamp_ms for derivation in work.derivations), default=0)
+    findings = []
+    for name in ("physic_msg_timestamp_ms", "logics_msg_timestamp_ms", "index_msg_timestamp_ms"):
+        said = getattr(checkpoint, name)
+        if said > last_ms and work.result.messages and not is_in_use(work.store):
+            findings.append(f"{name} is {said}, the last message of the log was stored at {last_ms}")
+        elif said < 0:
+            findings.append(f"{name} is {said}, which cannot be")
+    for name in ("master_flushed_physical_offset", "confirm_physical_offset", "logics_physical_offset"):
+        said = getattr(checkpoint, name)
+        if said > work.result.log_end and not is_in_use(work.store):
+            findings.append(f"{name} is {said}, the log ends at {work.result.log_end}")
+    return [Finding("checkpoint", path, reason) for reason in findings]
+
+
+def _config_findings(store: StoreFiles) -> list[Finding]:
+    """Name the files of config/ that no broker could read."""
+    findings = []
+    for file in store.config_files:
+        if file.path.name.removesuffix(BACKUP_SUFFIX) not in CONFIG_CODECS:
+            continue
+        raw = file.path.read_bytes()
+        if not raw:
+            continue  # as a new one; brokers take the backup then
+        try:
+            config_codec(file.path.name).decode(raw)
+        except FormatError as error:
+            findings.append(Finding("config", str(file.path), str(error), position=error.position))
+    return findings
