@@ -6,6 +6,7 @@ Mirrors Java `DefaultMQProducerImpl.request`, `MessageUtil.createReplyMessage`, 
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -53,7 +54,7 @@ class Asking:
         self._client_id = client_id
         self._waiting: dict[str, asyncio.Future[Reply]] = {}
 
-    async def ask(self, message: Outgoing, introduce: Callable[[], Awaitable[None]], *, seconds: float) -> Reply:
+    async def ask(self, message: Outgoing, introduce: Callable[[str], Awaitable[None]], *, seconds: float) -> Reply:
         """Send a request and wait for its reply; brokers must know this client before, so `introduce` comes first."""
         correlation = str(uuid.uuid4())
         message.properties[CORRELATION_ID] = correlation
@@ -63,8 +64,7 @@ class Asking:
         self._waiting[correlation] = future
         try:
             async with asyncio.timeout(seconds):
-                await self._routes.of(message.topic, create=True)
-                await introduce()
+                await introduce(message.topic)
                 await self._sending.send(message, seconds=seconds)
                 return await future
         except TimeoutError:
@@ -98,7 +98,7 @@ class Asking:
             default_topic_queue_count=1,
             queue_id=0,
             sys_flag=0,
-            born_timestamp_ms=to.stored.store_timestamp_ms,
+            born_timestamp_ms=time.time_ns() // 1_000_000,
             flag=0,
             properties=properties.encode_properties(told).decode(),
         )

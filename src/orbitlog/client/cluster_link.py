@@ -9,7 +9,7 @@ from orbitlog.client.advice import refusal
 from orbitlog.client.signature import Credentials
 from orbitlog.errors import ClientClosed, RemotingError
 from orbitlog.remoting.client import RemotingClient
-from orbitlog.remoting.connection import Handler
+from orbitlog.remoting.connection import Connection, Handler
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.header_codec import Header
@@ -39,7 +39,7 @@ class ClusterLink:
         """Return the answer if its code is accepted, else raise `BrokerRefused`."""
         if self._is_closed:
             raise ClientClosed("the client is closed")
-        answer = await self._remoting.invoke(address, self._command(code, header, body), seconds)
+        answer = await self._remoting.invoke(address, self.command(code, header, body), seconds)
         if answer.code not in accept:
             raise refusal(answer)
         return answer
@@ -48,7 +48,7 @@ class ClusterLink:
         """Send without waiting for an answer."""
         if self._is_closed:
             raise ClientClosed("the client is closed")
-        await self._remoting.invoke_oneway(address, self._command(code, header, body))
+        await self._remoting.invoke_oneway(address, self.command(code, header, body))
 
     async def ask_name_server(
         self, code: RequestCode, header: Header | None = None, *, accept: Sequence[int] = (ResponseCode.SUCCESS,)
@@ -64,11 +64,16 @@ class ClusterLink:
         assert failure is not None
         raise failure
 
+    async def connection(self, address: str) -> Connection:
+        """The connection over which `address` is asked."""
+        return await self._remoting.connect(address)
+
     @property
     def name_servers(self) -> tuple[str, ...]:
         return tuple(self._name_servers)
 
-    def _command(self, code: RequestCode, header: Header | None, body: bytes) -> Command:
+    def command(self, code: RequestCode, header: Header | None, body: bytes = b"") -> Command:
+        """Make a request, signed if need be."""
         command = Command(code, ext_fields={} if header is None else header.to_ext_fields(), body=body)
         if self._credentials is not None:
             self._credentials.sign(command)

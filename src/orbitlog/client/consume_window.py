@@ -41,6 +41,10 @@ class ConsumeWindow:
                 self.size_bytes += size_bytes
         self.next_queue_offset = next_queue_offset
 
+    def has(self, queue_offset: int) -> bool:
+        """Tell whether a message was fetched and is not done with."""
+        return queue_offset in self._sizes
+
     def finish(self, queue_offset: int) -> bool:
         """A message is done with; False if it was not here, or already done."""
         size_bytes = self._sizes.pop(queue_offset, None)

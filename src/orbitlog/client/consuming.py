@@ -1,7 +1,6 @@
-"""A member of a consumer group: takes its share of the queues, and hands their messages to whoever iterates.
+"""A member of a consumer group: hands the messages of its queues to whoever iterates, and tries again what failed.
 
-Mirrors Java `DefaultMQPushConsumerImpl`, `RebalanceImpl`, `ConsumeMessageConcurrentlyService` and
-`ConsumeMessageOrderlyService`.
+Mirrors Java `DefaultMQPushConsumerImpl`, `ConsumeMessageConcurrentlyService` and `ConsumeMessageOrderlyService`.
 """
 
 from __future__ import annotations
@@ -12,65 +11,43 @@ import logging
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
 
-from orbitlog.client.group_link import GroupLink, StartFrom
+from orbitlog.client.delivery import Delivery, DirectDelivery
+from orbitlog.client.group_link import GroupLink
+from orbitlog.client.member_share import ConsumeOptions, MemberShare
+from orbitlog.client.namespaces import unwrapped
 from orbitlog.client.queue_feed import QueueFeed
-from orbitlog.wire.queue_shares import Allocate, allocate_average
 from orbitlog.client.received import Received
 from orbitlog.client.routes import Routes
-from orbitlog.client.subscriptions import make_subscription
-from orbitlog.errors import BrokerRefused, ClientClosed, ClientError, NoRoute, RemotingError
-from orbitlog.formats import names, properties
+from orbitlog.errors import OrbitlogError
+from orbitlog.formats import properties
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
+from orbitlog.formats.message import Message
 from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import ConsumerData, SubscriptionData
 from orbitlog.wire.consume_headers import SendBackRequest
 
 log = logging.getLogger(__name__)
 
-REBALANCE_SECONDS = 20.0
-UNBALANCED_SECONDS = 1.0
 COMMIT_SECONDS = 5.0
+CLOSE_SECONDS = 8.0
 SUSPEND_SECONDS = 1.0
-MAX_ATTEMPTS = 16
-_TROUBLE = (RemotingError, ClientError)
+AGAIN_HERE_SECONDS = 5.0
+DIRECT_SECONDS = 9.0
+_TURN_SECONDS = 0.005
+_TO_DEAD_LETTERS = -1
 
 ListenerResult = Awaitable[object] | object
-Listener = Callable[["Delivery"], ListenerResult]
-
-
-@dataclass(frozen=True)
-class Delivery(Received):
-    """A message that waits for a word: `ack`, or `retry`."""
-
-    _feed: QueueFeed = field(repr=False)
-    _consumer: Consumer = field(repr=False)
-
-    async def ack(self) -> None:
-        """It is done with. A second time changes nothing."""
-        self._feed.finish(self.queue_offset)
-
-    async def retry(self, after: float | None = None) -> None:
-        """Have it delivered again: later, after about so many seconds; at once in its place if in order."""
-        await self._consumer._retry(self, self._feed, after)
-
-
-@dataclass(frozen=True, kw_only=True)
-class ConsumeOptions:
-    """How a group consumes."""
-
-    orderly: bool = False
-    broadcasting: bool = False
-    start_from: StartFrom | datetime = StartFrom.LAST
-    max_attempts: int = MAX_ATTEMPTS
-    allocate: Allocate = allocate_average
+Listener = Callable[[Delivery], ListenerResult]
 
 
 class Consumer:
-    """Iterate over it: `async for message in consumer`. A message counts as done when the next one is asked for."""
+    """Iterate over it: `async for message in consumer`. A message counts as done when the next one is asked for.
+
+    Leaving the loop, by `break` or by an exception, leaves the message at hand undone: whoever asks next gets it again,
+    and if nobody does, it comes back to the group when this member closes.
+    """
 
     def __init__(
         self,
@@ -83,45 +60,41 @@ class Consumer:
         forget: Callable[[Consumer], Awaitable[None]],
     ) -> None:
         self._link = link
-        self._routes = routes
         self._options = options
-        self._announce = announce
         self._forget = forget
-        self._subscriptions = {each.topic: each for each in subscriptions}
-        if not options.broadcasting:
-            retry = names.retry_topic(link.group)
-            self._subscriptions[retry] = make_subscription(retry, version=_now_ms())
-        self._feeds: dict[MessageQueue, QueueFeed] = {}
+        self.share = MemberShare(link, routes, subscriptions, options, announce=announce, deliver=self._deliver)
         self._ready: deque[Delivery] = deque()
         self._arrived = asyncio.Event()
-        self._membership_changed = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
-        self._is_balanced = False
+        self._loop = asyncio.get_running_loop()
+        self._turn_ends_at = 0.0
         self._is_closed = False
+        self.started_ms = time.time_ns() // 1_000_000
 
     @property
     def group(self) -> str:
         return self._link.group
 
     @property
+    def options(self) -> ConsumeOptions:
+        return self._options
+
+    @property
     def queues(self) -> list[MessageQueue]:
         """The queues that this member has now."""
-        return sorted(self._feeds)
+        return sorted(self.share.feeds)
 
     def described(self) -> ConsumerData:
         """What heartbeats say of this member."""
-        return ConsumerData(
-            self.group,
-            message_model="BROADCASTING" if self._options.broadcasting else "CLUSTERING",
-            consume_from_where="CONSUME_FROM_LAST_OFFSET",
-            subscriptions=tuple(self._subscriptions.values()),
-        )
+        return self.share.described()
+
+    def membership_changed(self) -> None:
+        """A broker said that members came or went."""
+        self.share.look_again()
 
     async def start(self) -> Consumer:
-        await self._announce()
-        self._is_balanced = await self._rebalance()
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._rebalance_loop()), loop.create_task(self._commit_loop())]
+        await self.share.start()
+        self._tasks = [self._loop.create_task(self.share.keep_balanced()), self._loop.create_task(self._commit_loop())]
         return self
 
     # Delivery
@@ -131,23 +104,47 @@ class Consumer:
 
     async def _deliveries(self) -> AsyncIterator[Delivery]:
         while (delivery := await self.next()) is not None:
-            yield delivery
+            try:
+                yield delivery
+            except GeneratorExit:
+                self.put_back(delivery)
+                raise
             await delivery.ack()
 
     async def next(self, seconds: float | None = None) -> Delivery | None:
         """Wait for the next message; None when the time is up or the consumer is closed. Needs its `ack`."""
+        if self._ready:
+            # A backlog in memory must not keep the loop from heartbeats and from fetching more.
+            now = self._loop.time()
+            if now > self._turn_ends_at:
+                await asyncio.sleep(0)
+                self._turn_ends_at = self._loop.time() + _TURN_SECONDS
+        if (delivery := self._next_ready()) is not None or self._is_closed or seconds == 0:
+            return delivery
         try:
             async with asyncio.timeout(seconds):
-                while not self._is_closed:
-                    while self._ready:
-                        delivery = self._ready.popleft()
-                        if not delivery._feed.is_dropped:
-                            return delivery
+                while delivery is None and not self._is_closed:
                     self._arrived.clear()
                     await self._arrived.wait()
+                    delivery = self._next_ready()
         except TimeoutError:
             pass
+        return delivery
+
+    def _next_ready(self) -> Delivery | None:
+        while self._ready and not self._is_closed:
+            delivery = self._ready.popleft()
+            if not delivery.is_gone:
+                delivery.taken()
+                return delivery
         return None
+
+    def put_back(self, delivery: Delivery) -> None:
+        """Somebody took a message and went away without a word about it."""
+        if not (delivery.is_settled or delivery.is_gone):
+            delivery.put_back()
+            self._ready.appendleft(delivery)
+            self._arrived.set()
 
     async def batches(self, count: int = 32) -> AsyncIterator[list[Delivery]]:
         """Iterate over lists of what is there, at most `count`; done with when the next list is asked for."""
@@ -155,12 +152,21 @@ class Consumer:
             batch = [first]
             while len(batch) < count and (more := await self.next(0)) is not None:
                 batch.append(more)
-            yield batch
+            try:
+                yield batch
+            except GeneratorExit:
+                for delivery in reversed(batch):
+                    self.put_back(delivery)
+                raise
             for delivery in batch:
                 await delivery.ack()
 
     async def run(self, listener: Listener, *, concurrency: int = 20) -> None:
-        """Call `listener` for every message until closed: returning is `ack`, raising is `retry`."""
+        """Call `listener` for every message until closed: returning is `ack`, raising is `retry`.
+
+        At most `concurrency` messages are worked on at a time. Give it an `async def`: a plain function runs on the
+        event loop, and what blocks there stops everything else.
+        """
         async with asyncio.TaskGroup() as workers:
             for _ in range(concurrency):
                 workers.create_task(self._work(listener))
@@ -177,127 +183,68 @@ class Consumer:
             else:
                 await delivery.ack()
 
-    def _deliver(self, feed: QueueFeed, message: Received) -> None:
-        self._ready.append(Delivery(message.stored, message.broker_name, feed, self))
+    def _deliver(self, feed: QueueFeed, message: Message) -> None:
+        self._ready.append(Delivery(message, feed, self))
         self._arrived.set()
 
-    async def _retry(self, message: Received, feed: QueueFeed, after: float | None) -> None:
-        if feed.is_dropped:
-            return
-        if self._options.orderly:
-            loop = asyncio.get_running_loop()
-            loop.call_later(SUSPEND_SECONDS if after is None else after, feed.again, feed.first_in_line)
-            return
-        if not self._options.broadcasting:
-            await self._send_back(message, feed, after)
-        feed.finish(message.queue_offset)
+    def plain_name(self, topic: str) -> str:
+        return unwrapped(self._options.namespace, topic)
 
-    async def _send_back(self, message: Received, feed: QueueFeed, after: float | None) -> None:
+    # Another try
+
+    async def try_again(self, message: Delivery, feed: QueueFeed, after: float | None) -> None:
+        """What `Delivery.retry` does. Never waits long: a broker that cannot be asked is asked again later."""
+        if message.is_gone:
+            return
+        limit = self._options.attempts_max
+        is_last = limit is not None and message.attempts >= limit
+        if self._options.broadcasting:
+            if is_last:
+                log.warning("%s: given up on %s after %d tries", self.group, message.message_id, message.attempts)
+                message.finish_after_retry()
+            else:
+                message.again_here(SUSPEND_SECONDS if after is None else after)
+        elif self._options.orderly:
+            if not is_last:
+                message.again_here(SUSPEND_SECONDS if after is None else after)
+            elif await self._send_back(message, feed, _TO_DEAD_LETTERS):
+                message.finish_after_retry()
+        elif await self._send_back(message, feed, 0 if after is None else delay_level_of(after)):
+            message.finish_after_retry()
+
+    async def _send_back(self, message: Delivery, feed: QueueFeed, delay_level: int) -> bool:
+        """Give a message back to the broker; where that fails it is delivered again from here, in a while."""
         header = SendBackRequest(
             physical_offset=message.stored.physical_offset,
             group=self.group,
-            delay_level=0 if after is None else delay_level_of(after),
+            delay_level=delay_level,
             origin_message_id=message.properties.get(properties.UNIQ_KEY, message.offset_message_id),
             origin_topic=message.stored.topic,
-            max_reconsume_times=self._options.max_attempts,
+            max_reconsume_times=self._options.attempts_max,
         )
-        while not feed.is_dropped:
-            try:
-                await self._link.send_back(feed.queue, header)
-            except _TROUBLE as error:
-                if isinstance(error, BrokerRefused) and not error.retriable:
-                    raise
-                log.warning("%s: %s cannot be sent back yet: %s", self.group, message.message_id, error)
-                await asyncio.sleep(SUSPEND_SECONDS)
-            else:
-                return
-
-    # Shares
-
-    def membership_changed(self) -> None:
-        """A broker said that members came or went."""
-        self._membership_changed.set()
-
-    async def _rebalance_loop(self) -> None:
-        while not self._is_closed:
-            self._membership_changed.clear()
-            try:
-                async with asyncio.timeout(REBALANCE_SECONDS if self._is_balanced else UNBALANCED_SECONDS):
-                    await self._membership_changed.wait()
-            except TimeoutError:
-                pass
-            if not self._is_balanced:
-                await self._introduce()  # to a broker that was not known before, or has forgotten
-            self._is_balanced = await self._rebalance()
-
-    async def _introduce(self) -> None:
         try:
-            await self._announce()
-        except _TROUBLE as error:
-            log.warning("%s: no heartbeat: %s", self.group, error)
+            await self._link.send_back(feed.queue, header)
+        except OrbitlogError as error:
+            log.warning("%s: %s cannot be sent back now: %s", self.group, message.message_id, error)
+            message.again_here(AGAIN_HERE_SECONDS)
+            return False
+        return True
 
-    async def _rebalance(self) -> bool:
-        """Take this member's share of every topic; False if something was not to be had yet."""
-        changed, is_balanced = False, True
-        for topic in list(self._subscriptions):
-            try:
-                changed |= await self._rebalance_topic(topic)
-            except NoRoute:
-                is_balanced = False  # nobody sent to it yet, or the name server has not heard of it
-            except _TROUBLE as error:
-                is_balanced = False
-                log.warning("%s: shares of %s cannot be told now: %s", self.group, topic, error)
-        if changed:
-            now_ms = _now_ms()
-            self._subscriptions = {name: replace(each, version=now_ms) for name, each in self._subscriptions.items()}
-            await self._introduce()
-        return is_balanced
+    async def consume_directly(self, stored: Message) -> bool | None:
+        """Hand one message to whoever iterates, on an operator's behalf; None if nobody dealt with it in time."""
+        feed = next(iter(self.share.feeds.values()), None)
+        if feed is None:
+            return None
+        delivery = DirectDelivery(stored, feed, self)
+        self._ready.appendleft(delivery)
+        self._arrived.set()
+        done, _ = await asyncio.wait({delivery.is_done_with}, timeout=DIRECT_SECONDS)
+        if not done:
+            delivery.is_done_with.cancel()
+            return None
+        return delivery.is_done_with.result()
 
-    async def _rebalance_topic(self, topic: str) -> bool:
-        route = await self._routes.refresh(topic)
-        share = list(route.read_queues)
-        if not self._options.broadcasting:
-            members = await self._link.members(topic)
-            if self._link.client_id not in members:
-                raise NoRoute(f"no broker of {topic} lists this member of {self.group} yet")
-            share = self._options.allocate(self._link.client_id, sorted(share), members)
-        mine = {queue for queue in self._feeds if queue.topic == topic}
-        gone, new = mine - set(share), [queue for queue in share if queue not in mine]
-        for queue in gone:
-            await self._drop(queue)
-        if self._options.orderly and share:
-            locked = await self._link.lock(share)
-            for queue in [each for each in share if each in mine and each not in locked]:
-                await self._drop(queue)
-            new = [queue for queue in new if queue in locked]
-        for queue in new:
-            await self._take(queue)
-        return bool(gone or new)
-
-    async def _take(self, queue: MessageQueue) -> None:
-        start = await self._link.start_offset(queue, self._options.start_from)
-        subscription = self._subscriptions[queue.topic]
-        self._feeds[queue] = QueueFeed(
-            queue,
-            start,
-            self._link,
-            subscription,
-            self._deliver,
-            ordered=self._options.orderly,
-            commits=not self._options.broadcasting,
-        )
-
-    async def _drop(self, queue: MessageQueue) -> None:
-        feed = self._feeds.pop(queue)
-        await feed.stop()
-        await self._commit(feed, at_once=True)
-        if self._options.orderly:
-            try:
-                await self._link.unlock([queue])
-            except _TROUBLE as error:
-                log.warning("%s: %s/%d stays locked: %s", self.group, queue.topic, queue.queue_id, error)
-
-    # Offsets
+    # Offsets and the end
 
     async def _commit_loop(self) -> None:
         while not self._is_closed:
@@ -306,19 +253,7 @@ class Consumer:
 
     async def commit(self) -> None:
         """Tell the brokers how far this member is; done every few seconds anyway, and on closing."""
-        for feed in list(self._feeds.values()):
-            await self._commit(feed, at_once=False)
-
-    async def _commit(self, feed: QueueFeed, *, at_once: bool) -> None:
-        done_to = feed.window.commit_offset
-        if self._options.broadcasting or done_to <= feed.committed_to:
-            return
-        try:
-            await (self._link.commit_now if at_once else self._link.commit)(feed.queue, done_to)
-        except _TROUBLE as error:
-            log.warning("%s: %s/%d is not committed: %s", self.group, feed.queue.topic, feed.queue.queue_id, error)
-        else:
-            feed.committed_to = done_to
+        await self.share.commit()
 
     async def close(self) -> None:
         """Give the queues back; what was not done with is delivered to another member, or to this one next time."""
@@ -329,11 +264,15 @@ class Consumer:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        for queue in list(self._feeds):
-            try:
-                await self._drop(queue)
-            except ClientClosed:
-                break
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self.share.drop_all()
+        except TimeoutError:
+            log.warning("%s: left without an answer from every broker; some messages may come again", self.group)
+        for message in self._ready:
+            if isinstance(message, DirectDelivery):
+                message.is_done_with.cancel()
+        self._ready.clear()
         await self._forget(self)
 
     async def __aenter__(self) -> Consumer:
@@ -343,10 +282,37 @@ class Consumer:
         await self.close()
 
 
+class Joining:
+    """What `consume` returns: iterate over it, enter it with `async with`, or await it for the `Consumer`."""
+
+    def __init__(self, join: Callable[[], Awaitable[Consumer]]) -> None:
+        self._join = join
+        self._consumer: Consumer | None = None
+
+    def __await__(self) -> Generator[object, None, Consumer]:
+        return self._joined().__await__()
+
+    async def _joined(self) -> Consumer:
+        return await self._join()
+
+    async def __aiter__(self) -> AsyncIterator[Delivery]:
+        async with await self._join() as consumer:
+            while (delivery := await consumer.next()) is not None:
+                yield delivery
+                await delivery.ack()
+
+    async def __aenter__(self) -> Consumer:
+        self._consumer = await self._join()
+        return self._consumer
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._consumer is not None:
+            await self._consumer.close()
+
+
 def delay_level_of(seconds: float) -> int:
     """Return the first level whose delay is at least so long."""
     return STANDARD_LEVELS.clamp(bisect_left(STANDARD_LEVELS.delays_ms, seconds * 1000) + 1)
 
 
-def _now_ms() -> int:
-    return time.time_ns() // 1_000_000
+__all__ = ["ConsumeOptions", "Consumer", "Delivery", "Joining", "Listener", "Received", "delay_level_of"]

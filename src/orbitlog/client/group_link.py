@@ -5,6 +5,7 @@ Mirrors Java `MQClientAPIImpl`, `RemoteBrokerOffsetStore`, `RebalancePushImpl.co
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -12,22 +13,25 @@ from enum import StrEnum
 
 from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.routes import Routes
-from orbitlog.errors import NoRoute
+from orbitlog.errors import NoRoute, RemotingError
 from orbitlog.formats import names
 from orbitlog.wire import consume_headers as headers
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
-from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
+from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, SubscriptionData
 from orbitlog.wire.bodies.list_bodies import ConsumerList
 from orbitlog.wire.bodies.queue_bodies import LockRequestBody, LockResponseBody
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.header_codec import Header
 
+log = logging.getLogger(__name__)
+
 PULL_COUNT = 32
 SUSPEND_SECONDS = 15.0
 PULL_SECONDS = 30.0
 
 _COMMIT, _SUSPEND, _SUBSCRIPTION = 0x1, 0x2, 0x4
+_LISTED = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
 _PULL_CODES = (
     ResponseCode.SUCCESS,
     ResponseCode.PULL_NOT_FOUND,
@@ -65,14 +69,29 @@ class GroupLink:
 
     async def members(self, topic: str) -> list[str]:
         """Return the ids of all members, sorted as all of them sort; any broker of the topic knows them."""
-        route = await self._routes.of(topic)
-        for addresses in route.brokers.values():
+        header = headers.ConsumerGroupRequest(group=self.group)
+        failure: RemotingError | NoRoute = NoRoute(f"topic {topic} has no broker")
+        for addresses in (await self._routes.of(topic)).brokers.values():
             address = addresses.get(0) or next(iter(addresses.values()), None)
+            if address is None:
+                continue
+            try:
+                answer = await self._link.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header, accept=_LISTED)
+            except RemotingError as error:
+                failure = error
+                continue
+            # A broker that was just started knows of no members: code 1.
+            return sorted(decode_body(ConsumerList, answer.body).client_ids) if answer.body else []
+        raise failure
+
+    async def check(self, subscription: SubscriptionData) -> None:
+        """Have a broker look at a filter expression; raises what it says of one that it cannot use."""
+        body = encode_body(CheckClientRequestBody(self.client_id, self.group, subscription))
+        for broker_name in (await self._routes.of(subscription.topic)).brokers:
+            address = self._routes.address(broker_name)
             if address is not None:
-                header = headers.ConsumerGroupRequest(group=self.group)
-                answer = await self._link.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header)
-                return sorted(decode_body(ConsumerList, answer.body).client_ids)
-        raise NoRoute(f"topic {topic} has no broker")
+                await self._link.ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
+                return
 
     async def pull(  # noqa: PLR0917 - what a pull is made of
         self,
@@ -125,8 +144,10 @@ class GroupLink:
     async def start_offset(self, queue: MessageQueue, start: StartFrom | datetime) -> int:
         """Return where to begin: where the group left off, or where it wants to begin."""
         committed = await self.committed(queue)
-        if committed is not None:
-            return committed
+        return await self.first_offset(queue, start) if committed is None else committed
+
+    async def first_offset(self, queue: MessageQueue, start: StartFrom | datetime) -> int:
+        """Return where a group begins that never was in a queue."""
         if start == StartFrom.FIRST or queue.topic.startswith(names.RETRY_PREFIX):
             return 0
         return await (self.offset_at(queue, start) if isinstance(start, datetime) else self.max_offset(queue))
@@ -162,14 +183,20 @@ class GroupLink:
 
     # Locks and retries
 
-    async def lock(self, queues: Sequence[MessageQueue]) -> set[MessageQueue]:
-        """Lock queues for this member, broker by broker; return those that it has now."""
+    async def lock(self, queues: Sequence[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
+        """Lock queues for this member; return those that it has now, and those whose broker did not answer."""
         locked: set[MessageQueue] = set()
+        unknown: set[MessageQueue] = set()
         for address, theirs in self._by_broker(queues).items():
             body = encode_body(LockRequestBody(self.group, self.client_id, tuple(theirs)))
-            answer = await self._link.ask(address, RequestCode.LOCK_BATCH_MQ, None, body)
-            locked |= set(decode_body(LockResponseBody, answer.body).queues)
-        return locked
+            try:
+                answer = await self._link.ask(address, RequestCode.LOCK_BATCH_MQ, None, body)
+            except RemotingError as error:
+                log.warning("%s: %d queues cannot be locked now: %s", self.group, len(theirs), error)
+                unknown |= set(theirs)
+            else:
+                locked |= set(decode_body(LockResponseBody, answer.body).queues)
+        return locked, unknown
 
     async def unlock(self, queues: Sequence[MessageQueue]) -> None:
         for address, theirs in self._by_broker(queues).items():
@@ -198,10 +225,7 @@ class GroupLink:
         return await self._link.ask(self._address(queue), code, header, seconds=seconds, accept=accept)
 
     def _address(self, queue: MessageQueue) -> str:
-        address = self._routes.address(queue.broker_name)
-        if address is None:
-            raise NoRoute(f"broker {queue.broker_name} of topic {queue.topic} is not known any more")
-        return address
+        return self._routes.address_of(queue)
 
 
 def _queue_offset(answer: Command) -> int:

@@ -13,6 +13,8 @@ from datetime import datetime
 
 from orbitlog.formats.unique_id import UniqueId
 
+_CHANGING_DIGITS = 12  # milliseconds and counter
+
 
 def local_address() -> str:
     """The address of this machine by which others most likely know it; loopback if it has no other."""
@@ -32,9 +34,9 @@ def make_client_id(instance: str | None = None) -> str:
 class UniqueIdMaker:
     """Gives ids to messages; those of one process never repeat within a month."""
 
-    def __init__(self) -> None:
-        self._address = socket.inet_aton(local_address())
-        self._loader_hash = secrets.randbits(31)
+    def __init__(self, address: bytes | None = None) -> None:
+        host = socket.inet_aton(local_address()) if address is None else address
+        self._fixed = str(UniqueId(host, os.getpid(), secrets.randbits(31), 0, 0))[:-_CHANGING_DIGITS]
         self._counter = 0
         self._month_start_ms = self._month_end_ms = 0
 
@@ -42,9 +44,8 @@ class UniqueIdMaker:
         now_ms = time.time_ns() // 1_000_000
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._find_month(now_ms)
-        self._counter = (self._counter + 1) & 0xFFFF
-        since_ms = now_ms - self._month_start_ms
-        return str(UniqueId(self._address, os.getpid(), self._loader_hash, since_ms, self._counter))
+        self._counter = counter = (self._counter + 1) & 0xFFFF
+        return f"{self._fixed}{now_ms - self._month_start_ms:08X}{counter:04X}"
 
     def _find_month(self, now_ms: int) -> None:
         start = datetime.fromtimestamp(now_ms / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)

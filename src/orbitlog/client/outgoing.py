@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from orbitlog.client.routes import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
@@ -22,6 +22,7 @@ from orbitlog.wire.send_headers import SendMessageV2Request
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 COMPRESS_BYTES_MIN = 4096
+COMPRESS_ASIDE_BYTES = 128 * 1024
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 SHARDING_KEY = "__SHARDINGKEY"
 _RESERVED = frozenset(
@@ -37,6 +38,11 @@ class Outgoing:
     body: bytes
     properties: dict[str, str]
     flag: int = 0
+    sys_flag: int = 0
+
+    @property
+    def is_worth_compressing(self) -> bool:
+        return len(self.body) >= COMPRESS_BYTES_MIN and not self.sys_flag
 
     @property
     def unique_id(self) -> str:
@@ -102,14 +108,19 @@ def _delay_properties(
 def send_request(
     message: Outgoing, queue: MessageQueue, group: str, *, transaction: TransactionType = TransactionType.NONE
 ) -> tuple[SendMessageV2Request, bytes]:
-    """Return header and body of the request that puts a message into a queue; large bodies are compressed."""
-    body, sys_flag = message.body, int(transaction)
-    if len(body) >= COMPRESS_BYTES_MIN:
-        smaller = compress_body(body, CompressionType.ZLIB)
-        if len(smaller) < len(body):
-            body, sys_flag = smaller, sys_flag | flags.COMPRESSED | CompressionType.ZLIB << 8
+    """Return header and body of the request that puts a message into a queue."""
     text = properties.encode_properties(message.properties).decode()
-    return _header(message.topic, queue, group, text, sys_flag=sys_flag, flag=message.flag), body
+    sys_flag = message.sys_flag | int(transaction)
+    return _header(message.topic, queue, group, text, sys_flag=sys_flag, flag=message.flag), message.body
+
+
+def compressed(message: Outgoing) -> Outgoing:
+    """Return the message with a smaller body, or as it is if it gets no smaller."""
+    smaller = compress_body(message.body, CompressionType.ZLIB)
+    if len(smaller) >= len(message.body):
+        return message
+    sys_flag = message.sys_flag | flags.COMPRESSED | CompressionType.ZLIB << 8
+    return replace(message, body=smaller, sys_flag=sys_flag)
 
 
 def batch_request(

@@ -30,6 +30,8 @@ class QueueChoice:
         topic = queues[0].topic
         turn = self._turns.get(topic, 0)
         self._turns[topic] = turn + 1
+        if failed_broker is None and not self._avoid_until_ms:
+            return queues[turn % len(queues)]
         inturn = [queues[(turn + step) % len(queues)] for step in range(len(queues))]
         for queue in inturn:
             if queue.broker_name != failed_broker and self.is_good(queue.broker_name, now_ms):

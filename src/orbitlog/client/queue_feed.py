@@ -12,9 +12,10 @@ from collections.abc import Callable
 
 from orbitlog.client.consume_window import ConsumeWindow
 from orbitlog.client.group_link import GroupLink
-from orbitlog.client.received import Received, decode_pulled
+from orbitlog.client.received import decode_pulled
 from orbitlog.client.subscriptions import wants
-from orbitlog.errors import BrokerRefused, ClientClosed, ClientError, FormatError, RemotingError
+from orbitlog.errors import BrokerRefused, ClientClosed, OrbitlogError, RemotingError
+from orbitlog.formats.message import Message
 from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 from orbitlog.wire.codes import ResponseCode
@@ -24,11 +25,18 @@ log = logging.getLogger(__name__)
 AFTER_FAILURE_SECONDS = 1.0
 _FLOW_CONTROL_SECONDS = 0.02
 
-Deliver = Callable[["QueueFeed", Received], None]
+Deliver = Callable[["QueueFeed", Message], None]
+
+
+def _nothing() -> None:
+    pass
 
 
 class QueueFeed:
-    """Fetches one queue and hands its messages on; in order, one at a time, if `ordered`."""
+    """Fetches one queue and hands its messages on; in order, one at a time, if `ordered`.
+
+    `out_of_touch` is called when its broker could not be asked: it may have been restarted, and have forgotten us.
+    """
 
     def __init__(
         self,
@@ -40,6 +48,7 @@ class QueueFeed:
         *,
         ordered: bool = False,
         commits: bool = True,
+        out_of_touch: Callable[[], None] = _nothing,
     ) -> None:
         self.queue = queue
         self.window = ConsumeWindow(start_queue_offset)
@@ -48,10 +57,15 @@ class QueueFeed:
         self._deliver = deliver
         self._ordered = ordered
         self._commits = commits
-        self._in_line: deque[Received] = deque()
+        self._out_of_touch = out_of_touch
+        self._in_line: deque[Message] = deque()
+        self._attempts: dict[int, int] = {}
         self._has_room = asyncio.Event()
+        self.settled = asyncio.Event()
+        self.settled.set()
         self.is_dropped = False
         self.is_paused = False
+        self.locked_at = asyncio.get_running_loop().time()
         self.max_queue_offset = start_queue_offset
         self.committed_to = start_queue_offset if start_queue_offset else -1
         self._task = asyncio.get_running_loop().create_task(self._run(), name=f"feed {queue.topic}/{queue.queue_id}")
@@ -59,6 +73,7 @@ class QueueFeed:
     async def stop(self) -> None:
         """Fetch no more; what was delivered and is not done with counts no more."""
         self.is_dropped = True
+        self.settled.set()
         self._task.cancel()
         await asyncio.wait({self._task})
 
@@ -66,24 +81,35 @@ class QueueFeed:
         """Look again whether there is room."""
         self._has_room.set()
 
-    def finish(self, queue_offset: int) -> bool:
-        """A message is done with; False if it is not this feed's any more."""
-        if self.is_dropped or not self.window.finish(queue_offset):
+    def attempts(self, queue_offset: int) -> int:
+        """How often a message was tried here, in vain."""
+        return self._attempts.get(queue_offset, 0)
+
+    def taken(self) -> None:
+        """The first message in line is being worked on."""
+        self.settled.clear()
+
+    def finish(self, window: ConsumeWindow, queue_offset: int) -> bool:
+        """A message of `window` is done with; False if it is not this feed's any more."""
+        if window is not self.window or self.is_dropped or not window.finish(queue_offset):
             return False
+        if self._attempts:
+            self._attempts.pop(queue_offset, None)
         if self._ordered:
             self._in_line.popleft()
+            self.settled.set()
             self._deliver_first()
         self._has_room.set()
         return True
 
-    @property
-    def first_in_line(self) -> Received | None:
-        """The message that all others wait for, in order."""
-        return self._in_line[0] if self._in_line else None
+    def again(self, window: ConsumeWindow, message: Message, after_seconds: float) -> None:
+        """Deliver a message once more, later; one in order stays first in its line until then."""
+        self.settled.set()
+        self._attempts[message.queue_offset] = self.attempts(message.queue_offset) + 1
+        asyncio.get_running_loop().call_later(after_seconds, self._deliver_again, window, message)
 
-    def again(self, message: Received | None) -> None:
-        """Deliver the first message in line once more, if it is still this one."""
-        if message is not None and not self.is_dropped and self.first_in_line is message:
+    def _deliver_again(self, window: ConsumeWindow, message: Message) -> None:
+        if window is self.window and not self.is_dropped and window.has(message.queue_offset):
             self._deliver(self, message)
 
     async def _run(self) -> None:
@@ -96,14 +122,17 @@ class QueueFeed:
                 await self._fetch()
             except ClientClosed:
                 return
-            except BrokerRefused as error:
-                busy = error.code == ResponseCode.FLOW_CONTROL
-                if not busy:
-                    log.warning("fetching %s/%d: %s", self.queue.topic, self.queue.queue_id, error)
-                await asyncio.sleep(_FLOW_CONTROL_SECONDS if busy else AFTER_FAILURE_SECONDS)
-            except (RemotingError, ClientError, FormatError) as error:
-                log.warning("fetching %s/%d: %s", self.queue.topic, self.queue.queue_id, error)
-                await asyncio.sleep(AFTER_FAILURE_SECONDS)
+            except OrbitlogError as error:
+                await asyncio.sleep(self._pause_after(error))
+
+    def _pause_after(self, error: OrbitlogError) -> float:
+        if isinstance(error, BrokerRefused) and error.code == ResponseCode.FLOW_CONTROL:
+            return _FLOW_CONTROL_SECONDS
+        log.warning("fetching %s/%d: %s", self.queue.topic, self.queue.queue_id, error)
+        if isinstance(error, RemotingError):
+            self.committed_to = -1  # a broker that died may not have kept it, so it is told again
+            self._out_of_touch()
+        return AFTER_FAILURE_SECONDS
 
     async def _fetch(self) -> None:
         window = self.window
@@ -117,10 +146,11 @@ class QueueFeed:
         if pulled.offset_moved:
             self.move_to(pulled.next_queue_offset)
             return
-        messages = [Received(each, self.queue.broker_name) for each in decode_pulled(pulled.body)]
-        wanted = [message for message in messages if wants(self._subscription, message.tags)]
-        sizes = [(message.queue_offset, len(message.stored.body)) for message in wanted]
-        window.fetched(sizes, pulled.next_queue_offset)
+        wanted: list[Message] = []
+        if pulled.body:
+            subscription = self._subscription
+            wanted = [each for each in decode_pulled(pulled.body) if wants(subscription, each)]
+        window.fetched([(each.queue_offset, len(each.body)) for each in wanted], pulled.next_queue_offset)
         if not self._ordered:
             for message in wanted:
                 self._deliver(self, message)
@@ -139,5 +169,7 @@ class QueueFeed:
         log.info("%s/%d goes on at %d", self.queue.topic, self.queue.queue_id, queue_offset)
         self.window = ConsumeWindow(queue_offset)
         self._in_line.clear()
+        self._attempts.clear()
+        self.settled.set()
         self.committed_to = -1
         self._has_room.set()

@@ -6,7 +6,7 @@ Mirrors Java `DefaultLitePullConsumer` in its assign mode.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 
 from orbitlog.client.group_link import GroupLink, StartFrom
@@ -14,6 +14,7 @@ from orbitlog.client.queue_feed import QueueFeed
 from orbitlog.client.received import Received
 from orbitlog.client.routes import Routes
 from orbitlog.errors import ClientError
+from orbitlog.formats.message import Message
 from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
@@ -21,12 +22,20 @@ from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 class Reader:
     """Messages of some queues; iterate over it, or ask for the next one."""
 
-    def __init__(self, link: GroupLink, routes: Routes, subscription: SubscriptionData) -> None:
+    def __init__(
+        self,
+        link: GroupLink,
+        routes: Routes,
+        subscription: SubscriptionData,
+        *,
+        forget: Callable[[Reader], None],
+    ) -> None:
         self._link = link
         self._routes = routes
         self._subscription = subscription
         self._feeds: dict[MessageQueue, QueueFeed] = {}
-        self._ready: asyncio.Queue[tuple[QueueFeed, Received]] = asyncio.Queue()
+        self._forget = forget
+        self._ready: asyncio.Queue[tuple[QueueFeed, Message] | None] = asyncio.Queue()
         self._is_closed = False
 
     @property
@@ -43,8 +52,7 @@ class Reader:
         """Read these queues (all of the topic if None) from `start` on, and no others."""
         await self._drop_all()
         wanted = queues if queues is not None else (await self._routes.of(self.topic)).read_queues
-        for queue in wanted:
-            await self.seek(queue, start)
+        await asyncio.gather(*(self.seek(queue, start) for queue in wanted))
 
     async def seek(self, queue: MessageQueue, to: int | StartFrom | datetime | str) -> None:
         """Go on elsewhere in a queue: at an offset, its begin, its end, or a moment."""
@@ -83,26 +91,32 @@ class Reader:
         return {queue: feed.window.commit_offset for queue, feed in self._feeds.items()}
 
     async def next(self, seconds: float | None = None) -> Received | None:
-        """Wait for the next message; None when the time is up."""
+        """Wait for the next message; None when the time is up or the reader is closed."""
+        if self._is_closed:
+            return None
         try:
             async with asyncio.timeout(seconds):
-                while True:
-                    feed, message = await self._ready.get()
-                    if self._feeds.get(feed.queue) is feed:
-                        feed.finish(message.queue_offset)
-                        return message
+                while (ready := await self._ready.get()) is not None:
+                    feed, message = ready
+                    if self._feeds.get(feed.queue) is feed and feed.finish(feed.window, message.queue_offset):
+                        return Received(message, feed.queue.broker_name)
         except TimeoutError:
-            return None
+            pass
+        return None
 
     async def __aiter__(self) -> AsyncIterator[Received]:
         while (message := await self.next()) is not None:
             yield message
 
-    def _deliver(self, feed: QueueFeed, message: Received) -> None:
+    def _deliver(self, feed: QueueFeed, message: Message) -> None:
         self._ready.put_nowait((feed, message))
 
     async def close(self) -> None:
+        """Read no more; whoever waits for the next message gets None."""
+        self._is_closed = True
         await self._drop_all()
+        self._ready.put_nowait(None)
+        self._forget(self)
 
     async def _drop_all(self) -> None:
         feeds, self._feeds = list(self._feeds.values()), {}

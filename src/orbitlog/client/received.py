@@ -1,11 +1,13 @@
-"""A message as a consumer sees it, and how pulled bytes become messages."""
+"""A message as a consumer sees it, and how pulled bytes become messages.
+
+A backlog is millions of these, so a message is a small object over the record as it lies in the log: properties are
+decoded and bodies inflated when they are asked for.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property
 
 from orbitlog.formats import names, properties
 from orbitlog.formats.compression import inflate_body
@@ -13,24 +15,41 @@ from orbitlog.formats.message import Message, decode_message
 from orbitlog.formats.message_id import OffsetMessageId
 
 
-@dataclass(frozen=True)
 class Received:
-    """One message of a queue."""
+    """One message of a queue.
 
-    stored: Message
-    broker_name: str
+    `stored` is the record itself, with everything that is not spelled out here.
+    """
 
-    @cached_property
+    __slots__ = ("_body", "_properties", "broker_name", "local_attempts", "stored")
+
+    def __init__(self, stored: Message, broker_name: str, local_attempts: int = 0) -> None:
+        self.stored = stored
+        self.broker_name = broker_name
+        self.local_attempts = local_attempts
+        self._body: bytes | None = None
+        self._properties: dict[str, str] | None = None
+
+    def __repr__(self) -> str:
+        place = f"{self.broker_name}/{self.stored.topic}/{self.queue_id}@{self.queue_offset}"
+        return f"<{type(self).__name__} {self.message_id} at {place}, {len(self.stored.body)} bytes>"
+
+    @property
     def properties(self) -> dict[str, str]:
-        return self.stored.properties
+        if self._properties is None:
+            self._properties = self.stored.properties
+        return self._properties
 
-    @cached_property
+    @property
     def body(self) -> bytes:
         """The body as it was sent; inflated here if it was compressed."""
-        return inflate_body(self.stored.body, self.stored.sys_flag)
+        if self._body is None:
+            self._body = inflate_body(self.stored.body, self.stored.sys_flag)
+        return self._body
 
     @property
     def text(self) -> str:
+        """The body as text, for those who send text."""
         return self.body.decode()
 
     @property
@@ -68,7 +87,7 @@ class Received:
     @property
     def attempts(self) -> int:
         """How many times it was consumed before, in vain."""
-        return self.stored.reconsume_times
+        return self.stored.reconsume_times + self.local_attempts
 
     @property
     def born_at(self) -> datetime:

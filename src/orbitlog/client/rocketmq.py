@@ -2,7 +2,7 @@
 
 async with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
     await mq.send("Orders", b"one", tags="new", keys=["42"])
-    async for message in await mq.consume("Orders", group="billing", tags="new || paid"):
+    async for message in mq.consume("Orders", group="billing", tags="new || paid"):
         print(message.body)
 """
 
@@ -11,19 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
-from typing import Any
+from pathlib import Path
 
 from orbitlog.client.administration import Administration
 from orbitlog.client.asking import Asking, Reply
+from orbitlog.client.broker_questions import BrokerQuestions
 from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.client.consuming import MAX_ATTEMPTS, ConsumeOptions, Consumer
+from orbitlog.client.consuming import CLOSE_SECONDS, Consumer, Joining
 from orbitlog.client.group_link import GroupLink, StartFrom
 from orbitlog.client.identity import UniqueIdMaker, make_client_id
+from orbitlog.client.member_share import ConsumeOptions
+from orbitlog.client.namespaces import wrapped
 from orbitlog.client.outgoing import Outgoing, make_outgoing
-from orbitlog.wire.queue_shares import STRATEGIES
 from orbitlog.client.reading import Reader
 from orbitlog.client.receipts import Receipt
 from orbitlog.client.received import Received
@@ -32,15 +34,14 @@ from orbitlog.client.sending import Sending
 from orbitlog.client.signature import Credentials
 from orbitlog.client.subscriptions import make_subscription
 from orbitlog.client.transactional import Branch, Check, Outcome, Transactional
-from orbitlog.errors import ClientError, NoRoute, RemotingError
+from orbitlog.errors import ClientClosed, ClientError, NoRoute, OrbitlogError
 from orbitlog.formats import names
-from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
-from orbitlog.remoting.request_dispatch import not_supported
+from orbitlog.remoting.connection import Connection
 from orbitlog.wire.bodies.body_json import MessageQueue, encode_body
-from orbitlog.wire.bodies.heartbeat_bodies import ALL, HeartbeatData, ProducerData
-from orbitlog.wire.codes import RequestCode, ResponseCode
-from orbitlog.wire.command import Command, response_to
-from orbitlog.wire.consume_headers import ConsumerGroupRequest, UnregisterClientRequest
+from orbitlog.wire.bodies.heartbeat_bodies import ALL, HeartbeatData, ProducerData, SubscriptionData
+from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.consume_headers import UnregisterClientRequest
+from orbitlog.wire.queue_shares import STRATEGIES
 
 log = logging.getLogger(__name__)
 
@@ -59,20 +60,22 @@ class RocketMQ:
         *,
         producer_group: str = PRODUCER_GROUP,
         credentials: Credentials | None = None,
+        namespace: str = "",
     ) -> None:
-        names.check_group(producer_group)
+        self._namespace = namespace
+        producer_group = wrapped(namespace, names.check_group(producer_group))
         self.client_id = make_client_id()
-        self._link = ClusterLink(name_servers, self._handle, credentials)
+        self._questions = BrokerQuestions(self._consumer_of, ";".join(name_servers))
+        self._link = ClusterLink(name_servers, self._questions, credentials)
         self._routes = Routes(self._link)
         self._sending = Sending(self._link, self._routes, producer_group)
-        self._transactional = Transactional(self._link, self._routes, self._sending)
-        self._asking = Asking(self._link, self._routes, self._sending, self.client_id)
+        self._transactional = self._questions.transactional = Transactional(self._link, self._routes, self._sending)
+        self._asking = self._questions.asking = Asking(self._link, self._routes, self._sending, self.client_id)
         self.admin = Administration(self._link, self._routes)
         self._unique_ids = UniqueIdMaker()
-        self._tasks: set[asyncio.Task[None]] = set()
         self._consumers: list[Consumer] = []
         self._readers: list[Reader] = []
-        self._greeted: set[str] = set()
+        self._greeted: dict[str, Connection] = {}
         self._loop_task = asyncio.get_running_loop().create_task(self._keep_up(), name="orbitlog client")
         self._is_closed = False
 
@@ -99,7 +102,7 @@ class RocketMQ:
         orderly consumer. `delay` (seconds), `deliver_at` or `delay_level` (1 to 18): delivered later.
         """
         message = make_outgoing(
-            topic,
+            wrapped(self._namespace, topic),
             body,
             self._unique_ids.make(),
             tags=tags,
@@ -148,9 +151,15 @@ class RocketMQ:
         """
         if check is not None:
             self._transactional.check = check
-        message = make_outgoing(topic, body, self._unique_ids.make(), tags=tags, keys=keys, user_properties=properties)
-        await self._routes.of(topic, create=True)
-        await self._beat()  # so that the broker knows whom to ask
+        message = make_outgoing(
+            wrapped(self._namespace, topic),
+            body,
+            self._unique_ids.make(),
+            tags=tags,
+            keys=keys,
+            user_properties=properties,
+        )
+        await self._introduce(message.topic)  # so that the broker knows whom to ask
         return await self._transactional.send(message, branch, seconds=timeout)
 
     async def request(
@@ -162,7 +171,7 @@ class RocketMQ:
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers connecting, sending and waiting
     ) -> Reply:
         """Send a message and wait for the reply of whoever consumes it."""
-        return await self._asking.ask(self._plain(topic, body, tags, None), self._beat, seconds=timeout)
+        return await self._asking.ask(self._plain(topic, body, tags, None), self._introduce, seconds=timeout)
 
     async def reply(self, message: Received, body: bytes | str) -> None:
         """Reply to a request that was consumed."""
@@ -170,11 +179,12 @@ class RocketMQ:
         await self._asking.reply(message, raw, self._unique_ids.make())
 
     def _plain(self, topic: str, body: bytes | str, tags: str | None, properties: Mapping[str, str] | None) -> Outgoing:
+        topic = wrapped(self._namespace, topic)
         return make_outgoing(topic, body, self._unique_ids.make(), tags=tags, user_properties=properties)
 
     # Consuming
 
-    async def consume(
+    def consume(
         self,
         *topics: str,
         group: str,
@@ -183,36 +193,49 @@ class RocketMQ:
         orderly: bool = False,
         broadcasting: bool = False,
         start_from: StartFrom | datetime | str = StartFrom.LAST,
-        max_attempts: int = MAX_ATTEMPTS,
+        max_attempts: int | None = None,
         strategy: str = "average",
-    ) -> Consumer:
-        """Join a consumer group; returns a consumer to iterate over, or to `run` a function with.
+        offsets_file: Path | str | None = None,
+    ) -> Joining:
+        """Join a consumer group: `async for` over it, `async with` it, or await it for a `Consumer`.
 
         A group that never consumed a queue begins at its end, or where `start_from` says: "first", "last", a time.
+        What failed `max_attempts` times (16; in order: for ever) goes to the group's dead letters. `broadcasting`:
+        every member gets every message, and `offsets_file` is where this one keeps how far it is.
         """
-        names.check_group(group)
+        group = wrapped(self._namespace, names.check_group(group))
         if not topics:
             raise ClientError("name at least one topic to consume")
-        if any(consumer.group == group for consumer in self._consumers):
-            raise ClientError(f"this client is a member of {group} already; a second member needs its own connection")
         if strategy not in STRATEGIES:
             raise ClientError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
+        if offsets_file is not None and not broadcasting:
+            raise ClientError("offsets_file is for broadcasting: otherwise brokers keep the offsets")
         version = time.time_ns() // 1_000_000
-        subscriptions = [make_subscription(names.check_topic(topic), tags, sql, version=version) for topic in topics]
-        start = start_from if isinstance(start_from, datetime) else StartFrom(start_from)
+        wanted = [wrapped(self._namespace, names.check_topic(topic)) for topic in topics]
+        subscriptions = [make_subscription(topic, tags, sql, version=version) for topic in wanted]
         options = ConsumeOptions(
             orderly=orderly,
             broadcasting=broadcasting,
-            start_from=start,
+            start_from=start_from if isinstance(start_from, datetime) else StartFrom(start_from),
             max_attempts=max_attempts,
             allocate=STRATEGIES[strategy],
+            offsets_file=None if offsets_file is None else Path(offsets_file),
+            namespace=self._namespace,
         )
-        for topic in topics:
-            try:
-                await self._routes.of(topic)
-            except NoRoute:
-                log.info("%s: nobody serves topic %s yet", group, topic)
+        return Joining(lambda: self._join(group, subscriptions, options))
+
+    async def _join(self, group: str, subscriptions: Sequence[SubscriptionData], options: ConsumeOptions) -> Consumer:
+        self._refuse_when_closed()
+        if self._consumer_of(group) is not None:
+            raise ClientError(f"this client is a member of {group} already; a second member needs its own connection")
         link = GroupLink(self._link, self._routes, group, self.client_id)
+        for subscription in subscriptions:
+            try:
+                await self._routes.of(subscription.topic)
+                if not subscription.is_tag:
+                    await link.check(subscription)
+            except NoRoute:
+                log.info("%s: nobody serves topic %s yet", group, subscription.topic)
         consumer = Consumer(
             link, self._routes, subscriptions, options, announce=self._beat, forget=self._forget_consumer
         )
@@ -231,19 +254,36 @@ class RocketMQ:
         start: StartFrom | datetime | str = StartFrom.FIRST,
         tags: str = ALL,
         sql: str | None = None,
+        group: str = READER_GROUP,
     ) -> Reader:
-        """Read a topic without a group: nothing is shared, nothing is committed. `assign`, `seek`, `pause` it."""
-        subscription = make_subscription(names.check_topic(topic), tags, sql, version=time.time_ns() // 1_000_000)
-        reader = Reader(GroupLink(self._link, self._routes, READER_GROUP, self.client_id), self._routes, subscription)
-        await reader.assign(queues, start)
+        """Read a topic without a group: nothing is shared, nothing is committed. `assign`, `seek`, `pause` it.
+
+        `group` is the name that the broker is told; nobody joins it.
+        """
+        self._refuse_when_closed()
+        topic = wrapped(self._namespace, names.check_topic(topic))
+        subscription = make_subscription(topic, tags, sql, version=time.time_ns() // 1_000_000)
+        link = GroupLink(self._link, self._routes, wrapped(self._namespace, group), self.client_id)
+        reader = Reader(link, self._routes, subscription, forget=self._forget_reader)
         self._readers.append(reader)
+        async with AsyncExitStack() as undo:
+            undo.push_async_callback(reader.close)
+            await reader.assign(queues, start)
+            undo.pop_all()
         return reader
+
+    def _consumer_of(self, group: str) -> Consumer | None:
+        return next((consumer for consumer in self._consumers if consumer.group == group), None)
+
+    def _forget_reader(self, reader: Reader) -> None:
+        if reader in self._readers:
+            self._readers.remove(reader)
 
     async def _forget_consumer(self, consumer: Consumer) -> None:
         if consumer in self._consumers:
             self._consumers.remove(consumer)
             header = UnregisterClientRequest(client_id=self.client_id, consumer_group=consumer.group)
-            await self._tell_all(RequestCode.UNREGISTER_CLIENT, header)
+            await self._ask_all(RequestCode.UNREGISTER_CLIENT, header)
 
     # Keeping in touch
 
@@ -253,8 +293,17 @@ class RocketMQ:
             try:
                 await self._routes.refresh_all()
                 await self._beat()
-            except (RemotingError, ClientError) as error:
+            except OrbitlogError as error:
                 log.warning("out of touch with the cluster: %s", error)
+
+    async def _introduce(self, topic: str) -> None:
+        """Have every broker of a topic know this client, over the connection that is open now."""
+        route = await self._routes.of(topic, create=True)
+        for broker_name in route.brokers:
+            greeted = self._greeted.get(self._routes.address(broker_name) or "")
+            if greeted is None or greeted.is_closed:
+                await self._beat()
+                return
 
     async def _beat(self) -> None:
         """Tell every broker in use who we are; one that does not answer hears it the next time."""
@@ -263,53 +312,39 @@ class RocketMQ:
             producers=(ProducerData(self._sending.group),),
             consumers=tuple(consumer.described() for consumer in self._consumers),
         )
-        await self._ask_all(RequestCode.HEART_BEAT, None, encode_body(data))
+        for address in await self._ask_all(RequestCode.HEART_BEAT, None, encode_body(data)):
+            self._greeted[address] = await self._link.connection(address)
 
-    async def _ask_all(self, code: RequestCode, header: UnregisterClientRequest | None, body: bytes = b"") -> None:
+    async def _ask_all(self, code: RequestCode, header: UnregisterClientRequest | None, body: bytes = b"") -> list[str]:
+        """Ask every broker in use at once; return the addresses of those that agreed."""
         addresses = self._routes.all_addresses(masters_only=not self._consumers)
         asked = [self._link.ask(address, code, header, body) for address in addresses]
+        agreed = []
         for address, answer in zip(addresses, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-            if isinstance(answer, RemotingError | ClientError):
+            if isinstance(answer, OrbitlogError):
                 log.warning("%s: %s", address, answer)
             elif isinstance(answer, BaseException):
                 raise answer
+            else:
+                agreed.append(address)
+        return agreed
 
-    async def _tell_all(self, code: RequestCode, header: UnregisterClientRequest) -> None:
-        await self._ask_all(code, header)
-
-    def _handle(self, connection: Connection, request: Command) -> Answer:
-        """Answer what brokers ask of clients."""
-        if request.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
-            group = ConsumerGroupRequest.from_ext_fields(request.ext_fields).group
-            for consumer in self._consumers:
-                if consumer.group == group:
-                    consumer.membership_changed()
-            return response_to(request, ResponseCode.SUCCESS)
-        if request.code == RequestCode.CHECK_TRANSACTION_STATE:
-            self._start(self._transactional.answer(connection, request))
-            return NO_ANSWER
-        if request.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
-            return self._asking.take(request)
-        return not_supported(request)
-
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _refuse_when_closed(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
 
     async def close(self) -> None:
-        """Give queues back, commit, say goodbye. What was sent and answered is safe; nothing hangs."""
+        """Wait for sends on their way, give queues back, commit, say goodbye. Ends in seconds, whoever is gone."""
         if self._is_closed:
             return
         self._is_closed = True
         self._loop_task.cancel()
         await asyncio.gather(self._loop_task, return_exceptions=True)
-        for reader in self._readers:
+        for reader in list(self._readers):
             await reader.close()
-        for consumer in list(self._consumers):
-            await consumer.close()
-        for task in self._tasks:
-            task.cancel()
+        closing = [consumer.close() for consumer in self._consumers]
+        await asyncio.gather(self._sending.finish(CLOSE_SECONDS), *closing)
+        await self._questions.stop()
         header = UnregisterClientRequest(client_id=self.client_id, producer_group=self._sending.group)
-        await self._tell_all(RequestCode.UNREGISTER_CLIENT, header)
+        await self._ask_all(RequestCode.UNREGISTER_CLIENT, header)
         await self._link.close()

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.errors import NoRoute
+from orbitlog.errors import NoRoute, RemotingError
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
 from orbitlog.wire.bodies.route_bodies import TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -65,7 +65,8 @@ class Routes:
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
         self._known: dict[str, Route] = {}
-        self._asking: dict[str, asyncio.Task[Route]] = {}
+        self._addresses: dict[str, dict[int, str]] = {}  # by broker name: what was told last, of whatever topic
+        self._asking: dict[tuple[str, bool], asyncio.Task[Route]] = {}
 
     @property
     def topics(self) -> list[str]:
@@ -80,12 +81,28 @@ class Routes:
 
     async def refresh(self, topic: str, *, create: bool = False) -> Route:
         """Ask again; many who ask at once share one request."""
-        task = self._asking.get(topic)
+        key = (topic, create)
+        task = self._asking.get(key)
         if task is None:
             task = asyncio.get_running_loop().create_task(self._ask(topic, create))
-            self._asking[topic] = task
-            task.add_done_callback(lambda done: self._asking.pop(topic, None))
+            self._asking[key] = task
+            task.add_done_callback(lambda done: self._asked(key, done))
         return await asyncio.shield(task)
+
+    def _asked(self, key: tuple[str, bool], done: asyncio.Task[Route]) -> None:
+        self._asking.pop(key, None)
+        if not done.cancelled():
+            done.exception()  # whoever asked may have gone away
+
+    async def freshest(self, topic: str, *, create: bool = False) -> Route:
+        """Ask again; while no name server answers, what is known goes on counting."""
+        try:
+            return await self.refresh(topic, create=create)
+        except RemotingError:
+            known = self._known.get(topic)
+            if known is None:
+                raise
+            return known
 
     async def refresh_all(self) -> None:
         """Ask again for every topic; one that is gone is kept as it was known, as official clients do."""
@@ -104,6 +121,7 @@ class Routes:
             hint = " and brokers do not create topics by themselves" if create else "; has anybody sent to it?"
             raise NoRoute(f"no broker serves topic {topic}{hint}; asked {', '.join(self._link.name_servers)}")
         route = self._known[topic] = make_route(topic, told, borrowed=borrowed)
+        self._addresses.update(route.brokers)
         return route
 
     async def _told(self, topic: str) -> TopicRoute | None:
@@ -112,20 +130,28 @@ class Routes:
         answer = await self._link.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, accept=accept)
         return decode_body(TopicRoute, answer.body) if answer.code == ResponseCode.SUCCESS else None
 
+    def known(self, topic: str) -> Route | None:
+        """The route as it was told last; None if nobody asked."""
+        return self._known.get(topic)
+
     def address(self, broker_name: str, broker_id: int = MASTER_ID) -> str | None:
         """The address of a broker: the wanted one, else any of that name."""
-        for route in self._known.values():
-            addresses = route.brokers.get(broker_name)
-            if addresses:
-                return addresses.get(broker_id) or next(iter(addresses.values()))
-        return None
+        addresses = self._addresses.get(broker_name)
+        return (addresses.get(broker_id) or next(iter(addresses.values()))) if addresses else None
+
+    def address_of(self, queue: MessageQueue) -> str:
+        """The address of the broker that has a queue; raises `NoRoute`."""
+        address = self.address(queue.broker_name)
+        if address is None:
+            raise NoRoute(f"broker {queue.broker_name} of topic {queue.topic} is not known any more")
+        return address
 
     def all_addresses(self, *, masters_only: bool) -> list[str]:
         """Every broker that serves a topic in use, once."""
-        found: dict[str, None] = {}
-        for route in self._known.values():
-            for addresses in route.brokers.values():
-                for broker_id, address in addresses.items():
-                    if broker_id == MASTER_ID or not masters_only:
-                        found[address] = None
-        return list(found)
+        in_use = {name for route in self._known.values() for name in route.brokers}
+        return [
+            address
+            for name in in_use
+            for broker_id, address in self._addresses[name].items()
+            if broker_id == MASTER_ID or not masters_only
+        ]

@@ -1,6 +1,7 @@
 """Sends messages: the next queue, retries on another broker, within one time limit.
 
-Mirrors Java `DefaultMQProducerImpl.sendDefaultImpl`.
+Mirrors Java `DefaultMQProducerImpl.sendDefaultImpl`. Unlike there, a send waits for a broker that nobody could be
+connected to, as long as its time allows: nothing was sent, so that trying again cannot make a second copy.
 """
 
 from __future__ import annotations
@@ -10,23 +11,35 @@ import zlib
 from collections.abc import Callable, Sequence
 
 from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.client.outgoing import Outgoing, batch_request, send_request
+from orbitlog.client.outgoing import COMPRESS_ASIDE_BYTES, Outgoing, batch_request, compressed, send_request
 from orbitlog.client.queue_choice import QueueChoice
 from orbitlog.client.receipts import STATUS_OF_CODE, Receipt
 from orbitlog.client.routes import Route, Routes
-from orbitlog.errors import BrokerRefused, ClientError, NoRoute, OrbitlogError, RemotingError, RequestTimeout
+from orbitlog.errors import (
+    BrokerRefused,
+    ClientClosed,
+    ClientError,
+    ConnectFailed,
+    NoRoute,
+    OrbitlogError,
+    RemotingError,
+    RequestTimeout,
+)
 from orbitlog.formats.flags import TransactionType
 from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.send_headers import SendMessageResponse, SendMessageV2Request
 
 TRIES = 3
+_FIRST_PAUSE_SECONDS = 0.05
+_PAUSE_SECONDS_MAX = 0.5
 _RETRY_CODES = frozenset(
     (
         *(ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR),
         *(ResponseCode.SYSTEM_BUSY, ResponseCode.NO_PERMISSION),
     )
 )
+_STORED_CODES = tuple(STATUS_OF_CODE)
 MakeRequest = Callable[[MessageQueue], tuple[SendMessageV2Request, bytes]]
 
 
@@ -37,6 +50,9 @@ class Sending:
         self._link = link
         self._routes = routes
         self._choice = QueueChoice()
+        self._loop = asyncio.get_running_loop()
+        self._is_closed = False
+        self.in_flight = 0
         self.group = group
 
     async def send(
@@ -49,13 +65,14 @@ class Sending:
         transaction: TransactionType = TransactionType.NONE,
     ) -> Receipt:
         """Send one message. One that is ordered goes to the queue of its key and to no other."""
+        message = await _ready_to_send(message)
 
         def request(chosen: MessageQueue) -> tuple[SendMessageV2Request, bytes]:
             return send_request(message, chosen, self.group, transaction=transaction)
 
-        if ordered_by is not None and queue is None:
-            queue = queue_of_key((await self._route(message.topic)).write_queues, ordered_by)
-        return await self._try(RequestCode.SEND_MESSAGE_V2, message.topic, message.unique_id, request, seconds, queue)
+        return await self._try(
+            RequestCode.SEND_MESSAGE_V2, message.topic, message.unique_id, request, seconds, queue, ordered_by
+        )
 
     async def send_batch(self, messages: Sequence[Outgoing], unique_id: str, *, seconds: float) -> Receipt:
         """Send several messages of one topic in one request: all of them are stored, or none."""
@@ -68,63 +85,121 @@ class Sending:
         def request(chosen: MessageQueue) -> tuple[SendMessageV2Request, bytes]:
             return batch_request(messages, chosen, self.group, unique_id)
 
-        ids = ",".join(message.unique_id for message in messages)
-        return await self._try(RequestCode.SEND_BATCH_MESSAGE, messages[0].topic, ids, request, seconds, None)
+        message_id = ",".join(message.unique_id for message in messages)
+        return await self._try(RequestCode.SEND_BATCH_MESSAGE, messages[0].topic, message_id, request, seconds)
 
     async def send_oneway(self, message: Outgoing) -> None:
-        """Send without an answer: quick, and nobody knows whether it arrived."""
-        queue = self._choice.choose((await self._route(message.topic)).write_queues, _now_ms())
+        """Send and hope: no answer, no retry."""
+        self._refuse_when_closed()
+        message = await _ready_to_send(message)
+        queues = (await self._route(message.topic)).write_queues
+        queue = self._choice.choose(queues, self._now_ms())
         header, body = send_request(message, queue, self.group)
-        await self._link.tell(self._address(queue), RequestCode.SEND_MESSAGE_V2, header, body)
+        await self._link.tell(self._routes.address_of(queue), RequestCode.SEND_MESSAGE_V2, header, body)
 
-    async def _try(  # noqa: PLR0917 - one caller each
+    async def finish(self, seconds: float) -> None:
+        """Take nothing more, and wait for what is on its way, at most so long."""
+        self._is_closed = True
+        deadline = self._loop.time() + seconds
+        while self.in_flight and self._loop.time() < deadline:  # noqa: ASYNC110 - sends should not pay for an event
+            await asyncio.sleep(0.01)
+
+    async def _try(  # noqa: PLR0917 - what a send is made of
         self,
         code: RequestCode,
         topic: str,
         message_id: str,
         request: MakeRequest,
         seconds: float,
-        fixed: MessageQueue | None,
+        fixed: MessageQueue | None = None,
+        ordered_by: str | None = None,
     ) -> Receipt:
-        deadline = asyncio.get_running_loop().time() + seconds
-        failure: OrbitlogError | None = None
+        self._refuse_when_closed()
+        self.in_flight += 1
+        try:
+            return await self._try_until(
+                self._loop.time() + seconds, code, topic, message_id, request, fixed, ordered_by
+            )
+        except TimeoutError:
+            raise RequestTimeout(f"{topic}: not sent within {seconds:g} s") from None
+        finally:
+            self.in_flight -= 1
+
+    async def _try_until(  # noqa: PLR0917 - what a send is made of
+        self,
+        deadline: float,
+        code: RequestCode,
+        topic: str,
+        message_id: str,
+        request: MakeRequest,
+        fixed: MessageQueue | None,
+        ordered_by: str | None,
+    ) -> Receipt:
         failed_broker: str | None = None
-        for _ in range(TRIES):
-            left = deadline - asyncio.get_running_loop().time()
-            if left <= 0:
-                break
+        tries, pause = 0, _FIRST_PAUSE_SECONDS
+        while True:
             queue = fixed
+            failure: OrbitlogError
             try:
-                async with asyncio.timeout(left):
-                    if queue is None:
-                        queues = (await self._route(topic)).write_queues
-                        queue = self._choice.choose(queues, _now_ms(), failed_broker=failed_broker)
-                    return await self._send_to(queue, code, message_id, request, left)
-            except TimeoutError:
-                failure = RequestTimeout(f"{topic}: not sent within {seconds:g} s")
-            except (RemotingError, NoRoute, BrokerRefused) as error:
-                if isinstance(error, BrokerRefused) and error.code not in _RETRY_CODES:
-                    raise
+                if queue is None:
+                    queue = await self._queue(topic, ordered_by, failed_broker, deadline)
+                return await self._send_to(queue, code, message_id, request, deadline)
+            except ConnectFailed as error:
                 failure = error
-            failed_broker = queue.broker_name if queue is not None else None
-            if failed_broker is not None:
-                self._choice.failed(failed_broker, _now_ms())
-        raise failure or RequestTimeout(f"{topic}: not sent within {seconds:g} s")
+            except (RemotingError, NoRoute) as error:
+                failure, tries = error, tries + 1
+            except BrokerRefused as error:
+                if error.code not in _RETRY_CODES:
+                    raise
+                failure, tries = error, tries + 1
+            if queue is not None:
+                failed_broker = queue.broker_name
+                self._choice.failed(failed_broker, self._now_ms())
+            if tries >= TRIES or self._loop.time() + pause >= deadline:
+                raise failure
+            if await self._other_broker(topic, failed_broker, deadline):
+                continue
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+
+    async def _queue(
+        self, topic: str, ordered_by: str | None, failed_broker: str | None, deadline: float
+    ) -> MessageQueue:
+        route = self._routes.known(topic)
+        if route is None or not route.write_queues:
+            async with asyncio.timeout_at(deadline):
+                route = await self._route(topic)
+        if ordered_by is not None:
+            return queue_of_key(route.write_queues, ordered_by)
+        return self._choice.choose(route.write_queues, self._now_ms(), failed_broker=failed_broker)
+
+    async def _other_broker(self, topic: str, failed_broker: str | None, deadline: float) -> bool:
+        """Look where the topic is now: the broker may be back elsewhere. Tell whether another one has it, too."""
+        try:
+            async with asyncio.timeout_at(deadline):
+                route = await self._routes.freshest(topic, create=True)
+        except (RemotingError, NoRoute, TimeoutError):
+            return False
+        return any(queue.broker_name != failed_broker for queue in route.write_queues)
 
     async def _send_to(
-        self, queue: MessageQueue, code: RequestCode, message_id: str, request: MakeRequest, left: float
+        self, queue: MessageQueue, code: RequestCode, message_id: str, request: MakeRequest, deadline: float
     ) -> Receipt:
         header, body = request(queue)
-        started_ms = _now_ms()
-        accept = tuple(STATUS_OF_CODE)
-        answer = await self._link.ask(self._address(queue), code, header, body, seconds=left, accept=accept)
-        self._choice.sent(queue.broker_name, _now_ms() - started_ms, _now_ms())
+        started = self._loop.time()
+        address = self._routes.address_of(queue)
+        left = max(deadline - started, 0.0)
+        answer = await self._link.ask(address, code, header, body, seconds=left, accept=_STORED_CODES)
+        now = self._loop.time()
+        self._choice.sent(queue.broker_name, int((now - started) * 1000), int(now * 1000))
         told = SendMessageResponse.from_ext_fields(answer.ext_fields)
+        if told.queue_id != queue.queue_id:
+            queue = MessageQueue(queue.topic, queue.broker_name, told.queue_id)
         return Receipt(
             STATUS_OF_CODE[answer.code],
             message_id,
             told.message_id,
-            MessageQueue(queue.topic, queue.broker_name, told.queue_id),
+            queue,
             told.queue_offset,
             told.transaction_id,
             told.recall_handle,
@@ -138,17 +213,23 @@ class Sending:
             raise NoRoute(f"topic {topic} has no queue that can be written to")
         return route
 
-    def _address(self, queue: MessageQueue) -> str:
-        address = self._routes.address(queue.broker_name)
-        if address is None:
-            raise NoRoute(f"broker {queue.broker_name} of topic {queue.topic} is not known any more")
-        return address
+    def _refuse_when_closed(self) -> None:
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
+
+    def _now_ms(self) -> int:
+        return int(self._loop.time() * 1000)
+
+
+async def _ready_to_send(message: Outgoing) -> Outgoing:
+    """Compress what is large; what is very large in a thread, since it would stop the event loop for too long."""
+    if not message.is_worth_compressing:
+        return message
+    if len(message.body) < COMPRESS_ASIDE_BYTES:
+        return compressed(message)
+    return await asyncio.to_thread(compressed, message)
 
 
 def queue_of_key(queues: Sequence[MessageQueue], key: str) -> MessageQueue:
     """The same queue for the same key, as long as the topic keeps its queues."""
     return queues[zlib.crc32(key.encode()) % len(queues)]
-
-
-def _now_ms() -> int:
-    return int(asyncio.get_running_loop().time() * 1000)

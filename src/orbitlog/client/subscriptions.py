@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from orbitlog.errors import ClientError
+from orbitlog.formats import properties
 from orbitlog.formats.java import string_hash
+from orbitlog.formats.message import Message
 from orbitlog.wire.bodies.heartbeat_bodies import ALL, SubscriptionData
 
 SQL92 = "SQL92"
@@ -25,6 +27,6 @@ def make_subscription(topic: str, tags: str = ALL, sql: str | None = None, *, ve
     )
 
 
-def wants(subscription: SubscriptionData, tags: str | None) -> bool:
+def wants(subscription: SubscriptionData, message: Message) -> bool:
     """Compare real tags: the broker compared only their hashes."""
-    return not subscription.tags or tags in subscription.tags
+    return not subscription.tags or message.properties.get(properties.TAGS) in subscription.tags

@@ -5,6 +5,7 @@ Mirrors Java `DefaultMQProducerImpl.sendMessageInTransaction` and `checkTransact
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,7 @@ from orbitlog.client.receipts import Receipt
 from orbitlog.client.received import Received
 from orbitlog.client.routes import Routes
 from orbitlog.client.sending import Sending
-from orbitlog.errors import ClientError
+from orbitlog.errors import OrbitlogError, RemotingError
 from orbitlog.formats import properties
 from orbitlog.formats.flags import TransactionType
 from orbitlog.formats.message import decode_message
@@ -52,16 +53,15 @@ class Transactional:
         outcome: Outcome = False
         try:
             outcome = await _settled(branch(receipt))
+        except asyncio.CancelledError:
+            outcome = None  # how it ended is for `check` to say
+            raise
         finally:
             await self._end(receipt, outcome)
         return receipt, outcome
 
     async def _end(self, receipt: Receipt, outcome: Outcome) -> None:
-        address = self._routes.address(receipt.queue.broker_name)
-        if address is None:
-            raise ClientError(
-                f"broker {receipt.queue.broker_name} is gone; it asks about the transaction when it is back"
-            )
+        """Tell the broker. It is not told twice: one that did not hear it asks, when it is back."""
         header = EndTransactionRequest(
             producer_group=self._sending.group,
             half_queue_offset=receipt.queue_offset,
@@ -71,10 +71,13 @@ class Transactional:
             transaction_id=receipt.message_id,
             topic=receipt.queue.topic,
         )
-        await self._link.tell(address, RequestCode.END_TRANSACTION, header)
+        try:
+            await self._link.tell(self._routes.address_of(receipt.queue), RequestCode.END_TRANSACTION, header)
+        except OrbitlogError as error:
+            log.warning("the end of transaction %s is not told; the broker will ask: %s", receipt.message_id, error)
 
     async def answer(self, connection: Connection, request: Command) -> None:
-        """A broker asks how a transaction ended."""
+        """A broker asks how a transaction ended; where `check` fails it is not told, and asks again."""
         header = CheckTransactionRequest.from_ext_fields(request.ext_fields)
         if self.check is None:
             log.warning("a broker asks about transaction %s, and nobody can say", header.transaction_id)
@@ -91,7 +94,10 @@ class Transactional:
             transaction_id=header.transaction_id,
             topic=header.topic,
         )
-        connection.request_oneway(Command(RequestCode.END_TRANSACTION, ext_fields=answer.to_ext_fields()))
+        try:
+            connection.request_oneway(self._link.command(RequestCode.END_TRANSACTION, answer))
+        except RemotingError as error:
+            log.warning("the end of transaction %s is not told: %s", header.transaction_id, error)
 
 
 async def _settled(outcome: Awaitable[Outcome] | Outcome) -> Outcome:

@@ -34,15 +34,20 @@ class RemotingClient:
         return await connection.request(command, max(deadline - loop.time(), 0.0))
 
     async def invoke_oneway(self, address: str, command: Command) -> None:
-        """Tell; returns when the bytes are on their way."""
-        (await self.connect(address)).request_oneway(command)
+        """Tell; returns when the bytes are on their way, and waits for a peer that takes them too slowly."""
+        connection = await self.connect(address)
+        connection.request_oneway(command)
+        if connection.is_slow:
+            await connection.wait_until_taken(CONNECT_SECONDS)
 
     async def connect(self, address: str, timeout: float = CONNECT_SECONDS) -> Connection:  # noqa: ASYNC109
         """Return the open connection to `address`, opening it if need be."""
         if self._is_closed:
             raise RemotingError("the client is closed")
         task = self._connections.get(address)
-        if task is None or (task.done() and not _is_usable(task)):
+        if task is not None and task.done() and _is_usable(task):
+            return task.result()
+        if task is None or task.done():
             task = asyncio.get_running_loop().create_task(self._open(address))
             task.add_done_callback(_look_at_failure)
             self._connections[address] = task

@@ -60,6 +60,8 @@ class Connection(asyncio.Protocol):
         self._decoder = FrameDecoder(limits=flow.limits.wire)
         self._backlog: deque[Command] = deque()
         self._outgoing: list[bytes] | None = None  # a list while a batch of requests is worked off
+        self._asked: list[bytes] = []  # our own requests of this turn of the loop, which leave in one write
+        self._taken = asyncio.Event()
         self._working: dict[int, Command] = {}  # requests of the peer without an answer, by id()
         self._handling: Command | None = None  # the request that the handler was given last, until it is answered
         self._waiting: dict[int, asyncio.Future[Command]] = {}  # our own requests, by opaque
@@ -112,7 +114,7 @@ class Connection(asyncio.Protocol):
         self._waiting[opaque] = future
         timer = self._loop.call_later(timeout, self._time_out, opaque, command.code, timeout)
         try:
-            self._send(frame)
+            self._ask(frame)
             return await future
         finally:
             timer.cancel()
@@ -123,10 +125,26 @@ class Connection(asyncio.Protocol):
         self._refuse_when_closed()
         command.opaque = self._next_opaque()
         command.flag |= FLAG_ONEWAY
-        self._send(encode_command(command))
+        self._ask(encode_command(command))
+
+    @property
+    def is_slow(self) -> bool:
+        """Tell whether the peer takes what is sent more slowly than it is written."""
+        return self._writing_paused
+
+    async def wait_until_taken(self, timeout: float) -> None:  # noqa: ASYNC109 - an error of its own
+        """Wait until the peer has taken most of what was sent to it."""
+        self._taken.clear()
+        try:
+            async with asyncio.timeout(timeout):
+                while self._writing_paused and not self.is_closed:
+                    await self._taken.wait()
+        except TimeoutError:
+            raise RequestTimeout(f"{self.peer} takes nothing more for {timeout:g} s") from None
 
     def close(self) -> None:
         """Close after what is written has been sent."""
+        self._write(self._asked)
         if self._transport is not None:
             self._transport.close()
 
@@ -214,10 +232,12 @@ class Connection(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writing_paused = False
         self._active_at = self._loop.time()
+        self._taken.set()
         self.go_on()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
+        self._taken.set()
         self._flow.unfinished_bytes -= self._unfinished_bytes
         self._unfinished_bytes = 0
         self._backlog.clear()
@@ -338,6 +358,14 @@ class Connection(asyncio.Protocol):
         else:
             self._put(frame)
 
+    def _ask(self, frame: bytes) -> None:
+        """Send a request of our own: many tasks that ask in the same turn of the loop share one write."""
+        self._asked.append(frame)
+        if len(self._asked) == 1:
+            self._loop.call_soon(self._write, self._asked)
+        elif len(self._asked) >= _ANSWERS_A_WRITE or len(frame) > _LARGE_ANSWER:
+            self._write(self._asked)
+
     def _put(self, data: bytes) -> None:
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
@@ -365,7 +393,7 @@ class Connection(asyncio.Protocol):
             return
         if self._closes_when_answered:
             if not self._working:
-                self._transport.close()
+                self.close()
         elif self._reading_paused:
             self._reading_paused = False
             self._flow.resumed(self)

@@ -1,7 +1,7 @@
 """Headers of producers: sending, transactions, replies, recall. Tiers A and B of the protocol, and 370 of 5.x.
 
 Mirrors Java `SendMessageRequestHeader`, `SendMessageRequestHeaderV2`, `EndTransactionRequestHeader` and their kin.
-Sends are the hot path: their header is read and their answer written by hand, not by the declarations.
+Sends are the hot path: their header and their answer are read and written by hand, not by the declarations.
 """
 
 from __future__ import annotations
@@ -21,24 +21,6 @@ from orbitlog.wire.header_codec import (
     parse_numbers,
     text,
 )
-
-# The short names of the second version, in the order of the first one's fields.
-_V2_NAMES = {
-    "producerGroup": "a",
-    "topic": "b",
-    "defaultTopic": "c",
-    "defaultTopicQueueNums": "d",
-    "queueId": "e",
-    "sysFlag": "f",
-    "bornTimestamp": "g",
-    "flag": "h",
-    "properties": "i",
-    "reconsumeTimes": "j",
-    "unitMode": "k",
-    "maxReconsumeTimes": "l",
-    "batch": "m",
-    "bname": "n",
-}
 
 
 @dataclass(slots=True)
@@ -94,8 +76,26 @@ class SendMessageV2Request(SendMessageRequest):
             raise missing(error.args[0]) from None
 
     def to_ext_fields(self) -> dict[str, str]:
-        long_names = Header.to_ext_fields(self)
-        return {_V2_NAMES[name]: value for name, value in long_names.items()}
+        ext_fields = {
+            "a": self.producer_group,
+            "b": self.topic,
+            "c": self.default_topic,
+            "d": str(self.default_topic_queue_count),
+            "e": str(self.queue_id),
+            "f": str(self.sys_flag),
+            "g": str(self.born_timestamp_ms),
+            "h": str(self.flag),
+            "j": str(self.reconsume_times),
+            "k": "true" if self.unit_mode else "false",
+            "m": "true" if self.batch else "false",
+        }
+        if self.properties is not None:
+            ext_fields["i"] = self.properties
+        if self.max_reconsume_times is not None:
+            ext_fields["l"] = str(self.max_reconsume_times)
+        if self.broker_name is not None:
+            ext_fields["n"] = self.broker_name
+        return ext_fields
 
 
 @dataclass(slots=True)
@@ -113,6 +113,23 @@ class SendMessageResponse(Header):
     recall_handle: str | None = text("recallHandle", None)
     region: str | None = text("MSG_REGION", None)
     trace: str | None = text("TRACE_ON", None)
+
+    @classmethod
+    def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> SendMessageResponse:
+        get = ext_fields.get
+        try:
+            return cls(
+                ext_fields["msgId"],
+                parse_int(ext_fields["queueId"], "queueId"),
+                parse_long(ext_fields["queueOffset"], "queueOffset"),
+                get("transactionId"),
+                get("batchUniqId"),
+                get("recallHandle"),
+                get("MSG_REGION"),
+                get("TRACE_ON"),
+            )
+        except KeyError as error:
+            raise missing(error.args[0]) from None
 
     def to_ext_fields(self) -> dict[str, str]:
         ext_fields = {

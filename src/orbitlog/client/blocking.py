@@ -1,0 +1,275 @@
+"""The client for code without an event loop: the same names, each call waits for its result.
+
+Nothing is implemented twice: the asynchronous client runs in a thread of its own, and every method here hands its call
+over and waits.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from datetime import datetime
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, TypeVar
+
+from orbitlog.client.administration import Administration
+from orbitlog.client.consuming import Consumer, Delivery
+from orbitlog.client.reading import Reader
+from orbitlog.client.received import Received
+from orbitlog.client.rocketmq import RocketMQ
+from orbitlog.errors import ClientClosed
+from orbitlog.wire.bodies.body_json import MessageQueue
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_STOP_SECONDS = 10.0
+
+
+class _LoopThread:
+    """An event loop in a thread of its own, for callers that have none."""
+
+    def __init__(self) -> None:
+        self._loop = _new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="orbitlog client", daemon=True)
+        self._thread.start()
+
+    def run(self, coming: Awaitable[R]) -> R:
+        if self._loop.is_closed():
+            if isinstance(coming, Coroutine):
+                coming.close()
+            raise ClientClosed("the client is closed")
+        future = asyncio.run_coroutine_threadsafe(_awaited(coming), self._loop)
+        try:
+            return future.result()
+        finally:
+            future.cancel()  # does nothing to one that is done
+
+    def stop(self) -> None:
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(_STOP_SECONDS)
+            if not self._thread.is_alive():
+                self._loop.close()
+
+
+def _new_event_loop() -> asyncio.AbstractEventLoop:
+    try:
+        import uvloop
+    except ImportError:
+        return asyncio.new_event_loop()
+    return uvloop.new_event_loop()
+
+
+async def _awaited(coming: Awaitable[R]) -> R:
+    return await coming
+
+
+def _blocking(
+    method: Callable[Concatenate[RocketMQ, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[BlockingRocketMQ, P], R]:
+    @wraps(method)
+    def call(twin: BlockingRocketMQ, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return twin._thread.run(method(twin._client, *args, **kwargs))
+
+    return call
+
+
+def _blocking_admin(
+    method: Callable[Concatenate[Administration, P], Coroutine[Any, Any, R]],
+) -> Callable[Concatenate[BlockingAdministration, P], R]:
+    @wraps(method)
+    def call(twin: BlockingAdministration, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return twin._thread.run(method(twin._admin, *args, **kwargs))
+
+    return call
+
+
+class BlockingAdministration:
+    """What operators ask and change."""
+
+    cluster = _blocking_admin(Administration.cluster)
+    brokers = _blocking_admin(Administration.brokers)
+    topics = _blocking_admin(Administration.topics)
+    topic_configs = _blocking_admin(Administration.topic_configs)
+    create_topic = _blocking_admin(Administration.create_topic)
+    delete_topic = _blocking_admin(Administration.delete_topic)
+    topic_offsets = _blocking_admin(Administration.topic_offsets)
+    groups = _blocking_admin(Administration.groups)
+    create_group = _blocking_admin(Administration.create_group)
+    delete_group = _blocking_admin(Administration.delete_group)
+    progress = _blocking_admin(Administration.progress)
+    reset_offsets = _blocking_admin(Administration.reset_offsets)
+    message = _blocking_admin(Administration.message)
+
+    def __init__(self, thread: _LoopThread, admin: Administration) -> None:
+        self._thread = thread
+        self._admin = admin
+
+    @wraps(Administration.find)
+    def find(self, topic: str, key: str, **options: Any) -> list[Received]:
+        return self._thread.run(self._found(topic, key, options))
+
+    async def _found(self, topic: str, key: str, options: dict[str, Any]) -> list[Received]:
+        return [message async for message in self._admin.find(topic, key, **options)]
+
+
+class BlockingRocketMQ:
+    """The client; safe to use from several threads."""
+
+    send = _blocking(RocketMQ.send)
+    send_batch = _blocking(RocketMQ.send_batch)
+    send_oneway = _blocking(RocketMQ.send_oneway)
+    send_in_transaction = _blocking(RocketMQ.send_in_transaction)
+    request = _blocking(RocketMQ.request)
+    reply = _blocking(RocketMQ.reply)
+
+    def __init__(self, make: Callable[[], RocketMQ]) -> None:
+        self._thread = _LoopThread()
+        with ExitStack() as undo:
+            undo.callback(self._thread.stop)
+            self._client = self._thread.run(_made(make))
+            undo.pop_all()
+        self.admin = BlockingAdministration(self._thread, self._client.admin)
+
+    @wraps(RocketMQ.consume)
+    def consume(self, *topics: str, **options: Any) -> BlockingConsumer:
+        return BlockingConsumer(self._thread, self._thread.run(self._client.consume(*topics, **options)))
+
+    @wraps(RocketMQ.read)
+    def read(self, topic: str, **options: Any) -> BlockingReader:
+        return BlockingReader(self._thread, self._thread.run(self._client.read(topic, **options)))
+
+    def close(self) -> None:
+        """Close as the asynchronous client does, and end its thread."""
+        try:
+            self._thread.run(self._client.close())
+        except ClientClosed:
+            return
+        finally:
+            self._thread.stop()
+
+
+async def _made(make: Callable[[], RocketMQ]) -> RocketMQ:
+    return make()
+
+
+class BlockingDelivery(Received):
+    """A message of a consumer group, with `ack` and `retry` that wait."""
+
+    __slots__ = ("_delivery", "_thread")
+
+    def __init__(self, thread: _LoopThread, delivery: Delivery) -> None:
+        super().__init__(delivery.stored, delivery.broker_name, delivery.local_attempts)
+        self._thread = thread
+        self._delivery = delivery
+
+    @property
+    def topic(self) -> str:
+        return self._delivery.topic
+
+    @property
+    def is_settled(self) -> bool:
+        return self._delivery.is_settled
+
+    def ack(self) -> None:
+        """It is done with."""
+        self._thread.run(self._delivery.ack())
+
+    def retry(self, after: float | None = None) -> None:
+        """Have it delivered again, after about so many seconds."""
+        self._thread.run(self._delivery.retry(after))
+
+
+class BlockingConsumer:
+    """A consumer to iterate over: a message counts as done when the next one is asked for."""
+
+    def __init__(self, thread: _LoopThread, consumer: Consumer) -> None:
+        self._thread = thread
+        self._consumer = consumer
+
+    @property
+    def group(self) -> str:
+        return self._consumer.group
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        return self._consumer.queues
+
+    def __iter__(self) -> Iterator[BlockingDelivery]:
+        while (delivery := self.next()) is not None:
+            try:
+                yield delivery
+            except GeneratorExit:
+                self._thread.run(self._put_back(delivery))
+                raise
+            delivery.ack()
+
+    async def _put_back(self, delivery: BlockingDelivery) -> None:
+        self._consumer.put_back(delivery._delivery)
+
+    def next(self, seconds: float | None = None) -> BlockingDelivery | None:
+        """Wait for the next message; None when the time is up or the consumer is closed. Needs its `ack`."""
+        delivery = self._thread.run(self._consumer.next(seconds))
+        return None if delivery is None else BlockingDelivery(self._thread, delivery)
+
+    def run(self, listener: Callable[[BlockingDelivery], object], *, concurrency: int = 20) -> None:
+        """Call `listener` in threads for every message until closed: returning is `ack`, raising is `retry`."""
+        with ThreadPoolExecutor(concurrency, "orbitlog listener") as threads:
+
+            async def call(delivery: Delivery) -> None:
+                loop = asyncio.get_running_loop()
+                await loop.run_in_executor(threads, listener, BlockingDelivery(self._thread, delivery))
+
+            self._thread.run(self._consumer.run(call, concurrency=concurrency))
+
+    def commit(self) -> None:
+        self._thread.run(self._consumer.commit())
+
+    def close(self) -> None:
+        self._thread.run(self._consumer.close())
+
+    def __enter__(self) -> BlockingConsumer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class BlockingReader:
+    """A reader to iterate over."""
+
+    def __init__(self, thread: _LoopThread, reader: Reader) -> None:
+        self._thread = thread
+        self._reader = reader
+
+    @property
+    def queues(self) -> list[MessageQueue]:
+        return self._reader.queues
+
+    def __iter__(self) -> Iterator[Received]:
+        while (message := self.next()) is not None:
+            yield message
+
+    def next(self, seconds: float | None = None) -> Received | None:
+        """Wait for the next message; None when the time is up or the reader is closed."""
+        return self._thread.run(self._reader.next(seconds))
+
+    def seek(self, queue: MessageQueue, to: int | datetime | str) -> None:
+        self._thread.run(self._reader.seek(queue, to))
+
+    def positions(self) -> Mapping[MessageQueue, int]:
+        """The offset of the next message of each queue that was not handed out."""
+        return self._reader.positions()
+
+    def close(self) -> None:
+        self._thread.run(self._reader.close())
+
+    def __enter__(self) -> BlockingReader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
