@@ -168,24 +168,16 @@ def _prepare(client: Client) -> dict[str, str]:
     client.eventually(lambda: "Diff Total: 0" in _progress(client), "all consumed and committed")
     client.eventually(lambda: _progress(client).count(f"%RETRY%{GROUP}") == 2, "its retry queues committed as well")
     # The producer is known by its heartbeat.
-    client.eventually(
-        lambda: "127.0.0.1" in _mqadmin(client, f"producerConnection -g admin_producers -t {TOPIC}"), "it"
-    )
+    client.eventually(lambda: "127.0.0.1" in client.mqadmin(f"producerConnection -g admin_producers -t {TOPIC}"), "it")
     return {"offset_id": sent[5]["offsetMsgId"], "unique_id": sent[5]["msgId"]}
 
 
 def _progress(client: Client) -> str:
-    return _mqadmin(client, f"consumerProgress -g {GROUP}")
+    return client.mqadmin(f"consumerProgress -g {GROUP}")
 
 
 def _is_offline(client: Client) -> bool:
-    return "127.0.0.1" not in _mqadmin(client, f"consumerConnection -g {GROUP}")
-
-
-def _mqadmin(client: Client, command: str) -> str:
-    words = [*command.split(" "), "-n", client.system.name_server_address]
-    answer = client.driver.call("mqadmin", **{f"argument.{at}": word for at, word in enumerate(words)})
-    return str(answer["printed"])
+    return "127.0.0.1" not in client.mqadmin(f"consumerConnection -g {GROUP}")
 
 
 # What differs from run to run, in the order of replacement.

@@ -113,11 +113,6 @@ def send_and_consume(client: Client) -> None:
     client.close()
 
 
-def mqadmin(client: Client, command: str) -> str:
-    words = [*command.split(" "), "-n", client.system.name_server_address]
-    return str(client.driver.call("mqadmin", **{f"argument.{at}": word for at, word in enumerate(words)})["printed"])
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 def test_their_broker_at_our_name_server(
     version: str, packages_of: PackagesOf, at: Callable[[Mixture], Client], tmp_path: Path
@@ -126,7 +121,7 @@ def test_their_broker_at_our_name_server(
         servers.add_apache(packages_of(version))
         client = at(servers)
         send_and_consume(client)
-        assert APACHES in mqadmin(client, "clusterList")
+        assert APACHES in client.mqadmin("clusterList")
         servers.brokers[APACHES].kill()
         client.eventually(lambda: APACHES not in (broker_table(servers.name_server_port) or {}), "it is forgotten", 10)
 
@@ -139,7 +134,7 @@ def test_our_broker_at_their_name_server(
         servers.add_ours()
         client = at(servers)
         send_and_consume(client)
-        assert OURS in mqadmin(client, "clusterList")
+        assert OURS in client.mqadmin("clusterList")
         servers.brokers[OURS].stop()
         client.eventually(lambda: OURS not in (broker_table(servers.name_server_port) or {}), "it is forgotten", 10)
 
@@ -153,7 +148,7 @@ def test_one_topic_over_both(
         servers.add_ours()
         client = at(servers)
         topic = f"Both_{client.mark}"
-        mqadmin(client, f"updateTopic -c {servers.cluster_name} -t {topic} -r 4 -w 4")
+        client.mqadmin(f"updateTopic -c {servers.cluster_name} -t {topic} -r 4 -w 4")
         producer = client.producer()
         sent = client.send(producer, topic, count=80, body="one")
         assert {one["brokerName"] for one in sent} == {APACHES, OURS}, "both take part"

@@ -73,6 +73,13 @@ class Client:
     def call(self, verb: str, *, seconds_max: float = ANSWER_SECONDS_MAX, **words: object) -> JsonObject:
         return self.driver.call(verb, seconds_max=seconds_max, nameServer=self.system.name_server_address, **words)
 
+    def mqadmin(self, command: str, *, seconds_max: float = ANSWER_SECONDS_MAX) -> str:
+        """What Apache's admin tool prints; words by blanks."""
+        words = [*command.split(" "), "-n", self.system.name_server_address]
+        arguments = {f"argument.{at}": word for at, word in enumerate(words)}
+        answer = self.driver.call("mqadmin", seconds_max=seconds_max, **arguments)
+        return str(answer["printed"] + answer["complained"])
+
     def topic(self, name: str, *, queues: int = 4, **words: object) -> str:
         """Make a topic, and wait until its route is known."""
         topic = f"{name}_{self.mark}"

@@ -19,6 +19,8 @@ Pair = tuple[str, str]
 
 JAVA_497 = "java-4.9.7"
 JAVA_550 = "java-5.5.0"
+# With the setting that makes it write its headers as bytes, not as JSON.
+JAVA_BINARY = "java-5.5.0-binary"
 _AT_HOME = {JAVA_497: APACHE_497, JAVA_550: APACHE_550}
 
 
@@ -35,21 +37,26 @@ def clients_at_systems(pairs: list[Pair]) -> pytest.MarkDecorator:
 
 java_clients = clients_at_systems(at_home_and_here(JAVA_497, JAVA_550))
 other_clients = clients_at_systems(at_home_and_here("go", "node", "cpp"))
+java_binary_client = clients_at_systems(at_home_and_here(JAVA_BINARY))
 java_550_client = clients_at_systems(at_home_and_here(JAVA_550))
 
 
 def start_driver(name: str, directory: Path, packages_of: Callable[[str], ApachePackages]) -> Driver:
     """Start the driver of a client; skips where its packages cannot be had."""
     directory.mkdir(parents=True, exist_ok=True)
-    language, _, version = name.partition("-")
+    language, version, *variants = f"{name}-".split("-")
     if language != "java":
         try:
             made, environment = driver_command(language)
         except NotAvailable as reason:
             pytest.skip(str(reason))
         return Driver(name, made, directory / "driver.log", {**environment, "HOME": str(directory)})
-    quiet = directory / "logback.xml"
+    # The admin tool of 4.9 wants its file at this place.
+    quiet = directory / "home" / "conf" / "logback_tools.xml"
+    quiet.parent.mkdir(parents=True)
     quiet.write_text(f'<configuration><{TOP_LOGGER} level="OFF"/></configuration>\n')
     options = (f"-Drmq.logback.configurationFile={quiet}", f"-Dlogback.configurationFile={quiet}")
+    if "binary" in variants:
+        options += ("-Drocketmq.serialize.type=ROCKETMQ",)
     command = [*java_command(packages_of(version), directory / "home", options=options), "ClientShell"]
     return Driver(name, command, directory / "driver.log", os.environ)

@@ -10,12 +10,14 @@ import hashlib
 import os
 import shutil
 import subprocess
+import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 MAVEN_SECONDS_MAX = 600
 JAVAC_SECONDS_MAX = 120
+OLD_SECONDS = 86_400
 JAVA_SOURCES = Path(__file__).resolve().parent.parent / "java"
 
 _GROUP = "org.apache.rocketmq"
@@ -128,6 +130,8 @@ def _compile(directory: Path, javac: Path, jars: list[str]) -> Path:
     done = subprocess.run(command, capture_output=True, text=True, timeout=JAVAC_SECONDS_MAX)
     assert done.returncode == 0, done.stderr
     for old in directory.glob("classes-*"):
-        shutil.rmtree(old)
+        # Another session may still load classes from a younger one.
+        if time.time() - old.stat().st_mtime > OLD_SECONDS:
+            shutil.rmtree(old)
     unfinished.replace(classes)
     return classes

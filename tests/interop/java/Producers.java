@@ -61,6 +61,9 @@ final class Producers {
         producer.setSendMsgTimeout(words.number("timeoutMs", 10_000));
         producer.setMaxMessageSize(words.number("bytesMax", producer.getMaxMessageSize()));
         producer.setRetryTimesWhenSendFailed(words.number("retries", producer.getRetryTimesWhenSendFailed()));
+        if (words.is("autoBatch")) {
+            DefaultMQProducer.class.getMethod("setAutoBatch", boolean.class).invoke(producer, true);
+        }
         producer.start();
         STARTED.put(words.text("name"), producer);
     }

@@ -65,6 +65,9 @@ final class PushConsumers {
         if (words.is("pop")) {
             DefaultMQPushConsumer.class.getMethod("setClientRebalance", boolean.class).invoke(consumer, false);
         }
+        if (words.is("heartbeatV2")) {
+            DefaultMQPushConsumer.class.getMethod("setUseHeartbeatV2", boolean.class).invoke(consumer, true);
+        }
         for (String topic : words.text("topic").split(",")) {
             if (words.has("sql")) {
                 consumer.subscribe(topic, MessageSelector.bySql(words.text("sql")));
