@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from orbitlog.wire.header_codec import Header, boolean, integer, long, text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CreateTopicRequest(Header):
     """A topic made or changed (17); `attributes` of 5.x look like `+key=value,-key`."""
 
@@ -26,7 +26,7 @@ class CreateTopicRequest(Header):
     force: bool = boolean("force", False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class GetTopicConfigRequest(Header):
     """The config of one topic (351)."""
 
@@ -34,21 +34,21 @@ class GetTopicConfigRequest(Header):
     logical: bool | None = boolean("lo", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class GroupRequest(Header):
     """One group (343, 352)."""
 
     group: str = text("group")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ProducerGroupRequest(Header):
     """One producer group (204)."""
 
     group: str = text("producerGroup")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class DeleteGroupRequest(Header):
     """A group to be deleted (207): 4.9 says `removeOffset`, 5.x `cleanOffset`."""
 
@@ -61,7 +61,7 @@ class DeleteGroupRequest(Header):
         return bool(self.remove_offset or self.clean_offset)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ConsumeStatsRequest(Header):
     """How far a group is behind (208); `topics` are separated by semicolons."""
 
@@ -70,21 +70,21 @@ class ConsumeStatsRequest(Header):
     topics: str | None = text("topicList", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class BrokerConsumeStatsRequest(Header):
     """How far all groups are behind (317)."""
 
     ordered: bool = boolean("isOrder")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class BrokerConfigResponse(Header):
     """The version of the settings (26)."""
 
     version: str = text("version")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class TopicGroupRequest(Header):
     """A topic and a group (303)."""
 
@@ -92,7 +92,7 @@ class TopicGroupRequest(Header):
     group: str = text("group")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QuerySubscriptionRequest(Header):
     """What a group subscribes to in a topic (345)."""
 
@@ -100,7 +100,7 @@ class QuerySubscriptionRequest(Header):
     topic: str | None = text("topic", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ResetOffsetRequest(Header):
     """A group is to consume from elsewhere (222); timestamp -1 means the end."""
 
@@ -112,7 +112,7 @@ class ResetOffsetRequest(Header):
     force: bool = boolean("isForce", False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class BrokerStatsRequest(Header):
     """One statistic (315)."""
 
@@ -120,7 +120,7 @@ class BrokerStatsRequest(Header):
     key: str = text("statsKey")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CloneGroupOffsetRequest(Header):
     """The offsets of one group given to another (314)."""
 
@@ -130,7 +130,7 @@ class CloneGroupOffsetRequest(Header):
     offline: bool = boolean("offline", False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CorrectionOffsetRequest(Header):
     """Offsets of one group held against others (308)."""
 
@@ -139,7 +139,7 @@ class CorrectionOffsetRequest(Header):
     filter_groups: str | None = text("filterGroups", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryConsumeQueueRequest(Header):
     """Units of a queue (321)."""
 
@@ -150,7 +150,7 @@ class QueryConsumeQueueRequest(Header):
     group: str | None = text("consumerGroup", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ResumeHalfMessageRequest(Header):
     """A half message that was given up is to be asked about again (323)."""
 
@@ -158,7 +158,7 @@ class ResumeHalfMessageRequest(Header):
     message_id: str | None = text("msgId", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class GroupForbiddenRequest(Header):
     """May a group read a topic (353)."""
 
@@ -167,21 +167,21 @@ class GroupForbiddenRequest(Header):
     readable: bool | None = boolean("readable", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class UserRequest(Header):
     """One user (3001 to 3004)."""
 
     username: str | None = text("username", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ListUsersRequest(Header):
     """Users whose name begins so (3005)."""
 
     filter: str | None = text("filter", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class AclRequest(Header):
     """The rules of one subject (3006 to 3009)."""
 
@@ -190,7 +190,7 @@ class AclRequest(Header):
     resource: str | None = text("resource", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ListAclsRequest(Header):
     """Rules by subject and resource (3010)."""
 

@@ -105,7 +105,7 @@ class PullMessageResponse(Header):
         return ext_fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryConsumerOffsetRequest(Header):
     """How far a group is in a queue (14)."""
 
@@ -115,14 +115,14 @@ class QueryConsumerOffsetRequest(Header):
     set_zero_if_not_found: bool | None = boolean("setZeroIfNotFound", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueueOffsetResponse(Header):
     """One queue offset (14, 29, 30, 31)."""
 
     queue_offset: int = long("offset")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class UpdateConsumerOffsetRequest(Header):
     """A group has consumed up to here (15)."""
 
@@ -132,7 +132,7 @@ class UpdateConsumerOffsetRequest(Header):
     commit_queue_offset: int = long("commitOffset")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class SearchOffsetRequest(Header):
     """Which queue offset belongs to a store time (29)."""
 
@@ -142,7 +142,7 @@ class SearchOffsetRequest(Header):
     boundary_type: str | None = text("boundaryType", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class GetMaxOffsetRequest(Header):
     """Where the next message of a queue goes (30)."""
 
@@ -151,7 +151,7 @@ class GetMaxOffsetRequest(Header):
     committed: bool = boolean("committed", True)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class TopicQueueRequest(Header):
     """One queue (31, 32)."""
 
@@ -159,14 +159,14 @@ class TopicQueueRequest(Header):
     queue_id: int = integer("queueId")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class TimestampResponse(Header):
     """When the oldest message of a queue was stored, -1 if there is none (32)."""
 
     timestamp_ms: int = long("timestamp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ViewMessageRequest(Header):
     """A message by its place in the log (33)."""
 
@@ -174,7 +174,7 @@ class ViewMessageRequest(Header):
     topic: str | None = text("topic", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryMessageRequest(Header):
     """Messages by key (12)."""
 
@@ -186,7 +186,7 @@ class QueryMessageRequest(Header):
     unique_key: bool = boolean("_UNIQUE_KEY_QUERY", False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryMessageResponse(Header):
     """How new the index is (12)."""
 
@@ -194,7 +194,7 @@ class QueryMessageResponse(Header):
     index_physical_offset: int = long("indexLastUpdatePhyoffset")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class HeartbeatResponse(Header):
     """What 5.x says about the second kind of heartbeat (34)."""
 
@@ -202,7 +202,7 @@ class HeartbeatResponse(Header):
     subscription_changed: bool | None = boolean("IS_SUB_CHANGE", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class UnregisterClientRequest(Header):
     """A client leaves (35); C++ sends empty text for a group that it does not mean."""
 
@@ -211,7 +211,7 @@ class UnregisterClientRequest(Header):
     consumer_group: str | None = text("consumerGroup", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class SendBackRequest(Header):
     """A message to be consumed again later (36)."""
 
@@ -224,14 +224,14 @@ class SendBackRequest(Header):
     max_reconsume_times: int | None = integer("maxReconsumeTimes", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ConsumerGroupRequest(Header):
     """One consumer group (38, 40, 203)."""
 
     group: str = text("consumerGroup")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ResetConsumerRequest(Header):
     """A broker tells a consumer to go elsewhere (220)."""
 
@@ -241,7 +241,7 @@ class ResetConsumerRequest(Header):
     force: bool = boolean("isForce")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ConsumerStatusRequest(Header):
     """How far a consumer is, as it says itself (221, 223)."""
 
@@ -250,7 +250,7 @@ class ConsumerStatusRequest(Header):
     client_address: str | None = text("clientAddr", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ConsumerRunningInfoRequest(Header):
     """What a consumer is doing (307)."""
 
@@ -259,7 +259,7 @@ class ConsumerRunningInfoRequest(Header):
     with_stacks: bool = boolean("jstackEnable", False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ConsumeDirectlyRequest(Header):
     """One consumer is to take one message now (309)."""
 

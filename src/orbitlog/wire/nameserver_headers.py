@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from orbitlog.wire.header_codec import Header, boolean, integer, long, text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PutKvConfigRequest(Header):
     """Set one value (100)."""
 
@@ -20,7 +20,7 @@ class PutKvConfigRequest(Header):
     value: str = text("value")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class KvConfigRequest(Header):
     """One key (101, 102)."""
 
@@ -28,21 +28,21 @@ class KvConfigRequest(Header):
     key: str = text("key")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class KvConfigResponse(Header):
     """Its value (101)."""
 
     value: str | None = text("value", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class NamespaceRequest(Header):
     """All keys of a namespace (219)."""
 
     namespace: str = text("namespace")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class RegisterBrokerRequest(Header):
     """A broker says that it is there, and with which topics (103)."""
 
@@ -58,7 +58,7 @@ class RegisterBrokerRequest(Header):
     zone: str | None = text("__ZONE_NAME", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class RegisterBrokerResponse(Header):
     """Who its master is (103)."""
 
@@ -66,7 +66,7 @@ class RegisterBrokerResponse(Header):
     master_address: str | None = text("masterAddr", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class UnregisterBrokerRequest(Header):
     """A broker goes (104)."""
 
@@ -76,7 +76,7 @@ class UnregisterBrokerRequest(Header):
     broker_id: int = long("brokerId")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryDataVersionRequest(Header):
     """Is a registration needed? (322)"""
 
@@ -86,14 +86,14 @@ class QueryDataVersionRequest(Header):
     broker_id: int = long("brokerId")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryDataVersionResponse(Header):
     """Whether the name server knows another version (322)."""
 
     changed: bool = boolean("changed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class BrokerHeartbeatRequest(Header):
     """A broker is still there (904)."""
 
@@ -108,7 +108,7 @@ class BrokerHeartbeatRequest(Header):
     election_priority: int | None = integer("electionPriority", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class GetRouteInfoRequest(Header):
     """Where a topic's queues are (105)."""
 
@@ -116,35 +116,35 @@ class GetRouteInfoRequest(Header):
     standard_json_only: bool | None = boolean("acceptStandardJsonOnly", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ClusterRequest(Header):
     """One cluster (224)."""
 
     cluster: str = text("cluster")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class BrokerNameRequest(Header):
     """One broker group (205, 327)."""
 
     broker_name: str = text("brokerName")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class WipeWritePermissionResponse(Header):
     """How many topics may not be written to any more (205)."""
 
     topic_count: int = integer("wipeTopicCount")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class AddWritePermissionResponse(Header):
     """How many topics may be written to again (327)."""
 
     topic_count: int = integer("addTopicCount")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class DeleteTopicRequest(Header):
     """A topic to be forgotten (215, 216); of one cluster, if that is given."""
 
@@ -152,14 +152,14 @@ class DeleteTopicRequest(Header):
     cluster: str | None = text("clusterName", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class TopicRequest(Header):
     """One topic (202, 217, 300)."""
 
     topic: str = text("topic")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class BrokerMemberGroupRequest(Header):
     """The brokers of one name (901)."""
 

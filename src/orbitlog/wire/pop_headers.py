@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from orbitlog.wire.header_codec import Header, boolean, integer, long, text
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PopMessageRequest(Header):
     """Messages that nobody else sees for a while (200050); queue -1 means any."""
 
@@ -28,7 +28,7 @@ class PopMessageRequest(Header):
     attempt_id: str | None = text("attemptId", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PopMessageResponse(Header):
     """The receipt, of which clients make one for each message (200050)."""
 
@@ -41,7 +41,7 @@ class PopMessageResponse(Header):
     order_count_info: str | None = text("orderCountInfo", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PeekMessageRequest(Header):
     """Messages looked at (200052)."""
 
@@ -51,7 +51,7 @@ class PeekMessageRequest(Header):
     message_count_max: int = integer("maxMsgNums")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class AckMessageRequest(Header):
     """One message is done (200051)."""
 
@@ -62,7 +62,7 @@ class AckMessageRequest(Header):
     queue_offset: int = long("offset")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ChangeInvisibleTimeRequest(Header):
     """One message needs longer (200053)."""
 
@@ -74,7 +74,7 @@ class ChangeInvisibleTimeRequest(Header):
     invisible_ms: int = long("invisibleTime")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ChangeInvisibleTimeResponse(Header):
     """The new receipt (200053)."""
 
@@ -83,7 +83,7 @@ class ChangeInvisibleTimeResponse(Header):
     revive_queue_id: int = integer("reviveQid")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class NotificationRequest(Header):
     """Tell me when there is something to pop (200054)."""
 
@@ -96,7 +96,7 @@ class NotificationRequest(Header):
     attempt_id: str | None = text("attemptId", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class NotificationResponse(Header):
     """There is, or not (200054)."""
 
@@ -104,7 +104,7 @@ class NotificationResponse(Header):
     polling_full: bool = boolean("pollingFull", False)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PollingInfoRequest(Header):
     """How many wait (200055)."""
 
@@ -113,7 +113,7 @@ class PollingInfoRequest(Header):
     queue_id: int = integer("queueId")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PollingInfoResponse(Header):
     """So many (200055)."""
 

@@ -149,7 +149,7 @@ class SendMessageResponse(Header):
         return ext_fields
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class EndTransactionRequest(Header):
     """How a transaction ended (37): 8 committed, 12 rolled back, 0 not known yet."""
 
@@ -163,7 +163,7 @@ class EndTransactionRequest(Header):
     topic: str | None = text("topic", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CheckTransactionRequest(Header):
     """A broker asks a producer how a transaction ended (39)."""
 
@@ -176,7 +176,7 @@ class CheckTransactionRequest(Header):
     broker_name: str | None = text("bname", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PushReplyRequest(Header):
     """A broker hands a reply to the client that asked (326)."""
 
@@ -196,7 +196,7 @@ class PushReplyRequest(Header):
     store_timestamp_ms: int = long("storeTimestamp")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class RecallMessageRequest(Header):
     """Take back a message that waits for its time (370)."""
 
@@ -205,7 +205,7 @@ class RecallMessageRequest(Header):
     producer_group: str | None = text("producerGroup", None)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class RecallMessageResponse(Header):
     """Which message was taken back (370)."""
 
