@@ -1,0 +1,216 @@
+"""A whole cluster inside a test: a name server and a broker in a thread of this process, on free ports.
+
+Any client can use it: `address` is a name server like any other. It is ready in a fraction of a second, keeps its
+store where it is told, and can be stopped, started again and rewound while clients are connected.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orbitlog.broker import broker_settings as keys
+from orbitlog.broker.broker_node import Broker
+from orbitlog.broker.broker_settings import load_broker_settings
+from orbitlog.client.blocking import BlockingRocketMQ
+from orbitlog.client.connecting import Connecting, connect
+from orbitlog.errors import BrokerRefused, OrbitlogError, RequestTimeout
+from orbitlog.formats import names
+from orbitlog.nameserver.name_server import NameServer
+from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
+from orbitlog.wire.bodies.queue_bodies import ConsumerStatus
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.consume_headers import ConsumerStatusRequest
+
+R = TypeVar("R")
+
+HOST = "127.0.0.1"
+# Small files, so that a thousand tests do not fill a disk.
+SETTINGS = {"mappedFileSizeCommitLog": str(8 * 1024 * 1024), "mappedFileSizeConsumeQueue": str(20 * 4096)}
+_STOP_SECONDS = 20.0
+_LOOK_SECONDS = 0.02
+_EPOCH = datetime.fromtimestamp(0, UTC)
+
+
+class RunningBroker:
+    """A name server and a broker. Use it in a `with` block, or call `start` and `stop`.
+
+    `settings` are those of broker.conf: `{"defaultTopicQueueNums": "2"}`.
+    """
+
+    def __init__(self, store: Path, settings: Mapping[str, str] | None = None) -> None:
+        self.store = store
+        self._settings = {**SETTINGS, **(settings or {})}
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="orbitlog broker", daemon=True)
+        self._name_server: NameServer | None = None
+        self._broker: Broker | None = None
+        self._name_server_port = 0
+        self._broker_port = 0
+        self._asking = ExitStack()
+        self._admin: BlockingRocketMQ | None = None
+
+    # Life
+
+    def start(self) -> RunningBroker:
+        """Start both; returns when clients may connect."""
+        self._thread.start()
+        self._run(self._start_name_server())
+        self.start_broker()
+        return self
+
+    def stop(self) -> None:
+        """Stop both, as a clean shutdown does, and close the store."""
+        self._asking.close()
+        self.stop_broker()
+        self.stop_name_server()
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_STOP_SECONDS)
+        self._loop.close()
+
+    def __enter__(self) -> RunningBroker:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start_broker(self, *, port: int | None = None) -> None:
+        """Start the broker: at the port that it had before, or at `port` (0: a free one)."""
+        self._run(self._start_broker(self._broker_port if port is None else port))
+
+    def stop_broker(self) -> None:
+        """Stop the broker; the name server goes on. Clients lose their connections."""
+        broker, self._broker = self._broker, None
+        if broker is not None:
+            self._run(broker.stop())
+
+    def restart_broker(self, *, port: int | None = None) -> None:
+        """Stop and start the broker over the same store."""
+        self.stop_broker()
+        self.start_broker(port=port)
+
+    def start_name_server(self) -> None:
+        """Start the name server at the port that it had before; the broker registers again by itself."""
+        self._run(self._start_name_server())
+
+    def stop_name_server(self) -> None:
+        name_server, self._name_server = self._name_server, None
+        if name_server is not None:
+            self._run(name_server.stop())
+
+    async def _start_name_server(self) -> None:
+        self._name_server = NameServer(NameServerSettings(bind_address=HOST, listen_port=self._name_server_port))
+        await self._name_server.start()
+        self._name_server_port = self._name_server.address[1]
+
+    async def _start_broker(self, port: int) -> None:
+        texts = {
+            **self._settings,
+            keys.NAME_SERVERS.key: self.address,
+            keys.BIND_ADDRESS.key: HOST,
+            keys.LISTEN_PORT.key: str(port),
+            keys.VIP_CHANNEL.key: "false",
+        }
+        settings = load_broker_settings(None, [f"{key}={text}" for key, text in texts.items()], {})
+        self._broker = Broker(settings, self.store)
+        await self._broker.start()
+        self._broker_port = self._broker.address[1]
+
+    def _run(self, coming: Awaitable[R]) -> R:
+        async def awaited() -> R:
+            return await coming
+
+        return asyncio.run_coroutine_threadsafe(awaited(), self._loop).result()
+
+    # For clients
+
+    @property
+    def address(self) -> str:
+        """The name server's `host:port`: what any client of RocketMQ is given."""
+        return f"{HOST}:{self._name_server_port}"
+
+    @property
+    def broker_address(self) -> str:
+        return f"{HOST}:{self._broker_port}"
+
+    def connect(self, **options: Any) -> Connecting:
+        """Connect with Orbitlog's own client: `with broker.connect() as mq:`, or `async with`."""
+        return connect(f"rocketmq://{self.address}", **options)
+
+    @property
+    def client(self) -> BlockingRocketMQ:
+        """A client for the test itself, connected when it is first asked for."""
+        if self._admin is None:
+            self._admin = self._asking.enter_context(self.connect())
+        return self._admin
+
+    # For tests
+
+    def groups(self) -> list[str]:
+        """Every consumer group that a client or an operator made."""
+        known = self.client.admin.groups(self.broker_address)
+        return sorted(group for group in known if group not in names.SYSTEM_GROUPS)
+
+    def rewind(self, group: str | None = None, to: datetime = _EPOCH) -> None:
+        """Have a group (all, if None) consume again from the beginning, or from a moment."""
+        for each in self.groups() if group is None else [group]:
+            for topic in {queue.topic for queue in self._offsets(each)}:
+                if not topic.startswith(names.RETRY_PREFIX):
+                    self.client.admin.reset_offsets(each, topic, to)
+
+    def lag(self, group: str) -> int:
+        """How many messages a group has still to finish, retries included, as its members see it."""
+        positions: dict[MessageQueue, int] = {}
+        offsets = self._offsets(group)
+        for topic in {queue.topic for queue in offsets}:
+            positions |= self._run(self._positions(group, topic))
+        return sum(max(0, end - max(done, positions.get(queue, 0))) for queue, (done, end) in offsets.items())
+
+    def wait_until_idle(self, *groups: str, seconds: float = 10.0) -> None:
+        """Wait until these groups (all, if none are named) have finished everything; raises `RequestTimeout`."""
+        deadline = time.monotonic() + seconds
+        while behind := {group: lag for group in groups or self.groups() if (lag := self.lag(group))}:
+            if time.monotonic() > deadline:
+                told = ", ".join(f"{group}: {lag}" for group, lag in behind.items())
+                raise RequestTimeout(f"after {seconds:g} s messages are left ({told})")
+            time.sleep(_LOOK_SECONDS)
+
+    def wait_for(self, happened: Callable[[], object], *, seconds: float = 10.0) -> None:
+        """Wait until `happened()` is true; raises `RequestTimeout`."""
+        deadline = time.monotonic() + seconds
+        while not happened():
+            if time.monotonic() > deadline:
+                raise RequestTimeout(f"it did not happen within {seconds:g} s")
+            time.sleep(_LOOK_SECONDS)
+
+    def _offsets(self, group: str) -> dict[MessageQueue, tuple[int, int]]:
+        try:
+            progress = self.client.admin.progress(group)
+        except BrokerRefused:
+            return {}  # nobody consumed with it yet
+        return {each.queue: (each.committed, each.end) for each in progress}
+
+    async def _positions(self, group: str, topic: str) -> dict[MessageQueue, int]:
+        """Ask the members themselves: commits come seconds later."""
+        remoting = RemotingClient()
+        try:
+            header = ConsumerStatusRequest(topic=topic, group=group)
+            code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+            answer = await remoting.invoke(self.broker_address, Command(code, ext_fields=header.to_ext_fields()))
+            if answer.code != ResponseCode.SUCCESS:
+                return {}
+            told = decode_body(ConsumerStatus, answer.body)
+        except OrbitlogError:
+            return {}
+        finally:
+            await remoting.close()
+        return {queue: done for queues in told.clients.values() for queue, done in queues.items()}
