@@ -7,8 +7,6 @@ topics tell it to whoever opens the store, a Java broker too.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.formats import flags, names
@@ -16,15 +14,12 @@ from orbitlog.formats import properties as props
 from orbitlog.formats.flags import TransactionType
 from orbitlog.formats.hosts import IPV6_HOST_BYTES
 from orbitlog.formats.message import Message, make_message
+from orbitlog.formats.transaction_ops import OP_SEPARATOR, ended_queue_offsets
 from orbitlog.store.put_result import PutResult
 
 HALF_QUEUE = 0
-CHECK_TIMES = "TRANSACTION_CHECK_TIMES"
-PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 CHECK_IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _OP_PROPERTIES = {props.TAGS: "d", props.WAIT: "true"}
-_OP_SEPARATOR = ","
-_QUEUE_OFFSET_DIGITS_MAX = 19
 _V1_TOPIC_MAX = 127
 
 
@@ -79,7 +74,7 @@ class HalfMessages:
         """Write down that a half message is ended."""
         text = str(half_queue_offset)
         if self._state.compat.transaction_ops_are_batched:
-            text += _OP_SEPARATOR
+            text += OP_SEPARATOR
         store_raw = self._state.store_host_raw(None)
         message = make_message(
             names.OP_HALF_TOPIC,
@@ -112,16 +107,9 @@ class HalfMessages:
     def ended_by(self, op_queue_offset: int) -> list[int] | None:
         """Return the half messages that an op message ends, by queue offset; None where there is no op message."""
         message = self._read(names.OP_HALF_TOPIC, op_queue_offset)
-        return None if message is None else list(_ended_offsets(message.body))
+        return None if message is None else list(ended_queue_offsets(message.body))
 
     def _read(self, topic: str, queue_offset: int) -> Message | None:
         queue = self._state.store.queue(topic, HALF_QUEUE)
         entry = None if queue is None else queue.entry(queue_offset)
         return None if entry is None else self._state.store.read_at(entry.physical_offset)
-
-
-def _ended_offsets(body: bytes) -> Iterator[int]:
-    """Read `12` as 4.x writes it, or `12,13,` as 5.x does; what is no number ends nothing."""
-    for part in body.decode(errors="replace").split(_OP_SEPARATOR):
-        if part.isascii() and part.isdigit() and len(part) <= _QUEUE_OFFSET_DIGITS_MAX:
-            yield int(part)

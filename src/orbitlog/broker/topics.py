@@ -117,6 +117,8 @@ class Topics:
         ]
         if settings[keys.TRACE_TOPIC]:
             wanted.append(TopicConfig(names.TRACE_TOPIC, 1, 1))
+        if settings[keys.TIMER_ENABLED]:
+            wanted.append(TopicConfig(names.TIMER_TOPIC, 1, 1))
         if settings[keys.AUTO_CREATE_TOPIC]:
             wanted.append(TopicConfig(names.AUTO_CREATE_TOPIC, count, count, _TEMPLATE))
         missing = {config.topic: config for config in wanted if config.topic not in self._topics}

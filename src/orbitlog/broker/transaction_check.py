@@ -14,16 +14,11 @@ from dataclasses import dataclass
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.broker.half_messages import (
-    CHECK_IMMUNITY_SECONDS,
-    CHECK_TIMES,
-    HALF_QUEUE,
-    PREPARED_QUEUE_OFFSET,
-    HalfMessages,
-)
+from orbitlog.broker.half_messages import CHECK_IMMUNITY_SECONDS, HALF_QUEUE, HalfMessages
 from orbitlog.formats import names
 from orbitlog.formats import properties as props
 from orbitlog.formats.message import Message
+from orbitlog.formats.transaction_ops import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 
 log = logging.getLogger(__name__)
 

@@ -107,7 +107,15 @@ COMMANDS = {
     "group": LazyCommand(
         "orbitlog.cli.cmd_group", "List consumer groups of a running cluster, show how far they are, move them."
     ),
-    "message": LazyCommand("orbitlog.cli.cmd_message", "Find messages of a running cluster: by id, by key."),
+    "message": LazyCommand(
+        "orbitlog.cli.cmd_message",
+        "Find messages of a running cluster: by id, by key; those that wait; one message's life.",
+    ),
+    "dlq": LazyCommand("orbitlog.cli.cmd_dlq", "Look at dead letters of a running cluster, and send them again."),
+    "transactions": LazyCommand(
+        "orbitlog.cli.cmd_transactions",
+        "List transactions that are not ended, with their age and how often they were asked about.",
+    ),
     "cluster": LazyCommand(
         "orbitlog.cli.cmd_cluster", "Show the brokers of a running cluster, and whether they answer."
     ),

@@ -57,6 +57,11 @@ class Administration:
         self._link = link
         self._routes = routes
 
+    @property
+    def link(self) -> ClusterLink:
+        """Where requests go that have no method here."""
+        return self._link
+
     # The cluster
 
     async def cluster(self) -> ClusterInfo:
