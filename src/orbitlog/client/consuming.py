@@ -100,16 +100,7 @@ class Consumer:
     # Delivery
 
     def __aiter__(self) -> AsyncIterator[Delivery]:
-        return self._deliveries()
-
-    async def _deliveries(self) -> AsyncIterator[Delivery]:
-        while (delivery := await self.next()) is not None:
-            try:
-                yield delivery
-            except GeneratorExit:
-                self.put_back(delivery)
-                raise
-            await delivery.ack()
+        return DeliveryLoop(self)
 
     async def next(self, seconds: float | None = None) -> Delivery | None:
         """Wait for the next message; None when the time is up or the consumer is closed. Needs its `ack`."""
@@ -282,6 +273,33 @@ class Consumer:
         await self.close()
 
 
+class DeliveryLoop:
+    """One `async for` over a consumer.
+
+    Not a generator: one that a loop leaves is closed some time later, and the message at hand should be there for the
+    next loop at once.
+    """
+
+    def __init__(self, consumer: Consumer) -> None:
+        self._consumer = consumer
+        self._at_hand: Delivery | None = None
+
+    def __aiter__(self) -> DeliveryLoop:
+        return self
+
+    async def __anext__(self) -> Delivery:
+        if self._at_hand is not None:
+            await self._at_hand.ack()
+        self._at_hand = await self._consumer.next()
+        if self._at_hand is None:
+            raise StopAsyncIteration
+        return self._at_hand
+
+    def __del__(self) -> None:
+        if self._at_hand is not None:
+            self._consumer.put_back(self._at_hand)
+
+
 class Joining:
     """What `consume` returns: iterate over it, enter it with `async with`, or await it for the `Consumer`."""
 
@@ -297,9 +315,8 @@ class Joining:
 
     async def __aiter__(self) -> AsyncIterator[Delivery]:
         async with await self._join() as consumer:
-            while (delivery := await consumer.next()) is not None:
+            async for delivery in consumer:
                 yield delivery
-                await delivery.ack()
 
     async def __aenter__(self) -> Consumer:
         self._consumer = await self._join()

@@ -169,6 +169,7 @@ class RunningBroker:
 
     def lag(self, group: str) -> int:
         """How many messages a group has still to finish, retries included, as its members see it."""
+        _refuse_in_a_loop("lag")
         positions: dict[MessageQueue, int] = {}
         offsets = self._offsets(group)
         for topic in {queue.topic for queue in offsets}:
@@ -177,6 +178,7 @@ class RunningBroker:
 
     def wait_until_idle(self, *groups: str, seconds: float = 10.0) -> None:
         """Wait until these groups (all, if none are named) have finished everything; raises `RequestTimeout`."""
+        _refuse_in_a_loop("wait_until_idle")
         deadline = time.monotonic() + seconds
         while behind := {group: lag for group in groups or self.groups() if (lag := self.lag(group))}:
             if time.monotonic() > deadline:
@@ -214,3 +216,12 @@ class RunningBroker:
         finally:
             await remoting.close()
         return {queue: done for queues in told.clients.values() for queue, done in queues.items()}
+
+
+def _refuse_in_a_loop(name: str) -> None:
+    """Members are asked how far they are, and one that lives in the caller's event loop could not answer."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise OrbitlogError(f"an event loop runs here, and this would block it: await asyncio.to_thread(broker.{name}, …)")

@@ -1,0 +1,159 @@
+"""What the client makes of brokers and name servers that go away and come back: nothing lost, nobody stuck."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+
+import pytest
+
+from orbitlog.client.consuming import Consumer
+from orbitlog.client.rocketmq import RocketMQ
+from orbitlog.errors import ClientClosed, ClientError, ConnectFailed, RemotingError
+from orbitlog.testing.running_broker import RunningBroker
+
+SECONDS_MAX = 30
+
+
+class Ledger:
+    """What brokers said they have, and what came out again."""
+
+    def __init__(self) -> None:
+        self.sent: list[int] = []
+        self.seen: list[int] = []
+        self.is_over = False
+
+    async def produce(self, mq: RocketMQ, topic: str, **options: str) -> None:
+        number = 0
+        while not self.is_over:
+            try:
+                await mq.send(topic, str(number), **options)  # type: ignore[arg-type]
+            except (RemotingError, ClientError) as error:
+                assert error.retriable, error
+            else:
+                self.sent.append(number)
+            number += 1
+            await asyncio.sleep(0.001)
+
+    async def consume(self, consumer: Consumer) -> None:
+        async for message in consumer:
+            self.seen.append(int(message.text))
+
+    async def everything_came(self) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while not set(self.sent) <= set(self.seen):  # noqa: ASYNC110 - it is the others who act
+                await asyncio.sleep(0.02)
+
+
+async def trouble(broker: RunningBroker, ledger: Ledger) -> None:
+    """Restart the broker, at its port and at another, and take the name server away for a while."""
+    run = asyncio.get_running_loop().run_in_executor
+    for step in (
+        broker.restart_broker,
+        broker.stop_name_server,
+        broker.start_name_server,
+        lambda: broker.restart_broker(port=0),
+        broker.restart_broker,
+    ):
+        count = len(ledger.sent)
+        await run(None, step)
+        async with asyncio.timeout(SECONDS_MAX):
+            while len(ledger.sent) < count + 50:  # noqa: ASYNC110 - it is the others who act
+                await asyncio.sleep(0.01)
+
+
+def test_no_message_is_lost_when_servers_are_restarted(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        ledger = Ledger()
+        async with orbitlog_broker.connect() as mq, orbitlog_broker.connect() as other:
+            consumer = await other.consume("Restarted", group="going-on", start_from="first")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(ledger.produce(mq, "Restarted"))
+                consuming = tasks.create_task(ledger.consume(consumer))
+                await trouble(orbitlog_broker, ledger)
+                ledger.is_over = True
+                await ledger.everything_came()
+                consuming.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_order_is_kept_when_brokers_are_restarted(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        ledger = Ledger()
+        async with orbitlog_broker.connect() as mq, orbitlog_broker.connect() as other:
+            consumer = await other.consume("InLine", group="in-line", start_from="first", orderly=True)
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(ledger.produce(mq, "InLine", ordered_by="one key"))
+                consuming = tasks.create_task(ledger.consume(consumer))
+                await trouble(orbitlog_broker, ledger)
+                ledger.is_over = True
+                await ledger.everything_came()
+                consuming.cancel()
+        # One that comes again after a restart is allowed, one that overtakes another is not.
+        firsts = list(dict.fromkeys(ledger.seen))
+        assert firsts == sorted(firsts)
+
+    asyncio.run(scenario())
+
+
+def test_closing_ends_though_everybody_is_gone(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        async with asyncio.timeout(SECONDS_MAX), orbitlog_broker.connect() as mq:
+            await mq.send("Gone", "one")
+            consumer = await mq.consume("Gone", group="left-behind", start_from="first", orderly=True)
+            assert await consumer.next(SECONDS_MAX) is not None
+            run = asyncio.get_running_loop().run_in_executor
+            await run(None, orbitlog_broker.stop_broker)
+            await run(None, orbitlog_broker.stop_name_server)
+            with pytest.raises(ConnectFailed):
+                await mq.send("Gone", "two", timeout=0.2)
+        with pytest.raises(ClientClosed):
+            await mq.send("Gone", "three")
+        with pytest.raises(ClientClosed):
+            await mq.consume("Gone", group="others")
+        with pytest.raises(ClientClosed):
+            await mq.read("Gone")
+        assert await consumer.next() is None
+
+    asyncio.run(scenario())
+
+
+def test_what_was_on_its_way_arrives_before_the_client_closes(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        async with orbitlog_broker.connect() as mq:
+            await mq.send("OnItsWay", "first")
+            sends = [asyncio.create_task(mq.send("OnItsWay", f"waited {number}")) for number in range(200)]
+            await asyncio.sleep(0)
+            for number in range(200):
+                await mq.send_oneway("OnItsWay", f"oneway {number}")
+        receipts = await asyncio.gather(*sends)
+        assert len({(each.queue, each.queue_offset) for each in receipts}) == 200
+        async with orbitlog_broker.connect() as mq:
+            offsets = await mq.admin.topic_offsets("OnItsWay")
+            assert sum(each.max_queue_offset for each in offsets.values()) == 401
+
+    asyncio.run(scenario())
+
+
+def test_members_that_come_and_go_share_all_messages(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        ledger = Ledger()
+        chance = random.Random(7)
+        async with orbitlog_broker.connect() as mq, orbitlog_broker.connect() as other:
+            steady = await other.consume("Crowd", group="crowd", start_from="first")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(ledger.produce(mq, "Crowd"))
+                consuming = tasks.create_task(ledger.consume(steady))
+                for _ in range(6):
+                    async with orbitlog_broker.connect() as guest, guest.consume("Crowd", group="crowd") as member:
+                        for _ in range(chance.randrange(1, 20)):
+                            message = await member.next(1)
+                            if message is not None:
+                                ledger.seen.append(int(message.text))
+                                await message.ack()
+                ledger.is_over = True
+                await ledger.everything_came()
+                consuming.cancel()
+
+    asyncio.run(scenario())

@@ -1,0 +1,165 @@
+"""Words on messages: done, again, given up; in loops that end early, in order, and when everybody gets everything."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from orbitlog.client.consuming import Consumer, Delivery
+from orbitlog.errors import BrokerRefused, ClientError
+from orbitlog.testing.running_broker import RunningBroker
+
+SECONDS_MAX = 20
+
+
+async def one(consumer: Consumer) -> Delivery:
+    message = await consumer.next(SECONDS_MAX)
+    assert message is not None, "no message came"
+    return message
+
+
+def test_a_message_at_hand_is_not_done_when_its_loop_ends(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        async with orbitlog_broker.connect() as mq:
+            await mq.admin.create_topic("Loops", 1)
+            for text in ("one", "two", "three"):
+                await mq.send("Loops", text)
+            consumer = await mq.consume("Loops", group="loops", start_from="first")
+            async for message in consumer:
+                if message.text == "two":
+                    break
+            with pytest.raises(ZeroDivisionError):
+                async for message in consumer:
+                    assert message.text == "two"
+                    raise ZeroDivisionError
+            await asyncio.sleep(0)
+            async for message in consumer:
+                await message.ack()
+                if message.text == "three":
+                    break
+            await asyncio.sleep(0)
+            assert await consumer.next(0.05) is None
+            await consumer.close()
+            assert orbitlog_broker.groups() == ["loops"]
+            assert sum(each.lag for each in await mq.admin.progress("loops", "Loops")) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_loop_joins_and_leaves_by_itself(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        async with orbitlog_broker.connect() as mq:
+            await mq.send("Short", "one")
+            async for message in mq.consume("Short", group="short", start_from="first"):
+                assert message.text == "one"
+                await message.ack()
+                break
+            async with asyncio.timeout(SECONDS_MAX):
+                while mq._consumers:  # noqa: ASYNC110 - the loop's end is dealt with in a task
+                    await asyncio.sleep(0.01)
+            async with mq.consume("Short", group="short") as consumer:
+                assert await consumer.next(0.05) is None
+
+    asyncio.run(scenario())
+
+
+def test_in_order_a_retry_inside_a_loop_holds_the_line_and_ends_among_dead_letters(
+    orbitlog_broker: RunningBroker,
+) -> None:
+    async def scenario() -> None:
+        async with orbitlog_broker.connect() as mq:
+            for text in ("one", "two", "three"):
+                await mq.send("Line", text, ordered_by="k")
+            seen = []
+            async with mq.consume("Line", group="line", start_from="first", orderly=True, max_attempts=2) as consumer:
+                async for message in consumer:
+                    seen.append((message.text, message.attempts))
+                    if message.text == "two":
+                        await message.retry(after=0.01)
+                    if message.text == "three":
+                        break
+            assert seen == [("one", 0), ("two", 0), ("two", 1), ("two", 2), ("three", 0)]
+            reader = await mq.read("%DLQ%line")
+            dead = await reader.next(SECONDS_MAX)
+            assert dead is not None and dead.text == "two"
+
+    asyncio.run(scenario())
+
+
+def test_what_raises_comes_again_with_its_topic(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        async with orbitlog_broker.connect(namespace="shop") as mq:
+            await mq.send("Failing", "one", tags="t")
+            seen: list[tuple[str, int]] = []
+            consumer = await mq.consume("Failing", group="failing", start_from="first")
+
+            async def listener(message: Delivery) -> None:
+                seen.append((message.topic, message.attempts))
+                if message.attempts == 0:
+                    await message.retry(after=1)
+                    raise ValueError("this was said already, so that it changes nothing")
+                await consumer.close()
+
+            async with asyncio.timeout(SECONDS_MAX):
+                await consumer.run(listener, concurrency=2)
+            assert seen == [("Failing", 0), ("Failing", 1)]
+            assert {"shop%Failing", "%RETRY%shop%failing"} <= set(await mq.admin.topics())
+
+    asyncio.run(scenario())
+
+
+def test_everybody_gets_everything_and_remembers_where_it_was(orbitlog_broker: RunningBroker, tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "kept" / "offsets.json"
+        async with orbitlog_broker.connect() as mq:
+            with pytest.raises(ClientError, match="offsets_file is for broadcasting"):
+                mq.consume("News", group="all", offsets_file=path)
+            await mq.admin.create_topic("News", 1)
+            await mq.send("News", "one")
+            await mq.send("News", "two")
+            options = {"broadcasting": True, "start_from": "first", "max_attempts": 1}
+            async with mq.consume("News", group="all", offsets_file=path, **options) as consumer:  # type: ignore[arg-type]
+                message = await one(consumer)
+                await message.retry(after=0.01)
+                others = [await one(consumer), await one(consumer)]
+                assert sorted((each.text, each.attempts) for each in others) == [("one", 1), ("two", 0)]
+                again = next(each for each in others if each.text == "one")
+                await again.retry()  # the last time: it is given up
+            async with mq.consume("News", group="all", offsets_file=path, **options) as consumer:  # type: ignore[arg-type]
+                assert (await one(consumer)).text == "two"
+            async with mq.consume("News", group="all", **options) as consumer:  # type: ignore[arg-type]
+                assert (await one(consumer)).text == "one"
+
+    asyncio.run(scenario())
+
+
+def test_an_expression_that_no_broker_understands_is_refused_at_once(make_orbitlog_broker: object) -> None:
+    async def scenario(broker: RunningBroker) -> None:
+        async with broker.connect() as mq:
+            await mq.send("Filtered", "one", properties={"n": "3"})
+            with pytest.raises(BrokerRefused):
+                await mq.consume("Filtered", group="sql", sql="n >>> 1")
+            async with mq.consume("Filtered", group="sql", sql="n > 2", start_from="first") as consumer:
+                assert (await one(consumer)).text == "one"
+
+    asyncio.run(scenario(make_orbitlog_broker(enablePropertyFilter=True)))  # type: ignore[operator]
+
+
+def test_batches_are_done_when_the_next_is_asked_for(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        async with orbitlog_broker.connect() as mq:
+            await mq.send_batch("Batches", [str(number) for number in range(40)])
+            async with mq.consume("Batches", group="batches", start_from="first") as consumer:
+                sizes = []
+                async for batch in consumer.batches(16):
+                    sizes.append(len(batch))
+                    if sum(sizes) == 40:
+                        break
+                assert max(sizes) == 16
+                progress = consumer.share.feeds
+                undone = sum(len(feed.window) for feed in progress.values())
+                assert undone == sizes[-1]
+
+    asyncio.run(scenario())
