@@ -64,6 +64,7 @@ _POP_MS = 100
 _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _DELAY_LOOK_MS = 1_000
+_GATHER_SECONDS = 0.002
 _VIP_DISTANCE = 2
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 _WAITING_TOPICS = frozenset((names.SCHEDULE_TOPIC, names.TIMER_TOPIC))
@@ -263,10 +264,17 @@ class Broker:
             self._plan_dispatch()
 
     def _plan_dispatch(self) -> None:
-        """Dispatch when the requests that are being read have been worked off, all of them at once."""
-        if not self._dispatch_planned and self._loop is not None:
-            self._dispatch_planned = True
+        """Dispatch when the requests that are being read have been worked off, all of them at once.
+
+        Where no consumer waits, a moment later: what has gathered till then costs much less a message.
+        """
+        if self._dispatch_planned or self._loop is None:
+            return
+        self._dispatch_planned = True
+        if self._pulls.held or self._pops.are_held:
             self._loop.call_soon(self._dispatch)
+        else:
+            self._loop.call_later(_GATHER_SECONDS, self._dispatch)
 
     def _dispatch(self) -> None:
         self._dispatch_planned = False

@@ -37,6 +37,9 @@ class HeldPulls(Generic[T]):
     def __len__(self) -> int:
         return sum(map(len, self._held.values()))
 
+    def __bool__(self) -> bool:
+        return bool(self._held)
+
     def hold(self, pull: HeldPull[T]) -> None:
         self._held.setdefault((pull.topic, pull.queue_id), []).append(pull)
 

@@ -40,6 +40,11 @@ class PopConsumption:
     def table(self) -> Mapping[int, Handler]:
         return {**self._pops.table, **self._acks.table, **self._assignments.table}
 
+    @property
+    def are_held(self) -> bool:
+        """Tell whether anybody waits for a message."""
+        return len(self._pops.held) > 0
+
     def wake(self, arrivals: Iterable[Arrival]) -> None:
         """Answer those that new messages are for."""
         if len(self._pops.held):
