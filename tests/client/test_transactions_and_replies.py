@@ -84,7 +84,7 @@ async def wait_for_queues(mq: RocketMQ, topic: str) -> list[object]:
 def test_what_operators_ask(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
-            assert set(await mq.admin.brokers()) == {"broker-a"}
+            assert len(await mq.admin.brokers()) == 1
             await mq.admin.create_topic("Managed", 3)
             queues = await wait_for_queues(mq, "Managed")
             assert len(queues) == 3 and "Managed" in await mq.admin.topics()

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from orbitlog.client.cluster_link import ClusterLink
+from orbitlog.client.group_link import GroupLink
 from orbitlog.client.received import Received, decode_pulled
 from orbitlog.client.routes import Routes
 from orbitlog.errors import BrokerRefused, NoRoute
@@ -157,9 +158,32 @@ class Administration:
             queue_offset=to if isinstance(to, int) else None,
             force=True,
         )
-        for address in await self._masters_of(topic):
-            answer = await self._link.ask(address, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header)
-            moved |= decode_body(QueueOffsetTable, answer.body).offsets
+        accept = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
+        for name, addresses in (await self._routes.refresh(topic)).brokers.items():
+            if 0 not in addresses:
+                continue
+            answer = await self._link.ask(
+                addresses[0], RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, accept=accept
+            )
+            if answer.code == ResponseCode.SUCCESS:
+                moved |= decode_body(QueueOffsetTable, answer.body).offsets
+            else:
+                moved |= await self._reset_while_away(group, topic, name, to)
+        return moved
+
+    async def _reset_while_away(
+        self, group: str, topic: str, broker_name: str, to: datetime | int | None
+    ) -> dict[MessageQueue, int]:
+        """Set the offsets of a group of which nobody is there: brokers of 4.9 leave that to the tools."""
+        link = GroupLink(self._link, self._routes, group, "")
+        moved: dict[MessageQueue, int] = {}
+        for queue in (await self._routes.of(topic)).read_queues:
+            if queue.broker_name == broker_name:
+                if isinstance(to, datetime):
+                    moved[queue] = await link.offset_at(queue, to)
+                else:
+                    moved[queue] = await link.max_offset(queue) if to is None else to
+                await link.commit_now(queue, moved[queue])
         return moved
 
     # Messages

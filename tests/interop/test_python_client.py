@@ -1,0 +1,173 @@
+"""Our Python client at Apache's brokers, and beside Apache's clients: what it does at ours, it must do there.
+
+The scenarios are those of `tests/client`, which every run of the tests tries at our own broker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from orbitlog.client.connecting import connect
+from orbitlog.client.consuming import Consumer
+from orbitlog.client.rocketmq import RocketMQ
+from tests.client import test_send_and_consume as sending
+from tests.client import test_transactions_and_replies as replies
+from tests.client.test_outliving import Ledger
+from tests.interop.harness.clients import Client
+from tests.interop.harness.matrix import java_clients
+from tests.interop.harness.systems import APACHE_497, SYSTEM_KINDS, System, wanted_kinds
+
+pytestmark = pytest.mark.interop
+
+SECONDS_MAX = 60
+# What it starts lives as long as the thread that started it, so that the threads of an event loop will not do.
+STARTER = ThreadPoolExecutor(1)
+
+SCENARIOS = [
+    sending.test_what_was_sent_is_consumed,
+    sending.test_a_member_goes_on_where_the_group_was,
+    sending.test_what_is_not_acknowledged_comes_again,
+    sending.test_two_members_share_the_queues,
+    sending.test_tags,
+    sending.test_in_order_by_key,
+    sending.test_the_twin_without_an_event_loop,
+    replies.test_only_committed_messages_are_consumed,
+    replies.test_a_request_is_answered,
+    replies.test_reading_back_and_forth,
+    replies.test_what_operators_ask,
+]
+
+
+@pytest.fixture(params=wanted_kinds(SYSTEM_KINDS))
+def system(request: pytest.FixtureRequest, system_of: Callable[[str], System]) -> System:
+    return system_of(request.param)
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.__name__)
+def test_the_same_at_every_broker(system: System, scenario: Callable[[str], None]) -> None:
+    scenario(f"rocketmq://{system.name_server_address}")
+
+
+async def killed_and_started(system: System, ledger: Ledger, times: int) -> None:
+    run = asyncio.get_running_loop().run_in_executor
+    for _ in range(times):
+        async with asyncio.timeout(SECONDS_MAX):
+            count = len(ledger.sent)
+            while len(ledger.sent) < count + 300:  # noqa: ASYNC110 - it is the others who act
+                await asyncio.sleep(0.02)
+        await run(STARTER, system.kill_broker)
+        await run(STARTER, system.start)
+
+
+@pytest.mark.parametrize("orderly", [False, True], ids=["side by side", "in order"])
+def test_nothing_is_lost_when_brokers_are_killed(system: System, orderly: bool) -> None:
+    """`kill -9` under load; what was acknowledged is consumed, and in order where order was asked for."""
+
+    async def scenario() -> None:
+        ledger = Ledger()
+        topic = f"Killed{'InOrder' if orderly else ''}"
+        address = f"rocketmq://{system.name_server_address}"
+        async with connect(address) as mq, connect(address) as other:
+            await mq.admin.create_topic(topic, 4)
+            consumer = await other.consume(topic, group=f"{topic}-group", start_from="first", orderly=orderly)
+            options = {"ordered_by": "one key"} if orderly else {}
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(ledger.produce(mq, topic, **options))
+                consuming = tasks.create_task(ledger.consume(consumer))
+                await killed_and_started(system, ledger, 2)
+                ledger.is_over = True
+                await ledger.everything_came()
+                consuming.cancel()
+        if orderly:
+            firsts = list(dict.fromkeys(ledger.seen))
+            assert firsts == sorted(firsts)
+
+    asyncio.run(scenario())
+
+
+async def take_for_ever(consumer: Consumer, seen: set[str]) -> None:
+    async for message in consumer:
+        seen.add(message.text)
+
+
+@java_clients
+def test_java_and_python_members_share_one_group(client: Client) -> None:
+    topic, group = client.topic("Mixed", queues=8), client.group("mixed")
+    producer = client.producer()
+
+    async def queues_of(member: Consumer, count: int) -> None:
+        async with asyncio.timeout(SECONDS_MAX):
+            while len([queue for queue in member.queues if queue.topic == topic]) != count:  # noqa: ASYNC110 - others act
+                await asyncio.sleep(0.1)
+
+    async def arrive(mq: RocketMQ, seen: set[str], java: Callable[[], set[str]], body: str, count: int) -> set[str]:
+        sent = {f"{body} {number}" for number in range(count)}
+        for text in sorted(sent):
+            await mq.send(topic, text)
+        async with asyncio.timeout(SECONDS_MAX):
+            while not sent <= seen | java():  # noqa: ASYNC110 - it is the others who act
+                await asyncio.sleep(0.1)
+        return sent
+
+    async def scenario() -> None:
+        seen: set[str] = set()
+        run = asyncio.get_running_loop().run_in_executor
+        async with connect(f"rocketmq://{client.system.name_server_address}") as mq:
+            member = await mq.consume(topic, group=group, start_from="first")
+            consuming = asyncio.create_task(take_for_ever(member, seen))
+            alone = await arrive(mq, seen, set, "alone", 16)
+            assert alone <= seen
+            push = await run(None, lambda: client.push(topic, group))
+
+            def java() -> set[str]:
+                return {one["body"] for one in push.messages}
+
+            await queues_of(member, 4)
+            both = await arrive(mq, seen, java, "both", 64)
+            assert both & seen and both & java(), "each has its share"
+            await run(None, push.close)
+            await queues_of(member, 8)
+            assert await arrive(mq, seen, set, "alone again", 16) <= seen
+            consuming.cancel()
+
+    assert producer
+    asyncio.run(scenario())
+
+
+@java_clients
+def test_mqadmin_looks_into_a_python_consumer(client: Client) -> None:
+    topic, group = client.topic("Looked"), client.group("looked")
+
+    async def scenario() -> None:
+        run = asyncio.get_running_loop().run_in_executor
+        async with connect(f"rocketmq://{client.system.name_server_address}") as mq:
+            receipt = await mq.send(topic, "one")
+            async with mq.consume(topic, group=group, tags="x || y", start_from="first"):
+                command = f"consumerStatus -g {group} -i {mq.client_id}"
+                told = await run(None, lambda: client.mqadmin(command))
+                assert "PROP_CONSUMEORDERLY" in told and "x || y" in told, told
+                listed = await run(None, lambda: client.mqadmin(f"consumerConnection -g {group}"))
+                assert mq.client_id in listed and "PYTHON" in listed, listed
+            assert receipt.queue.topic == topic
+
+    asyncio.run(scenario())
+
+
+def test_a_new_group_may_begin_at_the_end(system: System) -> None:
+    """4.9 says 0 for a group that was never there, as long as the queue holds its first message; 5.x can be asked."""
+
+    async def scenario() -> None:
+        async with connect(f"rocketmq://{system.name_server_address}") as mq:
+            await mq.admin.create_topic("AtTheEnd", 1)
+            await mq.send("AtTheEnd", "before")
+            async with mq.consume("AtTheEnd", group="at-the-end") as consumer:
+                await mq.send("AtTheEnd", "after")
+                message = await consumer.next(SECONDS_MAX)
+                assert message is not None
+                assert message.text == ("before" if system.kind == APACHE_497 else "after")
+
+    asyncio.run(scenario())
