@@ -13,7 +13,7 @@ import pytest
 
 from tests.interop.admin_script import STEPS, run_script, write_transcript
 from tests.interop.harness.clients import Client
-from tests.interop.harness.matrix import JAVA_550, start_driver
+from tests.interop.harness.matrix import JAVA_497, JAVA_550, start_driver
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.systems import APACHE_550, ORBITLOG, make_system
 
@@ -36,7 +36,7 @@ _SYSTEM_TOPICS = Meant(
     theirs=r"(InteropCluster )?(RMQ_SYS_ROCKSDB_TRANS_(OP_)?HALF_TOPIC|rmq_sys_(REVIVE_LOG_InteropCluster"
     r"|SYNC_BROKER_MEMBER_interop-broker|wheel_timer))( CID_\w+)?",
 )
-_LINK = Meant("our answer does not send its reader to a web page", theirs=r"! See https:/PATH for further details\.")
+_LINK = Meant("our answer does not send its reader to a web page", theirs=r"! See https?:/PATH/? for further details\.")
 _COUNT = Meant(
     "the number of topics, see topicList",
     theirs=r"(wipe|add) write perm .* OK, \d+",
@@ -59,10 +59,9 @@ MEANT = {
         theirs=r"putLatency99|putLatency999|putMessageFailedTimes|commitLogDiskRatio_PATH",
         ours=r"brokerVersion|getTransferedTps",
     ),
-    "setConsumeMode": Meant(
-        "POP, where the broker shares out queues, is not there yet",
-        theirs=r"set consume mode to BROKER success\.|topic\[.*",
-        ours=r"! .*CODE: 3 .*|!.*SetConsumeMode.*",
+    "clusterList": Meant(
+        "the tool of 4.9 misses a key in the answer of 5.5.0, which ours has",
+        theirs=r"! java\.lang\.NullPointerException.*",
     ),
     "getBrokerConfig": Meant(
         "settings of what we do not have are not listed; some are ours alone",
@@ -78,21 +77,28 @@ MEANT = {
 }
 
 
-@pytest.fixture(scope="module")
-def transcripts(packages_of: Callable[[str], ApachePackages], tmp_path_factory: pytest.TempPathFactory) -> Transcripts:
+@pytest.fixture(scope="module", params=[JAVA_550, JAVA_497])
+def transcripts(
+    request: pytest.FixtureRequest,
+    packages_of: Callable[[str], ApachePackages],
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Transcripts:
     """What the script prints at a fresh system of each kind; both at the same time, for it is mostly waiting."""
-    packages_of("5.5.0")
+    tool: str = request.param
+    packages_of("5.5.0"), packages_of(tool.removeprefix("java-"))
     directory = tmp_path_factory.mktemp("mqadmin")
     with ThreadPoolExecutor() as both:
-        found = both.map(lambda kind: _transcript(kind, directory / kind, packages_of), (APACHE_550, ORBITLOG))
+        found = both.map(lambda kind: _transcript(tool, kind, directory / kind, packages_of), (APACHE_550, ORBITLOG))
         return dict(zip((APACHE_550, ORBITLOG), found, strict=True))
 
 
-def _transcript(kind: str, directory: Path, packages_of: Callable[[str], ApachePackages]) -> dict[str, list[str]]:
+def _transcript(
+    tool: str, kind: str, directory: Path, packages_of: Callable[[str], ApachePackages]
+) -> dict[str, list[str]]:
     # The check of transactions would commit positions of a group of its own.
     system = make_system(kind, directory / "system", packages_of, {"transactionCheckInterval": 3_600_000})
     system.start()
-    driver = start_driver(JAVA_550, directory / "driver", packages_of)
+    driver = start_driver(tool, directory / "driver", packages_of)
     try:
         printed = run_script(Client(driver, system))
     finally:
@@ -104,6 +110,8 @@ def _transcript(kind: str, directory: Path, packages_of: Callable[[str], ApacheP
 
 @pytest.mark.parametrize("name", [step.name for step in STEPS if step.words])
 def test_a_command_prints_what_it_prints_at_apache(name: str, transcripts: Transcripts) -> None:
+    if name not in transcripts[ORBITLOG]:
+        pytest.skip("the tool of 4.9 does not know it")
     theirs, ours = transcripts[APACHE_550][name], transcripts[ORBITLOG][name]
     meant = MEANT.get(name, Meant("nothing may differ"))
     only_theirs = [
@@ -115,5 +123,6 @@ def test_a_command_prints_what_it_prints_at_apache(name: str, transcripts: Trans
 
 
 def test_every_difference_that_is_meant_is_one(transcripts: Transcripts) -> None:
-    same = [name for name in MEANT if transcripts[APACHE_550][name] == transcripts[ORBITLOG][name]]
+    theirs, ours = transcripts[APACHE_550], transcripts[ORBITLOG]
+    same = [name for name in MEANT if name in ours and name != "clusterList" and theirs[name] == ours[name]]
     assert same == [], "these are equal by now: take them off the list"
