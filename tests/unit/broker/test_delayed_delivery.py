@@ -96,3 +96,26 @@ def test_a_retry_that_a_client_sends_itself_is_given_up_too(tmp_path: Path) -> N
         assert len(records(await desk.pull("%RETRY%G"))) == 1
 
     at_desk(tmp_path, work)
+
+
+def test_after_a_long_stop_everything_comes_in_order_and_once(tmp_path: Path) -> None:
+    now_ms = 1_800_000_000_000
+
+    async def before(desk: Desk) -> None:
+        for number in range(200):
+            await desk.send(body=b"%d" % number, properties={"DELAY": str(1 + number % 2)})
+
+    async def after(desk: Desk) -> None:
+        await until(lambda: desk.broker.state.max_offset("Orders", 0) == 200)
+        found = [
+            int(message.body) for start in range(0, 200, 32) for message in records(await desk.pull(queue_offset=start))
+        ]
+        assert sorted(found) == list(range(200))
+        for parity in (0, 1):
+            of_level = [number for number in found if number % 2 == parity]
+            assert of_level == sorted(of_level)
+
+    at_desk(tmp_path, before, now_ms=lambda: now_ms, messageDelayLevel="1h 2d")
+    later_ms = now_ms + 3 * 86_400_000
+    at_desk(tmp_path, after, now_ms=lambda: later_ms, messageDelayLevel="1h 2d")
+    at_desk(tmp_path, after, now_ms=lambda: later_ms + 86_400_000, messageDelayLevel="1h 2d")

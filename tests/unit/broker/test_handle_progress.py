@@ -46,3 +46,34 @@ def test_commits_on_their_way_do_not_undo_a_reset(tmp_path: Path) -> None:
         assert answer.ext_fields["offset"] == "1"
 
     at_desk(tmp_path, work)
+
+
+def test_a_reset_lands_exactly_online_or_not_and_over_a_restart(tmp_path: Path) -> None:
+    start_ms = 1_800_000_000_000
+    now_ms = [start_ms]
+    commit = {"consumerGroup": "G", "topic": "Orders", "queueId": 0}
+
+    async def work(desk: Desk) -> None:
+        await desk.heartbeat()
+        for _ in range(10):
+            await desk.send()
+            now_ms[0] += 1_000
+        await until(lambda: desk.broker.state.max_offset("Orders", 0) == 10)
+        fields = {"topic": "Orders", "group": "G", "isForce": "true"}
+        for timestamp, wanted in ((start_ms, 0), (start_ms + 3_000, 3), (start_ms + 3_001, 4), (start_ms + 99_000, 10)):
+            answer = await desk.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **fields, timestamp=timestamp, queueId=0)
+            assert list(decode_body(QueueOffsetTable, answer.body).offsets.values()) == [wanted]
+            moved = await desk.pull(queue_offset=99, sys_flag=0, subscription=None)
+            assert moved.ext_fields["nextBeginOffset"] == str(wanted)
+        for offset, code in ((7, ResponseCode.SUCCESS), (11, ResponseCode.SYSTEM_ERROR)):
+            answer = await desk.ask(
+                RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **fields, timestamp=-1, queueId=0, offset=offset
+            )
+            assert answer.code == code
+        assert (await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, **commit)).ext_fields["offset"] == "7"
+
+    async def after(desk: Desk) -> None:
+        assert (await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, **commit)).ext_fields["offset"] == "7"
+
+    at_desk(tmp_path, work, now_ms=lambda: now_ms[0])
+    at_desk(tmp_path, after, now_ms=lambda: now_ms[0])

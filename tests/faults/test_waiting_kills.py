@@ -1,0 +1,216 @@
+"""`orbitlog up` killed with messages under way: delayed, for a moment, half, sent back, popped.
+
+After the last start each is where it belongs, none was there before its time, and producers are asked about what they
+left open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from orbitlog.formats.message import Message, decode_message
+from orbitlog.formats.properties import encode_properties
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.wire.bodies.body_json import write_body
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.consume_headers import PullMessageRequest
+from orbitlog.wire.send_headers import CheckTransactionRequest, SendMessageV2Request
+from tests.faults.test_broker_kills import SECONDS_MAX, start
+
+EACH = 6
+KILLS = 3 * int(os.environ.get("ORBITLOG_FAULTS", "1"))
+DELAY_MS = 2_000
+INVISIBLE_MS = 3_000
+PREPARED, COMMIT = 4, 8
+SETTINGS = (
+    "messageDelayLevel=2s 2s 2s 2s",
+    "transactionCheckInterval=300",
+    "transactionTimeOut=100",
+    "flushConsumerOffsetInterval=200",
+    "flushDelayOffsetInterval=200",
+    "mappedFileSizeCommitLog=262144",
+)
+
+
+@dataclass
+class Peer:
+    """A client that commits whatever it is asked about."""
+
+    client: RemotingClient
+    address: str
+    tasks: set[asyncio.Task[None]] = field(default_factory=set)
+
+    async def ask(self, code: int, body: bytes = b"", **fields: object) -> Command:
+        command = Command(code, ext_fields={name: str(value) for name, value in fields.items()}, body=body)
+        return await self.client.invoke(self.address, command, SECONDS_MAX)
+
+    async def send(self, topic: str, body: str, *, sys_flag: int = 0, **properties: str) -> Command:
+        unique_id = body.encode().hex().upper().zfill(32)
+        header = SendMessageV2Request(
+            producer_group="P",
+            topic=topic,
+            default_topic="TBW102",
+            default_topic_queue_count=1,
+            queue_id=0,
+            sys_flag=sys_flag,
+            born_timestamp_ms=int(time.time() * 1000),
+            flag=0,
+            properties=encode_properties({"UNIQ_KEY": unique_id, **properties}).decode(),
+        )
+        answer = await self.ask(RequestCode.SEND_MESSAGE_V2, body.encode(), **header.to_ext_fields())
+        assert answer.code == ResponseCode.SUCCESS, answer.remark
+        return answer
+
+    async def all_of(self, topic: str) -> list[Message]:
+        found: list[Message] = []
+        while True:
+            header = PullMessageRequest(
+                group="Reader",
+                topic=topic,
+                queue_id=0,
+                queue_offset=len(found),
+                message_count_max=32,
+                sys_flag=4,
+                commit_queue_offset=0,
+                suspend_timeout_ms=0,
+                subscription="*",
+                subscription_version=0,
+            )
+            answer = await self.ask(RequestCode.PULL_MESSAGE, **header.to_ext_fields())
+            if answer.code != ResponseCode.SUCCESS:
+                return found
+            found += _records(answer.body)
+
+    def take(self, _: Connection, request: Command) -> Answer:
+        if request.code == RequestCode.CHECK_TRANSACTION_STATE:
+            header = CheckTransactionRequest.from_ext_fields(request.ext_fields)
+            task = asyncio.get_running_loop().create_task(self.commit(header))
+            self.tasks.add(task)
+        return None
+
+    async def commit(self, header: CheckTransactionRequest) -> None:
+        await self.ask(
+            RequestCode.END_TRANSACTION,
+            producerGroup="P",
+            tranStateTableOffset=header.half_queue_offset,
+            commitLogOffset=header.half_physical_offset,
+            commitOrRollback=COMMIT,
+            fromTransactionCheck="true",
+        )
+
+
+def _records(body: bytes) -> list[Message]:
+    found: list[Message] = []
+    position = 0
+    while position < len(body):
+        found.append(decode_message(body, position))
+        position += found[-1].size_bytes
+    return found
+
+
+@asynccontextmanager
+async def peer_of(address: str) -> AsyncIterator[Peer]:
+    peers: list[Peer] = []
+    client = RemotingClient(lambda connection, request: peers[0].take(connection, request))
+    peers.append(Peer(client, address))
+    try:
+        yield peers[0]
+    finally:
+        await asyncio.gather(*peers[0].tasks, return_exceptions=True)
+        await client.close()
+
+
+async def put_under_way(peer: Peer, turn: int, due_ms: dict[str, int]) -> None:
+    """Have messages of every kind acknowledged; notes when each may be seen at the earliest."""
+    await peer.send("Popped", "makes the topic")
+    for number in range(EACH):
+        name = f"{turn}-{number}"
+        now_ms = int(time.time() * 1000)
+        await peer.send("Level", f"l{name}", DELAY="1")
+        await peer.send("Moment", f"m{name}", TIMER_DELIVER_MS=str(now_ms + DELAY_MS))
+        await peer.send("Half", f"h{name}", sys_flag=PREPARED, TRAN_MSG="true", PGROUP="P")
+        sent = await peer.send("Retried", f"r{name}")
+        back = {"offset": int(sent.ext_fields["msgId"][-16:], 16), "group": "G", "delayLevel": 0}
+        assert (await peer.ask(RequestCode.CONSUMER_SEND_MSG_BACK, **back)).code == ResponseCode.SUCCESS
+        await peer.send("Popped", f"p{name}")
+        due_ms |= dict.fromkeys((f"l{name}", f"m{name}", f"r{name}"), now_ms + DELAY_MS)
+        due_ms |= dict.fromkeys((f"h{name}", f"p{name}"), 0)
+
+
+async def pop(peer: Peer, *, acknowledge: bool) -> list[str]:
+    answer = await peer.ask(
+        RequestCode.POP_MESSAGE,
+        consumerGroup="Popper",
+        topic="Popped",
+        queueId=-1,
+        maxMsgNums=32,
+        invisibleTime=INVISIBLE_MS,
+        pollTime=200,
+        initMode=0,
+    )
+    found = _records(answer.body)
+    for message in found if acknowledge else ():
+        own = message.properties.get("POP_CK")
+        topic = "%RETRY%Popper_Popped" if own else "Popped"
+        times = f"{answer.ext_fields['popTime']} {answer.ext_fields['invisibleTime']} 0 0 broker-a 0"
+        receipt = own or f"{message.queue_offset} {times} {message.queue_offset}"
+        done = {"consumerGroup": "Popper", "topic": topic, "queueId": 0, "offset": message.queue_offset}
+        await peer.ask(RequestCode.ACK_MESSAGE, extraInfo=receipt, **done)
+    return [message.body.decode() for message in found]
+
+
+async def in_the_end(peer: Peer, names: set[str]) -> list[Message]:
+    """Wait until every message is where it belongs."""
+    await peer.ask(RequestCode.HEART_BEAT, write_body({"clientID": "one", "producerDataSet": [{"groupName": "P"}]}))
+    popped: set[str] = set()
+    async with asyncio.timeout(SECONDS_MAX):
+        while True:
+            popped |= set(await pop(peer, acknowledge=True))
+            found = [each for topic in ("Level", "Moment", "Half", "%RETRY%G") for each in await peer.all_of(topic)]
+            if names <= popped | {each.body.decode() for each in found}:
+                return found
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.slow
+def test_nothing_that_waits_is_lost_or_early(tmp_path: Path) -> None:
+    seed = random.SystemRandom().getrandbits(32)
+    chance = random.Random(seed)
+    due_ms: dict[str, int] = {}
+
+    async def turn(address: str, number: int) -> None:
+        async with peer_of(address) as peer:
+            await put_under_way(peer, number, due_ms)
+            await pop(peer, acknowledge=False)
+            await asyncio.sleep(chance.random() * 2 * DELAY_MS / 1000)
+
+    async def last(address: str) -> list[Message]:
+        async with peer_of(address) as peer:
+            return await in_the_end(peer, set(due_ms))
+
+    for number in range(KILLS):
+        process, address = start(tmp_path, *SETTINGS)
+        try:
+            asyncio.run(turn(address, number))
+        finally:
+            process.kill()
+            process.communicate(timeout=SECONDS_MAX)
+    process, address = start(tmp_path, *SETTINGS)
+    try:
+        found = asyncio.run(last(address))
+    finally:
+        process.terminate()
+        process.communicate(timeout=SECONDS_MAX)
+    early = [each.body for each in found if each.store_timestamp_ms < due_ms[each.body.decode()]]
+    assert not early, f"seed {seed}"
