@@ -86,6 +86,26 @@ def test_kernels_compile_without_any_extra(clean_bin: Path, tmp_path: Path) -> N
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
+def test_the_first_minute_goes_as_the_readme_says(clean_bin: Path, tmp_path: Path) -> None:
+    """A message sent, consumed, and found by its key, with what stands in the README and nothing else."""
+    (example,) = re.findall(
+        r"^```python\n(import orbitlog\n.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.M
+    )
+    ports = ("--name-server-port", "0", "--broker-port", "0")
+    with subprocess.Popen(
+        [clean_bin / "orbitlog", "up", "--store", tmp_path / "store", *ports], stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            assert server.stdout is not None
+            address = dict(word.split("=", 1) for word in server.stdout.readline().split()[1:])["name-server"]
+            (tmp_path / "first.py").write_text(example.replace("127.0.0.1:9876", address))
+            answer = run_there(clean_bin / "python", "-W", "error", "first.py", cwd=tmp_path)
+        finally:
+            server.terminate()
+    assert (answer.returncode, answer.stderr) == (0, "")
+    assert answer.stdout.startswith("hello\n[<Received ")
+
+
 @pytest.mark.parametrize("extra", ["spark", "lake", "dev"])
 def test_nothing_of_an_extra_came_along(clean_bin: Path, tmp_path: Path, extra: str) -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

@@ -1,0 +1,62 @@
+"""The guides do what they say: every example that is marked runs, in the order of its page, at a broker of its own."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import re
+import subprocess
+import sys
+from collections.abc import Awaitable
+from pathlib import Path
+
+import pytest
+
+from orbitlog.testing.running_broker import RunningBroker
+
+ROOT = Path(__file__).resolve().parent.parent
+GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
+SECONDS_MAX = 60
+
+
+def fences(page: Path, mark: str) -> list[tuple[int, str]]:
+    """The examples of a kind, each with the line of the page that it starts at."""
+    text = page.read_text()
+    found = re.finditer(rf"^```python {mark}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [(text[: each.start(1)].count("\n"), each[1]) for each in found]
+
+
+async def run(code: object, names: dict[str, object]) -> None:
+    result = eval(code, names)  # type: ignore[arg-type]
+    if isinstance(result, Awaitable):
+        async with asyncio.timeout(SECONDS_MAX):
+            await result
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDES if fences(page, "broker")], ids=lambda page: page.stem)
+def test_examples_run(page: Path, orbitlog_broker: RunningBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    names: dict[str, object] = {"address": f"rocketmq://{orbitlog_broker.address}"}
+    for line, source in fences(page, "broker"):
+        tree = ast.parse(source, page.name)
+        ast.increment_lineno(tree, line)
+        code = compile(tree, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        if code.co_flags & inspect.CO_COROUTINE:
+            asyncio.run(run(code, names))
+        else:
+            exec(code, names)
+    assert capsys.readouterr().err == ""
+
+
+def test_examples_of_tests_pass(tmp_path: Path) -> None:
+    source = "\n\n".join(text for _, text in fences(ROOT / "docs" / "guides" / "testing.md", "test"))
+    (tmp_path / "test_of_the_guide.py").write_text(source)
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_examples_that_do_not_run_are_python(page: Path) -> None:
+    for _, source in fences(page, "(?:broker|test)") + fences(page, "?"):
+        compile(source, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
