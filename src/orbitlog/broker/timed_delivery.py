@@ -15,9 +15,11 @@ from dataclasses import dataclass
 
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.message_writer import MessageWriter
-from orbitlog.errors import FormatError
+from orbitlog.broker.timer_handover import WAITING_MAX, JavaTimer, TimerHandOver
+from orbitlog.errors import FormatError, StoreError
 from orbitlog.formats import names, timer_message
 from orbitlog.formats import properties as props
+from orbitlog.formats.java import string_hash
 from orbitlog.formats.message import Message
 from orbitlog.formats.timer_progress import TimerProgress
 from orbitlog.store.consumequeue import ConsumeQueue
@@ -31,6 +33,7 @@ _REFUSED_AGAIN_MS = 1_000
 _OUTLIVES_MS = 3_000
 _CLEARED = (props.REAL_TOPIC, props.REAL_QUEUE_ID)
 _SCAN_MARKS_MAX = 100_000
+_JAVA_ROLL_SLACK_MS = 60_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +50,18 @@ class WaitingMessage:
 class TimedDelivery:
     """What waits, and the steps that take it in and turn it out."""
 
-    def __init__(self, state: BrokerState, writer: MessageWriter, saved: TimerProgress | None = None) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        writer: MessageWriter,
+        saved: TimerProgress | None = None,
+        java_files: TimerHandOver | None = None,
+    ) -> None:
         self._state = state
+        self._java_files = java_files
+        self._java, self._java_crc = java_files.checkpoint() if java_files is not None else (None, 0)
+        if saved is not None and saved.timer_check_crc == self._java_crc:
+            self._java = None  # as it was when we saved: no Java broker has used the store since
         self._writer = writer
         self._saved = saved or TimerProgress()
         self._next_to_take = self._saved.first_pending
@@ -99,11 +112,22 @@ class TimedDelivery:
             wake_ms += _OUTLIVES_MS  # what it takes back is turned out in the same second, and must meet it
         if queue_offset < self._saved.queue_offset and wake_ms <= self._saved.done_to_ms:
             return  # it was turned out before the restart
+        if self._is_done_by_java(queue_offset, properties, due_ms, wake_ms):
+            return
         key = properties.get(timer_message.DELETE_KEY)
         if key is not None:
             self._taken_back.add(key)
         heapq.heappush(self._waiting, (wake_ms, queue_offset))
         self.is_changed = True
+
+    def _is_done_by_java(self, queue_offset: int, properties: dict[str, str], due_ms: int, wake_ms: int) -> bool:
+        """Tell whether a Java broker that used the store last has turned a message out already."""
+        java = self._java
+        if java is None or queue_offset >= java.last_queue_offset:
+            return False
+        # When Java appends a message again is known to some seconds only; rather twice than not at all.
+        slot_ms = wake_ms + _JAVA_ROLL_SLACK_MS if wake_ms < due_ms else _slot_ms(properties, due_ms)
+        return slot_ms < java.last_read_time_ms
 
     # Out
 
@@ -181,7 +205,51 @@ class TimedDelivery:
         done_to_ms = self._waiting[0][0] - 1 if self._waiting else self._done_to_ms
         if len(self._waiting) <= _SCAN_MARKS_MAX:
             self._first_pending = min((queue_offset for _, queue_offset in self._waiting), default=self._next_to_take)
-        return TimerProgress(done_to_ms, self._next_to_take, self._first_pending)
+        return TimerProgress(done_to_ms, self._next_to_take, self._first_pending, self._known_crc)
+
+    @property
+    def _known_crc(self) -> int:
+        """The CRC of Java's checkpoint once everything that it tells of has been looked at."""
+        is_used = self._java is None or self._next_to_take >= self._java.last_queue_offset
+        return self._java_crc if is_used else self._saved.timer_check_crc
+
+    # For a Java broker
+
+    def hand_over(self, now_ms: int) -> None:
+        """Write Java's timer files, should a Java broker be the next to use the store."""
+        queue = self._state.store.queue(names.TIMER_TOPIC, TIMER_QUEUE)
+        if self._java_files is None or queue is None or not self._state.compat.config_has_5x_fields:
+            return
+        last = self._for_java(queue, 0, self._next_to_take - 1) if self._next_to_take > queue.min_offset else None
+        if last is None:
+            return
+        if len(self._waiting) > WAITING_MAX:
+            log.warning("%d messages wait, too many to write them for a Java broker", len(self._waiting))
+            return
+        found = (self._for_java(queue, wake_ms, queue_offset) for wake_ms, queue_offset in self._waiting)
+        try:
+            self._java_crc = self._java_files.write((each for each in found if each is not None), last, now_ms)
+        except StoreError as error:
+            log.warning("the timer files for a Java broker cannot be written: %s", error)
+            return
+        self._java = None
+        self.is_changed = True
+
+    def _for_java(self, queue: ConsumeQueue, wake_ms: int, queue_offset: int) -> JavaTimer | None:
+        message = self._read(queue, queue_offset)
+        if message is None:
+            return None
+        properties, stored_ms = message.properties, message.store_timestamp_ms
+        try:
+            due_ms = timer_message.stored_due_ms(properties, stored_ms)
+        except (FormatError, KeyError):
+            due_ms = stored_ms
+        is_delete = timer_message.DELETE_KEY in properties
+        rolls = wake_ms - (_OUTLIVES_MS if is_delete else 0) < due_ms
+        slot_ms = wake_ms - wake_ms % timer_message.PRECISION_MS if rolls else _slot_ms(properties, due_ms)
+        topic_hash = string_hash(properties.get(props.REAL_TOPIC, ""))
+        place = (queue_offset, message.physical_offset, message.size_bytes)
+        return JavaTimer(*place, topic_hash, stored_ms, slot_ms, rolls, is_delete)
 
     def _read(self, queue: ConsumeQueue, queue_offset: int) -> Message | None:
         entry = queue.entry(queue_offset)
@@ -189,6 +257,12 @@ class TimedDelivery:
         if message is None:
             log.error("the timer message with queue offset %d cannot be read; it is passed over", queue_offset)
         return message
+
+
+def _slot_ms(properties: dict[str, str], due_ms: int) -> int:
+    """Return the second of Java's wheel in which a message is turned out."""
+    text = properties.get(timer_message.OUT_MS, "")
+    return int(text) if text.isdecimal() and len(text) <= 18 else due_ms - due_ms % timer_message.PRECISION_MS
 
 
 def recall_handle(broker_name: str, properties: dict[str, str]) -> timer_message.RecallHandle:
