@@ -120,6 +120,7 @@ COMMANDS = {
         "orbitlog.cli.cmd_cluster", "Show the brokers of a running cluster, and whether they answer."
     ),
     "dump": LazyCommand("orbitlog.cli.cmd_dump", "Look at the files of a store; needs no server."),
+    "doctor": LazyCommand("orbitlog.cli.cmd_doctor", "Find out what is wrong with a store, and mend it."),
     "nameserver": LazyCommand("orbitlog.cli.cmd_nameserver", "Serve routes: brokers register, clients ask."),
     "pipeline": LazyCommand("orbitlog.cli.cmd_pipeline", "Jobs on Spark over whole stores."),
     "demo": LazyCommand("orbitlog.cli.cmd_demo", "Write a small store and show what is in it."),

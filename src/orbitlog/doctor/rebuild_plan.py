@@ -45,14 +45,18 @@ def order_findings(derivations: Sequence[SplitDerivation]) -> tuple[dict[Queue, 
                 known = ends[queue] = QueueEnds(part.first, part.first)
             elif queue not in seen and known.next_offset != part.first:
                 reason = f"queue offset {part.first} follows {known.next_offset - 1}"
-                findings.append(_order_finding(derivation.walk.split, reason, queue, part.first))
+                left_out = part.first - known.next_offset
+                findings.append(_order_finding(derivation.walk.split, reason, queue, part.first, left_out))
             seen.add(queue)
             known.next_offset = part.first + part.unit_count
     return ends, findings
 
 
-def _order_finding(split: LogSplit, reason: str, queue: Queue, queue_offset: int) -> Finding:
-    return Finding("queue order", split.path, reason, topic=queue[0], queue_id=queue[1], queue_offset=queue_offset)
+def _order_finding(split: LogSplit, reason: str, queue: Queue, queue_offset: int, left_out: int) -> Finding:
+    count = max(left_out, 1)
+    return Finding(
+        "queue order", split.path, reason, count=count, topic=queue[0], queue_id=queue[1], queue_offset=queue_offset
+    )
 
 
 def queue_files(tasks: Sequence[DeriveTask], derivations: Sequence[SplitDerivation]) -> list[QueueFile]:

@@ -13,6 +13,7 @@ def segment_findings(store: StoreFiles, segment_bytes: int) -> list[Finding]:
     expected_base = store.segments[0].base if store.segments else 0
     for segment in store.segments:
         damage.note_place(segment, expected_base)
+        damage.resume(segment.base)
         expected_base = segment.base + segment_bytes
         if segment.size_bytes == 0:
             reason = f"the file ends without a segment end; the file has only 0 of {segment_bytes} bytes"

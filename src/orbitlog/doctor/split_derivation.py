@@ -1,7 +1,8 @@
 """What one split of a log means for everything derived: its queue units, sorted by queue, and how many index keys.
 
-Units of one queue file are one slice, in the order of the log. Queue offsets must rise by one from message to message:
-where they do not, two messages claim one unit or a unit has no message, and no derived file could be right.
+Units of one queue file are one slice, in the order of the log; several where their offsets do not follow each other.
+Queue offsets must rise by one from message to message: where they do not, two messages claim one unit or a unit has no
+message, and no derived file could be right.
 """
 
 from __future__ import annotations
@@ -228,7 +229,7 @@ class _Collector:
         codes, offsets, times, units = codes[order], offsets[order], times[order], units[order]
         _note_disorder(derivation, codes, offsets, units)
         bases = offsets * ENTRY_BYTES // queue_file_bytes * queue_file_bytes
-        is_new = (np.diff(codes) != 0) | (np.diff(bases) != 0)
+        is_new = (np.diff(codes) != 0) | (np.diff(bases) != 0) | (np.diff(offsets) != 1)
         starts = np.concatenate(([0], np.flatnonzero(is_new) + 1))
         ends = np.append(starts[1:], len(codes))
         for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
@@ -275,7 +276,8 @@ def _note_disorder(
         reason = f"queue offset {found} cannot be"
         if found >= 0:
             reason = f"queue offset {found} follows {int(offsets[row - 1])}"
-        derivation.note(_disorder(walk.split, physical_offset, reason, topic, queue_id, found))
+        left_out = found - int(offsets[row - 1]) - 1 if row and codes[row - 1] == codes[row] else 0
+        derivation.note(_disorder(walk.split, physical_offset, reason, topic, queue_id, found, left_out))
     for row in [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()]:
         topic, queue_id = derivation.queues[codes[row]]
         try:
@@ -287,13 +289,14 @@ def _note_disorder(
 
 
 def _disorder(  # noqa: PLR0917
-    split: LogSplit, physical_offset: int, reason: str, topic: str, queue_id: int, queue_offset: int
+    split: LogSplit, physical_offset: int, reason: str, topic: str, queue_id: int, queue_offset: int, left_out: int = 0
 ) -> Finding:
     return Finding(
         "queue order",
         split.path,
         reason,
         position=physical_offset - split.base,
+        count=max(left_out, 1),
         physical_offset=physical_offset,
         topic=topic,
         queue_id=queue_id,

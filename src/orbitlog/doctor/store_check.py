@@ -69,6 +69,8 @@ class StoreCheck:
     keys_behind: int = 0
     findings: list[Finding] = field(default_factory=list)
     finding_count: int = 0
+    ends: dict[Queue, QueueEnds] = field(default_factory=dict)
+    """Bounds of each queue as the log has them."""
 
     @property
     def is_sound(self) -> bool:
@@ -197,6 +199,7 @@ def _follow_queues(work: _Work) -> None:
     """Follow queues through the splits, and tell units that are missing from units that come later."""
     result = work.result
     work.ends, disorder = order_findings(work.derivations)
+    result.ends = work.ends
     result.queues = len(work.ends)
     result.keys = sum(derivation.key_count for derivation in work.derivations)
     result.add(disorder)

@@ -2,11 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
 from orbitlog.errors import StoreLocked
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.store_files import StoreFiles
+
+# Stores that a command of this process has taken for itself.
+_TAKEN: set[Path] = set()
+
+
+@contextmanager
+def taken(root: Path) -> Iterator[None]:
+    """Keep brokers out while the block runs; raises `StoreLocked` where one uses the store."""
+    lock = RealDisk().lock_file(root / tree.LOCK, tree.LOCK_CONTENT)
+    try:
+        if RealDisk().lock_holder(root / LEASE_LOCK_FILE) is not None:
+            raise StoreLocked(f"{root} is being dispatched by another process; stop it first")
+        _TAKEN.add(root.resolve())
+        yield
+    finally:
+        _TAKEN.discard(root.resolve())
+        lock.release()
 
 
 def is_in_use(store: StoreFiles) -> bool:
@@ -26,4 +48,6 @@ def confirmed_to(store: StoreFiles) -> int | None:
 
 
 def _holder(store: StoreFiles) -> int | None:
+    if store.root.resolve() in _TAKEN:
+        return None
     return None if store.lock is None else RealDisk().lock_holder(store.root / tree.LOCK)

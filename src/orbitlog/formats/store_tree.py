@@ -30,6 +30,7 @@ BACKUP_SUFFIX = ".bak"
 DLEDGER_PREFIX = "dledger-"
 DLEDGER_DATA = "data"
 DLEDGER_INDEX = "index"
+DOCTOR = ".orbitlog-doctor"
 
 SEGMENT_BYTES_DEFAULT = 1024 * 1024 * 1024
 

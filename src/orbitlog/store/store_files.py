@@ -21,6 +21,7 @@ _UNREAD_ENTRIES = frozenset(
     (
         tree.ABORT + tree.BACKUP_SUFFIX,
         tree.CHECKPOINT + tree.BACKUP_SUFFIX,
+        tree.DOCTOR,
         CONFIRMED_FILE,
         STATE_FILE,
         "brokerIdentity",

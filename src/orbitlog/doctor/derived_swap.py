@@ -1,0 +1,66 @@
+"""Derived files made anew and brought into a store by a journal: queue by queue, the index, the checkpoint last."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.doctor.repair_journal import RepairJournal
+from orbitlog.doctor.store_rebuild import StoreRebuild, rebuild_with
+from orbitlog.doctor.tasks_here import PhaseProgress, Runner
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.dispatch_marks import MARKS_FILE
+from orbitlog.formats.store_state import STATE_FILE
+from orbitlog.store.store_files import StoreFiles, find_queues
+from orbitlog.store.store_settings import StoreSettings
+
+QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
+PARTS = (QUEUES, INDEX, CHECKPOINT)
+Queue = tuple[str, int]
+
+
+def make_derived(
+    run: Runner,
+    root: Path,
+    out: Path,
+    settings: StoreSettings,
+    *,
+    split_bytes: int = SPLIT_BYTES_DEFAULT,
+    progress: PhaseProgress | None = None,
+) -> StoreRebuild:
+    """Derive everything from the log into a directory of its own."""
+    return rebuild_with(run, [root], out=out, settings=settings, split_bytes=split_bytes, progress=progress)[0]
+
+
+def plan_swap(
+    journal: RepairJournal,
+    store: StoreFiles,
+    made: Path,
+    *,
+    parts: Collection[str],
+    queues: Collection[Queue] | None = None,
+    topic: str | None = None,
+) -> None:
+    """Plan to bring in what was made: all queues, or those named, or those of a topic.
+
+    A queue of which the log has no message stays, unless it is named: it knows up to where its offsets were used.
+    """
+    root = store.root
+    for name in (STATE_FILE, MARKS_FILE):
+        if (root / name).exists():
+            journal.set_aside(root / name, "vouches for files that are replaced")
+    if QUEUES in parts:
+        new = find_queues(made / tree.CONSUMEQUEUE)
+        for queue in sorted(new):
+            if (queues is None or queue in queues) and (topic is None or queue[0] == topic):
+                directory = tree.queue_directory(*queue)
+                journal.replace(made / directory, root / directory, "made again from the log")
+        for queue in sorted(set(queues or ()) - new.keys()):
+            directory = root / tree.queue_directory(*queue)
+            if directory.exists():
+                journal.set_aside(directory, "the log has no message of this queue")
+    if INDEX in parts:
+        journal.replace(made / tree.INDEX, root / tree.INDEX, "made again from the log")
+    if CHECKPOINT in parts and (made / tree.CHECKPOINT).exists():
+        journal.replace(made / tree.CHECKPOINT, root / tree.CHECKPOINT, "made again from the log")

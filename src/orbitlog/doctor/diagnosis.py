@@ -1,0 +1,119 @@
+"""Findings in plain words: how bad each is, what follows from it, and which command mends it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from orbitlog.store.findings import Finding
+
+
+class Severity(Enum):
+    """An error loses messages or keeps a broker from starting; a warning can be mended from the log; a note is one."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """A finding with what an operator asks next."""
+
+    finding: Finding
+    severity: Severity
+    consequence: str
+    command: str | None = None
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        told: dict[str, Any] = {"severity": self.severity.value, **self.finding.as_object()}
+        told["consequence"] = self.consequence
+        return told if self.command is None else told | {"command": self.command}
+
+    def __str__(self) -> str:
+        mend = "" if self.command is None else f" Mend it: {self.command}"
+        return f"{self.severity.value}: {self.finding}. {self.consequence}.{mend}"
+
+
+_REPAIR = "orbitlog doctor repair {store}"
+_REBUILD = "orbitlog doctor rebuild {store} --{part}"
+
+# By kind: how bad, what follows, what mends.
+_MEANING: dict[str, tuple[Severity, str, str | None]] = {
+    "record": (
+        Severity.ERROR,
+        "What lies here cannot be served, and a Java broker that was not closed cuts its log here,"
+        " with all that follows",
+        _REPAIR,
+    ),
+    "segment": (
+        Severity.ERROR,
+        "Messages of this range cannot be served; brokers refuse to start on a segment of the wrong size",
+        _REPAIR,
+    ),
+    "queue order": (
+        Severity.ERROR,
+        "When queues are derived again, Java says [BUG]logic queue order maybe wrong,"
+        " and consumers find messages under other offsets",
+        _REPAIR,
+    ),
+    "queue unit": (
+        Severity.WARNING,
+        "Consumers of this queue miss messages or get the wrong ones; the messages are in the log",
+        _REBUILD.replace("{part}", "queues"),
+    ),
+    "queue file": (
+        Severity.WARNING,
+        "Consumers of this queue miss messages, and a broker refuses to start on a file of the wrong size;"
+        " the messages are in the log",
+        _REBUILD.replace("{part}", "queues"),
+    ),
+    "index": (
+        Severity.WARNING,
+        "Queries by key miss messages or find wrong ones; the messages are in the log",
+        _REBUILD.replace("{part}", "index"),
+    ),
+    "checkpoint": (
+        Severity.WARNING,
+        "A recovery would begin in the wrong place",
+        _REBUILD.replace("{part}", "checkpoint"),
+    ),
+    "config": (
+        Severity.ERROR,
+        "A broker starts with an empty table here, and writes that over what is left",
+        _REPAIR,
+    ),
+    "config backup in use": (Severity.WARNING, "Brokers take the backup, which is one change older", _REPAIR),
+    "config note": (Severity.NOTE, "Brokers do not need it", None),
+    "topic": (
+        Severity.WARNING,
+        "Clients are told that the topic does not exist, though its messages are here",
+        _REPAIR,
+    ),
+    "foreign segment": (
+        Severity.ERROR,
+        "A Java broker does not start: NumberFormatException or IllegalArgumentException over the file's name or size",
+        _REPAIR,
+    ),
+    "layout": (Severity.NOTE, "Brokers ignore it", None),
+    "timer": (
+        Severity.ERROR,
+        "Messages that wait for their time may be delivered late, twice or not at all",
+        None,
+    ),
+    "repair": (
+        Severity.ERROR,
+        "Half of its changes stand; running it again ends it, orbitlog doctor undo takes it back",
+        "orbitlog doctor repair {store} --apply",
+    ),
+    "abort": (Severity.NOTE, "The broker was not closed; the next one recovers by itself", None),
+    "behind": (Severity.NOTE, "The next broker derives them from the log when it starts", None),
+}
+
+
+def diagnose(finding: Finding, store: str) -> Diagnosis:
+    """Add to a finding what it means."""
+    severity, consequence, command = _MEANING[finding.kind]
+    return Diagnosis(finding, severity, consequence, None if command is None else command.format(store=store))

@@ -1,0 +1,219 @@
+"""What a store is, told from its queues, the first record of each segment and its config: the log is not read.
+
+Sizes of topics are the sums of what their queue units say; growth is that of the log between its first and last record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orbitlog.doctor.split_derivation import UNIT
+from orbitlog.doctor.store_survey import read_config
+from orbitlog.errors import FormatError
+from orbitlog.formats import names
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.config_files import config_codec
+from orbitlog.formats.delay_levels import DelayLevels
+from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.message import Message
+from orbitlog.formats.message_scan import read_at
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
+from orbitlog.formats.queue_entry import ENTRY_BYTES
+from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
+from orbitlog.store.mapped_view import mapped_view, written_until
+from orbitlog.store.store_files import OffsetFile, StoreFiles, find_store_files
+from orbitlog.store.store_inference import infer_compat, infer_geometry, infer_rules, signs_of_5x
+from orbitlog.store.store_settings import StoreSettings
+
+_DAY_MS = 86_400_000
+_SIGNS_MAX = 3
+
+
+@dataclass(slots=True)
+class TopicSize:
+    """A topic as its queues tell it."""
+
+    topic: str
+    queues: int = 0
+    messages: int = 0
+    stored_bytes: int = 0
+
+
+@dataclass(slots=True)
+class Explanation:
+    """One screen about one store."""
+
+    store: str
+    compat: str
+    signs: list[str]
+    segment_bytes: int
+    segments: int
+    log_start: int
+    log_end: int
+    first_ms: int | None = None
+    last_ms: int | None = None
+    store_hosts: list[str] = field(default_factory=list)
+    was_closed: bool = True
+    topics: list[TopicSize] = field(default_factory=list)
+    index_files: int = 0
+    retention_hours: int = 0
+    delete_hours: tuple[int, ...] = ()
+    groups: int = 0
+    pending_delays: dict[int, int] = field(default_factory=dict)
+    pending_transactions: int = 0
+    pending_timers: int = 0
+
+    @property
+    def log_bytes(self) -> int:
+        return self.log_end - self.log_start
+
+    @property
+    def bytes_per_day(self) -> int | None:
+        """How much the log grew a day between its first and last message; None where that is no time."""
+        if self.first_ms is None or self.last_ms is None or self.last_ms <= self.first_ms:
+            return None
+        return int(self.log_bytes * _DAY_MS / (self.last_ms - self.first_ms))
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        return {
+            "store": self.store,
+            "compat": self.compat,
+            "signs": self.signs,
+            "segmentBytes": self.segment_bytes,
+            "segments": self.segments,
+            "logStart": self.log_start,
+            "logEnd": self.log_end,
+            "firstMs": self.first_ms,
+            "lastMs": self.last_ms,
+            "storeHosts": self.store_hosts,
+            "wasClosed": self.was_closed,
+            "bytesPerDay": self.bytes_per_day,
+            "retentionHours": self.retention_hours,
+            "indexFiles": self.index_files,
+            "groups": self.groups,
+            "pendingDelays": {str(level): count for level, count in self.pending_delays.items()},
+            "pendingTransactions": self.pending_transactions,
+            "pendingTimers": self.pending_timers,
+            "topics": [
+                {"topic": one.topic, "queues": one.queues, "messages": one.messages, "storedBytes": one.stored_bytes}
+                for one in self.topics
+            ],
+        }
+
+
+def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
+    """Look at a store; reads its queues and little else."""
+    settings = settings or StoreSettings()
+    store = find_store_files(root)
+    geometry = infer_geometry(store, settings)
+    retention = settings.retention
+    found = Explanation(
+        str(root),
+        infer_compat(store, settings).name,
+        list(dict.fromkeys(signs_of_5x(store)))[:_SIGNS_MAX],
+        geometry.segment_bytes,
+        len(store.segments),
+        store.segments[0].base if store.segments else 0,
+        store.segments[0].base if store.segments else 0,
+        was_closed=store.abort is None,
+        index_files=len(store.index_files),
+        retention_hours=retention.reserved_hours,
+        delete_hours=retention.delete_hours,
+    )
+    _tell_log(found, store)
+    ends = _tell_topics(found, store)
+    _tell_pending(found, store, ends, infer_rules(store, settings).delay_levels)
+    return found
+
+
+def _tell_log(found: Explanation, store: StoreFiles) -> None:
+    for segment in store.segments:
+        with mapped_view(segment.path) as view:
+            first = read_at(view, 0, base_physical_offset=segment.base, check_crc=False) if len(view) else None
+        if isinstance(first, Message):
+            found.first_ms = first.store_timestamp_ms if found.first_ms is None else found.first_ms
+            found.last_ms = first.store_timestamp_ms
+            found.log_end = segment.base + first.size_bytes
+            host = str(first.store_host)
+            if host not in found.store_hosts:
+                found.store_hosts.append(host)
+
+
+def _tell_topics(found: Explanation, store: StoreFiles) -> dict[tuple[str, int], int]:
+    """Sum up the units of each queue; returns the offset behind the last unit of each."""
+    topics: dict[str, TopicSize] = {}
+    ends: dict[tuple[str, int], int] = {}
+    last: tuple[int, int] = (0, 0)
+    for key, files in store.queues.items():
+        topic = topics.setdefault(key[0], TopicSize(key[0]))
+        topic.queues += 1
+        for file in files:
+            for count, size_bytes, end, physical_offset, record_bytes in _units_of(file, found.log_start):
+                topic.messages += count
+                topic.stored_bytes += size_bytes
+                ends[key] = max(ends.get(key, 0), end)
+                last = max(last, (physical_offset, record_bytes))
+    found.topics = sorted(topics.values(), key=lambda one: (-one.stored_bytes, one.topic))
+    _tell_last(found, store, last)
+    return ends
+
+
+def _units_of(file: OffsetFile, log_start: int) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield messages and bytes that a queue file's units lead to, the offset behind them, and the last of them."""
+    end = written_until(file.path)
+    with mapped_view(file.path) as view:
+        units = np.frombuffer(view, UNIT, min(end, len(view)) // ENTRY_BYTES)
+        offsets, sizes = units["physical_offset"].astype(np.int64), units["size_bytes"].astype(np.int64)
+        del units
+    is_unit = (sizes > 0) & (sizes < INT_MAX)
+    rows = np.flatnonzero(is_unit)
+    if len(rows):
+        kept = is_unit & (offsets >= log_start)
+        row = int(rows[-1])
+        behind = file.base // ENTRY_BYTES + row + 1
+        yield int(kept.sum()), int(sizes[kept].sum()), behind, int(offsets[row]), int(sizes[row])
+
+
+def _tell_last(found: Explanation, store: StoreFiles, last: tuple[int, int]) -> None:
+    """The last message that a queue leads to gives the time up to which the store reaches."""
+    physical_offset, size_bytes = last
+    for segment in store.segments:
+        if segment.base <= physical_offset < segment.base + segment.size_bytes:
+            with mapped_view(segment.path) as view:
+                message = read_at(
+                    view, physical_offset - segment.base, base_physical_offset=segment.base, check_crc=False
+                )
+            if isinstance(message, Message):
+                found.last_ms = message.store_timestamp_ms
+                found.log_end = max(found.log_end, physical_offset + size_bytes)
+
+
+def _tell_pending(found: Explanation, store: StoreFiles, ends: dict[tuple[str, int], int], levels: DelayLevels) -> None:
+    offsets = _config(store, CONSUMER_OFFSET.name)
+    consumed = offsets.offsets if isinstance(offsets, ConsumerOffsets) else {}
+    found.groups = len({key.group for key in consumed if key.group})
+    delays = _config(store, DELAY_OFFSET.name)
+    delivered = delays.offsets if isinstance(delays, DelayOffsets) else {}
+    for level in range(1, levels.max_level + 1):
+        waiting = ends.get((names.SCHEDULE_TOPIC, level - 1), 0) - delivered.get(level, 0)
+        if waiting > 0:
+            found.pending_delays[level] = waiting
+    half = consumed.get(TopicGroup(names.HALF_TOPIC, names.TRANSACTION_GROUP), {})
+    found.pending_transactions = max(ends.get((names.HALF_TOPIC, 0), 0) - half.get(0, 0), 0)
+    timer = _config(store, TIMER_CHECKPOINT_FILE)
+    taken_in = timer.last_queue_offset if isinstance(timer, TimerCheckpoint) else 0
+    found.pending_timers = max(ends.get((names.TIMER_TOPIC, 0), 0) - taken_in, 0)
+
+
+def _config(store: StoreFiles, name: str) -> object | None:
+    raw = read_config(store.root / tree.CONFIG / name)
+    try:
+        return config_codec(name).decode(raw) if raw else None
+    except FormatError:
+        return None

@@ -1,0 +1,168 @@
+"""Bytes that take the place of a damaged range of the log, so that Java and ours read past it.
+
+A broker follows the log from record to record: whatever cannot be read must become records. Each message that is known
+to be lost becomes a placeholder, without a body, in its own topic and queue and under its own queue offset: queues stay
+without gaps, and consumers learn that something is missing. The rest becomes filler: rolled back transactions of a
+topic of their own, which enter no queue and no index. A range that reaches to the end of its segment ends with a BLANK.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from orbitlog.formats import names
+from orbitlog.formats.flags import TransactionType
+from orbitlog.formats.message import encode_message, make_message
+from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank
+from orbitlog.formats.properties import REAL_QUEUE_ID, REAL_TOPIC
+
+FILLER_TOPIC = "ORBITLOG_FILLER"
+LOST_TOPIC = "ORBITLOG_LOST"
+LOST_PROPERTY = "ORBITLOG_LOST"
+_FILLER_BODY_MAX = 1 << 20
+_TIMER_DUE_PROPERTY = "TIMER_OUT_MS"
+
+
+@dataclass(frozen=True, slots=True)
+class Placeholder:
+    """A lost message: where it belongs, and the properties that could be saved."""
+
+    topic: str
+    queue_id: int
+    queue_offset: int
+    physical_offset: int
+    """Where it lay, or a place before which it must have lain."""
+    properties: dict[str, str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Filling:
+    """The bytes, and which placeholders are in them."""
+
+    data: bytes
+    placed: tuple[Placeholder, ...]
+    left_out: tuple[Placeholder, ...]
+
+
+class CannotFill(Exception):
+    """A range that no record fits into."""
+
+
+def fill(start: int, stop: int, lost: Sequence[Placeholder], *, store_timestamp_ms: int, ends_segment: bool) -> Filling:
+    """Return records for the bytes from physical offset `start` to `stop`, and a BLANK where a segment ends there."""
+    room = stop - start
+    keep_back = BLANK_BYTES if ends_segment else 0
+    parts: list[bytes] = []
+    placed: list[Placeholder] = []
+    left_out: list[Placeholder] = []
+    position = 0
+    for one in _in_queue_order(lost):
+        free = room - position - keep_back
+        record = _fitting(one, start + position, store_timestamp_ms, free, must_fill=not ends_segment)
+        if record is None:
+            left_out.append(one)
+        else:
+            parts.append(record)
+            placed.append(one)
+            position += len(record)
+    parts += _rest(start + position, stop, store_timestamp_ms, ends_segment=ends_segment)
+    data = b"".join(parts)
+    assert len(data) == (room if not ends_segment else position + BLANK_BYTES)
+    return Filling(data, tuple(placed), tuple(left_out))
+
+
+def _fitting(
+    one: Placeholder, physical_offset: int, store_timestamp_ms: int, free: int, *, must_fill: bool
+) -> bytes | None:
+    """Return a record that leaves nothing of `free`, or enough for a filler; None where it is too long."""
+    for properties in (_properties(one), {}):
+        record = _record(one, physical_offset, store_timestamp_ms, properties)
+        rest = free - len(record)
+        if rest < 0:
+            continue
+        if not must_fill or rest == 0 or rest >= filler_bytes_min():
+            return record
+        if properties:
+            padded = properties | {LOST_PROPERTY: properties[LOST_PROPERTY] + " " * rest}
+            return _record(one, physical_offset, store_timestamp_ms, padded)
+        return _record(one, physical_offset, store_timestamp_ms, {}, body=b" " * rest)
+    return None
+
+
+def filler_bytes_min() -> int:
+    """Return the size of the smallest filler."""
+    return len(_filler(0, 0, 0))
+
+
+def _rest(start: int, stop: int, store_timestamp_ms: int, *, ends_segment: bool) -> list[bytes]:
+    room = stop - start
+    if ends_segment:
+        if room < BLANK_BYTES:
+            raise CannotFill(f"{room} bytes are too few for the end of a segment")
+        return [encode_blank(room)]
+    parts = []
+    smallest = filler_bytes_min()
+    if 0 < room < smallest:
+        raise CannotFill(f"{room} bytes are too few for a record")
+    while start < stop:
+        size_bytes = min(stop - start, smallest + _FILLER_BODY_MAX)
+        if 0 < stop - start - size_bytes < smallest:
+            size_bytes -= smallest
+        parts.append(_filler(start, size_bytes - smallest, store_timestamp_ms))
+        start += size_bytes
+    return parts
+
+
+def _filler(physical_offset: int, body_bytes: int, store_timestamp_ms: int) -> bytes:
+    message = make_message(
+        FILLER_TOPIC,
+        bytes(body_bytes),
+        sys_flag=int(TransactionType.ROLLBACK),
+        physical_offset=physical_offset,
+        store_timestamp_ms=store_timestamp_ms,
+        born_timestamp_ms=store_timestamp_ms,
+    )
+    return encode_message(message)
+
+
+def _record(
+    one: Placeholder, physical_offset: int, store_timestamp_ms: int, properties: dict[str, str], body: bytes = b""
+) -> bytes:
+    # A half message that was born long ago is never asked about again.
+    born_ms = 0 if one.topic == names.HALF_TOPIC else store_timestamp_ms
+    message = make_message(
+        one.topic,
+        body,
+        properties=properties,
+        queue_id=one.queue_id,
+        queue_offset=one.queue_offset,
+        physical_offset=physical_offset,
+        store_timestamp_ms=store_timestamp_ms,
+        born_timestamp_ms=born_ms,
+    )
+    return encode_message(message)
+
+
+def _properties(one: Placeholder) -> dict[str, str]:
+    marked = {LOST_PROPERTY: str(one.physical_offset)}
+    if one.topic == names.SCHEDULE_TOPIC:
+        # What leads back into the half topic is dropped by the delivery of delayed messages, with a line in its log.
+        marked |= {REAL_TOPIC: names.HALF_TOPIC, REAL_QUEUE_ID: "0"}
+    elif one.topic == names.TIMER_TOPIC:
+        marked |= {_TIMER_DUE_PROPERTY: "0", REAL_TOPIC: LOST_TOPIC, REAL_QUEUE_ID: "0"}
+    elif one.properties:
+        marked |= one.properties
+    return marked
+
+
+def _in_queue_order(lost: Sequence[Placeholder]) -> list[Placeholder]:
+    """Order by place; those of one queue by queue offset, whatever their places say."""
+    ordered = sorted(lost, key=lambda one: one.physical_offset)
+    by_queue: dict[tuple[str, int], list[Placeholder]] = defaultdict(list)
+    for one in ordered:
+        by_queue[one.topic, one.queue_id].append(one)
+    for members in by_queue.values():
+        members.sort(key=lambda one: -one.queue_offset)
+    return [replace(by_queue[one.topic, one.queue_id].pop(), physical_offset=one.physical_offset) for one in ordered]

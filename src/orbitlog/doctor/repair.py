@@ -1,0 +1,156 @@
+"""Mends a store: plans from what an examination found, and carries the plan out with a journal that can be undone.
+
+Each round is planned from a new look at the store, for what one round mends decides what the next can read: places and
+sizes of segments, then the log, then queues, index, checkpoint and config. A dry run tells the plan from the findings
+alone and writes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from orbitlog.doctor.config_repair import plan_config
+from orbitlog.doctor.derived_swap import CHECKPOINT, INDEX, QUEUES, make_derived, plan_swap
+from orbitlog.doctor.examination import Examination, examine
+from orbitlog.doctor.log_repair import plan_log, plan_places
+from orbitlog.doctor.repair_journal import RepairJournal, finish_interrupted
+from orbitlog.doctor.store_use import taken
+from orbitlog.doctor.tasks_here import PhaseProgress, run_here
+from orbitlog.errors import StoreLayoutError
+from orbitlog.store.store_files import find_store_files
+from orbitlog.store.store_inference import infer_compat, infer_geometry
+from orbitlog.store.store_settings import StoreSettings
+
+_ROUNDS_MAX = 8
+DERIVED_KINDS = {"queue unit": QUEUES, "queue file": QUEUES, "index": INDEX, "checkpoint": CHECKPOINT}
+
+
+@dataclass(slots=True)
+class Repair:
+    """What was done, or would be, and what is left."""
+
+    actions: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    resumed: list[str] = field(default_factory=list)
+    examination: Examination | None = None
+    is_applied: bool = False
+
+    @property
+    def is_sound(self) -> bool:
+        return self.examination is not None and self.examination.is_sound
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        left = self.examination.diagnoses if self.examination else ()
+        return {
+            "applied": self.is_applied,
+            "sound": self.is_sound,
+            "resumed": self.resumed,
+            "actions": self.actions,
+            "problems": self.problems,
+            "findings": [diagnosis.as_object() for diagnosis in left],
+        }
+
+
+def plan_repair(root: Path, *, settings: StoreSettings | None = None, progress: PhaseProgress | None = None) -> Repair:
+    """Say what the first round would do, and what it is for; writes nothing."""
+    settings = settings or StoreSettings()
+    found = examine(root, settings=settings, progress=progress)
+    plan = _Plan(root, settings, found)
+    return Repair(plan.described(), examination=found)
+
+
+def apply_repair(root: Path, *, settings: StoreSettings | None = None, progress: PhaseProgress | None = None) -> Repair:
+    """Mend a store; every change can be taken back by `undo_last`."""
+    settings = settings or StoreSettings()
+    find_store_files(root)
+    result = Repair(is_applied=True)
+    with taken(root):
+        result.resumed = finish_interrupted(root)
+        run: str | None = None
+        for _ in range(_ROUNDS_MAX):
+            result.examination = examine(root, settings=settings, progress=progress)
+            plan = _Plan(root, settings, result.examination)
+            journal = RepairJournal.begin(root, f"repair of {root.name}", run=run)
+            problems = plan.fill_in(journal, progress)
+            result.problems += [problem for problem in problems if problem not in result.problems]
+            if not journal.steps:
+                journal.forget()
+                break
+            run = journal.run
+            journal.carry_out()
+            result.actions += [f"{root / step.path}: {step.why}" for step in journal.steps]
+    return result
+
+
+class _Plan:
+    """What one round does: the first of three stages that has anything to do."""
+
+    def __init__(self, root: Path, settings: StoreSettings, found: Examination) -> None:
+        self._settings = settings
+        self._found = found
+        self._store = find_store_files(root)
+        self._geometry = infer_geometry(self._store, settings)
+        self._of_kind = {kind: [one for one in found.findings if one.kind == kind] for kind in _kinds(found)}
+
+    def fill_in(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
+        segment_bytes = self._geometry.segment_bytes
+        plan_places(journal, self._store, segment_bytes, self._of_kind.get("foreign segment", []))
+        if journal.steps:
+            return []
+        problems = plan_log(journal, self._store, segment_bytes, self._found)
+        if journal.steps:
+            return problems
+        plan_config(journal, self._store, infer_compat(self._store, self._settings), self._found.findings)
+        return problems + self._plan_derived(journal, progress)
+
+    def _plan_derived(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
+        parts = {DERIVED_KINDS[kind] for kind in self._of_kind if kind in DERIVED_KINDS}
+        if not parts:
+            return []
+        made = journal.new / "derived"
+        try:
+            result = make_derived(run_here, self._store.root, made, self._settings, progress=progress)
+        except StoreLayoutError as error:
+            return [str(error)]
+        if not result.is_published:
+            return [f"nothing was derived: {finding}" for finding in result.findings]
+        plan_swap(journal, self._store, made, parts=parts | {CHECKPOINT}, queues=self._wrong_queues())
+        return []
+
+    def _wrong_queues(self) -> set[tuple[str, int]] | None:
+        """Return the queues that findings name; None for all where not every finding is listed."""
+        if self._found.check.finding_count > len(self._found.check.findings):
+            return None
+        named = [one for kind in ("queue unit", "queue file") for one in self._of_kind.get(kind, [])]
+        return {(one.topic, one.queue_id) for one in named if one.topic is not None and one.queue_id is not None}
+
+    def described(self) -> list[str]:
+        """Say in sentences what the rounds would do, from the findings alone."""
+        told = []
+        for diagnosis in self._found.diagnoses:
+            deed = _DEEDS.get(diagnosis.finding.kind)
+            if deed is not None:
+                told.append(f"{deed}: {diagnosis.finding}")
+        return told
+
+
+_DEEDS = {
+    "foreign segment": "set aside",
+    "segment": "bring to its place and size, or fill with placeholders and a segment end",
+    "record": "cut, if nothing follows; else fill with placeholders for the messages that are lost, and with filler",
+    "queue order": "fill the gap with placeholders where the log is damaged",
+    "queue unit": "make the queue again from the log",
+    "queue file": "make the queue again from the log",
+    "index": "make the index again from the log",
+    "checkpoint": "make the checkpoint again from the log",
+    "config": "write what can be saved, and what the queues tell",
+    "config backup in use": "take the backup",
+    "topic": "add the topic to topics.json",
+}
+
+
+def _kinds(found: Examination) -> set[str]:
+    return {finding.kind for finding in found.findings}

@@ -1,0 +1,347 @@
+"""What a repair changes, written down before it changes anything: carried out, taken up after a kill, or taken back.
+
+    .orbitlog-doctor/000001/journal.json   the steps; once it is there the repair is carried out, now or by the next run
+    .orbitlog-doctor/000001/kept/…         bytes and files that stood before
+    .orbitlog-doctor/000001/new/…          bytes and files that take their place
+    .orbitlog-doctor/000001/applied        every step was carried out, and what the changed files looked like then
+    .orbitlog-doctor/000001/undoing        it is being taken back
+    .orbitlog-doctor/000001/progress       how many steps stand
+
+Progress is noted after each step, so a kill leaves one step of which it is not known whether it was done: that one may
+be repeated with the same effect, for a rename that has its target was done.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from orbitlog.doctor.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree, write_all
+from orbitlog.errors import StoreLayoutError
+from orbitlog.formats.store_tree import DOCTOR
+from orbitlog.store.disk import disk_errors
+
+_JOURNAL, _APPLIED, _UNDOING, _PROGRESS = "journal.json", "applied", "undoing", "progress"
+_KEPT, _NEW = "kept", "new"
+_COPY_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One change. `path` and `to` are below the store, `old` and `new` below the journal.
+
+    write: bytes of `new` at `position` of `path`; `old` has those that stood there. resize: `path` becomes
+    `size_bytes` long; `old` has what is cut off. move: `path` becomes `to`.
+    """
+
+    do: str
+    path: str
+    why: str
+    position: int = 0
+    size_bytes: int = 0
+    old_size_bytes: int = 0
+    old: str | None = None
+    new: str | None = None
+    to: str | None = None
+    modified_ns: int = 0
+
+
+@dataclass(slots=True)
+class RepairJournal:
+    """The steps of one repair, gathered and then carried out."""
+
+    root: Path
+    place: Path
+    run: str
+    title: str
+    steps: list[Step] = field(default_factory=list)
+
+    @classmethod
+    def begin(cls, root: Path, title: str, *, run: str | None = None) -> RepairJournal:
+        """Make the directory of a new journal; what a run left that never wrote its steps down is removed."""
+        for place in _places(root):
+            if not (place / _JOURNAL).exists():
+                remove_tree(place)
+        numbers = [int(place.name) for place in _places(root)]
+        name = f"{max(numbers, default=0) + 1:06d}"
+        place = root / DOCTOR / name
+        with disk_errors(f"making {place}"):
+            (place / _NEW).mkdir(parents=True)
+            (place / _KEPT).mkdir()
+        return cls(root, place, run or name, title)
+
+    @property
+    def new(self) -> Path:
+        """The directory for what takes the place of something."""
+        return self.place / _NEW
+
+    def write(self, path: Path, position: int, data: bytes, why: str) -> None:
+        """Change bytes of a file in place."""
+        number = len(self.steps)
+        with path.open("rb") as file:
+            old = os.pread(file.fileno(), len(data), position)
+        assert len(old) == len(data), "a write stays inside its file"
+        self._keep(f"{_KEPT}/{number}", old)
+        self._keep(f"{_NEW}/{number}", data)
+        self.steps.append(
+            Step(
+                "write",
+                self._relative(path),
+                why,
+                position=position,
+                old=f"{_KEPT}/{number}",
+                new=f"{_NEW}/{number}",
+                modified_ns=path.stat().st_mtime_ns,
+            )
+        )
+
+    def resize(self, path: Path, size_bytes: int, why: str) -> None:
+        """Cut a file, or let zeros follow it."""
+        status = path.stat()
+        old = None
+        if size_bytes < status.st_size:
+            old = f"{_KEPT}/{len(self.steps)}"
+            with path.open("rb") as file:
+                self._keep(old, os.pread(file.fileno(), status.st_size - size_bytes, size_bytes))
+        self.steps.append(
+            Step(
+                "resize",
+                self._relative(path),
+                why,
+                size_bytes=size_bytes,
+                old_size_bytes=status.st_size,
+                old=old,
+                modified_ns=status.st_mtime_ns,
+            )
+        )
+
+    def set_aside(self, path: Path, why: str) -> None:
+        """Take a file or directory out of the store, into the journal."""
+        kept = self.place / _KEPT / f"{len(self.steps)}-{path.name}"
+        self.steps.append(Step("move", self._relative(path), why, to=self._relative(kept)))
+
+    def put(self, made: Path, target: Path, why: str) -> None:
+        """Bring what was made into its place, which is free by then."""
+        self.steps.append(Step("move", self._relative(made), why, to=self._relative(target)))
+
+    def replace(self, made: Path, target: Path, why: str) -> None:
+        """Set aside what stands, and put what was made in its place."""
+        if target.exists():
+            self.set_aside(target, f"{why}: what stood before is kept")
+        self.put(made, target, why)
+
+    def put_file(self, target: Path, data: bytes, why: str) -> None:
+        """Replace a small file by these bytes."""
+        made = self.new / f"{len(self.steps)}-{target.name}"
+        put_bytes(made, data, self.place / TEMPORARY)
+        self.replace(made, target, why)
+
+    def carry_out(self) -> None:
+        """Write the steps down, and then do them."""
+        for directory in (self.place / _KEPT, self.new):
+            sync_tree(directory)
+        told = {"run": self.run, "title": self.title, "steps": [asdict(step) for step in self.steps]}
+        put_bytes(self.place / _JOURNAL, orjson.dumps(told), self.place / TEMPORARY)
+        remove_tree(self.place / TEMPORARY)
+        sync_directory(self.place)
+        sync_directory(self.place.parent)
+        sync_directory(self.root)
+        _apply(self.root, self.place, self.steps)
+
+    def forget(self) -> None:
+        """Remove a journal that was never carried out."""
+        remove_tree(self.place)
+        if not any(_places(self.root)) and (self.root / DOCTOR).is_dir():
+            (self.root / DOCTOR).rmdir()
+
+    def _keep(self, name: str, data: bytes) -> None:
+        put_bytes(self.place / name, data, self.place / TEMPORARY)
+
+    def _relative(self, path: Path) -> str:
+        return path.relative_to(self.root).as_posix()
+
+
+def finish_interrupted(root: Path) -> list[str]:
+    """End what a killed run had begun, forwards or backwards; returns the titles of those."""
+    ended = []
+    for place in _places(root):
+        told = _read(place)
+        if told is None:
+            continue
+        if (place / _UNDOING).exists():
+            _take_back(root, place, told)
+            ended.append(f"taking back: {told['title']}")
+        elif not (place / _APPLIED).exists():
+            _apply(root, place, [Step(**step) for step in told["steps"]])
+            ended.append(told["title"])
+    return ended
+
+
+def interrupted(root: Path) -> list[Path]:
+    """Return the journals that a killed run left in the middle."""
+    return [
+        place
+        for place in _places(root)
+        if _read(place) is not None and ((place / _UNDOING).exists() or not (place / _APPLIED).exists())
+    ]
+
+
+def undo_last(root: Path, *, force: bool = False) -> list[str]:
+    """Take back the last run, its last journal first; returns what was taken back, step by step."""
+    journals = [(place, told) for place in _places(root) if (told := _read(place)) is not None]
+    if not journals:
+        raise StoreLayoutError(f"{root} has no repair that could be taken back")
+    run = journals[-1][1]["run"]
+    wanted = [(place, told) for place, told in journals if told["run"] == run]
+    if not force:
+        for place, _ in wanted:
+            _refuse_if_changed(root, place)
+    taken_back: list[str] = []
+    for place, told in reversed(wanted):
+        put_bytes(place / _UNDOING, b"", place / TEMPORARY)
+        sync_directory(place)
+        taken_back += [f"{step['path']}: {step['why']}" for step in reversed(told["steps"])]
+        _take_back(root, place, told)
+    return taken_back
+
+
+def discard_kept(root: Path) -> int:
+    """Remove every journal with what it keeps: nothing can be taken back then. Returns how many there were."""
+    places = list(_places(root))
+    if interrupted(root):
+        raise StoreLayoutError(f"a repair of {root} was interrupted; run it again, or undo it, before discarding")
+    remove_tree(root / DOCTOR)
+    return len(places)
+
+
+def _places(root: Path) -> Iterator[Path]:
+    directory = root / DOCTOR
+    if directory.is_dir():
+        yield from sorted(path for path in directory.iterdir() if path.name.isdecimal() and path.is_dir())
+
+
+def _read(place: Path) -> dict[str, Any] | None:
+    path = place / _JOURNAL
+    found: dict[str, Any] | None = orjson.loads(path.read_bytes()) if path.exists() else None
+    return found
+
+
+def _apply(root: Path, place: Path, steps: list[Step]) -> None:
+    with disk_errors(f"repairing {root}"):
+        for number in range(_progress(place), len(steps)):
+            _do(root, place, steps[number])
+            _note_progress(root, place, steps[number], number + 1)
+        changed = {step.path: _identity(root / step.path) for step in steps if step.do != "move"}
+        put_bytes(place / _APPLIED, orjson.dumps(changed), place / TEMPORARY)
+        remove_tree(place / TEMPORARY)
+        sync_directory(place)
+
+
+def _take_back(root: Path, place: Path, told: dict[str, Any]) -> None:
+    steps = [Step(**step) for step in told["steps"]]
+    with disk_errors(f"taking back a repair of {root}"):
+        # The step behind the last that is noted may have been done, too.
+        for number in reversed(range(min(_progress(place) + 1, len(steps)))):
+            _undo(root, place, steps[number])
+            _note_progress(root, place, steps[number], number)
+        (place / _JOURNAL).unlink()  # from here on it is rubbish
+        remove_tree(place)
+        if not any((root / DOCTOR).iterdir()):
+            (root / DOCTOR).rmdir()
+
+
+def _progress(place: Path) -> int:
+    path = place / _PROGRESS
+    return int(path.read_bytes()) if path.exists() else 0
+
+
+def _note_progress(root: Path, place: Path, step: Step, done: int) -> None:
+    for name in (step.path, step.to):
+        if name is not None and (root / name).parent.is_dir():
+            sync_directory((root / name).parent)
+    put_bytes(place / _PROGRESS, str(done).encode(), place / TEMPORARY)
+    sync_directory(place)
+
+
+def _do(root: Path, place: Path, step: Step) -> None:
+    path = root / step.path
+    if step.do == "move":
+        assert step.to is not None
+        _rename(path, root / step.to)
+    elif step.do == "write":
+        assert step.new is not None
+        _write(path, step.position, place / step.new, step.modified_ns)
+    else:
+        _resize(path, step.size_bytes, step.modified_ns)
+
+
+def _undo(root: Path, place: Path, step: Step) -> None:
+    path = root / step.path
+    if step.do == "move":
+        assert step.to is not None
+        _rename(root / step.to, path)
+    elif step.do == "write":
+        assert step.old is not None
+        _write(path, step.position, place / step.old, step.modified_ns)
+    else:
+        _resize(path, step.old_size_bytes, step.modified_ns)
+        if step.old is not None:
+            _write(path, step.size_bytes, place / step.old, step.modified_ns)
+
+
+def _rename(source: Path, target: Path) -> None:
+    """Rename unless it was done: where the target stands, what is at the source came later."""
+    if target.exists() or not source.exists():
+        return
+    target.parent.mkdir(parents=True, exist_ok=True)
+    source.rename(target)
+
+
+def _write(path: Path, position: int, data_path: Path, modified_ns: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        with data_path.open("rb") as file:
+            while chunk := file.read(_COPY_BYTES):
+                write_all(descriptor, chunk, position)
+                position += len(chunk)
+        _settle(descriptor, modified_ns)
+    finally:
+        os.close(descriptor)
+
+
+def _resize(path: Path, size_bytes: int, modified_ns: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.ftruncate(descriptor, size_bytes)
+        _settle(descriptor, modified_ns)
+    finally:
+        os.close(descriptor)
+
+
+def _settle(descriptor: int, modified_ns: int) -> None:
+    """Keep the file's time, which retention and Java's search by time go by, and take all to the disk."""
+    os.utime(descriptor, ns=(modified_ns, modified_ns))
+    os.fsync(descriptor)
+
+
+def _identity(path: Path) -> list[int]:
+    status = path.stat()
+    return [status.st_size, status.st_mtime_ns]
+
+
+def _refuse_if_changed(root: Path, place: Path) -> None:
+    applied = place / _APPLIED
+    if not applied.exists():
+        return
+    for name, identity in orjson.loads(applied.read_bytes()).items():
+        path = root / name
+        if not path.exists() or _identity(path) != identity:
+            raise StoreLayoutError(
+                f"{path} was changed since it was repaired, by a broker perhaps; taking the repair back would destroy"
+                " that (--force does it all the same)"
+            )

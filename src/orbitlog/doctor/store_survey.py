@@ -1,0 +1,131 @@
+"""What can be told about a store without reading its log: config, topics, timer files, foreign entries."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import names
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
+from orbitlog.formats.timer_wheel import turn_slots_of
+from orbitlog.formats.topic_config import TOPICS, TopicTable
+from orbitlog.store.findings import Finding
+from orbitlog.store.store_files import StoreFiles
+
+# A broker of these makes their queues itself, with or without an entry in topics.json.
+_TOPICS_WITHOUT_CONFIG = (names.LMQ_PREFIX, names.SYSTEM_TOPIC_PREFIX)
+_DIRECTORIES_OF_FILES = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX)
+
+
+def survey(store: StoreFiles) -> list[Finding]:
+    """Name everything that names, sizes and small files tell."""
+    return [
+        *config_findings(store.root),
+        *_topic_findings(store),
+        *_timer_findings(store),
+        *_foreign_findings(store),
+        *_abort_findings(store),
+    ]
+
+
+def read_config(path: Path) -> bytes:
+    """Return a file of config/, empty where there is none."""
+    return path.read_bytes() if path.is_file() else b""
+
+
+def is_readable(path: Path) -> bool:
+    """Tell whether a file of config/ holds what a broker would load."""
+    raw = read_config(path)
+    if not raw:
+        return False
+    try:
+        config_codec(path.name).decode(raw)
+    except FormatError:
+        return False
+    return True
+
+
+def config_findings(root: Path) -> Iterator[Finding]:
+    """Name config files that cannot be read; the backup decides how bad that is."""
+    for name in sorted(CONFIG_CODECS):
+        main, backup = root / tree.CONFIG / name, root / tree.CONFIG / (name + tree.BACKUP_SUFFIX)
+        if not main.exists() and not backup.exists():
+            continue
+        backup_is_good = is_readable(backup)
+        if is_readable(main):
+            if backup.exists() and not backup_is_good and read_config(backup):
+                yield Finding("config note", str(backup), "the backup cannot be read")
+            continue
+        if not read_config(main) and not backup.exists():
+            continue  # a new one
+        problem = "is missing" if not main.exists() else "is empty" if not read_config(main) else _problem(main)
+        if backup_is_good:
+            yield Finding("config backup in use", str(main), f"{problem}; its backup can be read")
+        else:
+            yield Finding("config", str(main), f"{problem}, and there is no backup that can be read")
+
+
+def _problem(path: Path) -> str:
+    try:
+        config_codec(path.name).decode(read_config(path))
+    except FormatError as error:
+        return f"cannot be read ({error})"
+    return ""
+
+
+def known_topics(root: Path) -> TopicTable | None:
+    """Return topics.json as a broker would load it, or None where neither it nor its backup can be read."""
+    for name in (TOPICS.name, TOPICS.name + tree.BACKUP_SUFFIX):
+        path = root / tree.CONFIG / name
+        if is_readable(path):
+            table = config_codec(name).decode(read_config(path))
+            assert isinstance(table, TopicTable)
+            return table
+    return None
+
+
+def topics_without_config(store: StoreFiles) -> list[str]:
+    """Name topics with queues and no entry in topics.json; those that brokers add by themselves do not count."""
+    table = known_topics(store.root)
+    known = set(table.topics) if table is not None else set()
+    topics = {topic for (topic, _), files in store.queues.items() if files}
+    return sorted(
+        topic
+        for topic in topics - known
+        if not topic.startswith(_TOPICS_WITHOUT_CONFIG) and not names.is_system_topic(topic)
+    )
+
+
+def _topic_findings(store: StoreFiles) -> Iterator[Finding]:
+    without = topics_without_config(store)
+    topics_path = store.root / tree.CONFIG / TOPICS.name
+    if without and not topics_path.exists() and known_topics(store.root) is None:
+        yield Finding("config", str(topics_path), f"is missing, though there are queues of {len(without)} topics")
+        return
+    for topic in without:
+        path = store.root / tree.CONSUMEQUEUE / topic
+        yield Finding("topic", str(path), "topics.json does not know this topic", topic=topic)
+
+
+def _timer_findings(store: StoreFiles) -> Iterator[Finding]:
+    if store.timer_wheel is not None:
+        try:
+            turn_slots_of(store.timer_wheel.size_bytes)
+        except FormatError as error:
+            yield Finding("timer", str(store.timer_wheel.path), str(error))
+    if store.timer_wheel is not None and not store.timer_log:
+        yield Finding("timer", str(store.root / tree.TIMER_LOG), "is missing, though there is a timer wheel")
+
+
+def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
+    for entry in store.foreign:
+        parts = entry.path.relative_to(store.root).parts
+        is_in_the_way = parts[0] == tree.COMMITLOG or (parts[0] == tree.CONSUMEQUEUE and len(parts) == 4)
+        yield Finding("foreign segment" if is_in_the_way else "layout", str(entry.path), entry.reason)
+
+
+def _abort_findings(store: StoreFiles) -> Iterator[Finding]:
+    if store.abort is not None:
+        yield Finding("abort", str(store.abort.path), "is there, as while a broker runs or after one was killed")

@@ -1,0 +1,444 @@
+"""Damage as it happens to stores, each kind a function that does it to one; named after what it imitates.
+
+`ZOO` maps the name to the damage and to the kinds of finding of which a check must give at least one.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from pathlib import Path
+
+from orbitlog.formats.message import MAGIC_V1, Message
+from orbitlog.formats.message_scan import MAGIC_BLANK
+from orbitlog.store.log_walk import LogWalk
+from orbitlog.store.store_files import OffsetFile, find_store_files
+from orbitlog.store.store_inference import infer_geometry
+from orbitlog.store.store_settings import StoreSettings
+
+Damage = Callable[[Path], None]
+ZOO: dict[str, tuple[Damage, frozenset[str]]] = {}
+
+LOG = ("record", "segment", "queue order")
+QUEUES = ("queue unit", "queue file")
+
+
+def damages(*kinds: str) -> Callable[[Damage], Damage]:
+    def enter(function: Damage) -> Damage:
+        ZOO[function.__name__] = (function, frozenset(kinds))
+        return function
+
+    return enter
+
+
+def segments(root: Path) -> tuple[OffsetFile, ...]:
+    return find_store_files(root).segments
+
+
+def records(root: Path) -> list[Message]:
+    store = find_store_files(root)
+    size = infer_geometry(store, StoreSettings()).segment_bytes
+    return [message for message, _ in LogWalk(store.segments, size).records()]
+
+
+def segment_bytes(root: Path) -> int:
+    return infer_geometry(find_store_files(root), StoreSettings()).segment_bytes
+
+
+def patch(root: Path, physical_offset: int, data: bytes) -> None:
+    size = segment_bytes(root)
+    base = physical_offset // size * size
+    patch_file(root / "commitlog" / f"{base:020d}", physical_offset - base, data)
+
+
+def patch_file(path: Path, position: int, data: bytes) -> None:
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+def middle(root: Path) -> Message:
+    """A message with a body, in its own queue, in the middle of the log."""
+    found = [one for one in records(root) if len(one.body) > 20 and not one.sys_flag & 0xC]
+    return found[len(found) // 2]
+
+
+def body_position(message: Message) -> int:
+    return message.physical_offset + 88
+
+
+def a_queue(root: Path, *, files: int = 1) -> list[OffsetFile]:
+    return next(list(found) for found in find_store_files(root).queues.values() if len(found) >= files)
+
+
+def index_file(root: Path) -> Path:
+    return find_store_files(root).index_files[0].path
+
+
+def config(root: Path, name: str) -> Path:
+    return root / "config" / name
+
+
+# The log
+
+
+@damages(*LOG)
+def flipped_bit_in_a_body(root: Path) -> None:
+    message = middle(root)
+    patch(root, body_position(message) + 3, bytes([message.body[3] ^ 0x10]))
+
+
+@damages(*LOG)
+def flipped_bit_in_a_size(root: Path) -> None:
+    message = middle(root)
+    patch(root, message.physical_offset, struct.pack(">i", message.size_bytes ^ 0x40))
+
+
+@damages(*LOG)
+def flipped_bit_in_a_magic(root: Path) -> None:
+    patch(root, middle(root).physical_offset + 4, struct.pack(">I", MAGIC_V1 ^ 0x1))
+
+
+@damages(*LOG)
+def record_that_says_it_lies_elsewhere(root: Path) -> None:
+    message = middle(root)
+    patch(root, message.physical_offset + 28, struct.pack(">q", message.physical_offset + 1))
+
+
+@damages(*LOG)
+def flipped_bit_in_a_body_length(root: Path) -> None:
+    message = middle(root)
+    patch(root, message.physical_offset + 84, struct.pack(">i", len(message.body) ^ 0x8))
+
+
+@damages(*LOG)
+def flipped_bit_in_a_topic_length(root: Path) -> None:
+    message = middle(root)
+    patch(root, body_position(message) + len(message.body), bytes([len(message.topic) ^ 0x1]))
+
+
+@damages(*LOG)
+def page_of_zeros_after_a_power_cut(root: Path) -> None:
+    patch(root, middle(root).physical_offset, bytes(512))
+
+
+@damages(*LOG)
+def bad_sector_read_back_as_noise(root: Path) -> None:
+    patch(root, middle(root).physical_offset + 10, bytes(range(1, 256)) * 6)
+
+
+@damages(*LOG)
+def several_records_overwritten(root: Path) -> None:
+    found = records(root)
+    first, last = found[len(found) // 3], found[len(found) // 3 + 5]
+    patch(root, first.physical_offset, b"\xee" * (last.physical_offset - first.physical_offset))
+
+
+@damages(*LOG)
+def first_record_damaged(root: Path) -> None:
+    patch(root, records(root)[0].physical_offset, b"\xff" * 40)
+
+
+@damages(*LOG)
+def torn_record_at_the_tail(root: Path) -> None:
+    last = records(root)[-1]
+    patch(root, last.physical_offset + 60, bytes(last.size_bytes - 60))
+
+
+@damages(*LOG)
+def garbage_behind_the_tail(root: Path) -> None:
+    last = records(root)[-1]
+    patch(root, last.physical_offset + last.size_bytes, b"\x01garbage of another file" * 9)
+
+
+@damages(*LOG)
+def torn_record_at_a_roll(root: Path) -> None:
+    second = segments(root)[1].base
+    last = [one for one in records(root) if one.physical_offset < second][-1]
+    patch(root, last.physical_offset + 30, bytes(second - last.physical_offset - 30))
+
+
+@damages(*LOG)
+def segment_end_lost(root: Path) -> None:
+    second = segments(root)[1].base
+    last = [one for one in records(root) if one.physical_offset < second][-1]
+    patch(root, last.physical_offset + last.size_bytes, bytes(second - last.physical_offset - last.size_bytes))
+
+
+@damages(*LOG)
+def segment_end_with_a_wrong_length(root: Path) -> None:
+    second = segments(root)[1].base
+    last = [one for one in records(root) if one.physical_offset < second][-1]
+    patch(root, last.physical_offset + last.size_bytes, struct.pack(">iI", 9, MAGIC_BLANK))
+
+
+@damages(*LOG)
+def missing_middle_segment(root: Path) -> None:
+    segments(root)[2].path.unlink()
+
+
+@damages(*LOG)
+def two_missing_segments(root: Path) -> None:
+    for segment in segments(root)[1:3]:
+        segment.path.unlink()
+
+
+@damages(*LOG)
+def segment_of_zeros(root: Path) -> None:
+    segment = segments(root)[2]
+    patch_file(segment.path, 0, bytes(segment.size_bytes))
+
+
+@damages(*LOG)
+def truncated_middle_segment(root: Path) -> None:
+    segment = segments(root)[2]
+    os.truncate(segment.path, segment.size_bytes // 3)
+
+
+@damages(*LOG)
+def empty_middle_segment(root: Path) -> None:
+    os.truncate(segments(root)[3].path, 0)
+
+
+@damages(*LOG)
+def truncated_last_segment(root: Path) -> None:
+    segment = segments(root)[-1]
+    os.truncate(segment.path, segment.size_bytes // 2)
+
+
+@damages(*LOG)
+def segment_too_long(root: Path) -> None:
+    with segments(root)[1].path.open("ab") as file:
+        file.write(b"appended by a careless script")
+
+
+@damages(*LOG)
+def swapped_segments(root: Path) -> None:
+    one, other = segments(root)[1].path, segments(root)[3].path
+    aside = one.with_name("aside")
+    one.rename(aside)
+    other.rename(one)
+    aside.rename(other)
+
+
+@damages(*LOG)
+def duplicated_segment(root: Path) -> None:
+    found = segments(root)
+    shutil.copy2(found[1].path, found[3].path)
+
+
+@damages(*LOG)
+def segment_copied_under_a_wrong_name(root: Path) -> None:
+    found = segments(root)
+    shutil.copy2(found[1].path, found[1].path.with_name(f"{found[1].base + 100:020d}"))
+
+
+@damages(*LOG)
+def segment_copied_behind_the_end(root: Path) -> None:
+    found = segments(root)
+    shutil.copy2(found[0].path, found[0].path.with_name(f"{found[-1].base + segment_bytes(root):020d}"))
+
+
+# Foreign files
+
+
+@damages("foreign segment")
+def editor_backup_among_segments(root: Path) -> None:
+    (root / "commitlog" / "00000000000000000000~").write_bytes(b"x")
+
+
+@damages("foreign segment")
+def core_dump_among_segments(root: Path) -> None:
+    (root / "commitlog" / "core.4711").write_bytes(bytes(5000))
+
+
+@damages("foreign segment")
+def temporary_file_among_queue_files(root: Path) -> None:
+    (a_queue(root)[0].path.parent / "tmp.swp").write_bytes(b"x")
+
+
+# Queues
+
+
+@damages(*QUEUES)
+def missing_queue_file(root: Path) -> None:
+    a_queue(root, files=2)[0].path.unlink()
+
+
+@damages(*QUEUES)
+def deleted_queue_directory(root: Path) -> None:
+    shutil.rmtree(a_queue(root)[0].path.parent)
+
+
+@damages(*QUEUES)
+def deleted_consumequeue(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+
+
+@damages(*QUEUES)
+def zero_length_last_queue_file(root: Path) -> None:
+    os.truncate(a_queue(root, files=2)[-1].path, 0)
+
+
+@damages(*QUEUES)
+def truncated_queue(root: Path) -> None:
+    os.truncate(a_queue(root)[0].path, 30)
+
+
+@damages(*QUEUES)
+def queue_file_too_long(root: Path) -> None:
+    with a_queue(root)[0].path.open("ab") as file:
+        file.write(bytes(20))
+
+
+@damages(*QUEUES)
+def flipped_bit_in_a_unit(root: Path) -> None:
+    patch_file(a_queue(root)[0].path, 7, b"\x7f")
+
+
+@damages(*QUEUES)
+def wrong_size_in_a_unit(root: Path) -> None:
+    patch_file(a_queue(root)[0].path, 8, struct.pack(">i", 7))
+
+
+@damages(*QUEUES)
+def wrong_tags_code_in_a_unit(root: Path) -> None:
+    patch_file(a_queue(root)[0].path, 12, struct.pack(">q", 4711))
+
+
+@damages(*QUEUES)
+def units_of_zeros_in_the_middle(root: Path) -> None:
+    patch_file(a_queue(root, files=2)[0].path, 40, bytes(60))
+
+
+@damages(*QUEUES)
+def units_that_lead_behind_the_log(root: Path) -> None:
+    file = a_queue(root, files=2)[-1]
+    used = len(file.path.read_bytes().rstrip(b"\0")) + 19
+    patch_file(file.path, used // 20 * 20, struct.pack(">qiq", 1 << 40, 200, 0))
+
+
+@damages(*QUEUES)
+def queue_files_of_two_queues_swapped(root: Path) -> None:
+    one, other = [files[0].path for files in find_store_files(root).queues.values() if files][:2]
+    aside = one.read_bytes()
+    one.write_bytes(other.read_bytes())
+    other.write_bytes(aside)
+
+
+# Index and checkpoint
+
+
+@damages("index")
+def deleted_index(root: Path) -> None:
+    shutil.rmtree(root / "index")
+
+
+@damages("index")
+def missing_first_index_file(root: Path) -> None:
+    index_file(root).unlink()
+
+
+@damages("index")
+def truncated_index_file(root: Path) -> None:
+    os.truncate(index_file(root), 100)
+
+
+@damages("index")
+def flipped_bit_in_an_index_slot(root: Path) -> None:
+    path = index_file(root)
+    data = path.read_bytes()
+    place = next(place for place in range(43, 40 + 4 * 100, 4) if data[place])
+    patch_file(path, place, bytes([data[place] ^ 0x4]))
+
+
+@damages("index")
+def flipped_bit_in_an_index_header(root: Path) -> None:
+    patch_file(index_file(root), 39, b"\x02")
+
+
+@damages("checkpoint")
+def checkpoint_from_the_future(root: Path) -> None:
+    patch_file(root / "checkpoint", 0, struct.pack(">qqq", *[4_102_444_800_000] * 3))
+
+
+@damages("checkpoint")
+def deleted_checkpoint(root: Path) -> None:
+    (root / "checkpoint").unlink()
+
+
+@damages("checkpoint")
+def truncated_checkpoint(root: Path) -> None:
+    os.truncate(root / "checkpoint", 10)
+
+
+# Config
+
+
+@damages("config backup in use")
+def half_written_topics_with_a_backup(root: Path) -> None:
+    path = config(root, "topics.json")
+    shutil.copy2(path, config(root, "topics.json.bak"))
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@damages("config")
+def half_written_topics_without_a_backup(root: Path) -> None:
+    path = config(root, "topics.json")
+    config(root, "topics.json.bak").unlink(missing_ok=True)
+    os.truncate(path, path.stat().st_size // 2)
+
+
+@damages("config")
+def garbage_in_topics_and_its_backup(root: Path) -> None:
+    for name in ("topics.json", "topics.json.bak"):
+        config(root, name).write_bytes(b"\0" * 300)
+
+
+@damages("config")
+def deleted_config(root: Path) -> None:
+    shutil.rmtree(root / "config")
+
+
+@damages("config backup in use")
+def empty_topics_after_a_full_disk(root: Path) -> None:
+    path = config(root, "topics.json")
+    shutil.copy2(path, config(root, "topics.json.bak"))
+    path.write_bytes(b"")
+
+
+@damages("topic")
+def topic_without_config(root: Path) -> None:
+    from orbitlog.formats.topic_config import TOPICS
+
+    path = config(root, "topics.json")
+    text = path.read_text()
+    topics = TOPICS.decode(text).topics
+    queues = {topic for topic, _ in find_store_files(root).queues}
+    gone = next(topic for topic in topics if topic in queues and "_" not in topic and "%" not in topic)
+    path.write_text(text.replace(f'"{gone}"', '"Another"'))
+
+
+# Several at once
+
+
+@damages(*LOG)
+def missing_segment_and_all_queues(root: Path) -> None:
+    segments(root)[1].path.unlink()
+    shutil.rmtree(root / "consumequeue")
+
+
+@damages(*LOG)
+def noise_in_log_queue_and_index(root: Path) -> None:
+    bad_sector_read_back_as_noise(root)
+    flipped_bit_in_a_unit(root)
+    flipped_bit_in_an_index_slot(root)
+
+
+@damages(*LOG)
+def disk_full_while_rolling(root: Path) -> None:
+    os.truncate(segments(root)[-1].path, 0)
+    os.truncate(a_queue(root, files=2)[-1].path, 0)
+    half_written_topics_with_a_backup(root)

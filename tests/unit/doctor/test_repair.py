@@ -1,0 +1,94 @@
+"""The damage zoo: each kind is found, explained and mended; a dry run changes nothing, undo gives each byte back."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from pathlib import Path
+
+import pytest
+
+from orbitlog.doctor.diagnosis import Severity
+from orbitlog.doctor.examination import examine
+from orbitlog.doctor.repair import apply_repair, plan_repair
+from orbitlog.doctor.repair_journal import undo_last
+from orbitlog.formats.flags import enters_queue
+from orbitlog.store.log_walk import LogWalk
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_files import find_store_files
+from orbitlog.store.store_inference import infer_geometry, infer_rules
+from orbitlog.store.store_settings import StoreSettings
+from orbitlog.testing.golden import GoldenStore
+from tests.unit.doctor.damage_zoo import ZOO
+
+GIVEN = StoreSettings()
+Readable = dict[int, tuple[str, int, int, bytes]]
+
+
+def fingerprint(root: Path) -> dict[str, str]:
+    """Every file with its bytes; the lock, which a command takes, does not count."""
+    return {
+        path.relative_to(root).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(root.rglob("*"))
+        if path.is_file() and path.name != "lock"
+    }
+
+
+def readable(root: Path) -> Readable:
+    """Messages that can be read from the log as it is, by physical offset; read in plain Python."""
+    store = find_store_files(root)
+    walk = LogWalk(store.segments, infer_geometry(store, GIVEN).segment_bytes)
+    return {
+        message.physical_offset: (message.topic, message.queue_id, message.queue_offset, message.body)
+        for message, _ in walk.records()
+        if enters_queue(message.sys_flag)
+    }
+
+
+def assert_served(root: Path, wanted: Readable) -> None:
+    """Open the store as a broker does, and read each message through its queue."""
+    found = find_store_files(root)
+    config = StoreConfig(infer_geometry(found, GIVEN), infer_rules(found, GIVEN))
+    with MessageStore.open(root, config, lambda: 1_800_000_000_000) as store:
+        for physical_offset, (topic, queue_id, queue_offset, body) in wanted.items():
+            queue = store.queue(topic, queue_id)
+            assert queue is not None, (topic, queue_id)
+            unit = queue.entry(queue_offset)
+            assert unit is not None and unit.physical_offset == physical_offset, (topic, queue_id, queue_offset)
+            message = store.read_at(physical_offset)
+            assert message is not None and message.body == body
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_damage_is_found_explained_and_mended(name: str, golden_497: GoldenStore, tmp_path: Path) -> None:
+    damage, kinds = ZOO[name]
+    root = golden_497.copy_to(tmp_path / "store").store
+    damage(root)
+    damaged, wanted = fingerprint(root), readable(root)
+
+    found = examine(root)
+    assert not found.is_sound
+    assert kinds & {finding.kind for finding in found.findings}
+    for diagnosis in found.diagnoses:
+        assert diagnosis.consequence and (diagnosis.command or diagnosis.severity is not Severity.WARNING)
+        assert str(root) in str(diagnosis)
+    assert plan_repair(root).actions
+    assert fingerprint(root) == damaged, "a check or a dry run changed the store"
+
+    mended = apply_repair(root)
+    assert mended.problems == []
+    assert mended.is_sound, [str(one) for one in mended.examination.diagnoses] if mended.examination else ""
+    undo_last(root)
+    assert fingerprint(root) == damaged, "undo did not give every byte back"
+    assert apply_repair(root).is_sound
+    assert_served(root, wanted)
+
+
+def test_a_sound_store_is_left_alone(golden_497: GoldenStore, tmp_path: Path) -> None:
+    root = golden_497.copy_to(tmp_path / "store").store
+    before = fingerprint(root)
+    result = apply_repair(root)
+    assert (result.actions, result.is_sound) == ([], True)
+    assert fingerprint(root) == before
+    shutil.rmtree(root)
