@@ -35,6 +35,7 @@ from orbitlog.broker.statistics import SAMPLE_MS
 from orbitlog.broker.steady_loops import SteadyLoops
 from orbitlog.broker.table_saver import TableSaver
 from orbitlog.broker.timed_delivery import TimedDelivery
+from orbitlog.broker.timer_handover import TimerHandOver
 from orbitlog.broker.topics import NowMs
 from orbitlog.broker.transaction_check import TransactionCheck
 from orbitlog.errors import StoreError
@@ -65,6 +66,7 @@ _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _DELAY_LOOK_MS = 1_000
 _GATHER_SECONDS = 0.002
+_SENDS = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
 _VIP_DISTANCE = 2
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 _WAITING_TOPICS = frozenset((names.SCHEDULE_TOPIC, names.TIMER_TOPIC))
@@ -83,7 +85,9 @@ class Broker:
         self._saver = TableSaver(self.state, self._directory)
         self._delayed = DelayedDelivery(self.state, self._writer, self._directory.load(DELAY_OFFSET))
         self._saver.delayed = self._delayed
-        self._timed = TimedDelivery(self.state, self._writer, self._directory.load(TIMER_PROGRESS))
+        self._timed = TimedDelivery(
+            self.state, self._writer, self._directory.load(TIMER_PROGRESS), TimerHandOver(self.root)
+        )
         self._saver.timed = self._timed
         self._flushes = self._make_flush_queue()
         self._client = RemotingClient()
@@ -101,6 +105,7 @@ class Broker:
         self._seen: set[Connection] = set()
         self._server = self._make_server(settings[keys.LISTEN_PORT])
         self._vip_server: RemotingServer | None = None
+        self._gathering: asyncio.TimerHandle | None = None
         self._loops = SteadyLoops()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._derived_lock = asyncio.Lock()
@@ -145,6 +150,7 @@ class Broker:
             await self._flushes.close()
         await self._registration.close()
         await self._client.close()
+        self._timed.hand_over(self.state.now_ms())
         await self._saver.close()
         self._disk_thread.shutdown()
         self.state.store.close()
@@ -230,6 +236,8 @@ class Broker:
             self._seen.add(connection)
             connection.on_close(self._closed)
             connection.on_end_of_requests(self._ended)
+        if self._gathering is not None and request.code not in _SENDS:
+            self._stop_gathering(self._gathering)
         version = self.state.topics.data_version
         answer = self._dispatch_request(connection, request)
         if version is not self.state.topics.data_version and isinstance(answer, Command | bytes):
@@ -274,10 +282,20 @@ class Broker:
         if self._pulls.held or self._pops.are_held:
             self._loop.call_soon(self._dispatch)
         else:
-            self._loop.call_later(_GATHER_SECONDS, self._dispatch)
+            self._gathering = self._loop.call_later(_GATHER_SECONDS, self._dispatch)
+
+    def _stop_gathering(self, gathering: asyncio.TimerHandle) -> None:
+        """Dispatch now what was to wait a moment: somebody may ask for it."""
+        gathering.cancel()
+        store = self.state.store
+        self._dispatch()
+        while self._gathering is not None and store.dispatched_to < store.confirmed_to:
+            self._gathering.cancel()
+            self._dispatch()
 
     def _dispatch(self) -> None:
         self._dispatch_planned = False
+        self._gathering = None
         store = self.state.store
         if store.written_to - store.dispatched_to >= _BUSY_BYTES and not self._kernels_wanted:
             self._load_kernels()

@@ -137,7 +137,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def _spare_the_collector() -> None:
-    """Let the garbage collector leave alone what lives as long as the server, and come seldom: no request makes cycles."""
+    """Let the garbage collector leave alone what lives as long as the server, and come seldom.
+
+    No request makes cycles, and each visit would be a pause for whoever waits for an answer.
+    """
     gc.collect()
     gc.freeze()
     gc.set_threshold(_COLLECT_AFTER_OBJECTS)

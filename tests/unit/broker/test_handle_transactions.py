@@ -22,12 +22,18 @@ MINUTE_MS = 60_000
 async def send_half(desk: Desk, body: bytes = b"order", **properties: str) -> Command:
     sent = await desk.send(body=body, queue_id=1, sys_flag=PREPARED, properties=HALF | properties)
     assert sent.code == ResponseCode.SUCCESS, sent.remark
+    await dispatched(desk)
     return sent
+
+
+async def dispatched(desk: Desk) -> None:
+    store = desk.broker.state.store
+    await until(lambda: store.dispatched_to == store.written_to)
 
 
 async def end(desk: Desk, sent: Command, state: int, *, group: str = "P") -> Command:
     place = parse_offset_message_id(sent.ext_fields["msgId"])
-    return await desk.ask(
+    ended = await desk.ask(
         RequestCode.END_TRANSACTION,
         producerGroup=group,
         tranStateTableOffset=sent.ext_fields["queueOffset"],
@@ -35,6 +41,8 @@ async def end(desk: Desk, sent: Command, state: int, *, group: str = "P") -> Com
         commitOrRollback=state,
         msgId="x",
     )
+    await dispatched(desk)
+    return ended
 
 
 def born_ms(desk: Desk) -> int:
@@ -150,7 +158,7 @@ def test_questions_have_an_end(tmp_path: Path) -> None:
         asked = 0
         for minute in range(1, 30):
             asked += check.check_once(minute * MINUTE_MS)
-            await until(lambda: desk.broker.state.store.dispatched_to == desk.broker.state.store.written_to)
+            await dispatched(desk)
         assert asked == 3
         assert [message.body for message in await messages_of(desk, names.CHECK_MAX_TIME_TOPIC)] == [b"order"]
         assert check.pending(30 * MINUTE_MS) == []
@@ -164,7 +172,7 @@ def test_without_a_producer_nothing_is_given_up(tmp_path: Path) -> None:
         check = desk.broker._transaction_check
         for minute in range(1, 30):
             assert check.check_once(minute * MINUTE_MS) == 0
-            await until(lambda: desk.broker.state.store.dispatched_to == desk.broker.state.store.written_to)
+            await dispatched(desk)
         (pending,) = check.pending(30 * MINUTE_MS)
         assert (pending.topic, pending.producer_group, pending.check_times) == ("Orders", "P", 0)
 
@@ -177,7 +185,7 @@ def test_a_message_may_ask_for_more_time(tmp_path: Path) -> None:
         sent = await send_half(desk, b"slow", CHECK_IMMUNITY_TIME_IN_SECONDS="600")
         check = desk.broker._transaction_check
         assert check.check_once(5 * MINUTE_MS) == 0
-        await until(lambda: desk.broker.state.store.dispatched_to == desk.broker.state.store.written_to)
+        await dispatched(desk)
         assert check.check_once(6 * MINUTE_MS) == 0
         # The producer ends the first copy, the only one it knows: no later copy is pending then.
         await end(desk, sent, ROLLBACK)
