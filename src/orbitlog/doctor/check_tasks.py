@@ -43,8 +43,8 @@ class CheckSplitTask:
 def check_split(task: CheckSplitTask) -> dict[str, Any]:
     """Report the derivation of a split, units that are wrong, and runs of units that are not there."""
     derivation, units = derive_split(task.split, task.rules, queue_file_bytes=task.queue_file_bytes, check_crc=True)
-    missing: list[tuple[str, int, int, int]] = []
-    units_seen = 0
+    missing: list[tuple[str, int, int, int, int]] = []
+    units_seen, last_present = 0, -1
     for part in derivation.slices:
         topic, queue_id = derivation.queues[part.queue]
         wanted = units[part.place : part.place + part.unit_count]
@@ -55,11 +55,14 @@ def check_split(task: CheckSplitTask) -> dict[str, Any]:
         found = _read_units(path, part)
         absent, wrong = _compare(wanted, found, ignores_tags=task.has_ext_queues)
         units_seen += len(wanted)
-        missing += [(topic, queue_id, part.first + first, count) for first, count in _runs(absent)]
+        places = wanted["physical_offset"]
+        missing += [(topic, queue_id, part.first + at, count, int(places[at])) for at, count in _runs(absent)]
+        present = places[~absent]
+        last_present = max(last_present, int(present[-1])) if len(present) else last_present
         for first, count in _runs(wrong):
             derivation.note(_wrong_unit(path, part, topic, queue_id, first, count, found, wanted))
     report = derivation.as_report()
-    return report | {"missing": missing[:_RUNS_MAX], "units_seen": units_seen}
+    return report | {"missing": missing[:_RUNS_MAX], "units_seen": units_seen, "last_present": last_present}
 
 
 def _read_units(path: Path, part: UnitSlice) -> Units:

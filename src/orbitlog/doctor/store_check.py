@@ -110,7 +110,9 @@ class _Work:
     tasks: list[CheckSplitTask]
     result: StoreCheck
     derivations: list[SplitDerivation] = field(default_factory=list)
-    missing: list[tuple[str, int, int, int]] = field(default_factory=list)
+    missing: list[tuple[str, int, int, int, int]] = field(default_factory=list)
+    last_present: int = -1
+    """The last message whose unit is there."""
     ends: dict[Queue, QueueEnds] = field(default_factory=dict)
     index: list[CheckIndexTask] = field(default_factory=list)
     queues: list[CheckQueuesTask] = field(default_factory=list)
@@ -186,6 +188,7 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progre
                 derivation = SplitDerivation.from_report(report)
                 work.derivations.append(derivation)
                 work.missing += [tuple(run_of_units) for run_of_units in report["missing"]]
+                work.last_present = max(work.last_present, report["last_present"])
                 result.units += report["units_seen"]
                 result.messages += derivation.walk.message_count
                 result.findings += derivation.findings
@@ -203,13 +206,15 @@ def _follow_queues(work: _Work) -> None:
     result.queues = len(work.ends)
     result.keys = sum(derivation.key_count for derivation in work.derivations)
     result.add(disorder)
-    for queue, first, count in _joined(work.missing):
+    for queue, first, count, physical_offset in _joined(work.missing):
         is_at_end = first + count == work.ends[queue].next_offset
-        if is_at_end and work.may_be_behind:
-            result.units_behind += count
-            continue
         base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes
         path = work.store.root / tree.queue_directory(*queue) / tree.offset_file_name(base)
+        # Dispatch goes through the log: a file that it had not come to is for what lies behind all that it had.
+        is_behind = is_in_use(work.store) or path.exists() or -1 < work.last_present < physical_offset
+        if is_at_end and is_behind and work.may_be_behind:
+            result.units_behind += count
+            continue
         reason = f"{count} messages of the log have no unit" if path.exists() else f"is missing, with {count} units"
         position = first * ENTRY_BYTES - base if path.exists() else None
         kind = "queue unit" if path.exists() else "queue file"
@@ -218,14 +223,14 @@ def _follow_queues(work: _Work) -> None:
         )
 
 
-def _joined(missing: Iterable[tuple[str, int, int, int]]) -> list[tuple[Queue, int, int]]:
-    """Join runs of units that follow each other."""
-    joined: list[tuple[Queue, int, int]] = []
-    for topic, queue_id, first, count in sorted(missing):
+def _joined(missing: Iterable[tuple[str, int, int, int, int]]) -> list[tuple[Queue, int, int, int]]:
+    """Join runs of units that follow each other; the physical offset is that of the first."""
+    joined: list[tuple[Queue, int, int, int]] = []
+    for topic, queue_id, first, count, physical_offset in sorted(missing):
         if joined and joined[-1][0] == (topic, queue_id) and joined[-1][1] + joined[-1][2] == first:
-            joined[-1] = ((topic, queue_id), joined[-1][1], joined[-1][2] + count)
+            joined[-1] = (*joined[-1][:2], joined[-1][2] + count, joined[-1][3])
         else:
-            joined.append(((topic, queue_id), first, count))
+            joined.append(((topic, queue_id), first, count, physical_offset))
     return joined
 
 
