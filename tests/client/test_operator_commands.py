@@ -176,3 +176,31 @@ def test_the_life_of_a_message(cluster: str) -> None:
     assert [row["step"] for row in rows] == ["sent", "given to a consumer", "consumed"]
     assert [row["outcome"] for row in rows] == ["success", "success", "failed"]
     assert "no trace" in run(cluster, "message", "trace", "C" * 32, exit_code=1)
+
+
+def test_this_client_writes_traces_that_it_reads(cluster: str) -> None:
+    async def live() -> str:
+        async with connect(cluster, trace=True) as mq:
+            await mq.admin.create_topic("TracedHere", 1)
+            receipt = await mq.send("TracedHere", "one", keys=["trace-key"])
+            async for message in mq.consume("TracedHere", group="trace-group", start_from="first"):
+                if message.attempts == 0:
+                    await message.retry(after=1)
+                    continue
+                await message.ack()
+                break
+            return receipt.message_id
+
+    message_id = asyncio.run(asyncio.wait_for(live(), 60))
+    deadline = time.monotonic() + 20
+    rows = []
+    while len(rows) < 5 and time.monotonic() < deadline:
+        rows = objects(cluster, "message", "trace", message_id)
+    assert [(row["step"], row["outcome"]) for row in rows] == [
+        ("sent", "success"),
+        ("given to a consumer", "success"),
+        ("consumed", "failed"),
+        ("given to a consumer", "success"),
+        ("consumed", "success"),
+    ]
+    assert {row["group"] for row in rows[1:]} == {"trace-group"}

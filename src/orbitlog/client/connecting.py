@@ -12,12 +12,19 @@ class Connecting:
     """Not connected yet: enter it with `async with` for the asynchronous client, with `with` for its twin."""
 
     def __init__(
-        self, name_servers: tuple[str, ...], producer_group: str, credentials: Credentials | None, namespace: str
+        self,
+        name_servers: tuple[str, ...],
+        producer_group: str,
+        credentials: Credentials | None,
+        namespace: str,
+        *,
+        trace: bool = False,
     ) -> None:
         self._name_servers = name_servers
         self._producer_group = producer_group
         self._credentials = credentials
         self._namespace = namespace
+        self._trace = trace
         self._client: RocketMQ | None = None
         self._twin: BlockingRocketMQ | None = None
 
@@ -27,6 +34,7 @@ class Connecting:
             producer_group=self._producer_group,
             credentials=self._credentials,
             namespace=self._namespace,
+            trace=self._trace,
         )
 
     async def __aenter__(self) -> RocketMQ:
@@ -52,10 +60,12 @@ def connect(
     producer_group: str = PRODUCER_GROUP,
     credentials: Credentials | None = None,
     namespace: str = "",
+    trace: bool = False,
 ) -> Connecting:
     """Connect to the cluster whose name servers are at `address`: `rocketmq://127.0.0.1:9876`.
 
     Nothing is dialled yet: a name server is asked when something is first sent or consumed. `credentials` sign every
-    request (access control); `namespace` keeps topics and groups of one cluster apart.
+    request (access control); `namespace` keeps topics and groups of one cluster apart. `trace`: what is sent
+    and consumed is written down in RMQ_SYS_TRACE_TOPIC, for `orbitlog message trace` and Java's tools.
     """
-    return Connecting(parse_addresses(address), producer_group, credentials, namespace)
+    return Connecting(parse_addresses(address), producer_group, credentials, namespace, trace=trace)

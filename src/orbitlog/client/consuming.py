@@ -20,6 +20,7 @@ from orbitlog.client.namespaces import unwrapped
 from orbitlog.client.queue_feed import QueueFeed
 from orbitlog.client.received import Received
 from orbitlog.client.routes import Routes
+from orbitlog.client.tracing import Tracer
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import properties
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
@@ -58,10 +59,12 @@ class Consumer:
         *,
         announce: Callable[[], Awaitable[None]],
         forget: Callable[[Consumer], Awaitable[None]],
+        tracer: Tracer | None = None,
     ) -> None:
         self._link = link
         self._options = options
         self._forget = forget
+        self.tracer = tracer
         self.share = MemberShare(link, routes, subscriptions, options, announce=announce, deliver=self._deliver)
         self._ready: deque[Delivery] = deque()
         self._arrived = asyncio.Event()

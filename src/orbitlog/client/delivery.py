@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from orbitlog.client.queue_feed import QueueFeed
 from orbitlog.client.received import Received
 from orbitlog.formats.message import Message
+
+if TYPE_CHECKING:
+    from orbitlog.client.tracing import Given, Tracer
 
 
 class Retries(Protocol):
@@ -17,17 +20,24 @@ class Retries(Protocol):
 
     def plain_name(self, topic: str) -> str: ...
 
+    @property
+    def group(self) -> str: ...
+
+    @property
+    def tracer(self) -> Tracer | None: ...
+
 
 class Delivery(Received):
     """A message of a consumer group. Say `ack` or `retry`; the first word counts, a second changes nothing."""
 
-    __slots__ = ("_consumer", "_feed", "_window", "is_settled")
+    __slots__ = ("_consumer", "_feed", "_given", "_window", "is_settled")
 
     def __init__(self, stored: Message, feed: QueueFeed, consumer: Retries) -> None:
         super().__init__(stored, feed.queue.broker_name, feed.attempts(stored.queue_offset))
         self._feed = feed
         self._window = feed.window
         self._consumer = consumer
+        self._given: Given | None = None
         self.is_settled = False
 
     @property
@@ -44,6 +54,7 @@ class Delivery(Received):
         """It is done with."""
         if not self.is_settled:
             self.is_settled = True
+            self._trace_end(success=True)
             self._finish()
 
     async def retry(self, after: float | None = None) -> None:
@@ -54,11 +65,18 @@ class Delivery(Received):
         """
         if not self.is_settled:
             self.is_settled = True
+            self._trace_end(success=False)
             await self._consumer.try_again(self, self._feed, after)
 
     def taken(self) -> None:
         """It is handed to the user now."""
         self._feed.taken()
+        if self._consumer.tracer is not None:
+            self._given = self._consumer.tracer.given(self, self._consumer.group)
+
+    def _trace_end(self, *, success: bool) -> None:
+        if self._consumer.tracer is not None and self._given is not None:
+            self._consumer.tracer.settled(self, self._consumer.group, self._given, success=success)
 
     def put_back(self) -> None:
         """The user left it without a word: it waits for the next one who asks."""

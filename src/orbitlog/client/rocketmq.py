@@ -33,6 +33,7 @@ from orbitlog.client.routes import REFRESH_SECONDS, Routes
 from orbitlog.client.sending import Sending
 from orbitlog.client.signature import Credentials
 from orbitlog.client.subscriptions import make_subscription
+from orbitlog.client.tracing import Tracer
 from orbitlog.client.transactional import Branch, Check, Outcome, Transactional
 from orbitlog.errors import ClientClosed, ClientError, NoRoute, OrbitlogError
 from orbitlog.formats import names
@@ -61,6 +62,7 @@ class RocketMQ:
         producer_group: str = PRODUCER_GROUP,
         credentials: Credentials | None = None,
         namespace: str = "",
+        trace: bool = False,
     ) -> None:
         self._namespace = namespace
         producer_group = wrapped(namespace, names.check_group(producer_group))
@@ -72,6 +74,7 @@ class RocketMQ:
         self._transactional = self._questions.transactional = Transactional(self._link, self._routes, self._sending)
         self._asking = self._questions.asking = Asking(self._link, self._routes, self._sending, self.client_id)
         self.admin = Administration(self._link, self._routes)
+        self._tracer = self._sending.tracer = Tracer(self._link, self._routes) if trace else None
         self._unique_ids = UniqueIdMaker()
         self._consumers: list[Consumer] = []
         self._readers: list[Reader] = []
@@ -237,7 +240,13 @@ class RocketMQ:
             except NoRoute:
                 log.info("%s: nobody serves topic %s yet", group, subscription.topic)
         consumer = Consumer(
-            link, self._routes, subscriptions, options, announce=self._beat, forget=self._forget_consumer
+            link,
+            self._routes,
+            subscriptions,
+            options,
+            announce=self._beat,
+            forget=self._forget_consumer,
+            tracer=self._tracer,
         )
         self._consumers.append(consumer)
         async with AsyncExitStack() as undo:
@@ -344,6 +353,8 @@ class RocketMQ:
             await reader.close()
         closing = [consumer.close() for consumer in self._consumers]
         await asyncio.gather(self._sending.finish(CLOSE_SECONDS), *closing)
+        if self._tracer is not None:
+            await self._tracer.close()
         await self._questions.stop()
         header = UnregisterClientRequest(client_id=self.client_id, producer_group=self._sending.group)
         await self._ask_all(RequestCode.UNREGISTER_CLIENT, header)

@@ -7,8 +7,10 @@ connected to, as long as its time allows: nothing was sent, so that trying again
 from __future__ import annotations
 
 import asyncio
+import time
 import zlib
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.outgoing import COMPRESS_ASIDE_BYTES, Outgoing, batch_request, compressed, send_request
@@ -39,6 +41,9 @@ _RETRY_CODES = frozenset(
         *(ResponseCode.SYSTEM_BUSY, ResponseCode.NO_PERMISSION),
     )
 )
+if TYPE_CHECKING:
+    from orbitlog.client.tracing import Tracer
+
 _STORED_CODES = tuple(STATUS_OF_CODE)
 MakeRequest = Callable[[MessageQueue], tuple[SendMessageV2Request, bytes]]
 
@@ -54,6 +59,7 @@ class Sending:
         self._is_closed = False
         self.in_flight = 0
         self.group = group
+        self.tracer: Tracer | None = None
 
     async def send(
         self,
@@ -70,9 +76,17 @@ class Sending:
         def request(chosen: MessageQueue) -> tuple[SendMessageV2Request, bytes]:
             return send_request(message, chosen, self.group, transaction=transaction)
 
-        return await self._try(
-            RequestCode.SEND_MESSAGE_V2, message.topic, message.unique_id, request, seconds, queue, ordered_by
-        )
+        started_ms = time.time_ns() // 1_000_000
+        receipt: Receipt | None = None
+        try:
+            receipt = await self._try(
+                RequestCode.SEND_MESSAGE_V2, message.topic, message.unique_id, request, seconds, queue, ordered_by
+            )
+            return receipt
+        finally:
+            if self.tracer is not None:
+                is_half = transaction is not TransactionType.NONE
+                self.tracer.sent(message, self.group, receipt, started_ms, is_half=is_half)
 
     async def send_batch(self, messages: Sequence[Outgoing], unique_id: str, *, seconds: float) -> Receipt:
         """Send several messages of one topic in one request: all of them are stored, or none."""
