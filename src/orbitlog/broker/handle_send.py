@@ -20,7 +20,6 @@ from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.message_writer import MessageWriter, refuse
 from orbitlog.broker.send_answer import SendAnswers
 from orbitlog.broker.timed_delivery import recall_handle
-from orbitlog.broker.unique_ids import UniqueIds
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import flags, names
 from orbitlog.formats import properties as props
@@ -32,6 +31,7 @@ from orbitlog.formats.names import NOT_SENDABLE_TOPICS
 from orbitlog.formats.properties import decode_properties
 from orbitlog.formats.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.remoting.unique_ids import UniqueIds
 from orbitlog.store.put_result import PutResult
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
@@ -49,6 +49,7 @@ _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
 MAX_RECONSUME_SINCE_VERSION = 121
 _NO_TRANSACTIONS = "the broker does not take transaction messages (rejectTransactionMessage)"
 _POP_RECEIPT = "POP_CK"
+_PORT_BYTES = 4
 
 
 class _Ends(NamedTuple):
@@ -204,7 +205,7 @@ class SendHandler:
         if message.topic.startswith(names.RETRY_PREFIX):
             message = self._retried(request, header, message, properties)
         if not properties.get(props.UNIQ_KEY) and state.compat.config_has_5x_fields:
-            properties[props.UNIQ_KEY] = self._unique_ids.make(message.store_host_raw, state.now_ms())
+            properties[props.UNIQ_KEY] = self._unique_ids.make(message.store_host_raw[:-_PORT_BYTES], state.now_ms())
         properties |= self._added
         if not self._keeps_wait:
             properties.pop(props.WAIT, None)

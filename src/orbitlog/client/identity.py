@@ -9,11 +9,8 @@ import os
 import secrets
 import socket
 import time
-from datetime import datetime
 
-from orbitlog.formats.unique_id import UniqueId
-
-_CHANGING_DIGITS = 12  # milliseconds and counter
+from orbitlog.remoting.unique_ids import UniqueIds
 
 
 def local_address() -> str:
@@ -32,22 +29,11 @@ def make_client_id(instance: str | None = None) -> str:
 
 
 class UniqueIdMaker:
-    """Gives ids to messages; those of one process never repeat within a month."""
+    """Gives ids to the messages of this machine."""
 
-    def __init__(self, address: bytes | None = None) -> None:
-        host = socket.inet_aton(local_address()) if address is None else address
-        self._fixed = str(UniqueId(host, os.getpid(), secrets.randbits(31), 0, 0))[:-_CHANGING_DIGITS]
-        self._counter = 0
-        self._month_start_ms = self._month_end_ms = 0
+    def __init__(self) -> None:
+        self._ids = UniqueIds()
+        self._address = socket.inet_aton(local_address())
 
     def make(self) -> str:
-        now_ms = time.time_ns() // 1_000_000
-        if not self._month_start_ms <= now_ms < self._month_end_ms:
-            self._find_month(now_ms)
-        self._counter = counter = (self._counter + 1) & 0xFFFF
-        return f"{self._fixed}{now_ms - self._month_start_ms:08X}{counter:04X}"
-
-    def _find_month(self, now_ms: int) -> None:
-        start = datetime.fromtimestamp(now_ms / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-        end = start.replace(year=start.year + start.month // 12, month=start.month % 12 + 1)
-        self._month_start_ms, self._month_end_ms = int(start.timestamp() * 1000), int(end.timestamp() * 1000)
+        return self._ids.make(self._address, time.time_ns() // 1_000_000)

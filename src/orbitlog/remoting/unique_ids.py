@@ -1,32 +1,38 @@
-"""Unique ids for messages whose sender gave none, in the form that clients give them."""
+"""Unique ids for messages: by clients for what they send, by brokers where a sender gave none.
+
+Mirrors Java `MessageClientIDSetter`.
+"""
 
 from __future__ import annotations
 
 import os
-import time
+import secrets
 from datetime import datetime
 
 from orbitlog.formats.unique_id import UniqueId
 
-_PORT_BYTES = 4
+_CHANGING_DIGITS = 12  # milliseconds and counter
 
 
 class UniqueIds:
     """Makes them; those of one process never repeat within a month."""
 
     def __init__(self) -> None:
-        self._process = os.getpid()
-        self._loader_hash = time.monotonic_ns() & 0x7FFFFFFF
+        self._loader_hash = secrets.randbits(31)
         self._counter = 0
+        self._address = b""
+        self._fixed = ""
         self._month_start_ms = self._month_end_ms = 0
 
-    def make(self, store_host_raw: bytes, now_ms: int) -> str:
-        """Return an id that names this broker."""
+    def make(self, address: bytes, now_ms: int) -> str:
+        """Return an id that names the machine at `address`, 4 or 16 bytes."""
+        if address != self._address:
+            identity = UniqueId(address, os.getpid(), self._loader_hash, 0, 0)
+            self._address, self._fixed = address, str(identity)[:-_CHANGING_DIGITS]
         if not self._month_start_ms <= now_ms < self._month_end_ms:
             self._find_month(now_ms)
-        self._counter = (self._counter + 1) & 0xFFFF
-        since_ms = now_ms - self._month_start_ms
-        return str(UniqueId(store_host_raw[:-_PORT_BYTES], self._process, self._loader_hash, since_ms, self._counter))
+        self._counter = counter = (self._counter + 1) & 0xFFFF
+        return f"{self._fixed}{now_ms - self._month_start_ms:08X}{counter:04X}"
 
     def _find_month(self, now_ms: int) -> None:
         start = datetime.fromtimestamp(now_ms / 1000).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
