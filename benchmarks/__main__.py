@@ -24,6 +24,7 @@ from benchmarks import (
     bench_startup,
     bench_store,
     bench_sync,
+    bench_waiting,
     bench_wire,
 )
 from benchmarks.measure import Report, circumstances
@@ -44,9 +45,11 @@ class Sizes:
     log_gigabytes: float = 1
     memory_millions: int = 1
     frames: int = 200_000
+    sends: int = 20_000
+    waiting: int = 100_000
 
 
-QUICK = Sizes(2_000, 1 << 23, 2_000, 50, 0.5, 20_000, 20_000, 10, 0.05, 1, 2_000)
+QUICK = Sizes(2_000, 1 << 23, 2_000, 50, 0.5, 20_000, 20_000, 10, 0.05, 1, 2_000, 400, 500)
 FULL = Sizes(lag_seconds=30, reads=1_000_000, queried=10_000_000, log_gigabytes=10, memory_millions=10)
 
 
@@ -93,6 +96,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     ),
     "pipeline": _pipeline,
     "sources": _sources,
+    "waiting": lambda report, sizes, _: bench_waiting.run(report, count=sizes.sends, waiting=sizes.waiting),
     "wire": lambda report, sizes, _: bench_wire.run(report, count=sizes.frames),
 }
 
