@@ -7,7 +7,8 @@ all; then the log, with placeholders for the messages that are known to be lost;
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from orbitlog.doctor.examination import Examination
@@ -15,6 +16,7 @@ from orbitlog.doctor.log_filling import CannotFill, Placeholder, fill
 from orbitlog.doctor.lost_messages import LogRange
 from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.errors import FormatError
+from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.flags import enters_queue
 from orbitlog.formats.message import Message, decode_message
@@ -25,6 +27,7 @@ from orbitlog.store.mapped_view import end_of_written, holds_data, mapped_view, 
 from orbitlog.store.store_files import OffsetFile, StoreFiles
 
 _SAVED_PROPERTIES = (KEYS, TAGS, UNIQ_KEY)
+_BEFORE_MAX = 100_000
 Queue = tuple[str, int]
 
 
@@ -162,7 +165,7 @@ def _placeholders(
     for (topic, queue_id, queue_offset), one in known.items():
         ends = found.check.ends.get((topic, queue_id))
         is_missing = queue_offset in missing.get((topic, queue_id), {})
-        if is_missing or ends is None or queue_offset >= ends.next_offset:
+        if is_missing or ends is None or not ends.first <= queue_offset < ends.next_offset:
             home = next((each for each in ranges if each.start <= one.physical_offset < each.stop), None)
             if home is not None:
                 table[home].append(one)
@@ -172,7 +175,22 @@ def _placeholders(
                 home = next((each for each in reversed(ranges) if each.start < before), None)
                 if home is not None:
                     table[home].append(Placeholder(topic, queue_id, queue_offset, home.start))
+    if ranges and store.segments[0].base == 0:
+        for one in _before_the_first(found, known):
+            table[ranges[0]].append(replace(one, physical_offset=ranges[0].start))
     return table
+
+
+def _before_the_first(found: Examination, known: Mapping[tuple[str, int, int], Placeholder]) -> Iterable[Placeholder]:
+    """Yield what a queue must have held before its first message, where the log still has its beginning.
+
+    Java takes units that only fill room for messages of the log's first segment, and then skips that segment.
+    """
+    for (topic, queue_id), ends in found.check.ends.items():
+        if not topic.startswith(names.LMQ_PREFIX):
+            for queue_offset in range(min(ends.first, _BEFORE_MAX)):
+                if (topic, queue_id, queue_offset) not in known:
+                    yield Placeholder(topic, queue_id, queue_offset, 0)
 
 
 def _missing_offsets(found: Examination) -> dict[Queue, dict[int, int]]:

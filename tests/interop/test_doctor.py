@@ -1,0 +1,83 @@
+"""Stores of Apache brokers, damaged, mended by the doctor, and judged by brokers of the same version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orbitlog.doctor.repair import apply_repair
+from orbitlog.formats import names
+from orbitlog.formats.message import Message
+from orbitlog.store.log_walk import LogWalk
+from orbitlog.store.store_files import find_store_files
+from orbitlog.store.store_inference import infer_geometry
+from orbitlog.store.store_settings import StoreSettings
+from orbitlog.testing.golden import GoldenStore
+from tests.interop import our_reading
+from tests.interop.harness.cluster import running_cluster
+from tests.interop.harness.packages import ApachePackages
+from tests.unit.doctor.damage_zoo import ZOO
+
+pytestmark = pytest.mark.interop
+
+# What happened to the store, and whether its broker was killed: then Java goes through the log and derives again.
+INCIDENTS = [
+    ("missing_middle_segment", True),
+    ("noise_in_log_queue_and_index", True),
+    ("several_records_overwritten", False),
+    ("swapped_segments", True),
+    ("half_written_topics_without_a_backup", False),
+    ("disk_full_while_rolling", True),
+    ("missing_segment_and_all_queues", True),
+]
+
+
+def is_asked_for(message: Message) -> bool:
+    """Messages of ordinary topics can be pulled by anybody."""
+    is_ours = names.is_system_topic(message.topic) or message.topic.startswith(("%", names.LMQ_PREFIX))
+    return message.transaction_type.enters_queue and not is_ours
+
+
+@pytest.mark.parametrize("name,was_killed", INCIDENTS)
+@pytest.mark.parametrize("version,golden_name", [("4.9.7", "golden_497"), ("5.5.0", "golden_550_crash")])
+def test_an_apache_broker_serves_a_mended_store(
+    name: str,
+    was_killed: bool,
+    version: str,
+    golden_name: str,
+    request: pytest.FixtureRequest,
+    packages_of: Callable[[str], ApachePackages],
+    tmp_path: Path,
+) -> None:
+    packages = packages_of(version)
+    golden: GoldenStore = request.getfixturevalue(golden_name)
+    root = golden.copy_to(tmp_path / "store").store
+    ZOO[name][0](root)
+    geometry = infer_geometry(find_store_files(root), StoreSettings())
+    walk = LogWalk(find_store_files(root).segments, geometry.segment_bytes)
+    readable = {message.physical_offset for message, _ in walk.records()}
+
+    mended = apply_repair(root)
+    assert mended.is_sound and not mended.problems
+
+    (root / "abort").unlink(missing_ok=True)
+    if was_killed:
+        (root / "abort").touch()
+    messages = {
+        message.physical_offset: message
+        for message in our_reading.read_log(find_store_files(root), geometry)
+        if is_asked_for(message)
+    }
+    end = mended.examination.check.log_end if mended.examination else 0
+    queues = sorted({(message.topic, message.queue_id) for message in messages.values()})
+    settings = our_reading.broker_settings(geometry)
+    with running_cluster(packages, tmp_path, root, settings) as cluster:
+        answers = cluster.read([("queue", *queue) for queue in queues])
+        cluster.send("After", "plain", "rounds=2")
+    ours = [answer for answer in answers if answer.get("commitLogOffset", end) < end]
+    assert our_reading.assert_served(messages, ours, our_reading.compat_of(packages)) == len(messages)
+    asked = {offset for offset in readable if offset in messages}
+    assert asked <= {answer["commitLogOffset"] for answer in ours if answer["answer"] == "message"}
+    assert len(asked) > 300
