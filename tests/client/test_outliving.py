@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 
 import pytest
 
@@ -115,6 +116,29 @@ def test_closing_ends_though_everybody_is_gone(orbitlog_broker: RunningBroker) -
         with pytest.raises(ClientClosed):
             await mq.read("Gone")
         assert await consumer.next() is None
+
+    asyncio.run(scenario())
+
+
+def test_closing_ends_though_a_broker_does_not_answer(
+    orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that takes connections and says nothing: a machine that hangs, a process that was stopped."""
+    monkeypatch.setattr("orbitlog.client.consuming.CLOSE_SECONDS", 0.5)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(SECONDS_MAX), orbitlog_broker.connect() as mq:
+            await mq.send("Silent", "one")
+            consumer = await mq.consume("Silent", group="unheard", start_from="first", orderly=True)
+            message = await consumer.next(SECONDS_MAX)
+            assert message is not None
+            host, _, port = orbitlog_broker.broker_address.rpartition(":")
+            await asyncio.get_running_loop().run_in_executor(None, orbitlog_broker.stop_broker)
+            with socket.create_server((host, int(port))):
+                with pytest.raises(RemotingError):
+                    await mq.send("Silent", "two", timeout=0.2)
+                await message.ack()
+                await consumer.close()
 
     asyncio.run(scenario())
 

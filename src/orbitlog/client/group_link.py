@@ -12,7 +12,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.client.routes import Routes
+from orbitlog.client.routes import MASTER_ID, Routes
 from orbitlog.errors import NoRoute, RemotingError
 from orbitlog.formats import names
 from orbitlog.wire import consume_headers as headers
@@ -56,6 +56,7 @@ class Pulled:
     min_queue_offset: int
     max_queue_offset: int
     offset_moved: bool
+    suggested_broker_id: int = MASTER_ID
 
 
 class GroupLink:
@@ -99,17 +100,21 @@ class GroupLink:
         queue_offset: int,
         subscription: SubscriptionData,
         commit_queue_offset: int | None = None,
+        broker_id: int = MASTER_ID,
         count: int = PULL_COUNT,
         suspend_seconds: float = SUSPEND_SECONDS,
     ) -> Pulled:
-        """Fetch messages from an offset on, waiting at the broker for the first one to come."""
+        """Fetch messages from an offset on, waiting at the broker for the first one to come.
+
+        Other ids than the master's are copies of it: they are read from, and nothing is committed there.
+        """
         header = headers.PullMessageRequest(
             group=self.group,
             topic=queue.topic,
             queue_id=queue.queue_id,
             queue_offset=queue_offset,
             message_count_max=count,
-            sys_flag=(_COMMIT if commit_queue_offset is not None else 0)
+            sys_flag=(_COMMIT if commit_queue_offset is not None and broker_id == MASTER_ID else 0)
             | (_SUSPEND if suspend_seconds else 0)
             | _SUBSCRIPTION,
             commit_queue_offset=commit_queue_offset or 0,
@@ -119,7 +124,8 @@ class GroupLink:
             expression_type=subscription.expression_type,
         )
         seconds = max(PULL_SECONDS, suspend_seconds + 5)
-        answer = await self._ask(queue, RequestCode.PULL_MESSAGE, header, seconds=seconds, accept=_PULL_CODES)
+        address = self._routes.address_of(queue, broker_id)
+        answer = await self._link.ask(address, RequestCode.PULL_MESSAGE, header, seconds=seconds, accept=_PULL_CODES)
         told = headers.PullMessageResponse.from_ext_fields(answer.ext_fields)
         return Pulled(
             answer.body if answer.code == ResponseCode.SUCCESS else b"",
@@ -127,6 +133,7 @@ class GroupLink:
             told.min_queue_offset,
             told.max_queue_offset,
             answer.code == ResponseCode.PULL_OFFSET_MOVED,
+            told.suggested_broker_id,
         )
 
     # Offsets

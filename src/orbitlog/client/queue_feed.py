@@ -13,6 +13,7 @@ from collections.abc import Callable
 from orbitlog.client.consume_window import ConsumeWindow
 from orbitlog.client.group_link import GroupLink
 from orbitlog.client.received import decode_pulled
+from orbitlog.client.routes import MASTER_ID
 from orbitlog.client.subscriptions import wants
 from orbitlog.errors import BrokerRefused, ClientClosed, OrbitlogError, RemotingError
 from orbitlog.formats.message import Message
@@ -63,6 +64,7 @@ class QueueFeed:
         self._has_room = asyncio.Event()
         self.settled = asyncio.Event()
         self.settled.set()
+        self._broker_id = MASTER_ID
         self.is_dropped = False
         self.is_paused = False
         self.locked_at = asyncio.get_running_loop().time()
@@ -137,10 +139,13 @@ class QueueFeed:
     async def _fetch(self) -> None:
         window = self.window
         commit = window.commit_offset if self._commits and window.commit_offset > self.committed_to else None
-        pulled = await self._link.pull(self.queue, window.next_queue_offset, self._subscription, commit)
+        broker_id = self._broker_id
+        self._broker_id = MASTER_ID  # unless the answer suggests a copy again
+        pulled = await self._link.pull(self.queue, window.next_queue_offset, self._subscription, commit, broker_id)
+        self._broker_id = pulled.suggested_broker_id
         if self.window is not window:
             return  # it was moved meanwhile
-        if commit is not None:
+        if commit is not None and broker_id == MASTER_ID:
             self.committed_to = commit
         self.max_queue_offset = pulled.max_queue_offset
         if pulled.offset_moved:

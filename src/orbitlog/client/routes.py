@@ -139,9 +139,9 @@ class Routes:
         addresses = self._addresses.get(broker_name)
         return (addresses.get(broker_id) or next(iter(addresses.values()))) if addresses else None
 
-    def address_of(self, queue: MessageQueue) -> str:
+    def address_of(self, queue: MessageQueue, broker_id: int = MASTER_ID) -> str:
         """The address of the broker that has a queue; raises `NoRoute`."""
-        address = self.address(queue.broker_name)
+        address = self.address(queue.broker_name, broker_id)
         if address is None:
             raise NoRoute(f"broker {queue.broker_name} of topic {queue.topic} is not known any more")
         return address

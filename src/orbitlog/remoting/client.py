@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 
-from orbitlog.errors import ConnectFailed, RemotingError
+from orbitlog.errors import ConnectFailed, RemotingError, RequestTimeout
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.remoting.flow import Flow, RemotingLimits
 from orbitlog.remoting.request_dispatch import not_supported
 from orbitlog.wire.command import Command
 
 CONNECT_SECONDS = 3.0
+SILENT_SECONDS = 10.0
 
 
 def _refuse_requests(_: Connection, request: Command) -> Answer:
@@ -31,7 +32,13 @@ class RemotingClient:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         connection = await self.connect(address, timeout)
-        return await connection.request(command, max(deadline - loop.time(), 0.0))
+        try:
+            return await connection.request(command, max(deadline - loop.time(), 0.0))
+        except RequestTimeout:
+            # Nothing at all came for long: the peer may be gone without a word, and the next one who asks dials anew.
+            if connection.idle_seconds(loop.time()) >= max(timeout, SILENT_SECONDS):
+                connection.abort()
+            raise
 
     async def invoke_oneway(self, address: str, command: Command) -> None:
         """Tell; returns when the bytes are on their way, and waits for a peer that takes them too slowly."""

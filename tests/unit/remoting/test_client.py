@@ -165,3 +165,71 @@ def test_addresses(address: str, parts: tuple[str, int]) -> None:
 def test_what_is_no_address(address: str) -> None:
     with pytest.raises(ConnectFailed, match="not an address"):
         split_address(address)
+
+
+def test_what_is_asked_in_one_turn_leaves_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        client = RemotingClient()
+        async with serving(echo) as server:
+            connection = await client.connect(address_of(server))
+            writes: list[bytes] = []
+            put = connection._put
+            monkeypatch.setattr(connection, "_put", lambda data: (writes.append(data), put(data)))
+            await asyncio.gather(*(client.invoke(address_of(server), Command(1)) for _ in range(50)))
+            assert len(writes) == 1
+            await client.close()
+
+    run(test())
+
+
+def test_what_was_told_leaves_before_the_connection_closes() -> None:
+    async def test() -> None:
+        client = RemotingClient()
+        told: list[bytes] = []
+
+        def listen(_: Connection, request: Command) -> Answer:
+            told.append(request.body)
+            return None
+
+        async with serving(listen) as server:
+            connection = await client.connect(address_of(server))
+            for number in range(10):
+                connection.request_oneway(Command(1, body=b"%d" % number))
+            connection.close()
+            await until(lambda: len(told) == 10)
+            await client.close()
+
+    run(test())
+
+
+def test_who_tells_waits_for_a_peer_that_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitlog.remoting.client.CONNECT_SECONDS", 0.2)
+
+    async def test() -> None:
+        client = RemotingClient()
+        with socket.create_server(("127.0.0.1", 0)) as deaf:
+            address = f"127.0.0.1:{deaf.getsockname()[1]}"
+            body = bytes(1024 * 1024)
+            with pytest.raises(RequestTimeout, match="takes nothing more"):
+                for _ in range(200):
+                    await client.invoke_oneway(address, Command(1, body=body))
+            await client.close()
+
+    run(test())
+
+
+def test_a_connection_on_which_nothing_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitlog.remoting.client.SILENT_SECONDS", 0.05)
+
+    async def test() -> None:
+        client = RemotingClient()
+        with socket.create_server(("127.0.0.1", 0)) as deaf:
+            address = f"127.0.0.1:{deaf.getsockname()[1]}"
+            connection = await client.connect(address)
+            with pytest.raises(RequestTimeout):
+                await client.invoke(address, Command(1), timeout=0.1)
+            await until(lambda: connection.is_closed)
+            assert await client.connect(address) is not connection
+            await client.close()
+
+    run(test())
