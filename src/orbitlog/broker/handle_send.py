@@ -32,7 +32,6 @@ from orbitlog.formats.properties import decode_properties
 from orbitlog.formats.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.remoting.unique_ids import UniqueIds
-from orbitlog.store.put_result import PutResult
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.send_headers import SendMessageRequest, SendMessageV2Request
@@ -133,7 +132,7 @@ class SendHandler:
             frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, handle)
         else:
             frame = self._answers.stored(request, ends.store_raw, result.physical_offset, queue_id, result.queue_offset)
-        return self._answer(connection, request, frame, result, waits=_NO_WAIT not in properties)
+        return self._answer(connection, request, frame, result.end, waits=_NO_WAIT not in properties)
 
     # What every send goes through
 
@@ -157,12 +156,10 @@ class SendHandler:
         limits = f"msg body length limit {limit}B, msg properties length limit 32KB"
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {problem}; {limits}")
 
-    def _answer(
-        self, connection: Connection, request: Command, frame: bytes, last: PutResult, *, waits: bool
-    ) -> Answer:
+    def _answer(self, connection: Connection, request: Command, frame: bytes, end: int, *, waits: bool) -> Answer:
         if self._flushes is None or not waits:
             return frame
-        self._flushes.wait(last.end, connection, request, frame)
+        self._flushes.wait(end, connection, request, frame)
         return None
 
     # What is unusual
@@ -247,6 +244,12 @@ class SendHandler:
         if batch.topic.startswith(names.RETRY_PREFIX):
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"a batch cannot go to the retry topic {batch.topic}")
         added = self._added_raw if self._state.compat.batch_members_get_batch_properties else b""
+        whole = self._writer.put_members(batch, added)
+        if whole is not None:
+            frame = self._answers.batch_stored(
+                request, batch.store_host_raw, whole.physical_offsets, batch.queue_id, whole.queue_offset
+            )
+            return self._answer(connection, request, frame, whole.end, waits=_NO_WAIT not in text)
         try:
             messages = expand_batch(batch._replace(properties_raw=added))
         except FormatError as error:
@@ -258,7 +261,7 @@ class SendHandler:
         frame = self._answers.batch_stored(
             request, batch.store_host_raw, offsets, batch.queue_id, results[0].queue_offset
         )
-        return self._answer(connection, request, frame, results[-1], waits=_NO_WAIT not in text)
+        return self._answer(connection, request, frame, results[-1].end, waits=_NO_WAIT not in text)
 
 
 def _chosen_queue(config: TopicConfig, queue_id: int) -> int:

@@ -17,7 +17,7 @@ from orbitlog.formats import properties as props
 from orbitlog.formats.delay_levels import parse_level
 from orbitlog.formats.message import Message
 from orbitlog.formats.properties import encode_properties
-from orbitlog.store.put_result import PutResult, PutStatus
+from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus
 from orbitlog.wire.codes import ResponseCode
 
 _TIMER_PROPERTIES = (timer_message.DELIVER_MS, timer_message.DELAY_MS, timer_message.DELAY_SECONDS)
@@ -55,6 +55,15 @@ class MessageWriter:
             state.statistics.note_put(messages[0].topic, len(results), size_bytes)
             state.message_appended()
         return results
+
+    def put_members(self, batch: Message, added: bytes) -> AppendedMembers | None:
+        """Store an ordinary batch whole; None where it must be taken apart first."""
+        state = self._state
+        appended = state.store.append_members(batch, added)
+        if appended is not None:
+            state.statistics.note_put(batch.topic, len(appended.physical_offsets), appended.size_bytes)
+            state.message_appended()
+        return appended
 
     def encode(self, properties: dict[str, str]) -> bytes:
         """Write properties as the line of versions that the store is compatible with does."""

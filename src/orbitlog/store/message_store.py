@@ -20,6 +20,7 @@ from types import TracebackType
 from orbitlog.errors import FormatError, StoreClosed, StoreError
 from orbitlog.formats import flags
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.batch_records import encode_records
 from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from orbitlog.formats.dispatch_marks import INLINE, DispatchLease
 from orbitlog.formats.message import Message, encode_placed, measure_record
@@ -30,7 +31,7 @@ from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
-from orbitlog.store.put_result import PutResult, PutStatus, refusal_of
+from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
 from orbitlog.store.segments import Segments, new_file
@@ -227,6 +228,34 @@ class MessageStore(StoreReads):
                 refusal = refusal_of(error)
         self._messages_refused += len(messages)
         return [refusal] * len(messages) if refusal else []
+
+    def append_members(self, batch: Message, added: bytes) -> AppendedMembers | None:
+        """Take an ordinary batch whole, its body the request's; None where it must be taken apart first.
+
+        Nothing was taken then: `append_batch` says what is wrong, if something is.
+        """
+        queue_key, log = (batch.topic, batch.queue_id), self._log
+        if self._refuse() or self._put_rules.refuse(batch):
+            return None
+        now_ms = max(self._now_ms(), self._last_append_ms)
+        queue_offset = self._next_queue_offsets.get(queue_key, 0)
+        records = encode_records(batch, added, queue_offset, log.written_to, now_ms)
+        if records is None or self._put_rules.is_too_long(batch, added, len(records.physical_offsets)):
+            return None
+        try:
+            position = log.reserve(len(records.raw))
+        except (FormatError, StoreError):
+            return None
+        if records.physical_offsets[0] != log.written_to:  # they did not fit: the segment was ended
+            records = encode_records(batch, added, queue_offset, log.written_to, now_ms)
+            assert records is not None
+        log.write(position, records.raw)
+        count = len(records.physical_offsets)
+        self._next_queue_offsets[queue_key] = queue_offset + count
+        self._last_append_ms = now_ms
+        self._messages_appended += count
+        self._bytes_appended += len(records.raw)
+        return AppendedMembers(records.physical_offsets, queue_offset, log.written_to, len(records.raw))
 
     def _append_together(self, messages: Sequence[Message]) -> list[PutResult]:
         """Encode all records before the first is copied: what is wrong with one of them keeps all out."""

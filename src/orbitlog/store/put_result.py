@@ -67,3 +67,12 @@ def refusal_of(error: FormatError | StoreError) -> PutResult:
         case _:
             status = PutStatus.CREATE_MAPPED_FILE_FAILED
     return PutResult(status, reason=str(error))
+
+
+class AppendedMembers(NamedTuple):
+    """Where the members of a batch are: the first at `queue_offset`, the last ending at the physical offset `end`."""
+
+    physical_offsets: list[int]
+    queue_offset: int
+    end: int
+    size_bytes: int

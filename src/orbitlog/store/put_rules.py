@@ -49,6 +49,10 @@ class PutRules:
             return _illegal(f"it has the property {props.INNER_NUM}, but is no batch")
         return None
 
+    def is_too_long(self, batch: Message, added: bytes, count: int) -> bool:
+        """Tell whether a batch is over the limit with what is added to each of its members."""
+        return len(batch.body) + count * (len(added) + 1) > self._body_bytes_max
+
     def refuse_each(self, messages: Sequence[Message]) -> PutResult | None:
         """Return why the first message that is not taken is not, or None."""
         return next(filter(None, map(self.refuse, messages)), None)

@@ -9,9 +9,11 @@ import pytest
 
 from orbitlog.errors import DiskFull, StoreClosed, StoreError, StoreLayoutError, StoreLocked
 from orbitlog.formats import flags, names
+from orbitlog.formats.batch import BatchMember, encode_batch, expand_batch
 from orbitlog.formats.compat import COMPAT_4_9
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.derived_files import DerivedFiles
+from orbitlog.formats.hosts import Host
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import Message, decode_message, encode_message, make_message
 from orbitlog.formats.message_scan import scan_messages
@@ -293,3 +295,23 @@ def test_a_long_retry_topic_is_taken_and_read(store: MessageStore) -> None:
     assert store.append(make_message(topic, b"x")).is_stored
     assert store.dispatch_once()[0].topic == topic
     assert not store.damage
+
+
+def test_a_batch_taken_whole_is_what_its_members_are(tmp_path: Path) -> None:
+    host = Host(bytes((127, 0, 0, 1)), 10911)
+    logs = []
+    for whole in (True, False):
+        root = tmp_path / str(whole)
+        with MessageStore.open(root, CONFIG, lambda: 1_700_000_000_000) as store:
+            for number in range(60):
+                members = [BatchMember(b"%d-%d" % (number, each) * 9, b"KEYS\x01k\x02") for each in range(5)]
+                batch = make_message("T", encode_batch(members), born_host=host, store_host=host, queue_id=1)
+                if whole:
+                    appended = store.append_members(batch, b"CLUSTER\x01c\x02")
+                    assert appended is not None and appended.queue_offset == 5 * number
+                    assert appended.end == store.written_to
+                else:
+                    store.append_batch(expand_batch(batch._replace(properties_raw=b"CLUSTER\x01c\x02")))
+            store.dispatch_once(1 << 30)
+        logs.append({path.name: path.read_bytes() for path in sorted((root / "commitlog").iterdir())})
+    assert logs[0] == logs[1] and len(logs[0]) > 1

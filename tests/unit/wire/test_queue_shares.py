@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitlog.wire.queue_shares import STRATEGIES, allocate_average, allocate_circle, allocate_consistent_hash
 from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.wire.queue_shares import STRATEGIES, allocate_average, allocate_circle, allocate_consistent_hash
 
 
 def queues_of(count: int, topic: str = "TopicTest", broker: str = "broker-a") -> list[MessageQueue]:
