@@ -87,6 +87,7 @@ class PopHandlers:
             request,
             lambda: self._popped(request, wish),
             lambda: self._nothing(request, wish),
+            wish.ordered,
         )
         return self._now_or_later(held, lambda: self._nothing(request, wish, ResponseCode.POLLING_FULL))
 
@@ -147,6 +148,7 @@ class PopHandlers:
             request,
             lambda: _notice(request, True) if self._popping.has_message(wish) else None,
             lambda: _notice(request, False),
+            wish.ordered,
         )
         return self._now_or_later(held, lambda: _notice(request, False, is_full=True))
 

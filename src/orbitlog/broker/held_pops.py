@@ -2,6 +2,9 @@
 
 Each waits for two topics, its own and the retry topic of its group for it. A pure table: `wake` and `tick` ask each
 request's own `attempt` for an answer; of those that ask for the same, the first that finds nothing speaks for all.
+
+A message that comes wakes them. Time alone gives something to those who pop in order: a batch that was not
+acknowledged. So only these are asked at every tick, the others now and then, should a word have been missed.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from orbitlog.wire.command import Command
 
 HELD_MAX = 100_000
 HELD_ALIKE_MAX = 1_024
+_SWEEP_MS = 5_000
 
 
 @dataclass(slots=True, eq=False)
@@ -29,6 +33,7 @@ class HeldPop:
     request: Command
     attempt: Callable[[], Command | None]
     give_up: Callable[[], Command]
+    ordered: bool = False
 
 
 class HeldPops:
@@ -38,6 +43,8 @@ class HeldPops:
         self._held: dict[HeldPop, None] = {}
         self._by_topic: dict[str, dict[HeldPop, None]] = {}
         self._alike: dict[Hashable, int] = {}
+        self._ordered: dict[HeldPop, None] = {}
+        self._next_sweep_ms = 0
 
     def __len__(self) -> int:
         return len(self._held)
@@ -47,6 +54,8 @@ class HeldPops:
         if len(self._held) >= HELD_MAX or self._alike.get(held.wish, 0) >= HELD_ALIKE_MAX:
             return False
         self._held[held] = None
+        if held.ordered:
+            self._ordered[held] = None
         self._alike[held.wish] = self._alike.get(held.wish, 0) + 1
         for topic in held.topics:
             self._by_topic.setdefault(topic, {})[held] = None
@@ -65,7 +74,10 @@ class HeldPops:
         """Answer those that something has become visible for, and those that have waited long enough."""
         if not self._held:
             return
-        self._attempt(list(self._held))
+        is_sweep = not now_ms < self._next_sweep_ms <= now_ms + _SWEEP_MS
+        if is_sweep:
+            self._next_sweep_ms = now_ms + _SWEEP_MS
+        self._attempt(list(self._held if is_sweep else self._ordered))
         for held in [held for held in self._held if held.until_ms <= now_ms]:
             self._answer(held, held.give_up())
 
@@ -101,6 +113,7 @@ class HeldPops:
 
     def _remove(self, held: HeldPop) -> None:
         del self._held[held]
+        self._ordered.pop(held, None)
         self._alike[held.wish] -= 1
         if not self._alike[held.wish]:
             del self._alike[held.wish]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from orbitlog.broker.held_pops import HeldPop, HeldPops
 from orbitlog.formats.message import Message
 from orbitlog.wire.bodies.body_json import write_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -452,3 +453,42 @@ def test_who_consumes_what_by_the_broker(tmp_path: Path) -> None:
 
     at_desk(tmp_path, work)
     at_desk(tmp_path, after)
+
+
+def test_in_order_what_was_not_acknowledged_comes_to_who_waits(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def work(desk: Desk) -> None:
+        await send_numbered(desk, 1)
+        await pop(desk, order="true", queueId=0)
+        waiting = asyncio.create_task(pop(desk, order="true", queueId=0, pollTime=600_000))
+        await until(lambda: len(desk.broker._pops._pops.held) == 1)
+        clock.ms += INVISIBLE_MS
+        assert bodies(await waiting) == [b"0"]
+
+    at_desk(tmp_path, work, now_ms=clock)
+
+
+def test_those_who_wait_cost_nothing_while_nothing_comes() -> None:
+    asked: list[str] = []
+
+    def attempt(name: str) -> Command | None:
+        asked.append(name)
+        return None
+
+    held = HeldPops()
+    for name in ("plain", "ordered"):
+        pop_ = HeldPop(
+            ("T",), "G", 0, name, 10**9, None, None, lambda name=name: attempt(name), None, name == "ordered"
+        )  # type: ignore[arg-type, misc]
+        assert held.hold(pop_)
+    held.tick(1_000_000)
+    asked.clear()
+    for now_ms in range(1_000_100, 1_004_900, 100):
+        held.tick(now_ms)
+    assert set(asked) == {"ordered"}
+    held.tick(1_005_000)
+    assert "plain" in asked
+    asked.clear()
+    held.tick(10)  # a clock that was set back
+    assert "plain" in asked
