@@ -108,7 +108,7 @@ def start_apache(directory: Path, settings: Sequence[str] = ()) -> Broker:
     lines = [
         f"listenPort={ports.broker}", f"namesrvAddr={HOST}:{ports.name_server}", f"bindAddress={HOST}",
         f"brokerIP1={HOST}", f"storePathRootDir={store}", f"storePathCommitLog={store / 'commitlog'}",
-        "diskMaxUsedSpaceRatio=95", *settings,
+        "diskMaxUsedSpaceRatio=95", "waitTimeMillsInSendQueue=10000", *settings,
     ]  # fmt: skip
     (directory / "broker.conf").write_text("".join(line + "\n" for line in lines))
     disk = ("-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98", "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97")
