@@ -1,9 +1,10 @@
 """`python -m benchmarks.compare_clients`: our Python client beside the official Java client, at one broker, in one run.
 
-python -m benchmarks.compare_clients [--broker orbitlog|apache] [--quick] [--rounds N] [--out FILE]
+python -m benchmarks.compare_clients [--broker orbitlog|apache] [--quick] [--rounds N] [--soak MESSAGES] [--out FILE]
 
 Each client is one process; rounds alternate between them, and each row is the median of its rounds. CPU is that of
-the client's process alone, so that it says what the client costs where the broker is what limits the rate.
+the client's process alone, so that it says what the client costs where the broker is what limits the rate. A soak
+sends and consumes so many messages with the Python client alone, and shows its memory and what keeps its loop busy.
 """
 
 from __future__ import annotations
@@ -90,6 +91,16 @@ def compare(broker_kind: str, scale: float, rounds: int, directory: Path) -> dic
     return results
 
 
+def soak(broker_kind: str, messages: int, directory: Path) -> dict[str, float]:
+    broker = STARTERS[broker_kind](directory, ())
+    try:
+        with python_client_of(broker) as load:
+            load.run(f"topics {TOPIC} 1 8")
+            return load.run(f"soak {TOPIC} {messages}")
+    finally:
+        broker.stop()
+
+
 def told(name: str, measured: dict[str, list[dict[str, float]]]) -> str:
     parts = [f"  {name:28}"]
     rates = {}
@@ -108,9 +119,13 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="few messages: shows that it runs, not how fast")
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each row (default 3)")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/clients.json"), help="JSON to write")
+    parser.add_argument("--soak", type=int, metavar="MESSAGES", help="only a soak of the Python client")
     arguments = parser.parse_args()
     print(", ".join(f"{name} {value}" for name, value in circumstances().items()))
     with tempfile.TemporaryDirectory(prefix="orbitlog-clients-") as directory:
+        if arguments.soak:
+            print(soak(arguments.broker, arguments.soak, Path(directory)))
+            return
         results = compare(arguments.broker, 0.02 if arguments.quick else 1.0, arguments.rounds, Path(directory))
     record = {"apacheVersion": VERSION, "broker": arguments.broker, **circumstances(), "rows": results}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

@@ -2,15 +2,20 @@
 
 python -m benchmarks.python_load NAME_SERVER BROKER
 
-Each answer also says for how long the event loop was kept busy at a time, at most.
+Each answer also says for how long the event loop was kept busy at a time, at most. One more job sends and consumes at
+once, and says what memory it took a tenth of the way and at the end:
+
+    soak TOPIC MESSAGES
 """
 
 from __future__ import annotations
 
 import asyncio
+import resource
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import uvloop
 
@@ -19,10 +24,12 @@ from orbitlog.client.rocketmq import RocketMQ
 
 _LOOK_SECONDS = 0.005
 _IDLE_SECONDS = 30
+_SOAK_BATCH = 64
+_SOAK_BODY_BYTES = 100
 
 
 class LoopMonitor:
-    """Wakes up often, and notes by how much it was late."""
+    """Wakes up often, and notes by how much it was late: as far as this process worked meanwhile, not others."""
 
     def __init__(self) -> None:
         self.latest_ms = 0.0
@@ -30,9 +37,10 @@ class LoopMonitor:
 
     async def _look(self) -> None:
         while True:
-            due = time.perf_counter() + _LOOK_SECONDS
+            due, worked = time.perf_counter() + _LOOK_SECONDS, time.process_time()
             await asyncio.sleep(_LOOK_SECONDS)
-            self.latest_ms = max(self.latest_ms, (time.perf_counter() - due) * 1000)
+            late = min(time.perf_counter() - due, time.process_time() - worked)
+            self.latest_ms = max(self.latest_ms, late * 1000)
 
     def stop(self) -> float:
         self._task.cancel()
@@ -69,9 +77,34 @@ async def _consume(mq: RocketMQ, topic: str, count: int) -> tuple[int, int]:
         return seen, 0
 
 
+def _resident_mb() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() >> 20
+
+
+async def _soak(mq: RocketMQ, topic: str, count: int) -> str:
+    """Send batches and consume them; memory is looked at when everything has warmed up, and at the end."""
+    monitor = LoopMonitor()
+    started, first_mb, seen = time.perf_counter(), 0, 0
+    bodies = [bytes(_SOAK_BODY_BYTES)] * _SOAK_BATCH
+    sending = asyncio.create_task(_shared(-(-count // _SOAK_BATCH), 4, lambda: mq.send_batch(topic, bodies)))
+    async with mq.consume(topic, group=f"soak{time.time_ns()}", start_from="first") as consumer:
+        async for message in consumer:
+            seen += len(message.body) == _SOAK_BODY_BYTES
+            if seen == count // 10:
+                first_mb = _resident_mb()
+            if seen >= count:
+                break
+    _, failed = await sending
+    memory = f"firstMb={first_mb} lastMb={_resident_mb()}"
+    seconds = time.perf_counter() - started
+    return f"messages={seen} seconds={seconds:.3f} failed={failed} {memory} blockedMs={monitor.stop():.1f}"
+
+
 async def run(mq: RocketMQ, words: list[str]) -> str:
     verb, topic, *rest = words
     numbers = list(map(int, rest))
+    if verb == "soak":
+        return await _soak(mq, topic, numbers[0])
     started = time.perf_counter()
     monitor = LoopMonitor()
     if verb == "topics":
