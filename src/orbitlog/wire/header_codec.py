@@ -147,7 +147,9 @@ class Header:
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and isinstance(other, Header) and self._values() == other._values()
+        if not isinstance(other, Header) or type(self) is not type(other):
+            return NotImplemented
+        return self._values() == other._values()
 
     __hash__ = None  # type: ignore[assignment] # their values can change
 
