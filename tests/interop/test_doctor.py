@@ -72,7 +72,9 @@ def test_an_apache_broker_serves_a_mended_store(
     }
     end = mended.examination.check.log_end if mended.examination else 0
     queues = sorted({(message.topic, message.queue_id) for message in messages.values()})
-    settings = our_reading.broker_settings(geometry)
+    timer_log = find_store_files(root).timer_log
+    more = {"mappedFileSizeTimerLog": timer_log[0].size_bytes} if timer_log else {}
+    settings = our_reading.broker_settings(geometry, **more)
     with running_cluster(packages, tmp_path, root, settings) as cluster:
         answers = cluster.read([("queue", *queue) for queue in queues])
         cluster.send("After", "plain", "rounds=2")

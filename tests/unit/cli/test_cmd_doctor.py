@@ -1,0 +1,159 @@
+"""`orbitlog doctor` as a user calls it: sentences, JSON, exit codes, and no change that was not asked for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from orbitlog.cli.main import cli
+from orbitlog.store.log_walk import LogWalk
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_files import find_store_files
+from orbitlog.store.store_inference import infer_geometry, infer_rules
+from orbitlog.store.store_settings import StoreSettings
+from orbitlog.testing.golden import GoldenStore
+from tests.unit.doctor.damage_zoo import ZOO
+from tests.unit.doctor.test_repair import fingerprint
+
+
+def run(*arguments: str | Path) -> Result:
+    return CliRunner().invoke(cli, ["doctor", *map(str, arguments)])
+
+
+@pytest.fixture
+def root(golden_497: GoldenStore, tmp_path: Path) -> Path:
+    return golden_497.copy_to(tmp_path / "store").store
+
+
+def damaged(root: Path, name: str) -> Path:
+    ZOO[name][0](root)
+    return root
+
+
+def test_a_sound_store(root: Path) -> None:
+    result = run("check", root)
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert "nothing to mend: 547 messages up to physical offset 413332, 38 queues, 1615 keys in 5" in result.stdout
+    assert run("repair", root).stdout == f"{root}: nothing to mend\n"
+
+
+def test_findings_say_what_follows_and_what_mends(root: Path) -> None:
+    result = run("check", damaged(root, "missing_middle_segment"))
+    assert result.exit_code == 1
+    first = result.stdout.splitlines()[0]
+    assert first.startswith("error: ")
+    assert "physical offset 131072" in first
+    assert "3 messages of 2 queues lost: 3 of OrderEvents" in first
+    assert first.endswith(f"Mend it: orbitlog doctor repair {root}")
+
+
+def test_findings_as_json_and_then_figures(root: Path) -> None:
+    result = run("check", damaged(root, "flipped_bit_in_a_unit"), "--json")
+    assert result.exit_code == 1
+    *findings, summary = map(json.loads, result.stdout.splitlines())
+    assert [(one["severity"], one["kind"]) for one in findings] == [("warning", "queue unit")]
+    assert findings[0]["command"] == f"orbitlog doctor rebuild {root} --queues"
+    assert findings[0]["consequence"]
+    assert (summary["sound"], summary["messages"], summary["severities"]["warning"]) == (False, 547, 1)
+
+
+def test_a_plan_changes_nothing_and_an_undone_repair_neither(root: Path) -> None:
+    damaged(root, "noise_in_log_queue_and_index")
+    before = fingerprint(root)
+    plan = run("repair", root)
+    assert plan.exit_code == 1
+    assert "nothing was changed, --apply does it" in plan.stdout
+    assert fingerprint(root) == before
+    applied = run("repair", root, "--apply")
+    assert applied.exit_code == 0, applied.output
+    assert "nothing is left to mend" in applied.stdout
+    assert run("check", root).exit_code == 0
+    assert "changes taken back" in run("undo", root).stdout
+    assert fingerprint(root) == before
+
+
+def test_wrong_use(root: Path, tmp_path: Path) -> None:
+    assert run("repair", root, "--plan", "--apply").exit_code == 2
+    assert run("check", tmp_path / "nowhere").exit_code == 2
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    result = run("check", empty)
+    assert result.exit_code == 1
+    assert "is no RocketMQ store" in result.stderr
+    assert "has no repair that could be taken back" in run("undo", root).stderr
+
+
+def test_a_queue_is_made_again(root: Path) -> None:
+    sound = fingerprint(root)
+    damaged(root, "flipped_bit_in_a_unit")
+    dry = run("rebuild", root, "--queues", "--dry-run")
+    assert (dry.exit_code, "1 findings would be mended; nothing was changed" in dry.stdout) == (1, True)
+    topic, _ = next(iter(find_store_files(root).queues))
+    result = run("rebuild", root, "--topic", topic)
+    assert result.exit_code == 0, result.output
+    assert "queues made again from 547 messages" in result.stdout
+    assert {name: found for name, found in fingerprint(root).items() if name in sound} == sound
+    assert run("undo", root).exit_code == 0
+    assert run("check", root).exit_code == 1
+
+
+def test_old_files_are_kept_until_they_are_discarded(root: Path) -> None:
+    assert run("rebuild", root).exit_code == 0
+    assert (root / ".orbitlog-doctor").is_dir()
+    assert run("check", root).exit_code == 0
+    assert run("rebuild", root, "--index", "--discard-old").exit_code == 0
+    assert not (root / ".orbitlog-doctor").exists()
+    assert run("check", root).exit_code == 0
+
+
+def test_parts_into_a_directory(root: Path, tmp_path: Path) -> None:
+    before = fingerprint(root)
+    result = run("rebuild", root, "--queues", "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.output
+    made = fingerprint(tmp_path / "out")
+    assert {name for name in made if name.startswith("consumequeue/")} == {
+        name for name in before if name.startswith("consumequeue/")
+    }
+    assert all(made[name] == before[name] for name in made if name.startswith("consumequeue/"))
+    assert not (tmp_path / "out" / "index").exists()
+    assert fingerprint(root) == before
+
+
+def test_nothing_is_made_from_a_damaged_log(root: Path) -> None:
+    damaged(root, "missing_middle_segment")
+    before = fingerprint(root)
+    result = run("rebuild", root)
+    assert (result.exit_code, "65536 bytes before this file are missing" in result.stderr) == (1, True)
+    assert fingerprint(root) == before
+
+
+def test_beside_a_running_broker_only_looking_is_allowed(root: Path) -> None:
+    found = find_store_files(root)
+    config = StoreConfig(infer_geometry(found, StoreSettings()), infer_rules(found, StoreSettings()))
+    with MessageStore.open(root, config, lambda: 1_800_000_000_000) as store:
+        store.dispatch_once()
+        assert run("check", root).exit_code == 0
+        for command in (("repair", root, "--apply"), ("rebuild", root), ("undo", root)):
+            result = run(*command)
+            assert (result.exit_code, "is in use by another broker" in result.stderr) == (1, True), result.output
+
+
+def test_one_screen_about_a_store(root: Path) -> None:
+    result = run("explain", root)
+    assert result.exit_code == 0
+    lines = {line[:14].strip(): line[14:] for line in result.stdout.splitlines()}
+    assert len(result.stdout.splitlines()) <= 26
+    assert lines["written by"] == "a broker of 4.9"
+    assert lines["brokers"] == "127.0.0.1:30921"
+    assert "physical offset 0 to 413332" in lines["log"]
+    assert lines["delays"] == "2 at level 17, 5 at level 18"
+    told = json.loads(run("explain", root, "--json").stdout)
+    walk = LogWalk(find_store_files(root).segments, 65536)
+    sizes = [size for message, size in walk.records() if message.topic == "OrderEvents"]
+    largest = {"topic": "OrderEvents", "queues": 4, "messages": len(sizes), "storedBytes": sum(sizes)}
+    assert told["topics"][0] == largest
+    assert sum(one["messages"] for one in told["topics"]) == 547
