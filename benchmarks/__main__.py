@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import (
     bench_dispatch,
+    bench_doctor,
     bench_kernels,
     bench_lag,
     bench_memory,
@@ -68,6 +69,11 @@ def _pipeline(report: Report, sizes: Sizes, directory: Path) -> None:
         bench_pipeline.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
 
 
+def _doctor(report: Report, sizes: Sizes, directory: Path) -> None:
+    for body_bytes in (200, 1024):
+        bench_doctor.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
+
+
 def _sources(report: Report, sizes: Sizes, directory: Path) -> None:
     for body_bytes in (200, 1024):
         bench_sources.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
@@ -94,6 +100,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "dispatch": lambda report, sizes, _: bench_dispatch.run(
         report, seconds=sizes.lag_seconds, warm_seconds=min(20.0, 2 * sizes.lag_seconds)
     ),
+    "doctor": _doctor,
     "pipeline": _pipeline,
     "sources": _sources,
     "waiting": lambda report, sizes, _: bench_waiting.run(report, count=sizes.sends, waiting=sizes.waiting),
