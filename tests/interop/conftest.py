@@ -69,6 +69,8 @@ def driver_of(
     made: dict[str, Driver] = {}
 
     def get(name: str) -> Driver:
+        if name in made and not made[name].is_alive:
+            made.pop(name).close()
         if name not in made:
             made[name] = start_driver(name, tmp_path_factory.mktemp(name), packages_of)
         return made[name]

@@ -160,3 +160,24 @@ def test_a_batch_is_stored_as_its_members(client: Client, java: Client) -> None:
     found = java.push(topic, client.group("java"), orderly=True).wait_for(5)
     assert [one["bodySha256"] for one in found] == [one["bodySha256"] for one in sent]
     assert [one["keys"] for one in found] == [f"member-{number}" for number in range(5)]
+
+
+@other_clients
+def test_a_delayed_message_comes_when_it_is_due(client: Client, java: Client) -> None:
+    topic = java.topic("Later", queues=1)
+    client.send(client.producer(), topic, body="later", delayLevel=2)
+    [found] = java.push(topic, client.group("java")).wait_for(1)
+    waited_ms = found["storeTimestamp"] - found["bornTimestamp"]
+    assert 5000 <= waited_ms <= 8000, "level 2 is five seconds"
+
+
+@other_clients
+def test_a_subscription_by_sql(client: Client, java: Client) -> None:
+    if client.language != "go":
+        pytest.skip("this client subscribes by tags alone")
+    topic = java.topic("Sql", queues=1)
+    push = client.push(topic, client.group("sql"), sql="n between 3 and 5")
+    java.send(java.producer(), topic, count=10, body="n", **{"property.n": "{}"})
+    found = push.wait_for(3)
+    time.sleep(1)
+    assert {one["body"] for one in found} == {"n 3", "n 4", "n 5"}

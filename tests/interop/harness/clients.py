@@ -127,13 +127,22 @@ class Client:
 
     def close(self) -> None:
         for push in self._pushing:
-            push.close()
+            self._close_quietly(push.close)
         for verb, name in reversed(self._closing):
-            try:
-                self.call(verb, name=name)
-            except Refused:
-                # The server may be gone by now, on purpose.
-                continue
+            self._close_quietly(lambda verb=verb, name=name: self.call(verb, name=name))
+        self._pushing.clear()
+        self._closing.clear()
+
+    def _close_quietly(self, close: Callable[[], object]) -> None:
+        try:
+            close()
+        except Refused:
+            # The server may be gone by now, on purpose.
+            return
+        except (AssertionError, BrokenPipeError):
+            # The C++ client now and then dies of its own shutdown, at any broker; the next test gets a new process.
+            if self.driver.is_alive:
+                raise
 
     def _start(self, verb: str, closing: str, **words: object) -> str:
         name = self._new_name()

@@ -57,6 +57,10 @@ class Driver:
         self._reader.start()
         self.wait(lambda: bool(self._events["ready"]), START_SECONDS_MAX, "it is not ready")
 
+    @property
+    def is_alive(self) -> bool:
+        return self._process.poll() is None
+
     def call(self, verb: str, *, seconds_max: float = ANSWER_SECONDS_MAX, **words: object) -> JsonObject:
         """Run a command to its end; raises `Refused` where it ended with an error."""
         return self.begin(verb, **words)(seconds_max)
