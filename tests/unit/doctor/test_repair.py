@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import hashlib
 import shutil
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from orbitlog.cli.demo_messages import demo_messages
 from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.repair import apply_repair, plan_repair
 from orbitlog.doctor.repair_journal import undo_last
+from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.flags import enters_queue
+from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.topic_config import TOPICS, TopicConfig, TopicTable
 from orbitlog.store.log_walk import LogWalk
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_inference import infer_geometry, infer_rules
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.store.store_settings import StoreGeometry, StoreSettings
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.doctor.damage_zoo import ZOO
 
@@ -82,6 +87,45 @@ def test_damage_is_found_explained_and_mended(name: str, golden_497: GoldenStore
     undo_last(root)
     assert fingerprint(root) == damaged, "undo did not give every byte back"
     assert apply_repair(root).is_sound
+    assert_served(root, wanted)
+
+
+@pytest.fixture(scope="module")
+def own_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store that ours wrote and closed, in eight segments."""
+    root = tmp_path_factory.mktemp("own") / "store"
+    geometry = StoreGeometry(32 * 1024, 1220, index_layout=IndexLayout(307, 905))
+    clock = count(1_790_000_000_000, 5)
+    with MessageStore.open(root, StoreConfig(geometry), lambda: next(clock)) as store:
+        topics = {message.topic: store.append(message) for message in demo_messages(1_790_000_000_000)}
+    table = TopicTable({topic: TopicConfig(topic) for topic in topics})
+    (root / "config").mkdir()
+    (root / "config" / TOPICS.name).write_text(TOPICS.encode(table, COMPAT_5_5))
+    return root
+
+
+@pytest.fixture(scope="module")
+def killed_5x(golden_550_crash: GoldenStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of a 5.5.0 broker that was killed, but for its large timer files."""
+    root = tmp_path_factory.mktemp("killed") / "store"
+    shutil.copytree(golden_550_crash.store, root, ignore=shutil.ignore_patterns("timerwheel", "timerlog"))
+    return root
+
+
+@pytest.mark.parametrize("name", ZOO)
+@pytest.mark.parametrize("origin", ["own_store", pytest.param("killed_5x", marks=pytest.mark.slow)])
+def test_damage_to_other_stores_is_mended(
+    origin: str, name: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    shutil.copytree(request.getfixturevalue(origin), root)
+    damage, kinds = ZOO[name]
+    damage(root)
+    wanted = readable(root)
+    assert kinds & {one.finding.kind for one in examine(root).diagnoses if one.severity is not Severity.NOTE}
+    mended = apply_repair(root)
+    assert mended.problems == []
+    assert mended.is_sound, [str(one) for one in mended.examination.diagnoses] if mended.examination else ""
     assert_served(root, wanted)
 
 
