@@ -28,6 +28,7 @@ log = logging.getLogger(__name__)
 
 REBALANCE_SECONDS = 20.0
 UNBALANCED_SECONDS = 1.0
+IN_VAIN_MAX = 3  # a topic that nobody made yet is looked for every so many seconds
 LOCK_SECONDS = 30.0
 HAND_OVER_SECONDS = 1.0
 MAX_ATTEMPTS = 16
@@ -91,18 +92,26 @@ class MemberShare:
     # Shares
 
     def look_again(self) -> None:
-        """Members came or went, or a broker may have forgotten us."""
+        """Members came or went."""
         self._is_balanced = False
         self._changed.set()
+
+    def lost_touch(self) -> None:
+        """A broker could not be asked; it may have been restarted, and have forgotten us."""
+        if self._is_balanced:
+            self.look_again()
 
     async def start(self) -> None:
         await self._introduce()
         self._is_balanced = await self.rebalance()
 
     async def keep_balanced(self) -> None:
+        in_vain = 0
         while True:
+            in_vain = 0 if self._is_balanced or self._changed.is_set() else in_vain + 1
+            again_in = REBALANCE_SECONDS if self._is_balanced else UNBALANCED_SECONDS * min(in_vain, IN_VAIN_MAX)
             try:
-                async with asyncio.timeout(REBALANCE_SECONDS if self._is_balanced else UNBALANCED_SECONDS):
+                async with asyncio.timeout(again_in):
                     await self._changed.wait()
             except TimeoutError:
                 pass
@@ -187,7 +196,7 @@ class MemberShare:
             self._deliver,
             ordered=self._options.orderly,
             commits=not self._options.broadcasting,
-            out_of_touch=self.look_again,
+            out_of_touch=self.lost_touch,
         )
 
     async def _start_offset(self, queue: MessageQueue) -> int:
