@@ -8,7 +8,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orbitlog.client.connecting import connect
-from orbitlog.client.consuming import Consumer, Delivery
+from orbitlog.client.consuming import Consumer
+from orbitlog.client.delivery import Delivery
 from orbitlog.errors import ClientError, ConnectFailed, NoRoute
 
 SECONDS_MAX = 20

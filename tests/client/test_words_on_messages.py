@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.client.consuming import Consumer, Delivery
+from orbitlog.client.consuming import Consumer
+from orbitlog.client.delivery import Delivery
 from orbitlog.errors import BrokerRefused, ClientError
 from orbitlog.testing.running_broker import RunningBroker
 

@@ -16,7 +16,8 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from orbitlog.client.administration import Administration
-from orbitlog.client.consuming import Consumer, Delivery
+from orbitlog.client.consuming import Consumer
+from orbitlog.client.delivery import Delivery
 from orbitlog.client.reading import Reader
 from orbitlog.client.received import Received
 from orbitlog.client.rocketmq import RocketMQ

@@ -18,7 +18,6 @@ from orbitlog.client.group_link import GroupLink
 from orbitlog.client.member_share import ConsumeOptions, MemberShare
 from orbitlog.client.namespaces import unwrapped
 from orbitlog.client.queue_feed import QueueFeed
-from orbitlog.client.received import Received
 from orbitlog.client.routes import Routes
 from orbitlog.client.tracing import Tracer
 from orbitlog.errors import OrbitlogError
@@ -333,6 +332,3 @@ class Joining:
 def delay_level_of(seconds: float) -> int:
     """Return the first level whose delay is at least so long."""
     return STANDARD_LEVELS.clamp(bisect_left(STANDARD_LEVELS.delays_ms, seconds * 1000) + 1)
-
-
-__all__ = ["ConsumeOptions", "Consumer", "Delivery", "Joining", "Listener", "Received", "delay_level_of"]
