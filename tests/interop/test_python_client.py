@@ -8,18 +8,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from orbitlog.client.connecting import connect
 from orbitlog.client.consuming import Consumer
 from orbitlog.client.rocketmq import RocketMQ
+from orbitlog.client.signature import Credentials
+from orbitlog.errors import BrokerRefused
 from tests.client import test_send_and_consume as sending
 from tests.client import test_transactions_and_replies as replies
 from tests.client.test_outliving import Ledger
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import java_clients
-from tests.interop.harness.systems import APACHE_497, SYSTEM_KINDS, System, wanted_kinds
+from tests.interop.harness.packages import ApachePackages
+from tests.interop.harness.systems import APACHE_497, SYSTEM_KINDS, System, make_system, wanted_kinds
 
 pytestmark = pytest.mark.interop
 
@@ -171,3 +175,51 @@ def test_a_new_group_may_begin_at_the_end(system: System) -> None:
                 assert message.text == ("before" if system.kind == APACHE_497 else "after")
 
     asyncio.run(scenario())
+
+
+ACCOUNTS = """globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: producers
+  secretKey: 12345678
+  admin: true
+- accessKey: strangers
+  secretKey: 12345678
+  defaultTopicPerm: DENY
+  defaultGroupPerm: DENY
+"""
+
+
+def test_signed_requests_are_let_in(packages_of: Callable[[str], ApachePackages], tmp_path: Path) -> None:
+    """Access control of 4.9: who signs is let in, as far as it may; who does not is refused with a reason."""
+    system = make_system(APACHE_497, tmp_path, packages_of, {"aclEnable": "true"})
+    conf = tmp_path / "home" / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "plain_acl.yml").write_text(ACCOUNTS)
+    system.start()
+
+    async def scenario() -> None:
+        address = f"rocketmq://{system.name_server_address}"
+        async with connect(address, credentials=Credentials("producers", "12345678")) as mq:
+            await mq.admin.create_topic("Guarded", 1)
+            await mq.send("Guarded", "ünsigned no more", properties={"colour": "grün"})
+            _, outcome = await mq.send_in_transaction("Guarded", "paid", lambda _: True)
+            assert outcome
+            async with mq.consume("Guarded", group="guards", start_from="first") as consumer:
+                taken = {(await take_one(consumer)), (await take_one(consumer))}
+                assert taken == {"ünsigned no more", "paid"}
+        for credentials in (None, Credentials("producers", "wrong secret"), Credentials("strangers", "12345678")):
+            async with connect(address, credentials=credentials) as mq:
+                with pytest.raises(BrokerRefused, match="AclException"):
+                    await mq.send("Guarded", "two", timeout=5)
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        system.kill()
+
+
+async def take_one(consumer: Consumer) -> str:
+    message = await consumer.next(SECONDS_MAX)
+    assert message is not None
+    await message.ack()
+    return message.text
