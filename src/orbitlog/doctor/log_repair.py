@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from orbitlog.doctor.examination import Examination
+from orbitlog.doctor.header_repair import QueueJumps
 from orbitlog.doctor.log_filling import CannotFill, Placeholder, fill
 from orbitlog.doctor.lost_messages import LogRange
 from orbitlog.doctor.repair_journal import RepairJournal
@@ -194,21 +195,20 @@ def _before_the_first(found: Examination, known: Mapping[tuple[str, int, int], P
 
 
 def _missing_offsets(found: Examination) -> dict[Queue, dict[int, int]]:
-    """Return the offsets that queues leave out, each with a physical offset before which it must have lain."""
+    """Return the offsets that queues leave out, each with a physical offset before which it must have lain.
+
+    A queue that falls back somewhere is left out: then a jump is a wrong offset rather than a gap.
+    """
     missing: dict[Queue, dict[int, int]] = defaultdict(dict)
-    for finding in found.check.findings:
-        if finding.kind != "queue order" or finding.topic is None or finding.queue_id is None:
-            continue
-        if finding.queue_offset is None or f"queue offset {finding.queue_offset} follows" not in finding.reason:
+    jumps = QueueJumps(found.check.findings)
+    for queue, queue_offset, finding in jumps.left_out():
+        if queue in jumps.falls:
             continue
         before = finding.physical_offset
         if before is None:
             base = tree.parse_offset_file_name(Path(finding.path).name) or 0
             before = base + Path(finding.path).stat().st_size
-        first = finding.queue_offset - finding.count
-        if first >= 0 and f"follows {first - 1}" in finding.reason:
-            for queue_offset in range(first, finding.queue_offset):
-                missing[finding.topic, finding.queue_id][queue_offset] = before
+        missing[queue][queue_offset] = before
     return missing
 
 

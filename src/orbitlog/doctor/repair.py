@@ -14,6 +14,7 @@ from typing import Any
 from orbitlog.doctor.config_repair import plan_config
 from orbitlog.doctor.derived_swap import CHECKPOINT, INDEX, QUEUES, make_derived, plan_swap
 from orbitlog.doctor.examination import Examination, examine
+from orbitlog.doctor.header_repair import plan_headers
 from orbitlog.doctor.log_repair import plan_log, plan_places
 from orbitlog.doctor.repair_journal import RepairJournal, finish_interrupted
 from orbitlog.doctor.store_use import taken
@@ -100,6 +101,9 @@ class _Plan:
         plan_places(journal, self._store, segment_bytes, self._of_kind.get("foreign segment", []))
         if journal.steps:
             return []
+        plan_headers(journal, self._store, self._found.check.findings)
+        if journal.steps:
+            return []
         problems = plan_log(journal, self._store, segment_bytes, self._found)
         if journal.steps:
             return problems
@@ -141,7 +145,7 @@ _DEEDS = {
     "foreign segment": "set aside",
     "segment": "bring to its place and size, or fill with placeholders and a segment end",
     "record": "cut, if nothing follows; else fill with placeholders for the messages that are lost, and with filler",
-    "queue order": "fill the gap with placeholders where the log is damaged",
+    "queue order": "put wrong fields right, or fill the gap with placeholders where the log is damaged",
     "queue unit": "make the queue again from the log",
     "queue file": "make the queue again from the log",
     "index": "make the index again from the log",

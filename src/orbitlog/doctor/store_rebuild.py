@@ -50,6 +50,8 @@ from orbitlog.store.store_files import StoreFiles, find_store_files
 from orbitlog.store.store_inference import infer_geometry, infer_rules
 from orbitlog.store.store_settings import StoreSettings
 
+_REPLICA_FIELDS = ("master_flushed_physical_offset", "confirm_physical_offset")
+
 
 @dataclass(frozen=True, slots=True)
 class StoreRebuild:
@@ -260,8 +262,9 @@ def _publish(work: _Work) -> StoreRebuild:
     with_messages = [derivation for derivation in work.derivations if derivation.walk.message_count]
     if with_messages:
         last = with_messages[-1]
+        end = log_end([derivation.walk for derivation in work.derivations])
         checkpoint = replace(
-            _old_checkpoint(target.store),
+            _old_checkpoint(target.store, end),
             physic_msg_timestamp_ms=last.last_timestamp_ms,
             logics_msg_timestamp_ms=last.last_timestamp_ms,
             index_msg_timestamp_ms=complete_until_ms,
@@ -304,11 +307,13 @@ def _name_index_files(work: _Work) -> int:
     return complete_until_ms
 
 
-def _old_checkpoint(store: StoreFiles) -> Checkpoint:
-    """Return the checkpoint that stands: what it says about replicas stays true."""
+def _old_checkpoint(store: StoreFiles, end: int) -> Checkpoint:
+    """Return the checkpoint that stands: what it says about replicas stays true, unless that cannot be."""
     if store.checkpoint is None or store.checkpoint.size_bytes < CHECKPOINT.size_bytes:
         return Checkpoint()
-    return decode_checkpoint(store.checkpoint.path.read_bytes())
+    found = decode_checkpoint(store.checkpoint.path.read_bytes())
+    wrong = {name: 0 for name in _REPLICA_FIELDS if not 0 <= getattr(found, name) <= end}
+    return replace(found, **wrong)
 
 
 def log_end(walks: Sequence[WalkedSplit]) -> int:

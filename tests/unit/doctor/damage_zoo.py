@@ -241,6 +241,37 @@ def segment_copied_behind_the_end(root: Path) -> None:
     shutil.copy2(found[0].path, found[0].path.with_name(f"{found[-1].base + segment_bytes(root):020d}"))
 
 
+@damages(*LOG)
+def flipped_bit_in_a_topic(root: Path) -> None:
+    message = middle(root)
+    place = body_position(message) + len(message.body) + 1
+    patch(root, place, bytes([message.topic.encode()[0] ^ 0x2]))
+
+
+@damages(*LOG)
+def flipped_bit_in_a_queue_offset(root: Path) -> None:
+    message = middle(root)
+    patch(root, message.physical_offset + 20, struct.pack(">q", message.queue_offset | 1 << 40))
+
+
+@damages(*LOG)
+def wrong_queue_offset_without_queues(root: Path) -> None:
+    message = middle(root)
+    patch(root, message.physical_offset + 20, struct.pack(">q", message.queue_offset + 1000))
+    shutil.rmtree(root / "consumequeue")
+
+
+@damages(*LOG)
+def flipped_bit_in_a_queue_id(root: Path) -> None:
+    message = middle(root)
+    patch(root, message.physical_offset + 12, struct.pack(">i", message.queue_id ^ 0x8))
+
+
+@damages("checkpoint")
+def noise_in_the_checkpoint(root: Path) -> None:
+    patch_file(root / "checkpoint", 0, b"\x3c" * 64)
+
+
 # Foreign files
 
 

@@ -51,6 +51,11 @@ def readable(root: Path) -> Readable:
     }
 
 
+def still_readable(root: Path, before: Readable) -> Readable:
+    """Messages that can still be read, as they were before the damage: a wrong header field is no excuse."""
+    return {at: before[at] for at, found in readable(root).items() if at in before and found[3] == before[at][3]}
+
+
 def assert_served(root: Path, wanted: Readable) -> None:
     """Open the store as a broker does, and read each message through its queue."""
     found = find_store_files(root)
@@ -69,8 +74,9 @@ def assert_served(root: Path, wanted: Readable) -> None:
 def test_damage_is_found_explained_and_mended(name: str, golden_497: GoldenStore, tmp_path: Path) -> None:
     damage, kinds = ZOO[name]
     root = golden_497.copy_to(tmp_path / "store").store
+    before = readable(root)
     damage(root)
-    damaged, wanted = fingerprint(root), readable(root)
+    damaged, wanted = fingerprint(root), still_readable(root, before)
 
     found = examine(root)
     assert not found.is_sound
@@ -120,8 +126,9 @@ def test_damage_to_other_stores_is_mended(
     root = tmp_path / "store"
     shutil.copytree(request.getfixturevalue(origin), root)
     damage, kinds = ZOO[name]
+    before = readable(root)
     damage(root)
-    wanted = readable(root)
+    wanted = still_readable(root, before)
     assert kinds & {one.finding.kind for one in examine(root).diagnoses if one.severity is not Severity.NOTE}
     mended = apply_repair(root)
     assert mended.problems == []

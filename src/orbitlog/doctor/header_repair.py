@@ -1,0 +1,119 @@
+"""Fields of a record that no checksum covers, put right where queue units or neighbours tell what they were.
+
+A flipped bit in a topic, a queue id or a queue offset leaves a record that can be read and belongs nowhere: its own
+queue has a gap, and another one a message too many.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from orbitlog.doctor.repair_journal import RepairJournal
+from orbitlog.formats.message import Message, encode_message
+from orbitlog.formats.message_scan import read_at
+from orbitlog.formats.queue_entry import ENTRY_BYTES, QueueEntry, decode_entry
+from orbitlog.store.findings import Finding
+from orbitlog.store.mapped_view import mapped_view
+from orbitlog.store.store_files import OffsetFile, StoreFiles
+
+OFFSETS_MAX = 100_000
+Queue = tuple[str, int]
+
+
+class QueueJumps:
+    """Where queues leave offsets out, and where they fall back: told from findings about their order."""
+
+    def __init__(self, findings: Iterable[Finding]) -> None:
+        self.jumps: dict[Queue, list[Finding]] = defaultdict(list)
+        self.falls: dict[Queue, list[Finding]] = defaultdict(list)
+        for finding in findings:
+            if finding.kind != "queue order" or finding.topic is None or finding.queue_id is None:
+                continue
+            if finding.queue_offset is None or f"queue offset {finding.queue_offset} follows " not in finding.reason:
+                continue
+            before = int(finding.reason.rsplit(" ", 1)[-1])
+            is_jump = finding.queue_offset == before + 1 + finding.count
+            table = self.jumps if is_jump else self.falls
+            table[finding.topic, finding.queue_id].append(finding)
+
+    def left_out(self) -> Iterator[tuple[Queue, int, Finding]]:
+        """Yield queue offsets that a queue leaves out, each with the finding about the message behind it."""
+        for queue, findings in self.jumps.items():
+            for finding in findings:
+                assert finding.queue_offset is not None
+                first = finding.queue_offset - finding.count
+                for queue_offset in range(first, min(finding.queue_offset, first + OFFSETS_MAX)):
+                    yield queue, queue_offset, finding
+
+
+def plan_headers(journal: RepairJournal, store: StoreFiles, found: Iterable[Finding]) -> None:
+    """Plan to put right what units and neighbours tell."""
+    jumps = QueueJumps(found)
+    mended: set[int] = set()
+    for queue, queue_offset, _ in jumps.left_out():
+        unit = _unit(store, queue, queue_offset)
+        message = None if unit is None else _message(store, unit.physical_offset)
+        if unit is None or message is None or message.size_bytes != unit.size_bytes:
+            continue
+        right = message._replace(topic=queue[0], queue_id=queue[1], queue_offset=queue_offset)
+        if right != message and len(right.topic.encode()) == len(message.topic.encode()):
+            mended.add(message.physical_offset)
+            why = f"is message {queue_offset} of {queue[0]} queue {queue[1]}, as the queue has it"
+            _plan_record(journal, store, right, why)
+    for queue, falls in jumps.falls.items():
+        for fall in falls:
+            _plan_outlier(journal, store, queue, fall, jumps.jumps[queue], mended)
+
+
+def _plan_outlier(  # noqa: PLR0917
+    journal: RepairJournal, store: StoreFiles, queue: Queue, fall: Finding, jumps: list[Finding], mended: set[int]
+) -> None:
+    """Mend a message between two whose offsets leave room for exactly one."""
+    outlier = int(fall.reason.rsplit(" ", 1)[-1])
+    jump = next((one for one in jumps if one.queue_offset == outlier), None)
+    if jump is None or jump.physical_offset is None or jump.physical_offset in mended:
+        return
+    before = outlier - jump.count - 1
+    message = _message(store, jump.physical_offset)
+    if fall.queue_offset == before + 2 and message is not None:
+        why = f"lies between messages {before} and {before + 2} of {queue[0]} queue {queue[1]}"
+        _plan_record(journal, store, message._replace(queue_offset=before + 1), why)
+
+
+def _plan_record(journal: RepairJournal, store: StoreFiles, right: Message, why: str) -> None:
+    segment = _segment(store, right.physical_offset)
+    assert segment is not None
+    journal.write(segment.path, right.physical_offset - segment.base, encode_message(right), why)
+
+
+def _unit(store: StoreFiles, queue: Queue, queue_offset: int) -> QueueEntry | None:
+    byte = queue_offset * ENTRY_BYTES
+    for file in store.queues.get(queue, ()):
+        if file.base <= byte and byte + ENTRY_BYTES <= file.base + file.size_bytes:
+            return _decoded(file.path, byte - file.base)
+    return None
+
+
+def _decoded(path: Path, position: int) -> QueueEntry | None:
+    with path.open("rb") as file:
+        file.seek(position)
+        raw = file.read(ENTRY_BYTES)
+    # A unit that cannot be is no witness.
+    is_possible = len(raw) == ENTRY_BYTES and raw[0] < 0x80 and raw[8] < 0x80
+    entry = decode_entry(raw) if is_possible and raw[8:12] != bytes(4) else None
+    return None if entry is None or entry.is_pre_blank else entry
+
+
+def _message(store: StoreFiles, physical_offset: int) -> Message | None:
+    segment = _segment(store, physical_offset)
+    if segment is None:
+        return None
+    with mapped_view(segment.path) as view:
+        found = read_at(view, physical_offset - segment.base, base_physical_offset=segment.base)
+    return found if isinstance(found, Message) else None
+
+
+def _segment(store: StoreFiles, physical_offset: int) -> OffsetFile | None:
+    return next((one for one in store.segments if one.base <= physical_offset < one.base + one.size_bytes), None)
