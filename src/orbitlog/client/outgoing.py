@@ -6,7 +6,7 @@ Mirrors Java `DefaultMQProducerImpl.sendKernelImpl`, `Validators`, `MessageBatch
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
@@ -82,6 +82,25 @@ def make_outgoing(
     given[properties.UNIQ_KEY] = unique_id
     given[properties.WAIT] = "true"
     return Outgoing(topic, raw, given, flag)
+
+
+def make_many(
+    topic: str,
+    bodies: Sequence[bytes | str],
+    make_unique_id: Callable[[], str],
+    *,
+    tags: str | None = None,
+    user_properties: Mapping[str, str] | None = None,
+) -> list[Outgoing]:
+    """Make messages that differ in their bodies alone: what they share is checked once."""
+    if not bodies:
+        raise ClientError("an empty batch")
+    shared = make_outgoing(topic, b"", "", tags=tags, user_properties=user_properties).properties
+    made = []
+    for body in bodies:
+        raw = body.encode() if isinstance(body, str) else bytes(body)
+        made.append(Outgoing(topic, raw, {**shared, properties.UNIQ_KEY: make_unique_id()}))
+    return made
 
 
 def _delay_properties(

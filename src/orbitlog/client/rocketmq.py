@@ -25,7 +25,7 @@ from orbitlog.client.group_link import GroupLink, StartFrom
 from orbitlog.client.identity import UniqueIdMaker, make_client_id
 from orbitlog.client.member_share import ConsumeOptions
 from orbitlog.client.namespaces import wrapped
-from orbitlog.client.outgoing import Outgoing, make_outgoing
+from orbitlog.client.outgoing import Outgoing, make_many, make_outgoing
 from orbitlog.client.reading import Reader
 from orbitlog.client.receipts import Receipt
 from orbitlog.client.received import Received
@@ -128,7 +128,8 @@ class RocketMQ:
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers several tries
     ) -> Receipt:
         """Send several messages in one request: all are stored, or none. Much faster than one by one."""
-        messages = [self._plain(topic, body, tags, properties) for body in bodies]
+        topic = wrapped(self._namespace, topic)
+        messages = make_many(topic, bodies, self._unique_ids.make, tags=tags, user_properties=properties)
         return await self._sending.send_batch(messages, self._unique_ids.make(), seconds=timeout)
 
     async def send_oneway(self, topic: str, body: bytes | str, *, tags: str | None = None) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.errors import NoRoute, RemotingError
+from orbitlog.errors import BrokerRefused, NoRoute, RemotingError
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
 from orbitlog.wire.bodies.route_bodies import TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -95,10 +95,10 @@ class Routes:
             done.exception()  # whoever asked may have gone away
 
     async def freshest(self, topic: str, *, create: bool = False) -> Route:
-        """Ask again; while no name server answers, what is known goes on counting."""
+        """Ask again; while no name server answers, or none is ready, what is known goes on counting."""
         try:
             return await self.refresh(topic, create=create)
-        except RemotingError:
+        except (RemotingError, BrokerRefused):
             known = self._known.get(topic)
             if known is None:
                 raise
@@ -109,7 +109,7 @@ class Routes:
         for topic in self.topics:
             try:
                 await self.refresh(topic, create=self._known[topic].is_borrowed)
-            except NoRoute:
+            except (NoRoute, BrokerRefused):
                 continue
 
     async def _ask(self, topic: str, create: bool) -> Route:

@@ -20,7 +20,6 @@ from orbitlog.client.routes import Route, Routes
 from orbitlog.errors import (
     BrokerRefused,
     ClientClosed,
-    ClientError,
     ConnectFailed,
     NoRoute,
     OrbitlogError,
@@ -90,11 +89,7 @@ class Sending:
 
     async def send_batch(self, messages: Sequence[Outgoing], unique_id: str, *, seconds: float) -> Receipt:
         """Send several messages of one topic in one request: all of them are stored, or none."""
-        if not messages:
-            raise ClientError("an empty batch")
-        topics = {message.topic for message in messages}
-        if len(topics) > 1:
-            raise ClientError(f"a batch has one topic, not {', '.join(sorted(topics))}")
+        assert messages and all(message.topic == messages[0].topic for message in messages)
 
         def request(chosen: MessageQueue) -> tuple[SendMessageV2Request, bytes]:
             return batch_request(messages, chosen, self.group, unique_id)
@@ -192,8 +187,8 @@ class Sending:
         try:
             async with asyncio.timeout_at(deadline):
                 route = await self._routes.freshest(topic, create=True)
-        except (RemotingError, NoRoute, TimeoutError):
-            return False
+        except (OrbitlogError, TimeoutError):
+            return False  # whatever is wrong, the next try will tell
         return any(queue.broker_name != failed_broker for queue in route.write_queues)
 
     async def _send_to(

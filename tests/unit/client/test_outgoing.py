@@ -1,0 +1,85 @@
+"""What users give to a send: checked before anything leaves, and spelled as official clients spell it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import count
+from typing import Any
+
+import pytest
+
+from orbitlog.client.outgoing import BODY_BYTES_MAX, batch_request, compressed, make_many, make_outgoing, send_request
+from orbitlog.errors import ClientError, OrbitlogError
+from orbitlog.formats.batch import decode_batch
+from orbitlog.formats.compression import inflate_body
+from orbitlog.formats.properties import decode_properties
+from orbitlog.wire.bodies.body_json import MessageQueue
+
+QUEUE = MessageQueue("Orders", "a", 3)
+
+
+def test_what_is_given_becomes_properties() -> None:
+    message = make_outgoing(
+        "Orders", "ü", "ID", tags="new", keys=["k1", "k2"], user_properties={"colour": "red"}, ordered_by="order 42"
+    )
+    header, body = send_request(message, QUEUE, "group")
+    assert body == "ü".encode() and header.queue_id == 3 and header.broker_name == "a"
+    assert decode_properties((header.properties or "").encode()) == {
+        "colour": "red",
+        "KEYS": "k1 k2",
+        "TAGS": "new",
+        "__SHARDINGKEY": "order 42",
+        "UNIQ_KEY": "ID",
+        "WAIT": "true",
+    }
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ({"delay": 1, "delay_level": 1}, "give one of"),
+        ({"delay_level": 0}, "from 1 to 18"),
+        ({"delay_level": 19}, "from 1 to 18"),
+        ({"deliver_at": datetime(2030, 1, 1)}, "needs a time zone"),
+        ({"user_properties": {"TAGS": "x"}}, "TAGS has a parameter of its own"),
+        ({"body": bytes(BODY_BYTES_MAX + 1)}, "brokers take 4194304"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_sent(given: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ClientError, match=reason):
+        make_outgoing("Orders", given.pop("body", b"x"), "ID", **given)
+
+
+def test_a_topic_that_cannot_be_is_refused() -> None:
+    with pytest.raises(OrbitlogError):
+        make_outgoing("no topic!", b"x", "ID")
+
+
+def test_a_moment_is_told_in_milliseconds() -> None:
+    moment = datetime(2030, 1, 1, tzinfo=UTC)
+    assert make_outgoing("T", b"", "ID", deliver_at=moment).properties["TIMER_DELIVER_MS"] == "1893456000000"
+    soon = int(make_outgoing("T", b"", "ID", delay=timedelta(hours=1)).properties["TIMER_DELIVER_MS"])
+    assert abs(soon - datetime.now(UTC).timestamp() * 1000 - 3_600_000) < 60_000
+
+
+def test_a_body_that_gets_no_smaller_stays_as_it_is() -> None:
+    small = compressed(make_outgoing("T", bytes(5000), "ID"))
+    assert len(small.body) < 100 and inflate_body(small.body, small.sys_flag) == bytes(5000)
+    noise = make_outgoing("T", bytes(range(256)), "ID")
+    assert compressed(noise) is noise
+
+
+def test_messages_of_a_batch_share_all_but_body_and_id() -> None:
+    numbers = count()
+    messages = make_many("T", ["one", b"two"], lambda: f"ID{next(numbers)}", tags="t", user_properties={"a": "b"})
+    header, body = batch_request(messages, QUEUE, "group", "ALL")
+    assert header.batch
+    members = decode_batch(body)
+    assert [member.body for member in members] == [b"one", b"two"]
+    shared = {"a": "b", "TAGS": "t", "WAIT": "true"}
+    found = [decode_properties(member.properties_raw) for member in members]
+    assert found == [{**shared, "UNIQ_KEY": "ID0"}, {**shared, "UNIQ_KEY": "ID1"}]
+    with pytest.raises(ClientError, match="an empty batch"):
+        make_many("T", [], str)
+    with pytest.raises(ClientError, match="send it in parts"):
+        batch_request(make_many("T", [bytes(BODY_BYTES_MAX // 2)] * 2, str), QUEUE, "group", "ALL")
