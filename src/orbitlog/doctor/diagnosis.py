@@ -53,6 +53,7 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
         "Messages of this range cannot be served; brokers refuse to start on a segment of the wrong size",
         _REPAIR,
     ),
+    "log": (Severity.ERROR, "No message of this store can be served; bring the log back from wherever it is", None),
     "queue order": (
         Severity.ERROR,
         "When queues are derived again, Java says [BUG]logic queue order maybe wrong,"

@@ -88,7 +88,10 @@ def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Find
 
 
 def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
-    """Name derived files that are not there at all."""
+    """Name what is not there at all."""
+    if store.queues and not store.segments and not store.dledger_segments:
+        reason = f"no segment is there, though there are {len(store.queues)} queues"
+        yield Finding("log", str(store.root / tree.COMMITLOG), reason)
     if checked.keys and not store.index_files:
         reason = f"no index file is there, though the log has {checked.keys} keys"
         yield Finding("index", str(store.root / tree.INDEX), reason, count=checked.keys)

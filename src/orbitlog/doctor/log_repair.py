@@ -36,7 +36,7 @@ def plan_places(journal: RepairJournal, store: StoreFiles, segment_bytes: int, f
     """Bring segments to their place and size, and what only is in the way aside."""
     for finding in foreign:
         journal.set_aside(Path(finding.path), "is none of the store's files and keeps brokers from starting")
-    moved = _plan_misplaced(journal, store, segment_bytes)
+    moved = _plan_misplaced(journal, store, segment_bytes) | _plan_strays(journal, store, segment_bytes)
     for segment in store.segments:
         if segment.base not in moved and segment.size_bytes != segment_bytes:
             why = f"has {segment.size_bytes} bytes, a segment has {segment_bytes}"
@@ -66,6 +66,19 @@ def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: in
         target = store.root / tree.COMMITLOG / tree.offset_file_name(home)
         journal.put(made[base], target, f"its records say that it starts at {home}")
     return set(away)
+
+
+def _plan_strays(journal: RepairJournal, store: StoreFiles, segment_bytes: int) -> set[int]:
+    """Set segments aside that hold no record of their own and lie where none can be, or apart behind the last."""
+    strays = set()
+    for number, segment in enumerate(store.segments):
+        is_misaligned = (segment.base - store.segments[0].base) % segment_bytes != 0
+        is_last = number == len(store.segments) - 1
+        is_apart = is_last and number > 0 and segment.base != store.segments[number - 1].base + segment_bytes
+        if _home_of(segment) is None and (is_misaligned or (is_apart and not holds_data(segment.path))):
+            strays.add(segment.base)
+            journal.set_aside(segment.path, "lies where no segment can be, and holds no record")
+    return strays
 
 
 def _home_of(segment: OffsetFile) -> int | None:
@@ -163,13 +176,10 @@ def _placeholders(
         key = (lost.topic, lost.queue_id, lost.queue_offset)
         known.setdefault(key, Placeholder(*key, lost.physical_offset))
     table: dict[LogRange, list[Placeholder]] = defaultdict(list)
-    for (topic, queue_id, queue_offset), one in known.items():
-        ends = found.check.ends.get((topic, queue_id))
-        is_missing = queue_offset in missing.get((topic, queue_id), {})
-        if is_missing or ends is None or not ends.first <= queue_offset < ends.next_offset:
-            home = next((each for each in ranges if each.start <= one.physical_offset < each.stop), None)
-            if home is not None:
-                table[home].append(one)
+    for one in _believable(known, missing, found):
+        home = next((each for each in ranges if each.start <= one.physical_offset < each.stop), None)
+        if home is not None:
+            table[home].append(one)
     for (topic, queue_id), offsets in missing.items():
         for queue_offset, before in offsets.items():
             if (topic, queue_id, queue_offset) not in known:
@@ -180,6 +190,29 @@ def _placeholders(
         for one in _before_the_first(found, known):
             table[ranges[0]].append(replace(one, physical_offset=ranges[0].start))
     return table
+
+
+def _believable(
+    known: Mapping[tuple[str, int, int], Placeholder], missing: Mapping[Queue, Mapping[int, int]], found: Examination
+) -> Iterable[Placeholder]:
+    """Yield those that fit what the log has of their queue: in a gap, or joined to its beginning or its end.
+
+    A queue file can be damaged, too, or be another queue's.
+    """
+    by_queue: dict[Queue, dict[int, Placeholder]] = defaultdict(dict)
+    for (topic, queue_id, queue_offset), one in known.items():
+        by_queue[topic, queue_id][queue_offset] = one
+    for queue, offered in by_queue.items():
+        ends = found.check.ends.get(queue)
+        first, following = (ends.first, ends.next_offset) if ends else (min(offered), min(offered))
+        accepted = {queue_offset for queue_offset in offered if queue_offset in missing.get(queue, ())}
+        while following in offered:
+            accepted.add(following)
+            following += 1
+        while first - 1 in offered:
+            first -= 1
+            accepted.add(first)
+        yield from (offered[queue_offset] for queue_offset in sorted(accepted))
 
 
 def _before_the_first(found: Examination, known: Mapping[tuple[str, int, int], Placeholder]) -> Iterable[Placeholder]:

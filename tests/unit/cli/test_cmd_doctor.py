@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from orbitlog.cli.main import cli
+from orbitlog.doctor.tasks_here import run_here
 from orbitlog.store.log_walk import LogWalk
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
@@ -121,6 +124,25 @@ def test_parts_into_a_directory(root: Path, tmp_path: Path) -> None:
     assert all(made[name] == before[name] for name in made if name.startswith("consumequeue/"))
     assert not (tmp_path / "out" / "index").exists()
     assert fingerprint(root) == before
+
+
+def test_the_engine_on_spark_makes_the_same_bytes(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Spark: the command hands the tasks to whatever runs them there."""
+    asked: list[str] = []
+
+    @contextmanager
+    def session(master: str, command: str) -> Iterator[None]:
+        asked.append(master)
+        yield None
+
+    monkeypatch.setattr("orbitlog.cli.doctor_rebuild.spark_session", session)
+    monkeypatch.setattr("orbitlog.pipeline.task_run.runner", lambda spark: run_here)
+    assert run("rebuild", root, "--out", tmp_path / "here").exit_code == 0
+    spark = run("rebuild", root, "--out", tmp_path / "there", "--engine", "spark", "--master", "local[2]")
+    assert spark.exit_code == 0, spark.output
+    assert asked == ["local[2]"]
+    here, there = fingerprint(tmp_path / "here"), fingerprint(tmp_path / "there")
+    assert {name for name in here if here[name] != there.get(name)} == {"orbitlog-rebuild.json"}
 
 
 def test_nothing_is_made_from_a_damaged_log(root: Path) -> None:

@@ -272,6 +272,19 @@ def noise_in_the_checkpoint(root: Path) -> None:
     patch_file(root / "checkpoint", 0, b"\x3c" * 64)
 
 
+@damages(*LOG)
+def last_segment_under_a_name_that_none_can_have(root: Path) -> None:
+    last = segments(root)[-1]
+    (last.path.with_name(f"{10**9:020d}")).write_bytes(bytes(last.size_bytes))
+
+
+@damages(*LOG)
+def noise_in_the_log_and_a_queue_of_another(root: Path) -> None:
+    message = middle(root)
+    patch(root, message.physical_offset, b"\x55" * message.size_bytes)
+    queue_files_of_two_queues_swapped(root)
+
+
 # Foreign files
 
 
