@@ -6,13 +6,19 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orbitlog.client.connecting import connect as connect
+    from orbitlog.client.signature import Credentials as Credentials
 
 __version__ = "0.1.0"
 
 
 def __getattr__(name: str) -> Any:
-    if name == "connect":  # loaded when it is first asked for: commands that need no client start without it
+    # Loaded when it is first asked for: commands that need no client start without it.
+    if name == "connect":
         from orbitlog.client.connecting import connect
 
         return connect
+    if name == "Credentials":
+        from orbitlog.client.signature import Credentials
+
+        return Credentials
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
