@@ -416,7 +416,9 @@ class Broker:
         times = [self._delayed.deliver_due(now_ms), self._timed.step(now_ms)]
         wait_ms = min([_DELAY_LOOK_MS, *(max(each - now_ms, 0) for each in times if each is not None)])
         try:
-            await asyncio.wait_for(self._delay_due.wait(), wait_ms / 1000)
+            # Not `wait_for`: in 3.11 it loses a cancellation that meets the event, and the broker would never stop.
+            async with asyncio.timeout(wait_ms / 1000):
+                await self._delay_due.wait()
         except TimeoutError:
             return
 

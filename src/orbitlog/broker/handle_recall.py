@@ -34,7 +34,7 @@ class RecallHandler:
         properties = {
             props.UNIQ_KEY: handle.unique_id,
             timer_message.DELIVER_MS: str(handle.timestamp_ms),
-            timer_message.DELETE_KEY: timer_message.delete_key(handle.topic, handle.unique_id),
+            timer_message.DELETE_KEY: handle.unique_id,
         }
         message = make_message(
             handle.topic, _BODY, properties=self._writer.encode(properties), born_timestamp_ms=self._state.now_ms()

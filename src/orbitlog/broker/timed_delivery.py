@@ -152,7 +152,8 @@ class TimedDelivery:
         if not topic or not queue_id.isdecimal() or topic == names.TIMER_TOPIC:
             log.error("a timer message at %d does not say where it belongs; it is dropped", message.physical_offset)
             return True
-        if timer_message.delete_key(topic, properties.get(props.UNIQ_KEY, "")) in self._taken_back:
+        is_recall = timer_message.DELETE_KEY in properties  # it has the id of what it takes back
+        if not is_recall and timer_message.is_taken_back(self._taken_back, topic, properties.get(props.UNIQ_KEY, "")):
             return True
         rolls = wake_ms < timer_message.stored_due_ms(properties, message.store_timestamp_ms)
         if not rolls and timer_message.DELETE_KEY in properties:

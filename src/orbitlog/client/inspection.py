@@ -142,14 +142,14 @@ class Inspection:
         for broker_name, address in (await self.masters()).items():
             ops = QueuePlace(broker_name, address, names.OP_HALF_TOPIC, 0)
             halves = QueuePlace(broker_name, address, names.HALF_TOPIC, 0)
-            # Halves first: what is ended while we read is then ended in what we read of the ops.
+            # The broker moves on meanwhile: cursors first, and ops last, so that none is missed that ends what we read.
+            op_start = await self._committed(ops, names.TRANSACTION_GROUP)
+            start = await self._committed(halves, names.TRANSACTION_GROUP)
             low, high = await self.bounds(halves)
-            start = max(low, await self._committed(halves, names.TRANSACTION_GROUP))
-            waiting = [each async for each in self.walk(halves, start, high)]
+            waiting = [each async for each in self.walk(halves, max(low, start), high)]
             low, high = await self.bounds(ops)
-            op_start = max(low, await self._committed(ops, names.TRANSACTION_GROUP))
             ended: set[int] = set()
-            async for op in self.walk(ops, op_start, high):
+            async for op in self.walk(ops, max(low, op_start), high):
                 ended.update(transaction_ops.ended_queue_offsets(op.body))
             for half in _newest_copies(waiting):
                 if transaction_ops.is_pending(half.queue_offset, half.properties, ended):
@@ -189,8 +189,8 @@ class Inspection:
             if due_ms > now_ms:
                 handle = timer_message.RecallHandle(topic, place.broker_name, out_ms + 1, message.message_id)
                 found[key] = WaitingMessage(place, message, due_ms, str(handle))
-        for key, each in found.items():
-            if key not in taken_back:
+        for each in found.values():
+            if not timer_message.is_taken_back(taken_back, each.topic, each.message.message_id):
                 yield each
 
     async def _delayed(self, broker_name: str, address: str) -> AsyncIterator[WaitingMessage]:

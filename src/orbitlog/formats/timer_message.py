@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 
 from orbitlog.errors import BadField
@@ -79,8 +79,13 @@ def stored_due_ms(properties: Mapping[str, str], stored_ms: int) -> int:
 
 
 def delete_key(topic: str, unique_id: str) -> str:
-    """Return what a message says that takes another one back."""
+    """Return what a message says that takes another one back, as 5.3 writes it; 5.5 writes the id alone."""
     return f"{topic}+{unique_id}"
+
+
+def is_taken_back(delete_keys: Container[str], topic: str, unique_id: str) -> bool:
+    """Tell whether one of these keys takes a message back, in either form."""
+    return unique_id in delete_keys or delete_key(topic, unique_id) in delete_keys
 
 
 @dataclass(frozen=True, slots=True)

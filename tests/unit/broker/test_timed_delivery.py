@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orbitlog.formats import names
+from orbitlog.formats.message import make_message
 from orbitlog.formats.timer_message import ROLL_WINDOW_MS, parse_recall_handle
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
@@ -209,3 +210,48 @@ def test_an_operator_sets_the_limit(tmp_path: Path, clock: Clock) -> None:
         assert (await desk.send(properties={"TIMER_DELAY_SEC": "60"})).code == ResponseCode.SUCCESS
 
     at_desk(tmp_path, work, now_ms=clock, timerMaxDelaySec="60")
+
+
+@pytest.mark.parametrize("form", ["{id}", "Orders+{id}"])
+def test_what_a_java_broker_took_back_is_not_delivered(tmp_path: Path, clock: Clock, form: str) -> None:
+    """5.5.0 names what is taken back by its id, 5.3 by topic and id."""
+
+    async def before(desk: Desk) -> None:
+        for name in "AB":
+            await desk.send(body=name.encode(), properties={"UNIQ_KEY": name * 32, "TIMER_DELAY_SEC": "60"})
+        moment = str(START_MS + 59_001)
+        told = {"UNIQ_KEY": "A" * 32, "TIMER_DELIVER_MS": moment, "TIMER_DEL_UNIQKEY": form.format(id="A" * 32)}
+        writer = desk.broker._writer
+        message = make_message("Orders", b"0", properties=writer.encode(told), sys_flag=0)
+        host_raw = desk.broker.state.store_host_raw(None)
+        writer.put(writer.schedule(message._replace(born_host_raw=host_raw, store_host_raw=host_raw), told))
+
+    async def after(desk: Desk) -> None:
+        await settled(desk)
+        assert await bodies(desk) == [b"B"]
+
+    at_desk(tmp_path, before, now_ms=clock)
+    clock.now_ms += DAY_MS
+    at_desk(tmp_path, after, now_ms=clock)
+
+
+def test_what_was_taken_back_long_before_its_moment_stays_so_over_restarts(tmp_path: Path, clock: Clock) -> None:
+    async def first(desk: Desk) -> None:
+        delay_s = ROLL_WINDOW_MS * 14 // 10 // 1000
+        sent = await desk.send(properties={"UNIQ_KEY": "A" * 32, "TIMER_DELAY_SEC": str(delay_s)})
+        clock.now_ms += ROLL_WINDOW_MS // 10
+        assert (await recall(desk, sent.ext_fields["recallHandle"])).code == ResponseCode.SUCCESS
+
+    async def later(desk: Desk) -> None:
+        await settled(desk)
+
+    at_desk(tmp_path, first, now_ms=clock)
+    for _ in range(20):
+        clock.now_ms += ROLL_WINDOW_MS // 10
+        at_desk(tmp_path, later, now_ms=clock)
+
+    async def last(desk: Desk) -> None:
+        assert (await desk.pull()).code != ResponseCode.SUCCESS
+        assert len(desk.broker._timed) == 0
+
+    at_desk(tmp_path, last, now_ms=clock)
