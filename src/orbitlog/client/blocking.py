@@ -16,7 +16,7 @@ from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from orbitlog.client.administration import Administration
-from orbitlog.client.consuming import Consumer
+from orbitlog.client.consuming import WORK_SECONDS, Consumer
 from orbitlog.client.delivery import Delivery
 from orbitlog.client.reading import Reader
 from orbitlog.client.received import Received
@@ -28,6 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 _STOP_SECONDS = 10.0
+_LISTENER = "orbitlog listener"
 
 
 class _LoopThread:
@@ -219,7 +220,7 @@ class BlockingConsumer:
 
     def run(self, listener: Callable[[BlockingDelivery], object], *, concurrency: int = 20) -> None:
         """Call `listener` in threads for every message until closed: returning is `ack`, raising is `retry`."""
-        with ThreadPoolExecutor(concurrency, "orbitlog listener") as threads:
+        with ThreadPoolExecutor(concurrency, _LISTENER) as threads:
 
             async def call(delivery: Delivery) -> None:
                 loop = asyncio.get_running_loop()
@@ -231,7 +232,10 @@ class BlockingConsumer:
         self._thread.run(self._consumer.commit())
 
     def close(self) -> None:
-        self._thread.run(self._consumer.close())
+        """Give the queues back; listeners of `run` may finish the message that they work on."""
+        # One that closes its own consumer cannot be waited for.
+        is_listener = threading.current_thread().name.startswith(_LISTENER)
+        self._thread.run(self._consumer.close(work_seconds=0.0 if is_listener else WORK_SECONDS))
 
     def __enter__(self) -> BlockingConsumer:
         return self

@@ -32,6 +32,7 @@ log = logging.getLogger(__name__)
 
 COMMIT_SECONDS = 5.0
 CLOSE_SECONDS = 8.0
+WORK_SECONDS = 5.0
 SUSPEND_SECONDS = 1.0
 AGAIN_HERE_SECONDS = 5.0
 DIRECT_SECONDS = 9.0
@@ -68,6 +69,7 @@ class Consumer:
         self._ready: deque[Delivery] = deque()
         self._arrived = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._workers: set[asyncio.Task[None]] = set()
         self._loop = asyncio.get_running_loop()
         self._turn_ends_at = 0.0
         self._is_closed = False
@@ -162,7 +164,9 @@ class Consumer:
         """
         async with asyncio.TaskGroup() as workers:
             for _ in range(concurrency):
-                workers.create_task(self._work(listener))
+                worker = workers.create_task(self._work(listener))
+                self._workers.add(worker)
+                worker.add_done_callback(self._workers.discard)
 
     async def _work(self, listener: Listener) -> None:
         while (delivery := await self.next()) is not None:
@@ -248,12 +252,17 @@ class Consumer:
         """Tell the brokers how far this member is; done every few seconds anyway, and on closing."""
         await self.share.commit()
 
-    async def close(self) -> None:
-        """Give the queues back; what was not done with is delivered to another member, or to this one next time."""
+    async def close(self, *, work_seconds: float = WORK_SECONDS) -> None:
+        """Give the queues back; what was not done with is delivered to another member, or to this one next time.
+
+        Listeners of `run` may finish the message that they work on, for so many seconds.
+        """
         if self._is_closed:
             return
         self._is_closed = True
         self._arrived.set()
+        if others := [worker for worker in self._workers if worker is not asyncio.current_task()]:
+            await asyncio.wait(others, timeout=work_seconds)
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
