@@ -36,7 +36,7 @@ class RemotingClient:
             return await connection.request(command, max(deadline - loop.time(), 0.0))
         except RequestTimeout:
             # Nothing at all came for long: the peer may be gone without a word, and the next one who asks dials anew.
-            if connection.idle_seconds(loop.time()) >= max(timeout, SILENT_SECONDS):
+            if connection.idle_seconds(loop.time()) >= SILENT_SECONDS:
                 connection.abort()
             raise
 
