@@ -7,10 +7,12 @@ queue has a gap, and another one a message too many.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 
 from orbitlog.doctor.repair_journal import RepairJournal
+from orbitlog.doctor.store_check import StoreCheck
 from orbitlog.formats.message import Message, encode_message
 from orbitlog.formats.message_scan import read_at
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QueueEntry, decode_entry
@@ -47,24 +49,65 @@ class QueueJumps:
                 for queue_offset in range(first, min(finding.queue_offset, first + OFFSETS_MAX)):
                     yield queue, queue_offset, finding
 
+    def before_falls(self) -> Iterator[tuple[Queue, int]]:
+        """Yield the queue offset before each that a queue falls back to: its first message may have a wrong one."""
+        for queue, findings in self.falls.items():
+            for finding in findings:
+                if finding.queue_offset:
+                    yield queue, finding.queue_offset - 1
 
-def plan_headers(journal: RepairJournal, store: StoreFiles, found: Iterable[Finding]) -> None:
+
+def plan_headers(journal: RepairJournal, store: StoreFiles, check: StoreCheck) -> None:
     """Plan to put right what units and neighbours tell."""
+    found = check.findings
     jumps = QueueJumps(found)
+    log_has_its_beginning = bool(store.segments) and store.segments[0].base == 0
+    odd = {
+        queue
+        for queue, ends in check.ends.items()
+        if queue not in store.queues or (log_has_its_beginning and ends.first > 0)
+    }
+    odd |= jumps.jumps.keys() | jumps.falls.keys()
     mended: set[int] = set()
-    for queue, queue_offset, _ in jumps.left_out():
-        unit = _unit(store, queue, queue_offset)
-        message = None if unit is None else _message(store, unit.physical_offset)
-        if unit is None or message is None or message.size_bytes != unit.size_bytes:
-            continue
-        right = message._replace(topic=queue[0], queue_id=queue[1], queue_offset=queue_offset)
-        if right != message and len(right.topic.encode()) == len(message.topic.encode()):
-            mended.add(message.physical_offset)
+    left_out = ((queue, queue_offset) for queue, queue_offset, _ in jumps.left_out())
+    for queue, queue_offset in chain(left_out, jumps.before_falls(), _led_astray(found)):
+        right = _as_the_unit_says(store, queue, queue_offset, odd)
+        if right is not None and right.physical_offset not in mended:
+            mended.add(right.physical_offset)
             why = f"is message {queue_offset} of {queue[0]} queue {queue[1]}, as the queue has it"
             _plan_record(journal, store, right, why)
     for queue, falls in jumps.falls.items():
         for fall in falls:
             _plan_outlier(journal, store, queue, fall, jumps.jumps[queue], mended)
+
+
+def _led_astray(findings: Iterable[Finding]) -> Iterator[tuple[Queue, int]]:
+    """Yield the places of units that lead to messages which say that they belong elsewhere."""
+    for one in findings:
+        if one.kind == "queue unit" and one.reason.startswith("leads to physical offset") and one.topic is not None:
+            assert one.queue_id is not None
+            assert one.queue_offset is not None
+            for queue_offset in range(one.queue_offset, one.queue_offset + min(one.count, OFFSETS_MAX)):
+                yield (one.topic, one.queue_id), queue_offset
+
+
+def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: Collection[Queue]) -> Message | None:
+    """Return the message that a unit leads to, with the fields that it should have; None where it is not that unit's.
+
+    The log is right where its messages make a whole queue: files of two queues may have been swapped. And a message
+    that has a unit where it says it belongs is right, and the other unit wrong.
+    """
+    unit = _unit(store, queue, queue_offset)
+    message = None if unit is None else _message(store, unit.physical_offset)
+    if unit is None or message is None or message.size_bytes != unit.size_bytes:
+        return None
+    if (message.topic, message.queue_id) not in odd:
+        return None
+    own = _unit(store, (message.topic, message.queue_id), message.queue_offset)
+    if own is not None and own.physical_offset == message.physical_offset:
+        return None
+    right = message._replace(topic=queue[0], queue_id=queue[1], queue_offset=queue_offset)
+    return right if len(right.topic.encode()) == len(message.topic.encode()) else None
 
 
 def _plan_outlier(  # noqa: PLR0917

@@ -101,7 +101,7 @@ class _Plan:
         plan_places(journal, self._store, segment_bytes, self._of_kind.get("foreign segment", []))
         if journal.steps:
             return []
-        plan_headers(journal, self._store, self._found.check.findings)
+        plan_headers(journal, self._store, self._found.check)
         if journal.steps:
             return []
         problems = plan_log(journal, self._store, segment_bytes, self._found)

@@ -255,6 +255,23 @@ def flipped_bit_in_a_queue_offset(root: Path) -> None:
 
 
 @damages(*LOG)
+def queue_offset_that_no_file_can_hold(root: Path) -> None:
+    message = middle(root)
+    patch(root, message.physical_offset + 20, struct.pack(">q", message.queue_offset | 1 << 60))
+
+
+@damages(*LOG, *QUEUES)
+def wrong_offset_of_the_first_message_of_a_queue(root: Path) -> None:
+    first = next(one for one in records(root)[20:] if one.queue_offset == 0 and not one.sys_flag & 0x4)
+    patch(root, first.physical_offset + 20, struct.pack(">q", 1 << 60))
+
+
+@damages(*LOG)
+def negative_queue_offset(root: Path) -> None:
+    patch(root, middle(root).physical_offset + 20, struct.pack(">q", -5))
+
+
+@damages(*LOG)
 def wrong_queue_offset_without_queues(root: Path) -> None:
     message = middle(root)
     patch(root, message.physical_offset + 20, struct.pack(">q", message.queue_offset + 1000))
