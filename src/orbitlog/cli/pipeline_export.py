@@ -34,7 +34,14 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float:
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True)
 @click.option("--topic", required=True, help="The topic to export.")
 @click.option("--to", "target", required=True, type=click.Path(file_okay=False, path_type=Path), help="The table.")
-@click.option("--format", "table_format", type=click.Choice(_FORMATS), default="parquet", show_default=True)
+@click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(_FORMATS),
+    default="parquet",
+    show_default=True,
+    help="Kind of table: plain Parquet files, Delta, or Iceberg.",
+)
 @click.option(
     "--json-schema", metavar="COLUMNS", help="JSON bodies as columns: `id bigint, price double, note string`."
 )

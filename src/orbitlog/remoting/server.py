@@ -65,7 +65,8 @@ class RemotingServer:
         for connection in list(self.connections):
             connection.drain()
         try:
-            await asyncio.wait_for(self._flow.wait_quiet(), grace_seconds)
+            async with asyncio.timeout(grace_seconds):
+                await self._flow.wait_quiet()
         except TimeoutError:
             unanswered = sum(connection.unanswered for connection in self.connections)
             log.warning("stopped with %d requests unanswered after %g s", unanswered, grace_seconds)
