@@ -304,7 +304,9 @@ class BrokerSettings:
         return self[FLUSH_TYPE] == "SYNC_FLUSH"
 
     def with_texts(self, texts: Mapping[str, str]) -> BrokerSettings:
-        """Return the same with some given anew, which must be known and right."""
+        """Return the same with some given anew, by options of their own."""
+        for key, text in texts.items():
+            _check(key, text, "the command line")
         return BrokerSettings({**self.texts, **texts}, self.complaints)
 
     def change(self, texts: Mapping[str, str]) -> None:

@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from orbitlog.cli.line_writer import LineWriter
+from orbitlog.cli.main import Problem
 from orbitlog.cli.stream_table import Column, StreamTable
+from orbitlog.errors import ConnectFailed
 
 if TYPE_CHECKING:
     from orbitlog.client.rocketmq import RocketMQ
@@ -46,7 +48,10 @@ def ask_cluster(address: str, work: Callable[[RocketMQ], Awaitable[R]]) -> R:
         async with connect(address) as mq:
             return await work(mq)
 
-    return asyncio.run(run())
+    try:
+        return asyncio.run(run())
+    except ConnectFailed as error:
+        raise Problem(f"{error}; is a cluster running there? `orbitlog up` starts one, -n says where it is") from error
 
 
 def show_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], *, as_json: bool) -> None:

@@ -75,3 +75,8 @@ def test_a_change_is_whole_or_nothing() -> None:
 def test_keys_are_javas_but_for_our_own() -> None:
     for key in BROKER_SETTINGS.keys() - JAVA_KEYS:
         assert "Orbitlog's own key" in BROKER_SETTINGS[key].help, key
+
+
+def test_an_option_with_a_wrong_value_says_which() -> None:
+    with pytest.raises(SettingError, match=r"bindAddress=999\.1 from the command line: '999\.1' is not an IP address"):
+        BrokerSettings({}).with_texts({"bindAddress": "999.1"})
