@@ -17,9 +17,10 @@ from orbitlog.broker.groups import Groups
 from orbitlog.broker.queue_locks import QueueLocks
 from orbitlog.broker.statistics import Statistics
 from orbitlog.broker.topics import NowMs, Topics
+from orbitlog.formats import flags
 from orbitlog.formats.compat import Compat
 from orbitlog.formats.delay_levels import DelayLevels
-from orbitlog.formats.hosts import Host
+from orbitlog.formats.hosts import IPV6_HOST_BYTES, Host
 from orbitlog.remoting.connection import Connection
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.queue_reader import ReadLimits
@@ -124,6 +125,12 @@ def host_raw(ip: str, port: int) -> bytes:
     if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
         address = address.ipv4_mapped
     return Host(address.packed, port).encode()
+
+
+def host_bits(born_raw: bytes, store_raw: bytes) -> int:
+    """Return the bits of sysFlag that say how long the two hosts of a record are."""
+    bits = flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
+    return bits | (flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0)
 
 
 def _machine_memory_bytes() -> int:

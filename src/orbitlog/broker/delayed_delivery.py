@@ -14,7 +14,7 @@ from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.topics import next_version
 from orbitlog.formats import names
 from orbitlog.formats import properties as props
-from orbitlog.formats.message import Message
+from orbitlog.formats.message import Message, record_version
 from orbitlog.formats.offset_tables import DelayOffsets
 from orbitlog.store.consumequeue import ConsumeQueue
 
@@ -86,9 +86,7 @@ class DelayedDelivery:
             log.error("a delayed message at %d claims to belong to %s; it is dropped", message.physical_offset, topic)
             return True
         # The properties stay as they are, the level among them: consumers of Java's broker see it, too.
-        result = self._writer.put(
-            message._replace(topic=topic, queue_id=int(queue_id), version=1 if len(topic) <= 127 else 2)
-        )
+        result = self._writer.put(message._replace(topic=topic, queue_id=int(queue_id), version=record_version(topic)))
         if not result.is_stored:
             log.warning("a delayed message for %s waits on: %s", topic, result.reason)
         return result.is_stored

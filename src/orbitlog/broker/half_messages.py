@@ -7,20 +7,18 @@ topics tell it to whoever opens the store, a Java broker too.
 
 from __future__ import annotations
 
-from orbitlog.broker.broker_state import BrokerState
+from orbitlog.broker.broker_state import BrokerState, host_bits
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.formats import flags, names
 from orbitlog.formats import properties as props
 from orbitlog.formats.flags import TransactionType
-from orbitlog.formats.hosts import IPV6_HOST_BYTES
-from orbitlog.formats.message import Message, make_message
+from orbitlog.formats.message import Message, make_message, record_version
 from orbitlog.formats.transaction_ops import OP_SEPARATOR, ended_queue_offsets
 from orbitlog.store.put_result import PutResult
 
 HALF_QUEUE = 0
 CHECK_IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 _OP_PROPERTIES = {props.TAGS: "d", props.WAIT: "true"}
-_V1_TOPIC_MAX = 127
 
 
 class HalfMessages:
@@ -66,7 +64,7 @@ class HalfMessages:
             sys_flag=flags.with_transaction_type(half.sys_flag, TransactionType.COMMIT),
             prepared_transaction_offset=half.physical_offset,
             properties_raw=self._writer.encode(properties),
-            version=1 if len(topic) <= _V1_TOPIC_MAX else 2,
+            version=record_version(topic),
         )
         return self._writer.put(self._writer.schedule(message, properties))
 
@@ -84,8 +82,8 @@ class HalfMessages:
             queue_id=HALF_QUEUE,
             born_timestamp_ms=self._state.now_ms(),
         )
-        both_v6 = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0
-        return self._writer.put(message._replace(born_host_raw=store_raw, store_host_raw=store_raw, sys_flag=both_v6))
+        bits = host_bits(store_raw, store_raw)
+        return self._writer.put(message._replace(born_host_raw=store_raw, store_host_raw=store_raw, sys_flag=bits))
 
     def put_again(self, half: Message, changed: dict[str, str]) -> tuple[Message, PutResult]:
         """Append a copy of a half message with other properties; it stands for the first one from now on."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from orbitlog.broker import broker_settings as keys
-from orbitlog.broker.broker_state import BrokerState, host_raw
+from orbitlog.broker.broker_state import BrokerState, host_bits, host_raw
 from orbitlog.broker.edge_names import checked_topic
 from orbitlog.broker.message_writer import MessageWriter, refuse
 from orbitlog.errors import FormatError, RequestRefused
-from orbitlog.formats import flags, timer_message
 from orbitlog.formats import properties as props
-from orbitlog.formats.hosts import IPV6_HOST_BYTES
+from orbitlog.formats import timer_message
 from orbitlog.formats.message import make_message
 from orbitlog.formats.timer_message import RecallHandle, parse_recall_handle
 from orbitlog.remoting.connection import Answer, Connection
@@ -39,9 +38,9 @@ class RecallHandler:
         message = make_message(
             handle.topic, _BODY, properties=self._writer.encode(properties), born_timestamp_ms=self._state.now_ms()
         )
-        sys_flag = flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
-        sys_flag |= flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0
-        message = message._replace(born_host_raw=born_raw, store_host_raw=store_raw, sys_flag=sys_flag)
+        message = message._replace(
+            born_host_raw=born_raw, store_host_raw=store_raw, sys_flag=host_bits(born_raw, store_raw)
+        )
         result = self._writer.put(self._writer.schedule(message, properties))
         if not result.is_stored:
             refuse(result)

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from orbitlog.broker import broker_settings as keys
-from orbitlog.broker.broker_state import BrokerState, host_raw
+from orbitlog.broker.broker_state import BrokerState, host_bits, host_raw
 from orbitlog.broker.edge_names import checked_topic
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.errors import RemotingError, RequestRefused
-from orbitlog.formats import flags
-from orbitlog.formats.hosts import IPV6_HOST_BYTES
 from orbitlog.formats.java import utf8_encode
 from orbitlog.formats.message import make_message
 from orbitlog.formats.message_id import OffsetMessageId
@@ -102,8 +100,6 @@ class ReplyHandler:
         if not state.settings[keys.STORE_REPLIES] or not request.body:
             return told
         born_raw, store_raw = host_raw(*connection.remote_address), state.store_host_raw(connection)
-        sys_flag = flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
-        sys_flag |= flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0
         message = make_message(
             header.topic,
             request.body,
@@ -112,7 +108,7 @@ class ReplyHandler:
             flag=header.flag,
             born_timestamp_ms=header.born_timestamp_ms,
             reconsume_times=header.reconsume_times,
-        )._replace(born_host_raw=born_raw, store_host_raw=store_raw, sys_flag=sys_flag)
+        )._replace(born_host_raw=born_raw, store_host_raw=store_raw, sys_flag=host_bits(born_raw, store_raw))
         result = self._writer.put(message)
         if result.is_stored:
             told.message_id = str(OffsetMessageId(message.store_host, result.physical_offset))

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from zlib import crc32
 
 from orbitlog.broker import broker_settings as keys
-from orbitlog.broker.broker_state import BrokerState, host_raw
+from orbitlog.broker.broker_state import BrokerState, host_bits, host_raw
 from orbitlog.broker.edge_names import checked_group, checked_topic
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.broker.half_messages import HalfMessages
@@ -24,9 +24,8 @@ from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import flags, names
 from orbitlog.formats import properties as props
 from orbitlog.formats.batch import expand_batch
-from orbitlog.formats.hosts import IPV6_HOST_BYTES
 from orbitlog.formats.java import utf8_encode
-from orbitlog.formats.message import BODY_CRC_MASK, TOPIC_BYTES_MAX_V1, Message
+from orbitlog.formats.message import BODY_CRC_MASK, TOPIC_BYTES_MAX_V1, Message, record_version
 from orbitlog.formats.names import NOT_SENDABLE_TOPICS
 from orbitlog.formats.properties import decode_properties
 from orbitlog.formats.topic_config import TopicConfig
@@ -139,9 +138,7 @@ class SendHandler:
     def _ends_of(self, connection: Connection) -> _Ends:
         """Work out, once a connection, what every message over it says of its way."""
         born_raw, store_raw = host_raw(*connection.remote_address), self._state.store_host_raw(connection)
-        sys_flag = flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
-        sys_flag |= flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0
-        ends = self._ends[connection] = _Ends(born_raw, store_raw, sys_flag)
+        ends = self._ends[connection] = _Ends(born_raw, store_raw, host_bits(born_raw, store_raw))
         connection.on_close(self._ends.__delitem__)
         return ends
 
@@ -238,7 +235,7 @@ class SendHandler:
         config = state.topics.make_dead_letter_topic(group_name)
         properties.pop(props.DELAY, None)
         log.warning("group %s gave up on a message after %d tries; it is in %s", group_name, times_max, config.topic)
-        return message._replace(topic=config.topic, queue_id=0, version=1 if len(config.topic) <= 127 else 2)
+        return message._replace(topic=config.topic, queue_id=0, version=record_version(config.topic))
 
     def _send_batch(self, connection: Connection, request: Command, batch: Message, text: str) -> Answer:
         if batch.topic.startswith(names.RETRY_PREFIX):

@@ -10,7 +10,7 @@ from orbitlog.broker.message_writer import refuse
 from orbitlog.errors import RemotingError, RequestRefused
 from orbitlog.formats import properties as props
 from orbitlog.formats.flags import TransactionType
-from orbitlog.formats.message import Message, encode_message
+from orbitlog.formats.message import Message, encode_message, record_version
 from orbitlog.formats.message_id import OffsetMessageId
 from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -84,7 +84,7 @@ class TransactionHandler:
         real = copy._replace(
             topic=properties.get(props.REAL_TOPIC, copy.topic),
             queue_id=int(properties.get(props.REAL_QUEUE_ID, "0")),
-            version=1 if len(properties.get(props.REAL_TOPIC, "")) <= 127 else 2,
+            version=record_version(properties.get(props.REAL_TOPIC, copy.topic)),
         )
         command = Command(
             RequestCode.CHECK_TRANSACTION_STATE, ext_fields=header.to_ext_fields(), body=encode_message(real)

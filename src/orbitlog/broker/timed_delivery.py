@@ -20,7 +20,7 @@ from orbitlog.errors import FormatError, StoreError
 from orbitlog.formats import names, timer_message
 from orbitlog.formats import properties as props
 from orbitlog.formats.java import string_hash
-from orbitlog.formats.message import Message
+from orbitlog.formats.message import Message, record_version
 from orbitlog.formats.timer_progress import TimerProgress
 from orbitlog.store.consumequeue import ConsumeQueue
 
@@ -178,7 +178,7 @@ class TimedDelivery:
             topic=topic,
             queue_id=queue_id,
             properties_raw=self._writer.encode(properties),
-            version=1 if len(topic) <= 127 else 2,
+            version=record_version(topic),
         )
 
     # Looking at it, and saving it

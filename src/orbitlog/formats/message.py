@@ -168,9 +168,14 @@ def make_message(
         body=body,
         topic=topic,
         properties_raw=properties if isinstance(properties, bytes) else encode_properties(properties),
-        version=fields.pop("version", 1 if len(_encode_topic(topic)) <= TOPIC_BYTES_MAX_V1 else 2),
+        version=fields.pop("version", record_version(topic)),
         **fields,
     )
+
+
+def record_version(topic: str) -> int:
+    """Return the version of a record with that topic: the first has no room for long ones."""
+    return 1 if len(_encode_topic(topic)) <= TOPIC_BYTES_MAX_V1 else 2
 
 
 class MeasuredRecord(NamedTuple):
