@@ -5,7 +5,14 @@ import struct
 import pytest
 
 from orbitlog.formats import batch, checkpoint, index_layout, message, message_scan, queue_entry
+from orbitlog.formats import layout as layout_module
 from orbitlog.formats.layout import Field, Layout, declared_layouts
+
+
+@pytest.fixture(autouse=True)
+def _declares_nothing_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Layouts of these tests are forgotten with them: documentation is drawn from all that are declared."""
+    monkeypatch.setattr(layout_module, "_REGISTRY", dict(declared_layouts()))
 
 
 def test_a_layout_knows_its_struct_size_and_positions() -> None:
