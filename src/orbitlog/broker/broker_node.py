@@ -82,7 +82,7 @@ class Broker:
         self.state, self._directory = open_broker_state(settings, root, now_ms=now_ms, progress=progress)
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
         self._writer = MessageWriter(self.state)
-        self._saver = TableSaver(self.state, self._directory)
+        self._saver = TableSaver(self.state, self._directory, self._disk_thread)
         self._delayed = DelayedDelivery(self.state, self._writer, self._directory.load(DELAY_OFFSET))
         self._saver.delayed = self._delayed
         self._timed = TimedDelivery(
@@ -97,7 +97,7 @@ class Broker:
         self._pulls = PullHandler(self.state)
         self._clients = ClientHandlers(self.state)
         self._halves = HalfMessages(self.state, self._writer)
-        self._transactions = TransactionHandler(self.state, self._halves)
+        self._transactions = TransactionHandler(self.state, self._halves, self._flushes)
         self._transaction_check = TransactionCheck(
             self.state, self._halves, self._transactions.can_ask, self._transactions.ask
         )
@@ -150,10 +150,19 @@ class Broker:
             await self._flushes.close()
         await self._registration.close()
         await self._client.close()
-        self._timed.hand_over(self.state.now_ms())
+        await self._hand_over()
         await self._saver.close()
         self._disk_thread.shutdown()
         self.state.store.close()
+
+    async def _hand_over(self) -> None:
+        """Leave timer files for a Java broker, once the log has what they say was delivered."""
+        try:
+            await self._saver.flush_log()
+        except StoreError as error:
+            log.error("no timer files are written for a Java broker: %s", error)
+        else:
+            self._timed.hand_over(self.state.now_ms())
 
     @property
     def address(self) -> tuple[str, int]:
@@ -202,7 +211,7 @@ class Broker:
         if not settings.flushes_before_answer:
             return None
         timeout_ms = partial(settings.__getitem__, keys.FLUSH_TIMEOUT_MS)
-        return FlushQueue(store.flush_log, self._disk_thread, self._plan_dispatch, timeout_ms)
+        return FlushQueue(store.flush_log, self._plan_dispatch, timeout_ms)
 
     # Requests
 
@@ -218,10 +227,10 @@ class Broker:
             RequestCode.SEND_MESSAGE_V2: send,
             RequestCode.SEND_BATCH_MESSAGE: send,
             RequestCode.END_TRANSACTION: self._transactions,
-            RequestCode.RECALL_MESSAGE: RecallHandler(state, self._writer),
+            RequestCode.RECALL_MESSAGE: RecallHandler(state, self._writer, self._flushes),
             RequestCode.SEND_REPLY_MESSAGE: reply,
             RequestCode.SEND_REPLY_MESSAGE_V2: reply,
-            RequestCode.CONSUMER_SEND_MSG_BACK: SendBackHandler(state, self._writer),
+            RequestCode.CONSUMER_SEND_MSG_BACK: SendBackHandler(state, self._writer, self._flushes),
             RequestCode.PULL_MESSAGE: self._pulls,
             RequestCode.LITE_PULL_MESSAGE: self._pulls,
             **OffsetHandlers(state).table,
@@ -270,6 +279,9 @@ class Broker:
     def _appended(self) -> None:
         if self._flushes is None:
             self._plan_dispatch()
+        else:
+            # Also for what nobody waits for: what is delivered late, committed, or put back.
+            self._flushes.flush_soon()
 
     def _plan_dispatch(self) -> None:
         """Dispatch when the requests that are being read have been worked off, all of them at once.

@@ -9,15 +9,18 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from orbitlog.errors import StoreError
-from orbitlog.remoting.connection import Connection
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.store.flushing import GroupCommit
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import Command, response_to
 
 log = logging.getLogger(__name__)
+_News = TypeVar("_News")
 
 
 @dataclass(slots=True)
@@ -26,68 +29,89 @@ class _Waiting:
     until_s: float
     connection: Connection
     request: Command
-    frame: bytes
+    answer: Command | bytes
 
 
 class FlushQueue:
     """Flushes as long as somebody waits, and answers them."""
 
-    def __init__(
-        self, flush: Callable[[], int], executor: Executor, flushed: Callable[[], None], timeout_ms: Callable[[], int]
-    ) -> None:
-        self._flush = flush
-        self._executor = executor
+    def __init__(self, flush: Callable[[], int], flushed: Callable[[], None], timeout_ms: Callable[[], int]) -> None:
         self._flushed = flushed
         self._timeout_ms = timeout_ms
         self._waiting: deque[_Waiting] = deque()
-        self._task: asyncio.Task[None] | None = None
+        self._trips = GroupCommit(flush, partial(self._tell, self._land), partial(self._tell, self._fail))
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._next_late: asyncio.TimerHandle | None = None
+        self._all_answered: asyncio.Future[None] | None = None
 
-    def wait(self, end: int, connection: Connection, request: Command, frame: bytes) -> None:
-        """Answer with `frame` once the log is on the disk up to `end`; ends only grow from call to call."""
-        until_s = asyncio.get_running_loop().time() + self._timeout_ms() / 1000
-        self._waiting.append(_Waiting(end, until_s, connection, request, frame))
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run())
+    def flush_soon(self) -> None:
+        """Take to the disk what is written by now, whether or not anybody waits for it."""
+        self._loop = self._loop or asyncio.get_running_loop()
+        self._trips.ask()
+
+    def wait(self, end: int, connection: Connection, request: Command, answer: Command | bytes) -> None:
+        """Give the answer once the log is on the disk up to `end`; ends only grow from call to call."""
+        loop = self._loop = self._loop or asyncio.get_running_loop()
+        waiting = _Waiting(end, loop.time() + self._timeout_ms() / 1000, connection, request, answer)
+        self._waiting.append(waiting)
+        if self._next_late is None:
+            self._next_late = loop.call_at(waiting.until_s, self._give_up)
+        self._trips.ask()
 
     async def close(self) -> None:
         """Return when nobody waits any more."""
-        if self._task is not None:
-            await self._task
+        if self._waiting:
+            self._all_answered = asyncio.get_running_loop().create_future()
+            await self._all_answered
+        if self._next_late is not None:
+            self._next_late.cancel()
+        await asyncio.to_thread(self._trips.close)
 
-    async def _run(self) -> None:
-        loop = asyncio.get_running_loop()
-        while self._waiting:
-            trip = loop.run_in_executor(self._executor, self._flush)
-            while True:
-                left_s = max(self._waiting[0].until_s - loop.time(), 0) if self._waiting else None
-                done, _ = await asyncio.wait({trip}, timeout=left_s)
-                if done:
-                    break
-                self._give_up(loop.time())
-            try:
-                flushed_to = trip.result()
-            except StoreError as error:
-                self._fail(str(error))
-                return
-            self._answer(flushed_to)
-            self._flushed()
+    def _tell(self, listener: Callable[[_News], None], news: _News) -> None:
+        """Bring news from the disk's thread to the loop's."""
+        assert self._loop is not None
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(listener, news)
 
-    def _answer(self, flushed_to: int) -> None:
+    def _land(self, flushed_to: int) -> None:
         waiting = self._waiting
         while waiting and waiting[0].end <= flushed_to:
             done = waiting.popleft()
-            done.connection.respond(done.request, done.frame)
+            done.connection.respond(done.request, done.answer)
+        self._flushed()
+        self._note_answered()
 
-    def _give_up(self, now_s: float) -> None:
+    def _give_up(self) -> None:
         """Answer those for whom the disk took too long: stored, but not yet on it."""
+        assert self._loop is not None
+        now_s = self._loop.time()
         while self._waiting and self._waiting[0].until_s <= now_s:
             late = self._waiting.popleft()
             log.warning("the disk took more than %d ms for a send of %s", self._timeout_ms(), late.connection.peer)
             answer = response_to(late.request, ResponseCode.FLUSH_DISK_TIMEOUT, "the disk did not answer in time")
             late.connection.respond(late.request, answer)
+        oldest = self._waiting[0] if self._waiting else None
+        self._next_late = self._loop.call_at(oldest.until_s, self._give_up) if oldest else None
+        self._note_answered()
 
-    def _fail(self, reason: str) -> None:
-        log.error("%s", reason)
+    def _fail(self, error: StoreError) -> None:
+        log.error("%s", error)
         while self._waiting:
             lost = self._waiting.popleft()
-            lost.connection.respond(lost.request, response_to(lost.request, ResponseCode.SERVICE_NOT_AVAILABLE, reason))
+            answer = response_to(lost.request, ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
+            lost.connection.respond(lost.request, answer)
+        self._note_answered()
+
+    def _note_answered(self) -> None:
+        if self._all_answered is not None and not self._waiting and not self._all_answered.done():
+            self._all_answered.set_result(None)
+
+
+def once_flushed(
+    flushes: FlushQueue | None, end: int, connection: Connection, request: Command, answer: Command
+) -> Answer:
+    """Return the answer, or nothing yet where it has to wait until the log is on the disk up to `end`."""
+    if flushes is None:
+        return answer
+    flushes.wait(end, connection, request, answer)
+    return None

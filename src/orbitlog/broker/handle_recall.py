@@ -5,6 +5,7 @@ from __future__ import annotations
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState, host_bits, host_raw
 from orbitlog.broker.edge_names import checked_topic
+from orbitlog.broker.flush_queue import FlushQueue, once_flushed
 from orbitlog.broker.message_writer import MessageWriter, refuse
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import properties as props
@@ -22,9 +23,10 @@ _BODY = b"0"
 class RecallHandler:
     """Serves 370."""
 
-    def __init__(self, state: BrokerState, writer: MessageWriter) -> None:
+    def __init__(self, state: BrokerState, writer: MessageWriter, flushes: FlushQueue | None = None) -> None:
         self._state = state
         self._writer = writer
+        self._flushes = flushes
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         header = RecallMessageRequest.from_ext_fields(request.ext_fields)
@@ -44,8 +46,9 @@ class RecallHandler:
         result = self._writer.put(self._writer.schedule(message, properties))
         if not result.is_stored:
             refuse(result)
-        answer = RecallMessageResponse(message_id=handle.unique_id)
-        return response_to(request, ResponseCode.SUCCESS, ext_fields=answer.to_ext_fields())
+        told = RecallMessageResponse(message_id=handle.unique_id)
+        answer = response_to(request, ResponseCode.SUCCESS, ext_fields=told.to_ext_fields())
+        return once_flushed(self._flushes, result.end, connection, request, answer)
 
     def _checked(self, header: RecallMessageRequest) -> RecallHandle:
         state, topic = self._state, checked_topic(header.topic)

@@ -11,6 +11,7 @@ import random
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.edge_names import checked_group
+from orbitlog.broker.flush_queue import FlushQueue, once_flushed
 from orbitlog.broker.handle_send import MAX_RECONSUME_SINCE_VERSION
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.statistics import SNDBCK_PUT_NUMS
@@ -37,9 +38,10 @@ _UNIT_SUBSCRIBER = 2
 class SendBackHandler:
     """Serves 36."""
 
-    def __init__(self, state: BrokerState, writer: MessageWriter) -> None:
+    def __init__(self, state: BrokerState, writer: MessageWriter, flushes: FlushQueue | None = None) -> None:
         self._state = state
         self._writer = writer
+        self._flushes = flushes
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         state = self._state
@@ -63,10 +65,11 @@ class SendBackHandler:
         times_max = group.retry_times_max
         if request.version >= MAX_RECONSUME_SINCE_VERSION and header.max_reconsume_times is not None:
             times_max = header.max_reconsume_times
-        self._store(connection, header, times_max, random.randrange(group.retry_queue_count))  # noqa: S311 - any
-        return response_to(request, ResponseCode.SUCCESS)
+        end = self._store(connection, header, times_max, random.randrange(group.retry_queue_count))  # noqa: S311 - any
+        return once_flushed(self._flushes, end, connection, request, response_to(request, ResponseCode.SUCCESS))
 
-    def _store(self, connection: Connection, header: SendBackRequest, times_max: int, queue_id: int) -> None:
+    def _store(self, connection: Connection, header: SendBackRequest, times_max: int, queue_id: int) -> int:
+        """Store the message to be tried again; returns where its record ends."""
         state = self._state
         message = state.store.read_at(header.physical_offset)
         if message is None:
@@ -105,3 +108,4 @@ class SendBackHandler:
         if not result.is_stored:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, result.status.value)
         state.statistics.add(SNDBCK_PUT_NUMS, f"{properties[props.RETRY_TOPIC]}@{header.group}", 1)
+        return result.end

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 from orbitlog.broker.broker_state import BrokerState
+from orbitlog.broker.flush_queue import FlushQueue, once_flushed
 from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.message_writer import refuse
 from orbitlog.errors import RemotingError, RequestRefused
@@ -23,9 +24,10 @@ log = logging.getLogger(__name__)
 class TransactionHandler:
     """Serves 37, and sends 39."""
 
-    def __init__(self, state: BrokerState, halves: HalfMessages) -> None:
+    def __init__(self, state: BrokerState, halves: HalfMessages, flushes: FlushQueue | None = None) -> None:
         self._state = state
         self._halves = halves
+        self._flushes = flushes
         self._turn = 0
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
@@ -40,7 +42,7 @@ class TransactionHandler:
         ended = self._halves.end(half.queue_offset)
         if not ended.is_stored:
             refuse(ended)
-        return response_to(request, ResponseCode.SUCCESS)
+        return once_flushed(self._flushes, ended.end, connection, request, response_to(request, ResponseCode.SUCCESS))
 
     def _checked(self, header: EndTransactionRequest) -> Message:
         """Return the half message that is meant; refuses what fits no half message."""

@@ -1,14 +1,20 @@
-"""Saving the broker's tables: encoded where they live, written in a thread, one after the other."""
+"""Saving the broker's tables: encoded where they live, written in a thread, one after the other.
+
+A table that says how far somebody is in the log (consumers, delayed delivery, checks of transactions) must not be
+ahead of what the disk has of that log: after a power cut what was passed over would be nowhere. So the log goes first.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
+import logging
+from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.config_directory import ConfigDirectory
 from orbitlog.broker.shared_run import SharedRun
+from orbitlog.errors import StoreError
 from orbitlog.formats.group_config import MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
 from orbitlog.formats.json_records import JsonFile, JsonRecord
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET, CONSUMER_ORDER_INFO, DELAY_OFFSET
@@ -21,6 +27,7 @@ if TYPE_CHECKING:
     from orbitlog.broker.pop_consumption import PopConsumption
     from orbitlog.broker.timed_delivery import TimedDelivery
 
+log = logging.getLogger(__name__)
 
 R = TypeVar("R", bound=JsonRecord)
 R_co = TypeVar("R_co", bound=JsonRecord, covariant=True)
@@ -37,9 +44,10 @@ class ChangingTable(Protocol[R_co]):
 class TableSaver:
     """Topics and groups are saved when they change, offsets now and then."""
 
-    def __init__(self, state: BrokerState, directory: ConfigDirectory) -> None:
+    def __init__(self, state: BrokerState, directory: ConfigDirectory, disk_thread: Executor) -> None:
         self._state = state
         self._directory = directory
+        self._disk_thread = disk_thread  # the one thread that flushes the log
         self._thread = ThreadPoolExecutor(1, "orbitlog-config")
         self.delayed: DelayedDelivery | None = None
         self.timed: TimedDelivery | None = None
@@ -61,6 +69,12 @@ class TableSaver:
         if self.pops is not None:
             await self._save_changed(MESSAGE_REQUEST_MODE, self.pops.modes)
 
+    async def flush_log(self) -> None:
+        """Return when the log is on the disk as far as it was written when this was called."""
+        store = self._state.store
+        if store.flushed_to < store.written_to:
+            await asyncio.get_running_loop().run_in_executor(self._disk_thread, store.flush_log)
+
     async def save_offsets(self) -> None:
         """Return when the committed offsets are on the disk, and what POP consumers have beyond them."""
         pops = self.pops
@@ -70,6 +84,7 @@ class TableSaver:
         try:
             await self._save_changed(CONSUMER_OFFSET, self._state.offsets)
             if popped is not None:
+                await self.flush_log()
                 await self._write(POP_PROGRESS, popped)
             is_saved = True
         finally:
@@ -91,6 +106,7 @@ class TableSaver:
         snapshot = table.snapshot()
         is_saved = False
         try:
+            await self.flush_log()
             await self._write(file, snapshot)
             is_saved = True
         finally:
@@ -98,10 +114,13 @@ class TableSaver:
                 table.is_changed = True  # the next look tries again
 
     async def close(self) -> None:
-        """Save everything a last time."""
+        """Save everything a last time; what a disk that failed does not have is not told of either."""
         await self.save_tables()
-        await self.save_offsets()
-        await self.save_delays()
+        try:
+            await self.save_offsets()
+            await self.save_delays()
+        except StoreError as error:
+            log.error("how far consumers and delayed messages are is not saved: %s", error)
         self._thread.shutdown()
 
     async def _write(self, file: JsonFile[R], table: R) -> None:

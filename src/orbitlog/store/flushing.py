@@ -1,15 +1,15 @@
 """When the log goes to the disk: Java's rules for doing it now and then, and one trip for many who wait for it.
 
-Pure decisions and one lock; the threads are whoever calls. `FlushRule` mirrors Java's FlushRealTimeService,
-`GroupCommit` its GroupCommitService.
+`FlushRule` mirrors Java's FlushRealTimeService and only decides; `GroupCommit` mirrors its GroupCommitService.
 """
 
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
+
+from orbitlog.errors import StoreError
 
 _PAGE_BYTES = 4096
 
@@ -35,32 +35,55 @@ QUEUE_RULE = FlushRule(interval_ms=1_000, least_pages=2, thorough_interval_ms=60
 
 
 class GroupCommit:
-    """Lets any number of threads wait until their messages are on the disk, with as few trips as there can be.
+    """Takes the log to the disk in a thread of its own, while somebody asks: one trip serves all who wrote by then.
 
-    One of them flushes all that was written by then; the others wait, and all whose messages it took along go on.
+    The thread needs nobody to go on: what is written during a trip leaves with the next one, while those whom the
+    first one served are still being answered.
     """
 
-    def __init__(self, flush: Callable[[], int], flushed_to: Callable[[], int]) -> None:
+    def __init__(
+        self, flush: Callable[[], int], landed: Callable[[int], None], failed: Callable[[StoreError], None]
+    ) -> None:
+        """Let `landed` be told, in the thread, how far the log is on the disk; `failed` if the disk refused."""
         self._flush = flush
-        self._flushed_to = flushed_to
-        self._is_flushing = False
-        self._changed = threading.Condition()
+        self._landed = landed
+        self._failed = failed
+        self._is_asked = self._is_closed = False
+        # Held while there is nothing to do: a lock wakes a thread for a fraction of what an Event costs.
+        self._nothing_to_do = threading.Lock()
+        self._nothing_to_do.acquire()
+        self._thread: threading.Thread | None = None
 
-    def wait(self, end: int, timeout_ms: int) -> bool:
-        """Return True once everything before `end` is on the disk, False if that took too long."""
-        deadline_s = time.monotonic() + timeout_ms / 1000
-        while self._flushed_to() < end:
-            with self._changed:
-                if self._is_flushing:
-                    left_s = deadline_s - time.monotonic()
-                    if left_s <= 0 or not self._changed.wait(left_s):
-                        return self._flushed_to() >= end
-                    continue
-                self._is_flushing = True
-            try:
-                self._flush()
-            finally:
-                with self._changed:
-                    self._is_flushing = False
-                    self._changed.notify_all()
-        return True
+    def ask(self) -> None:
+        """Have everything that is written by now on the disk soon; to be called in one thread alone."""
+        if self._is_asked:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="orbitlog-group-commit", daemon=True)
+            self._thread.start()
+        self._is_asked = True
+        self._nothing_to_do.release()
+
+    def close(self) -> None:
+        """Return when the last trip that was asked for is over."""
+        self._is_closed = True
+        if self._thread is not None:
+            if not self._is_asked:
+                self._nothing_to_do.release()
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            self._nothing_to_do.acquire()
+            if self._is_asked:
+                # Before the flush looks how much is written: who asks from now on may have written later.
+                self._is_asked = False
+                self._make_trip()
+            if self._is_closed and not self._is_asked:
+                return
+
+    def _make_trip(self) -> None:
+        try:
+            self._landed(self._flush())
+        except StoreError as error:
+            self._failed(error)

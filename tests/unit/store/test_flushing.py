@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import queue
 import threading
 
 import pytest
@@ -33,60 +34,68 @@ def test_javas_intervals() -> None:
 
 
 class SlowLog:
-    """A log whose flush waits until it is told to go on."""
+    """A log whose flush waits until it is told to go on, once for each trip."""
 
     def __init__(self) -> None:
-        self.written_to = self.flushed_to = self.flushes = 0
-        self.started, self.go_on = threading.Event(), threading.Event()
+        self.written_to = self.trips = 0
+        self.started, self.go_on = threading.Semaphore(0), threading.Semaphore(0)
+        self.landed: queue.SimpleQueue[int] = queue.SimpleQueue()
 
     def flush(self) -> int:
         target = self.written_to
-        self.flushes += 1
-        self.started.set()
-        assert self.go_on.wait(10)
-        self.flushed_to = target
+        self.trips += 1
+        self.started.release()
+        assert self.go_on.acquire(timeout=60)
         return target
 
 
-def test_those_who_wait_meanwhile_share_the_next_trip() -> None:
+def never(error: StoreError) -> None:
+    raise AssertionError(error)
+
+
+def test_what_is_written_during_a_trip_leaves_with_the_next() -> None:
     log = SlowLog()
-    group = GroupCommit(log.flush, lambda: log.flushed_to)
+    group = GroupCommit(log.flush, log.landed.put, never)
     log.written_to = 10
-    done: list[bool] = []
-    first = threading.Thread(target=lambda: done.append(group.wait(10, 5_000)))
-    first.start()
-    assert log.started.wait(10)
-    log.written_to = 100
-    others = [
-        threading.Thread(target=lambda end=end: done.append(group.wait(end, 5_000))) for end in range(20, 101, 10)
-    ]
-    for other in others:
-        other.start()
-    log.go_on.set()
-    for thread in (first, *others):
-        thread.join(10)
-    assert done == [True] * 10
-    assert log.flushes == 2
+    group.ask()
+    assert log.started.acquire(timeout=60)
+    for end in range(20, 101, 10):
+        log.written_to = end
+        group.ask()
+    log.go_on.release()
+    assert log.landed.get(timeout=60) == 10
+    assert log.started.acquire(timeout=60), "nobody had to ask again"
+    log.go_on.release()
+    assert log.landed.get(timeout=60) == 100
+    group.close()
+    assert log.trips == 2
 
 
-def test_waiting_has_an_end() -> None:
+def test_closing_waits_for_the_last_trip() -> None:
     log = SlowLog()
-    group = GroupCommit(log.flush, lambda: log.flushed_to)
+    group = GroupCommit(log.flush, log.landed.put, never)
     log.written_to = 10
-    first = threading.Thread(target=lambda: group.wait(10, 5_000))
-    first.start()
-    assert log.started.wait(10)
-    assert group.wait(10, 20) is False
-    log.go_on.set()
-    first.join(10)
-    assert group.wait(10, 0) is True
+    group.ask()
+    assert log.started.acquire(timeout=60)
+    log.written_to = 20
+    group.ask()
+    log.go_on.release(2)
+    group.close()
+    landed = [log.landed.get_nowait(), log.landed.get_nowait()]
+    assert landed == [10, 20]
 
 
-def test_a_failing_disk_fails_every_waiter() -> None:
+def test_closing_what_never_flushed_is_nothing() -> None:
+    GroupCommit(SlowLog().flush, never, never).close()  # type: ignore[arg-type]
+
+
+def test_a_failing_disk_fails_every_trip() -> None:
     def fail() -> int:
         raise StoreError("the disk failed")
 
-    group = GroupCommit(fail, lambda: 0)
+    failures: queue.SimpleQueue[StoreError] = queue.SimpleQueue()
+    group = GroupCommit(fail, lambda landed: None, failures.put)
     for _ in range(2):
-        with pytest.raises(StoreError, match="failed"):
-            group.wait(1, 1_000)
+        group.ask()
+        assert "failed" in str(failures.get(timeout=60))
+    group.close()
