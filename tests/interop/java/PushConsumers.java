@@ -59,6 +59,8 @@ final class PushConsumers {
         }
         consumer.setConsumeMessageBatchMaxSize(words.number("batch", 1));
         consumer.setMaxReconsumeTimes(words.number("maxReconsumeTimes", -1));
+        // Closing interrupts the listeners' threads at once by default, and what they have printed may then not be committed.
+        consumer.setAwaitTerminationMillisWhenShutdown(10_000);
         if (words.is("broadcasting")) {
             setBroadcasting();
         }
