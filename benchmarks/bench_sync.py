@@ -5,74 +5,132 @@ from __future__ import annotations
 import asyncio
 import os
 import tempfile
+import threading
+import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import cast
+
+import uvloop
 
 from benchmarks.bench_store import now_ms
 from benchmarks.make_log import template
 from benchmarks.measure import Figure, Report, median_of
+from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.formats.message import Message, encode_message
+from orbitlog.remoting.connection import Connection
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.command import Command
 
 _ROUNDS = 3
+_REQUEST = Command(RequestCode.SEND_MESSAGE)
 
 
 def run(report: Report, *, count: int) -> None:
     message = template(1, b"x" * 1024, "TopicOrderEvents00", 0)
-    record = encode_message(message)
     for senders in (1, 8, 64):
-        group = f"sync flush, 1 KB bodies, {senders} waiting at a time"
-        total = max(count, senders * 10) // senders * senders
-        with tempfile.TemporaryDirectory(prefix="orbitlog-bench-") as directory:
-            raw = Path(directory, "raw")
-            bare = median_of(partial(_bare_syncs, raw, record, total), _ROUNDS)
-            report.add(Figure(group, "baseline: fdatasync of each", bare, total, total * len(record)))
-            if senders > 1:
-                together = median_of(partial(_bare_syncs, raw, record * senders, total // senders), _ROUNDS)
-                name = f"baseline: fdatasync of {senders} at a time"
-                report.add(Figure(group, name, together, total, total * len(record)))
-            with MessageStore.open(Path(directory, "store"), StoreConfig(sync_flush=True), now_ms) as store:
-                senders_run = partial(_run_senders, store, message, senders, total)
-                seconds = median_of(senders_run, _ROUNDS)
-            report.add(Figure(group, "append and wait", seconds, total, total * len(record)))
+        _rows(report, message, senders, max(count, senders * 10), slower_seconds=0.0)
+    _rows(report, message, 64, max(count, 640), slower_seconds=0.002)
 
 
-def _bare_syncs(path: Path, record: bytes, count: int) -> None:
+def _rows(report: Report, message: Message, senders: int, count: int, *, slower_seconds: float) -> None:
+    group = f"sync flush, 1 KB bodies, {senders} waiting at a time"
+    if slower_seconds:
+        group += f", as on a disk that takes {slower_seconds * 1000:.0f} ms longer for a sync"
+    record = encode_message(message)
+    trips = count // senders
+    total = trips * senders
+    sync = partial(_slow_sync, slower_seconds=slower_seconds) if slower_seconds else os.fdatasync
+    with tempfile.TemporaryDirectory(prefix="orbitlog-bench-") as directory:
+        raw = Path(directory, "raw")
+        bare = median_of(partial(_bare_syncs, raw, record, min(total, 640), sync), _ROUNDS) * total / min(total, 640)
+        report.add(Figure(group, "baseline: fdatasync of each", bare, total, total * len(record)))
+        if senders > 1:
+            together = median_of(partial(_bare_syncs, raw, record * senders, trips, sync), _ROUNDS)
+            name = f"baseline: fdatasync of {senders} at a time"
+            report.add(Figure(group, name, together, total, total * len(record)))
+            woken = median_of(partial(_woken_syncs, raw, record * senders, trips, sync), _ROUNDS)
+            report.add(Figure(group, "baseline: the same in a thread", woken, total, total * len(record)))
+        with MessageStore.open(Path(directory, "store"), StoreConfig(sync_flush=True), now_ms) as store:
+            flush = partial(_flush_slowly, store, slower_seconds) if slower_seconds else store.flush_log
+            seconds = median_of(partial(_run_senders, store, flush, message, senders, total), _ROUNDS)
+        report.add(Figure(group, "append and wait", seconds, total, total * len(record)))
+
+
+def _slow_sync(descriptor: int, *, slower_seconds: float) -> None:
+    os.fdatasync(descriptor)
+    time.sleep(slower_seconds)
+
+
+def _flush_slowly(store: MessageStore, slower_seconds: float) -> int:
+    flushed_to = store.flush_log()
+    time.sleep(slower_seconds)
+    return flushed_to
+
+
+def _bare_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], None]) -> None:
     with path.open("w+b", buffering=0) as file:
-        os.posix_fallocate(file.fileno(), 0, count * len(record))
+        os.posix_fallocate(file.fileno(), 0, count * len(records))
         for number in range(count):
-            os.pwrite(file.fileno(), record, number * len(record))
-            os.fdatasync(file.fileno())
+            os.pwrite(file.fileno(), records, number * len(records))
+            sync(file.fileno())
 
 
-def _run_senders(store: MessageStore, message: Message, senders: int, count: int) -> None:
-    asyncio.run(_waiting_senders(store, message, senders, count))
+def _woken_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], None]) -> None:
+    """Write here, and let another thread sync, as whoever has something else to do must: two threads take turns."""
+    written, synced = threading.Lock(), threading.Lock()
+    written.acquire()
+    synced.acquire()
+    with path.open("w+b", buffering=0) as file:
+        os.posix_fallocate(file.fileno(), 0, count * len(records))
+
+        def sync_each() -> None:
+            for _ in range(count):
+                written.acquire()
+                sync(file.fileno())
+                synced.release()
+
+        thread = threading.Thread(target=sync_each)
+        thread.start()
+        for number in range(count):
+            os.pwrite(file.fileno(), records, number * len(records))
+            written.release()
+            synced.acquire()
+        thread.join()
 
 
-async def _waiting_senders(store: MessageStore, message: Message, senders: int, count: int) -> None:
-    """One loop takes the messages, as a broker's does, and a thread takes them to the disk."""
-    loop = asyncio.get_running_loop()
-    waiting: list[tuple[int, asyncio.Future[None]]] = []
-    wake = asyncio.Event()
+def _run_senders(store: MessageStore, flush: Callable[[], int], message: Message, senders: int, count: int) -> None:
+    uvloop.run(_waiting_senders(store, flush, message, senders, count))
 
-    async def send() -> None:
-        for _ in range(count // senders):
-            on_disk = loop.create_future()
-            waiting.append((store.append(message).end, on_disk))
-            wake.set()
-            await on_disk
 
-    async def flush() -> None:
-        while True:
-            await wake.wait()
-            wake.clear()
-            flushed_to = await loop.run_in_executor(None, store.flush_log)
-            done = [future for end, future in waiting if end <= flushed_to]
-            waiting[:] = [(end, future) for end, future in waiting if end > flushed_to]
-            for future in done:
-                future.set_result(None)
+async def _waiting_senders(
+    store: MessageStore, flush: Callable[[], int], message: Message, senders: int, count: int
+) -> None:
+    """A broker's queue of those who wait; a sender sends again when it has its answer."""
+    all_answered = asyncio.get_running_loop().create_future()
+    flushes = FlushQueue(flush, lambda: None, lambda: 60_000)
+    left, answered = count, 0
 
-    flusher = asyncio.create_task(flush())
-    await asyncio.gather(*(send() for _ in range(senders)))
-    flusher.cancel()
+    class Sender:
+        peer = "benchmark"
+
+        def send(self) -> None:
+            nonlocal left
+            if left:
+                left -= 1
+                flushes.wait(store.append(message).end, cast(Connection, self), _REQUEST, b"")
+
+        def respond(self, request: Command, answer: bytes) -> None:
+            nonlocal answered
+            answered += 1
+            if answered == count:
+                all_answered.set_result(None)
+            self.send()
+
+    for _ in range(senders):
+        Sender().send()
+    await all_answered
+    await flushes.close()

@@ -21,6 +21,9 @@ from orbitlog.wire.command import Command, response_to
 
 log = logging.getLogger(__name__)
 _News = TypeVar("_News")
+# How long a trip is held for those who were just answered: of the time that the last one took, and at most.
+_HELD_SHARE = 0.25
+_HELD_SECONDS_MAX = 0.002
 
 
 @dataclass(slots=True)
@@ -33,29 +36,63 @@ class _Waiting:
 
 
 class FlushQueue:
-    """Flushes as long as somebody waits, and answers them."""
+    """Flushes as long as somebody waits, and answers them.
+
+    Those who were just answered send again soon. A trip that left without them would make two groups that take turns,
+    each waiting for the other's trip: so the next one is held until as many wait as did before, for a fraction of the
+    time that a trip takes.
+    """
 
     def __init__(self, flush: Callable[[], int], flushed: Callable[[], None], timeout_ms: Callable[[], int]) -> None:
         self._flushed = flushed
         self._timeout_ms = timeout_ms
         self._waiting: deque[_Waiting] = deque()
         self._trips = GroupCommit(flush, partial(self._tell, self._land), partial(self._tell, self._fail))
+        self._is_under_way = self._is_wanted = False
+        self._started_s = self._trip_seconds = 0.0
+        self._expected = 1
         self._loop: asyncio.AbstractEventLoop | None = None
+        self._start_planned: asyncio.Handle | None = None
+        self._held: asyncio.TimerHandle | None = None
         self._next_late: asyncio.TimerHandle | None = None
         self._all_answered: asyncio.Future[None] | None = None
 
     def flush_soon(self) -> None:
         """Take to the disk what is written by now, whether or not anybody waits for it."""
-        self._loop = self._loop or asyncio.get_running_loop()
-        self._trips.ask()
+        self._is_wanted = True
+        if not self._is_under_way:
+            self._plan_start(asyncio.get_running_loop())
 
     def wait(self, end: int, connection: Connection, request: Command, answer: Command | bytes) -> None:
         """Give the answer once the log is on the disk up to `end`; ends only grow from call to call."""
-        loop = self._loop = self._loop or asyncio.get_running_loop()
+        loop = self._loop or asyncio.get_running_loop()
         waiting = _Waiting(end, loop.time() + self._timeout_ms() / 1000, connection, request, answer)
         self._waiting.append(waiting)
         if self._next_late is None:
             self._next_late = loop.call_at(waiting.until_s, self._give_up)
+        if not self._is_under_way:
+            self._plan_start(loop)
+
+    def _plan_start(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        if self._start_planned is not None:
+            return
+        if len(self._waiting) >= self._expected:
+            # When the requests that are being read have been worked off: they go along.
+            self._start_planned = loop.call_soon(self._start)
+        elif self._held is None:
+            self._held = loop.call_later(min(self._trip_seconds * _HELD_SHARE, _HELD_SECONDS_MAX), self._start)
+
+    def _start(self) -> None:
+        assert self._loop is not None
+        for planned in (self._start_planned, self._held):
+            if planned is not None:
+                planned.cancel()
+        self._start_planned = self._held = None
+        if self._is_under_way:
+            return
+        self._is_under_way, self._is_wanted = True, False
+        self._started_s = self._loop.time()
         self._trips.ask()
 
     async def close(self) -> None:
@@ -63,8 +100,9 @@ class FlushQueue:
         if self._waiting:
             self._all_answered = asyncio.get_running_loop().create_future()
             await self._all_answered
-        if self._next_late is not None:
-            self._next_late.cancel()
+        for planned in (self._next_late, self._start_planned, self._held):
+            if planned is not None:
+                planned.cancel()
         await asyncio.to_thread(self._trips.close)
 
     def _tell(self, listener: Callable[[_News], None], news: _News) -> None:
@@ -74,11 +112,17 @@ class FlushQueue:
             self._loop.call_soon_threadsafe(listener, news)
 
     def _land(self, flushed_to: int) -> None:
+        assert self._loop is not None
+        self._trip_seconds = self._loop.time() - self._started_s
+        self._is_under_way = False
         waiting = self._waiting
-        while waiting and waiting[0].end <= flushed_to:
-            done = waiting.popleft()
+        served = [waiting.popleft() for _ in range(len(waiting)) if waiting[0].end <= flushed_to]
+        self._expected = max(len(served) + len(waiting), 1)
+        for done in served:
             done.connection.respond(done.request, done.answer)
         self._flushed()
+        if waiting or self._is_wanted:
+            self._plan_start(self._loop)
         self._note_answered()
 
     def _give_up(self) -> None:
@@ -95,6 +139,7 @@ class FlushQueue:
         self._note_answered()
 
     def _fail(self, error: StoreError) -> None:
+        self._is_under_way = False
         log.error("%s", error)
         while self._waiting:
             lost = self._waiting.popleft()

@@ -35,10 +35,9 @@ QUEUE_RULE = FlushRule(interval_ms=1_000, least_pages=2, thorough_interval_ms=60
 
 
 class GroupCommit:
-    """Takes the log to the disk in a thread of its own, while somebody asks: one trip serves all who wrote by then.
+    """Takes the log to the disk in a thread of its own: one trip serves all who wrote before it began.
 
-    The thread needs nobody to go on: what is written during a trip leaves with the next one, while those whom the
-    first one served are still being answered.
+    When to ask is the art: at once, and many trips carry few; late, and everybody waits (`broker.flush_queue` does it).
     """
 
     def __init__(

@@ -1,0 +1,165 @@
+"""Answers that wait for the disk: who goes with which trip, who is given up, and what closing waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from functools import wraps
+from typing import ParamSpec, cast
+
+import pytest
+import uvloop
+
+from orbitlog.broker.flush_queue import FlushQueue
+from orbitlog.errors import StoreError
+from orbitlog.remoting.connection import Connection
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+from tests.unit.broker.broker_desk import until
+
+P = ParamSpec("P")
+REQUEST = Command(RequestCode.SEND_MESSAGE, opaque=7)
+
+
+class Log:
+    """A log that grows by one with each send, and the trips to its disk."""
+
+    def __init__(self) -> None:
+        self.written_to = 0
+        self.trips: list[int] = []
+        self.disk = threading.Event()
+        self.disk.set()
+
+    def flush(self) -> int:
+        target = self.written_to
+        self.trips.append(target)
+        assert self.disk.wait(60)
+        return target
+
+
+class Sender:
+    """Sends again as soon as it is answered, as often as it was told to."""
+
+    def __init__(self, log: Log, flushes: FlushQueue, times: int) -> None:
+        self.log, self.flushes, self.times = log, flushes, times
+        self.peer = "a sender"
+        self.answers: list[Command | bytes] = []
+
+    def send(self) -> None:
+        if self.times:
+            self.times -= 1
+            self.log.written_to += 1
+            self.flushes.wait(self.log.written_to, cast(Connection, self), REQUEST, b"done")
+
+    def respond(self, request: Command, answer: Command | bytes) -> None:
+        assert request is REQUEST
+        self.answers.append(answer)
+        self.send()
+
+
+def run_in_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
+    @wraps(test)
+    def run(*args: P.args, **named: P.kwargs) -> None:
+        uvloop.run(test(*args, **named))
+
+    return run
+
+
+def queue_of(log: Log, *, timeout_ms: int = 60_000) -> FlushQueue:
+    return FlushQueue(log.flush, lambda: None, lambda: timeout_ms)
+
+
+@run_in_loop
+async def test_all_who_wait_go_with_one_trip() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    senders = [Sender(log, flushes, 10) for _ in range(8)]
+    for sender in senders:
+        sender.send()
+    await until(lambda: all(len(sender.answers) == 10 for sender in senders))
+    await flushes.close()
+    assert log.trips == [8 * trip for trip in range(1, 11)], "each trip carries every sender's message"
+
+
+@run_in_loop
+async def test_one_who_stays_does_not_wait_for_those_who_left() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    for times in (1, 1, 1, 5):
+        Sender(log, flushes, times).send()
+    last = Sender(log, flushes, 5)
+    last.send()
+    await until(lambda: len(last.answers) == 5)
+    await flushes.close()
+
+
+@run_in_loop
+async def test_what_nobody_waits_for_is_flushed_too() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.written_to = 3
+    flushes.flush_soon()
+    await until(lambda: log.trips == [3])
+    await flushes.close()
+
+
+@run_in_loop
+async def test_what_is_wanted_during_a_trip_has_one_of_its_own() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.disk.clear()
+    log.written_to = 1
+    flushes.flush_soon()
+    await until(lambda: log.trips == [1])
+    log.written_to = 2
+    flushes.flush_soon()
+    log.disk.set()
+    await until(lambda: log.trips == [1, 2])
+    await flushes.close()
+
+
+@run_in_loop
+async def test_a_disk_that_takes_too_long() -> None:
+    log = Log()
+    flushes = queue_of(log, timeout_ms=5)
+    log.disk.clear()
+    sender = Sender(log, flushes, 1)
+    sender.send()
+    await until(lambda: len(sender.answers) == 1)
+    (answer,) = sender.answers
+    assert isinstance(answer, Command) and answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+    log.disk.set()
+    await flushes.close()
+    assert len(sender.answers) == 1
+
+
+@run_in_loop
+async def test_a_disk_that_fails() -> None:
+    def fail() -> int:
+        raise StoreError("the disk failed")
+
+    flushes = FlushQueue(fail, lambda: None, lambda: 60_000)
+    sender = Sender(Log(), flushes, 2)
+    sender.send()
+    await until(lambda: len(sender.answers) == 2)
+    assert all(isinstance(one, Command) and one.code == ResponseCode.SERVICE_NOT_AVAILABLE for one in sender.answers)
+    await flushes.close()
+
+
+@pytest.mark.parametrize("waiting", [1, 5])
+@run_in_loop
+async def test_closing_waits_for_those_who_wait(waiting: int) -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.disk.clear()
+    senders = [Sender(log, flushes, 1) for _ in range(waiting)]
+    for sender in senders:
+        sender.send()
+    closing = asyncio.create_task(flushes.close())
+    await until(lambda: log.trips != [])
+    assert not closing.done()
+    log.disk.set()
+    async with asyncio.timeout(60):
+        await closing
+    assert all(sender.answers == [b"done"] for sender in senders)
