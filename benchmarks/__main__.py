@@ -14,6 +14,7 @@ from pathlib import Path
 from benchmarks import (
     bench_dispatch,
     bench_doctor,
+    bench_hot_path,
     bench_kernels,
     bench_lag,
     bench_memory,
@@ -101,6 +102,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
         report, seconds=sizes.lag_seconds, warm_seconds=min(20.0, 2 * sizes.lag_seconds)
     ),
     "doctor": _doctor,
+    "hot": lambda report, sizes, _: bench_hot_path.run(report, count=sizes.sends // 64 * 64),
     "pipeline": _pipeline,
     "sources": _sources,
     "waiting": lambda report, sizes, _: bench_waiting.run(report, count=sizes.sends, waiting=sizes.waiting),

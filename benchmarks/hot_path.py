@@ -1,0 +1,193 @@
+"""A broker without sockets: request frames go straight into a connection of its server, and what it answers is kept.
+
+Whatever costs time in this way is the broker's own: there is no kernel, no client and no event loop between. The same
+requests give the same steps, so that operations can be counted as well as timed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, cast
+
+import orjson
+
+from orbitlog.broker.broker_node import Broker
+from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.formats.batch import BATCH_MEMBER
+from orbitlog.remoting.connection import Connection
+from orbitlog.wire.codes import RequestCode
+
+TOPIC = "Compare"
+QUEUES = 8
+PEER = ("127.0.0.1", 50_000)
+
+
+class FakeTransport:
+    """What a connection writes to: counts calls, keeps the last bytes."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.written_bytes = 0
+        self.last = b""
+
+    def write(self, data: bytes) -> None:
+        self.calls += 1
+        self.written_bytes += len(data)
+        self.last = bytes(data)
+
+    def writelines(self, parts: Iterable[bytes]) -> None:
+        self.write(b"".join(parts))
+
+    def get_extra_info(self, name: str, default: object = None) -> object:
+        return {"peername": PEER, "sockname": ("127.0.0.1", 10_911)}.get(name, default)
+
+    def is_closing(self) -> bool:
+        return False
+
+    def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
+    def pause_reading(self) -> None: ...
+    def resume_reading(self) -> None: ...
+    def close(self) -> None: ...
+    def abort(self) -> None: ...
+
+
+class HotPath:
+    """One broker, one connection of it that no socket is behind."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self.transport = FakeTransport()
+        self.connection = cast(Connection, broker._server._accept())
+        self.connection.connection_made(cast(asyncio.Transport, self.transport))
+
+    def feed(self, data: bytes) -> None:
+        self.connection.data_received(data)
+
+    def dispatch(self) -> None:
+        """Dispatch at once what the broker would dispatch a moment later."""
+        broker = self.broker
+        if broker._gathering is not None:
+            broker._gathering.cancel()
+        store = broker.state.store
+        while store.dispatched_to < store.confirmed_to:
+            broker._dispatch()
+
+    def close(self) -> None:
+        self.connection.connection_lost(None)
+
+
+@asynccontextmanager
+async def hot_path_at(root: Path, *, kernels: bool = True, **settings: str) -> AsyncIterator[HotPath]:
+    """Start a broker with a topic of eight queues, and give a connection to it."""
+    broker = Broker(BrokerSettings({"listenPort": "0", "vipChannelEnable": "false", **settings}), root)
+    await broker.start()
+    try:
+        broker.state.topics.make(TOPIC, QUEUES)
+        if kernels:
+            broker.state.store.load_kernels()
+        broker._kernels_wanted = True
+        path = HotPath(broker)
+        # The first message of each queue makes files: that is not what is measured.
+        path.feed(b"".join(sends(QUEUES)))
+        path.dispatch()
+        await asyncio.sleep(0)
+        try:
+            yield path
+        finally:
+            path.close()
+    finally:
+        await broker.stop()
+
+
+def frame(code: int, opaque: int, ext_fields: dict[str, str], body: bytes = b"") -> bytes:
+    """Write a request as a Java client does: JSON with its fields in the order of their names."""
+    header = orjson.dumps(
+        {
+            "code": int(code),
+            "extFields": ext_fields,
+            "flag": 0,
+            "language": "JAVA",
+            "opaque": opaque,
+            "serializeTypeCurrentRPC": "JSON",
+            "version": 479,
+        }
+    )
+    return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def _properties(number: int) -> str:
+    return f"KEYS\x01key{number}\x02UNIQ_KEY\x017F000001{number:024X}\x02WAIT\x01true\x02TAGS\x01tag\x02"
+
+
+def _send_fields(queue_id: int, properties: str, *, is_batch: bool = False) -> dict[str, str]:
+    return {
+        "a": "load_producers",
+        "b": TOPIC,
+        "c": "TBW102",
+        "d": "4",
+        "e": str(queue_id),
+        "f": "0",
+        "g": "1731700000000",
+        "h": "0",
+        "i": properties,
+        "j": "0",
+        "k": "false",
+        "m": "true" if is_batch else "false",
+        "n": "broker-a",
+    }
+
+
+def sends(count: int, body_bytes: int = 128, first: int = 1) -> list[bytes]:
+    """Frames of sends (310) as the Java client's, over all queues in turn."""
+    body = b"x" * body_bytes
+    return [
+        frame(RequestCode.SEND_MESSAGE_V2, number, _send_fields(number % QUEUES, _properties(number)), body)
+        for number in range(first, first + count)
+    ]
+
+
+def batches(count: int, members: int = 32, body_bytes: int = 128, first: int = 1) -> list[bytes]:
+    """Frames of batches (320)."""
+    frames = []
+    for number in range(first, first + count):
+        body = b"".join(_member(b"x" * body_bytes, number * members + each) for each in range(members))
+        fields = _send_fields(number % QUEUES, f"UNIQ_KEY\x017F000001{number:024X}\x02WAIT\x01true\x02", is_batch=True)
+        frames.append(frame(RequestCode.SEND_BATCH_MESSAGE, number, fields, body))
+    return frames
+
+
+def _member(body: bytes, number: int) -> bytes:
+    properties = _properties(number).encode()
+    total = BATCH_MEMBER.size_bytes + len(body) + 2 + len(properties)
+    head = BATCH_MEMBER.struct.pack(total, 0, 0, 0, len(body))
+    return head + body + struct.pack(">h", len(properties)) + properties
+
+
+def pulls(queue_offsets: Sequence[int], queue_id: int = 0, count_max: int = 32, **more: Any) -> list[bytes]:
+    """Frames of pulls (11) as the Java client's, with a subscription to everything."""
+    return [
+        frame(
+            RequestCode.PULL_MESSAGE,
+            number + 1,
+            {
+                "commitOffset": "0",
+                "consumerGroup": "load_consumers",
+                "expressionType": "TAG",
+                "maxMsgBytes": "2147483647",
+                "maxMsgNums": str(count_max),
+                "queueId": str(queue_id),
+                "queueOffset": str(queue_offset),
+                "subVersion": "1731700000000",
+                "subscription": "*",
+                "suspendTimeoutMillis": "15000",
+                "sysFlag": "6",
+                "topic": TOPIC,
+                **more,
+            },
+        )
+        for number, queue_offset in enumerate(queue_offsets)
+    ]
