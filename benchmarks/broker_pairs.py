@@ -114,8 +114,8 @@ def start_apache(directory: Path, settings: Sequence[str] = ()) -> Broker:
     disk = ("-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98", "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97")
     started = time.perf_counter()
     processes = [
-        _start_java(packages, home, ("-Xms256m", "-Xmx256m"), "namesrv.NamesrvStartup", directory / "namesrv.conf"),
-        _start_java(packages, home, ("-Xms2g", "-Xmx2g", *disk), "broker.BrokerStartup", directory / "broker.conf"),
+        start_java(packages, home, ("-Xms256m", "-Xmx256m"), "namesrv.NamesrvStartup", directory / "namesrv.conf"),
+        start_java(packages, home, ("-Xms2g", "-Xmx2g", *disk), "broker.BrokerStartup", directory / "broker.conf"),
     ]
     broker = Broker("apache", f"{HOST}:{ports.name_server}", f"{HOST}:{ports.broker}", processes)
     _wait_for_send(broker.address)
@@ -123,7 +123,7 @@ def start_apache(directory: Path, settings: Sequence[str] = ()) -> Broker:
     return broker
 
 
-def _start_java(
+def start_java(
     packages: ApachePackages, home: Path, options: Sequence[str], program: str, conf: Path
 ) -> subprocess.Popen[bytes]:
     private = (f"-Duser.home={home}", f"-Drocketmq.home.dir={home}")

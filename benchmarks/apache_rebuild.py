@@ -1,0 +1,168 @@
+"""How long an Apache broker takes to make queues and index of a store again: the row that our rebuilds stand beside.
+
+The log is copied without anything derived from it, and a broker of Apache's is started over the copy: it finds no
+queues and derives all of them, and the index, before it serves. Start-up is told apart by watching the files: the
+first queue file appears when deriving begins, and it ends when the last unit of every queue and the count of every
+index file are there. What they must be is known beforehand, for our own rebuild makes the same bytes; those of the
+broker's queues are compared with ours at the end.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.broker_pairs import HOST, VERSION, start_java
+from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_aside
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.index_layout import INDEX_HEADER, decode_header
+from orbitlog.formats.queue_entry import ENTRY_BYTES
+from orbitlog.store.store_files import QueueTable, find_queues, find_store_files
+from orbitlog.store.store_inference import infer_geometry
+from orbitlog.store.store_settings import StoreGeometry, load_settings
+from tests.interop.harness.cluster import Ports
+from tests.interop.harness.packages import apache_packages
+
+SECONDS_MAX = 600.0
+# The rules that this version derives by; a bare log has no signs of a version.
+RULES_OF_5X = ("compat=5.5",)
+_POLL_SECONDS = 0.005
+_DISK = ("-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98", "-Drocketmq.broker.diskSpaceCleanForciblyRatio=0.97")
+
+
+@dataclass(frozen=True)
+class ApacheRebuild:
+    """What was derived, and how long it took: the deriving alone, and from the start of the process."""
+
+    messages: int
+    keys: int
+    log_bytes: int
+    seconds: float
+    seconds_with_start: float
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """How the derived files of the store end."""
+
+    directory: Path
+    units: dict[Path, tuple[int, bytes]]
+    queues: QueueTable
+    keys_indexed: int
+
+
+def measure_apache_rebuild(
+    store: Path, scratch: Path, *, heap: str = "1g", settings: Sequence[str] = (), seconds_max: float = SECONDS_MAX
+) -> ApacheRebuild:
+    """Let a broker derive the store's log anew below `scratch`; raises `NotAvailable` without Java or the packages."""
+    apache_packages(VERSION)
+    rules = load_settings(None, RULES_OF_5X)
+    geometry = infer_geometry(find_store_files(store), rules)
+    with tempfile.TemporaryDirectory(prefix="apache-rebuild-", dir=scratch) as temporary:
+        directory = Path(temporary)
+        ours = rebuild_aside(store, directory / "wanted", RebuildWish(), rules)
+        if not ours.is_published:
+            raise ValueError(f"{store} is damaged: {ours.findings[0]}")
+        wanted = _wanted(directory / "wanted")
+        copied = directory / "store"
+        shutil.copytree(store / tree.COMMITLOG, copied / tree.COMMITLOG)
+        alone, whole = _timed(directory, copied, wanted, _conf(copied, geometry, settings), heap, seconds_max)
+        _compare(wanted, copied)
+    return ApacheRebuild(ours.messages, ours.keys, ours.log_bytes, alone, whole)
+
+
+def _wanted(directory: Path) -> _Wanted:
+    queues = find_queues(directory / tree.CONSUMEQUEUE)
+    units = {}
+    for files in queues.values():
+        last = files[-1]
+        raw = last.path.read_bytes()
+        end = -(-len(raw.rstrip(b"\0")) // ENTRY_BYTES) * ENTRY_BYTES
+        units[last.path.relative_to(directory)] = (end - ENTRY_BYTES, raw[end - ENTRY_BYTES : end])
+    return _Wanted(directory, units, queues, _keys_indexed(directory))
+
+
+def _keys_indexed(root: Path) -> int:
+    """Sum up what the headers of the index files say that they hold."""
+    count = 0
+    for path in sorted((root / tree.INDEX).iterdir()) if (root / tree.INDEX).exists() else ():
+        with path.open("rb") as file:
+            raw = file.read(INDEX_HEADER.size_bytes)
+        if len(raw) == INDEX_HEADER.size_bytes:
+            count += decode_header(raw).key_count
+    return count
+
+
+def _conf(store: Path, geometry: StoreGeometry, settings: Sequence[str]) -> list[str]:
+    return [
+        f"bindAddress={HOST}", f"brokerIP1={HOST}",
+        f"storePathRootDir={store}", f"storePathCommitLog={store / tree.COMMITLOG}",
+        f"mappedFileSizeCommitLog={geometry.segment_bytes}", f"mappedFileSizeConsumeQueue={geometry.queue_file_bytes}",
+        f"maxHashSlotNum={geometry.index_layout.slot_count}", f"maxIndexNum={geometry.index_layout.entry_count}",
+        "diskMaxUsedSpaceRatio=95", *settings,
+    ]  # fmt: skip
+
+
+def _timed(
+    directory: Path, store: Path, wanted: _Wanted, conf: Sequence[str], heap: str, seconds_max: float
+) -> tuple[float, float]:
+    """Start the broker, wait until all is derived, and kill it; no name server is needed for that."""
+    ports = Ports.find()
+    path = directory / "broker.conf"
+    lines = [*conf, f"listenPort={ports.broker}", f"namesrvAddr={HOST}:{ports.name_server}"]
+    path.write_text("".join(line + "\n" for line in lines))
+    started_s = time.perf_counter()
+    process = start_java(
+        apache_packages(VERSION),
+        directory / "home",
+        (f"-Xms{heap}", f"-Xmx{heap}", *_DISK),
+        "broker.BrokerStartup",
+        path,
+    )
+    try:
+        begun_s = _wait(process, lambda: any((store / tree.CONSUMEQUEUE).glob("*/*/*")), path, seconds_max)
+        done_s = _wait(process, lambda: _is_derived(store, wanted), path, seconds_max)
+    finally:
+        process.kill()
+        process.wait()
+        if process.stdin is not None:
+            process.stdin.close()
+    return done_s - begun_s, done_s - started_s
+
+
+def _wait(process: subprocess.Popen[bytes], is_so: Callable[[], bool], conf: Path, seconds_max: float) -> float:
+    deadline = time.monotonic() + seconds_max
+    while not is_so():
+        if process.poll() is not None or time.monotonic() > deadline:
+            said = conf.with_suffix(".log").read_text(errors="replace")[-2000:]
+            raise RuntimeError(f"the broker did not derive its log within {seconds_max:.0f} s: {said}")
+        time.sleep(_POLL_SECONDS)
+    return time.perf_counter()
+
+
+def _is_derived(store: Path, wanted: _Wanted) -> bool:
+    return all(_has(store / path, *unit) for path, unit in wanted.units.items()) and (
+        _keys_indexed(store) == wanted.keys_indexed
+    )
+
+
+def _has(path: Path, position: int, unit: bytes) -> bool:
+    try:
+        with path.open("rb") as file:
+            file.seek(position)
+            return file.read(len(unit)) == unit
+    except FileNotFoundError:
+        return False
+
+
+def _compare(wanted: _Wanted, store: Path) -> None:
+    """Both derive the same: a difference would make the figures worthless."""
+    for files in wanted.queues.values():
+        for file in files:
+            path = file.path.relative_to(wanted.directory)
+            assert file.path.read_bytes() == (store / path).read_bytes(), path
