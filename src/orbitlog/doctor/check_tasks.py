@@ -43,7 +43,7 @@ class CheckSplitTask:
 
 def check_split(task: CheckSplitTask) -> dict[str, Any]:
     """Report the derivation of a split, units that are wrong, and runs of units that are not there."""
-    derivation, units = derive_split(task.split, task.rules, queue_file_bytes=task.queue_file_bytes, check_crc=True)
+    derivation, units, _ = derive_split(task.split, task.rules, queue_file_bytes=task.queue_file_bytes, check_crc=True)
     missing: list[tuple[str, int, int, int, int]] = []
     units_seen, last_present = 0, -1
     for part in derivation.slices:

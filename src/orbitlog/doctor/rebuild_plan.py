@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 
 from orbitlog.doctor.log_splits import LogSplit
-from orbitlog.doctor.rebuild_tasks import AssembleTask, DeriveTask, IndexTask, QueueFile, QueuePart
+from orbitlog.doctor.rebuild_tasks import AssembleTask, DeriveTask, IndexTask, KeyPart, QueueFile, QueuePart
 from orbitlog.doctor.split_derivation import SplitDerivation, UnitSlice
-from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.findings import Finding
@@ -106,22 +105,23 @@ def index_file_count(derivations: Sequence[SplitDerivation], layout: IndexLayout
 
 
 def index_tasks(
-    derivations: Sequence[SplitDerivation], layout: IndexLayout, rules: DeriveRules, staging: str
+    tasks: Sequence[DeriveTask], derivations: Sequence[SplitDerivation], layout: IndexLayout, staging: str
 ) -> list[IndexTask]:
     """Say for each index file which splits hold its keys, and the one before them."""
-    with_messages = [derivation for derivation in derivations if derivation.walk.message_count]
-    splits = [replace(derivation.walk.split, first=derivation.walk.first) for derivation in with_messages]
-    key_ends = list(accumulate(derivation.key_count for derivation in with_messages))
+    pairs = zip(tasks, derivations, strict=True)
+    with_messages = [(task, derivation) for task, derivation in pairs if derivation.walk.message_count]
+    parts = [KeyPart(str(task.target), task.split.stop - task.split.start) for task, _ in with_messages]
+    key_ends = list(accumulate(derivation.key_count for _, derivation in with_messages))
     key_starts = [0, *key_ends[:-1]]
-    tasks = []
+    found = []
     for number in range(index_file_count(derivations, layout)):
         first_key, end_key = number * layout.capacity, (number + 1) * layout.capacity
         wanted = [
             place
-            for place in range(len(splits))
+            for place in range(len(parts))
             if key_ends[place] >= first_key and key_starts[place] < end_key and key_ends[place] > key_starts[place]
         ]
         wanted = wanted or [0]
-        chosen = tuple(splits[wanted[0] : wanted[-1] + 1])
-        tasks.append(IndexTask(staging, number, layout, rules, chosen, key_starts[wanted[0]]))
-    return tasks
+        chosen = tuple(parts[wanted[0] : wanted[-1] + 1])
+        found.append(IndexTask(staging, number, layout, chosen, key_starts[wanted[0]]))
+    return found

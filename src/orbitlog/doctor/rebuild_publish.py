@@ -33,7 +33,7 @@ STAGING = ".orbitlog-rebuild"
 FINISHED = "orbitlog-rebuild.json"
 _PLAN, _COMMIT, _OLD = "plan.json", "commit.json", "old"
 _PUBLISHED = (tree.CONSUMEQUEUE, tree.INDEX, tree.CHECKPOINT)
-_PLAN_VERSION = 1
+_PLAN_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)

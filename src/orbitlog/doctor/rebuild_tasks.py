@@ -1,14 +1,15 @@
 """The tasks of a rebuild: each a function of a small description, run by a worker, with its result in a staged file.
 
-A split gives its queue units, sorted by queue (`derive`). Queue files are then put together from slices of those
-(`assemble`), and each index file is built by one scan of its own part of the log (`build_index`): which part, prefix
-sums over the splits' key counts tell. No message is moved between workers. Every task may be repeated.
+A split gives its queue units, sorted by queue, and the hashes of its index keys (`derive`): the log is read once.
+Queue files are then put together from slices of the units (`assemble`), and each index file from the keys of its own
+splits (`build_index`): which ones, prefix sums over the splits' key counts tell. No message is moved between workers.
+Every task may be repeated.
 """
 
 from __future__ import annotations
 
-import mmap
 import os
+import struct
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import numpy as np
 import orjson
 
 from orbitlog.doctor.log_splits import LogSplit
-from orbitlog.doctor.split_derivation import Units, derive_split, scanned_bytes
+from orbitlog.doctor.split_derivation import Units, derive_split
 from orbitlog.doctor.staging import TEMPORARY, WholeFiles, whole_file, write_all
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
@@ -32,15 +33,14 @@ from orbitlog.formats.index_layout import (
     header_after,
 )
 from orbitlog.formats.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
-from orbitlog.kernels.dispatch import DispatchScan
-from orbitlog.kernels.index_build import put_into
+from orbitlog.kernels.index_stream import EntryStream, KeyColumns
 from orbitlog.store.disk import disk_errors
 from orbitlog.store.mapped_view import mapped_view
 
 SPLITS, NEW, INDEX_PARTS = "splits", "new", "index-parts"
-_MAGIC = b"ORBSPLT1"
-_LENGTHS_BYTES = 8  # of the JSON, and the CRC of all that follows
-UNITS_HEAD_BYTES = len(_MAGIC) + _LENGTHS_BYTES
+_MAGIC = b"ORBSPLT2"
+_HEAD = struct.Struct(">8sIIQQ")  # magic, length of the JSON, CRC of all that follows, messages, keys
+_SLOTS_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,27 +64,31 @@ def derive(task: DeriveTask) -> dict[str, Any]:
     """Derive a split, or take what an earlier run made of it; reports the derivation and where its units lie."""
     report = read_staged(task.target)
     if report is None:
-        derivation, units = derive_split(
+        derivation, units, keys = derive_split(
             task.split, task.rules, queue_file_bytes=task.queue_file_bytes, check_crc=task.check_crc
         )
         report = derivation.as_report()
-        _write_staged(task, report, units)
+        _write_staged(task, report, units, keys)
         report["is_resumed"] = False
     else:
         report["is_resumed"] = True
     return report
 
 
-def _write_staged(task: DeriveTask, report: dict[str, Any], units: Units) -> None:
-    """Keep report and units; not synced, for a resumed run checks the CRC."""
-    head = orjson.dumps(report)
-    head = head.ljust(len(head) + -len(head) % 8)  # JSON may end with blanks
-    body = units.view(np.uint8).data if len(units) else b""
-    crc = crc32(body, crc32(head))
+def _write_staged(task: DeriveTask, report: dict[str, Any], units: Units, keys: KeyColumns) -> None:
+    """Keep report, keys and units; not synced, for a resumed run checks the CRC."""
+    told = orjson.dumps(report)
+    told = told.ljust(len(told) + -len(told) % 8)  # JSON may end with blanks
+    parts: list[Any] = [told, *(column.view(np.uint8).data for column in (*keys, units))]
+    crc = 0
+    for part in parts:
+        crc = crc32(part, crc)
+    head = _HEAD.pack(_MAGIC, len(told), crc, len(keys.physical_offset), len(keys.key_hashes))
     with whole_file(task.target, Path(task.staging, TEMPORARY), sync=False) as descriptor:
-        start = _MAGIC + len(head).to_bytes(4, "big") + crc.to_bytes(4, "big") + head
-        write_all(descriptor, start, 0)
-        write_all(descriptor, body, len(start))
+        position = 0
+        for part in (head, *parts):
+            write_all(descriptor, part, position)
+            position += len(part)
 
 
 def read_staged(path: Path) -> dict[str, Any] | None:
@@ -92,20 +96,33 @@ def read_staged(path: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     with mapped_view(path) as view:
-        if len(view) < UNITS_HEAD_BYTES or view[: len(_MAGIC)] != _MAGIC:
+        if len(view) < _HEAD.size:
             return None
-        length = int.from_bytes(view[8:12], "big")
-        if crc32(view[UNITS_HEAD_BYTES:]) != int.from_bytes(view[12:16], "big"):
+        magic, length, crc, _, _ = _HEAD.unpack_from(view)
+        if magic != _MAGIC or crc32(view[_HEAD.size :]) != crc:
             return None
-        report: dict[str, Any] = orjson.loads(view[UNITS_HEAD_BYTES : UNITS_HEAD_BYTES + length])
-    return report | {"units_position": UNITS_HEAD_BYTES + length}
+        report: dict[str, Any] = orjson.loads(view[_HEAD.size : _HEAD.size + length])
+    return report
 
 
 def units_position(path: Path) -> int:
     """Return where the units of a staged split begin."""
     with path.open("rb") as file:
-        head = file.read(UNITS_HEAD_BYTES)
-    return UNITS_HEAD_BYTES + int.from_bytes(head[8:12], "big")
+        _, length, _, messages, keys = _HEAD.unpack(file.read(_HEAD.size))
+    return int(_HEAD.size + length + _keys_bytes(messages, keys))
+
+
+def staged_keys(path: Path) -> KeyColumns:
+    """Read the keys of a staged split."""
+    with path.open("rb", buffering=0) as file:
+        _, length, _, messages, keys = _HEAD.unpack(file.read(_HEAD.size))
+        file.seek(length, os.SEEK_CUR)
+        rows = [np.fromfile(file, np.int64, messages) for _ in KeyColumns._fields[:-1]]
+        return KeyColumns._make([*rows, np.fromfile(file, np.int32, keys)])
+
+
+def _keys_bytes(messages: int, keys: int) -> int:
+    return 8 * messages * len(KeyColumns._fields[:-1]) + 4 * keys
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +183,23 @@ def _write_units(descriptor: int, file: QueueFile, queue_file_bytes: int, starts
 
 
 @dataclass(frozen=True, slots=True)
+class KeyPart:
+    """The staged keys of a split, and how much of the log they stand for."""
+
+    path: str
+    log_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
 class IndexTask:
-    """Build index file `number` from splits; the first of them holds the key before the file's first."""
+    """Build index file `number` from the keys of splits; the first of them holds the key before the file's first."""
 
     staging: str
     number: int
     layout: IndexLayout
-    rules: DeriveRules
-    splits: tuple[LogSplit, ...]
+    parts: tuple[KeyPart, ...]
     keys_before: int
-    """How many keys of the log lie before the first of the splits."""
+    """How many keys of the log lie before the first of the parts."""
 
     @property
     def target(self) -> Path:
@@ -187,48 +211,50 @@ def build_index(task: IndexTask) -> dict[str, Any]:
     if not task.target.exists():
         with whole_file(task.target, Path(task.staging, TEMPORARY)) as descriptor:
             os.ftruncate(descriptor, task.layout.file_bytes)
-            with mmap.mmap(descriptor, task.layout.file_bytes) as mapping:
-                _fill_index(task, mapping)
+            _fill_index(task, descriptor)
     with task.target.open("rb") as file:
         header = decode_header(file.read(INDEX_HEADER.size_bytes))
-    return asdict(header) | {"scanned_bytes": sum(map(scanned_bytes, task.splits))}
+    return asdict(header) | {"scanned_bytes": sum(part.log_bytes for part in task.parts)}
 
 
-def _fill_index(task: IndexTask, mapping: mmap.mmap) -> None:
-    data = np.frombuffer(mapping, np.uint8)
-    first_key = task.number * task.layout.capacity
-    header = IndexHeader()
-    is_begun = task.number == 0
-    key = task.keys_before
-    scan = DispatchScan(task.rules)
-    for split in task.splits:
-        with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
-            chunks = scan.scan(view, split.first or 0, min(split.stop, len(view)), base_physical_offset=split.base)
-            for columns in chunks:
-                keys = len(columns.key_hashes)
-                row, start = 0, 0
-                if not is_begun:
-                    if key + keys < first_key:
-                        key += keys
-                        continue
-                    # The last key of the file before this one gives the time that this one begins with.
-                    start = first_key - key
-                    row = int(np.searchsorted(columns.key_ends, start, side="left"))
-                    header = header_after(
-                        IndexHeader(
-                            end_timestamp_ms=int(columns.store_timestamp_ms[row]),
-                            end_physical_offset=int(columns.physical_offset[row]),
-                        )
-                    )
-                    data[: INDEX_HEADER.size_bytes] = np.frombuffer(encode_empty_header(header), np.uint8)
-                    is_begun = True
-                header, row, start = put_into(data, header, task.layout, columns, row, start)
-                if row < len(columns.physical_offset):
-                    break
-                key += keys
-            del chunks
-        if header.index_count >= task.layout.entry_count:
+def _fill_index(task: IndexTask, descriptor: int) -> None:
+    first_key, key_number = task.number * task.layout.capacity, task.keys_before
+    stream = EntryStream(task.layout, IndexHeader()) if task.number == 0 else None
+    for part in task.parts:
+        columns = staged_keys(Path(part.path))
+        row = key = 0
+        if stream is None:
+            if key_number + len(columns.key_hashes) < first_key:
+                key_number += len(columns.key_hashes)
+                continue
+            key = first_key - key_number
+            stream, row = _after_key(task, columns, key)
+        while row < len(columns.physical_offset) and not stream.is_full:
+            place = task.layout.entry_position(stream.header.index_count)
+            entries, row, key = stream.put(columns, row, key)
+            write_all(descriptor, entries.data, place)
+        if stream.is_full:
             break
-    if header.index_count > 1:
-        data[: INDEX_HEADER.size_bytes] = np.frombuffer(encode_header(header), np.uint8)
-    del data
+    if stream is not None and stream.header.key_count:
+        _write_slots(descriptor, stream)
+        write_all(descriptor, encode_header(stream.header), 0)
+    elif stream is not None and task.number:
+        write_all(descriptor, encode_empty_header(stream.header), 0)
+
+
+def _after_key(task: IndexTask, columns: KeyColumns, key: int) -> tuple[EntryStream, int]:
+    """Begin a file behind another one, whose last key gives the time that this one begins with."""
+    row = int(np.searchsorted(columns.key_ends, key, side="left"))
+    before = IndexHeader(
+        end_timestamp_ms=int(columns.store_timestamp_ms[row]), end_physical_offset=int(columns.physical_offset[row])
+    )
+    return EntryStream(task.layout, header_after(before)), row
+
+
+def _write_slots(descriptor: int, stream: EntryStream) -> None:
+    """Write the slots in use; where none is, the file stays a hole."""
+    for start in range(0, len(stream.slots), _SLOTS_AT_ONCE):
+        slots = stream.slots[start : start + _SLOTS_AT_ONCE]
+        if slots.any():
+            position = INDEX_HEADER.size_bytes + start * slots.itemsize
+            write_all(descriptor, slots.astype(">i4").data.cast("B"), position)

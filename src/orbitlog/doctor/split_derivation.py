@@ -17,12 +17,13 @@ import numpy.typing as npt
 
 from orbitlog.doctor.log_splits import DAMAGE, LOG_END, SEGMENT_END, LogSplit, WalkedSplit
 from orbitlog.errors import FormatError
-from orbitlog.formats import flags
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules, QueueUnit
 from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
+from orbitlog.kernels.index_stream import KeyColumns
+from orbitlog.kernels.queue_sort import UnitSorter
 from orbitlog.kernels.splits import find_record
 from orbitlog.store.findings import Finding
 from orbitlog.store.log_walk import LogWalk
@@ -31,7 +32,6 @@ from orbitlog.store.store_files import OffsetFile, find_segments
 
 UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
 assert UNIT.itemsize == ENTRY_BYTES
-_RAW_UNIT = np.dtype(("V", ENTRY_BYTES))  # numpy brings numbers into the machine's order where arrays are joined
 _FINDINGS_MAX = 100
 
 Units = npt.NDArray[np.void]
@@ -96,8 +96,8 @@ def scanned_bytes(split: LogSplit) -> int:
 
 def derive_split(
     split: LogSplit, rules: DeriveRules, *, queue_file_bytes: int, check_crc: bool
-) -> tuple[SplitDerivation, Units]:
-    """Walk a split, passing over damage and noting it, and derive what its messages give."""
+) -> tuple[SplitDerivation, Units, KeyColumns]:
+    """Walk a split, passing over damage and noting it, and derive what its messages give: units by queue, and keys."""
     collector = _Collector(rules)
     with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
         walk, damage = _walk(view, split, collector, check_crc=check_crc)
@@ -110,7 +110,8 @@ def derive_split(
     )
     for finding in damage:
         derivation.note(finding)
-    return derivation, collector.sorted_units(derivation, queue_file_bytes)
+    keys = collector.keys()
+    return derivation, collector.sorted_units(derivation, queue_file_bytes), keys
 
 
 class _Passage(LogWalk):
@@ -169,11 +170,11 @@ def _first_record(view: memoryview, split: LogSplit, *, check_crc: bool) -> int 
 
 
 class _Collector:
-    """Gathers units and counts keys while a split is walked."""
+    """Gathers units and keys while a split is walked."""
 
     def __init__(self, rules: DeriveRules) -> None:
         self._scan = DispatchScan(rules)
-        self._parts: list[tuple[npt.NDArray[Any], ...]] = []
+        self._parts: list[DispatchColumns] = []
         self._light: list[QueueUnit] = []
         self.message_count = self.key_count = self.messages_after_keys = 0
         self.last_physical_offset = self.last_timestamp_ms = 0
@@ -195,97 +196,93 @@ class _Collector:
             self.messages_after_keys = rows - 1 - last_with_keys
         else:
             self.messages_after_keys += rows
-        self.key_count += keys
         self.last_physical_offset = int(columns.physical_offset[-1])
         self.last_timestamp_ms = int(columns.store_timestamp_ms[-1])
-        transaction = columns.sys_flag & flags.TRANSACTION_MASK
-        enters = (transaction != flags.TransactionType.PREPARED) & (transaction != flags.TransactionType.ROLLBACK)
-        chosen = slice(None) if enters.all() else enters
-        units = np.empty(rows if isinstance(chosen, slice) else int(enters.sum()), UNIT)
-        for name in ("physical_offset", "size_bytes", "tags_code"):
-            units[name] = getattr(columns, name)[chosen]
-        self._parts.append(
-            (
-                columns.queue_code[chosen].copy(),
-                columns.queue_offset[chosen].copy(),
-                columns.store_timestamp_ms[chosen].copy(),
-                units.view(_RAW_UNIT),
-            )
+        part = DispatchColumns._make(column.copy() for column in columns)
+        part.key_ends[:] += self.key_count
+        self.key_count += keys
+        self._parts.append(part)
+
+    def keys(self) -> KeyColumns:
+        """Return the index keys of all messages, in the order of the log."""
+        empty = KeyColumns(np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
+        return KeyColumns._make(
+            np.concatenate([column, *(getattr(part, name) for part in self._parts)])
+            for name, column in zip(KeyColumns._fields, empty, strict=True)
         )
 
     def sorted_units(self, derivation: SplitDerivation, queue_file_bytes: int) -> Units:
         """Return the units by queue, each queue's in the order of the log, and note slices and disorder."""
         derivation.queues = self._scan.queues.queues()
-        if self._light:
-            self._add_light_units(derivation.queues)
-        if not self._parts:
-            return np.empty(0, UNIT)
-        codes, offsets, times, raw = (np.concatenate(column) for column in zip(*self._parts, strict=True))
-        units = raw.view(UNIT)
+        sorter = UnitSorter()
+        for part in self._parts if not self._light else [self._with_light_units(derivation.queues)]:
+            sorter.add(part)
         self._parts.clear()
-        if len(units) == 0:  # half messages only
-            return units
-        order = _stable_order(codes, units if self._light else None)
-        codes, offsets, times, units = codes[order], offsets[order], times[order], units[order]
-        _note_disorder(derivation, codes, offsets, units)
-        bases = offsets * ENTRY_BYTES // queue_file_bytes * queue_file_bytes
-        is_new = (np.diff(codes) != 0) | (np.diff(bases) != 0) | (np.diff(offsets) != 1)
-        starts = np.concatenate(([0], np.flatnonzero(is_new) + 1))
-        ends = np.append(starts[1:], len(codes))
-        for start, end in zip(starts.tolist(), ends.tolist(), strict=True):
-            derivation.slices.append(
-                UnitSlice(
-                    int(codes[start]), int(bases[start]), int(offsets[start]), end - start, start, int(times[end - 1])
-                )
-            )
+        found = sorter.sort(queue_file_bytes)
+        units = found.raw.view(UNIT)
+        starts = np.flatnonzero(found.begins)
+        ends = np.append(starts[1:], len(units))
+        bases = found.queue_offset[starts] * ENTRY_BYTES // queue_file_bytes * queue_file_bytes
+        columns = (
+            found.queue_code[starts],
+            bases,
+            found.queue_offset[starts],
+            ends - starts,
+            starts,
+            found.store_timestamp_ms[ends - 1] if len(units) else starts,
+        )
+        derivation.slices = [UnitSlice(*values) for values in zip(*(part.tolist() for part in columns), strict=True)]
+        _note_disorder(derivation, units)
         return units
 
-    def _add_light_units(self, queues: list[tuple[str, int]]) -> None:
+    def _with_light_units(self, queues: list[tuple[str, int]]) -> DispatchColumns:
+        """Return all parts as one, with a row for each unit of a light queue, in the order of the log."""
         codes = {queue: code for code, queue in enumerate(queues)}
         for unit in self._light:
             codes.setdefault((unit.topic, unit.queue_id), len(codes))
         queues[:] = codes
-        units = np.array(
-            [(unit.entry.physical_offset, unit.entry.size_bytes, unit.entry.tags_code) for unit in self._light], UNIT
-        )
+        light = DispatchColumns.allocate(len(self._light), 0)
+        light.sys_flag[:], light.is_multi_dispatch[:], light.key_ends[:] = 0, False, 0
         # A unit of a light queue has no time of its own at hand; the last message's is near enough for a file's time.
-        times = np.full(len(units), self.last_timestamp_ms, np.int64)
-        numbers = np.array([codes[unit.topic, unit.queue_id] for unit in self._light], np.int32)
-        offsets = np.array([unit.queue_offset for unit in self._light], np.int64)
-        self._parts.append((numbers, offsets, times, units.view(_RAW_UNIT)))
+        light.store_timestamp_ms[:] = self.last_timestamp_ms
+        light.queue_code[:] = [codes[unit.topic, unit.queue_id] for unit in self._light]
+        light.queue_offset[:] = [unit.queue_offset for unit in self._light]
+        for name in ("physical_offset", "size_bytes", "tags_code"):
+            getattr(light, name)[:] = [getattr(unit.entry, name) for unit in self._light]
+        joined = [np.concatenate(columns) for columns in zip(*self._parts, light, strict=True)]
+        order = np.argsort(joined[0], kind="stable")
+        return DispatchColumns._make([*(column[order] for column in joined[:-1]), joined[-1]])
 
 
-def _stable_order(codes: npt.NDArray[np.int32], units: Units | None) -> npt.NDArray[np.intp]:
-    if units is not None:  # light queues come last, whatever their place in the log
-        return np.lexsort((units["physical_offset"], codes))
-    # numpy sorts 16-bit numbers by counting, several times as fast.
-    narrow = codes.astype(np.uint16) if len(codes) and int(codes.max()) < 1 << 16 else codes
-    return np.argsort(narrow, kind="stable")
-
-
-def _note_disorder(
-    derivation: SplitDerivation, codes: npt.NDArray[np.int32], offsets: npt.NDArray[np.int64], units: Units
-) -> None:
+def _note_disorder(derivation: SplitDerivation, units: Units) -> None:
     """Note queue offsets that cannot be or do not follow the one before, and topics that cannot be a directory."""
-    walk = derivation.walk
-    follows = (np.diff(codes) != 0) | (np.diff(offsets) == 1)
-    wrong = set((np.flatnonzero(~follows) + 1).tolist()) | set(np.flatnonzero(offsets < 0).tolist())
-    for row in sorted(wrong):
-        topic, queue_id = derivation.queues[codes[row]]
-        physical_offset, found = int(units["physical_offset"][row]), int(offsets[row])
-        reason = f"queue offset {found} cannot be"
-        if found >= 0:
-            reason = f"queue offset {found} follows {int(offsets[row - 1])}"
-        left_out = found - int(offsets[row - 1]) - 1 if row and codes[row - 1] == codes[row] else 0
-        derivation.note(_disorder(walk.split, physical_offset, reason, topic, queue_id, found, left_out))
-    for row in [0, *(np.flatnonzero(np.diff(codes)) + 1).tolist()]:
-        topic, queue_id = derivation.queues[codes[row]]
-        try:
-            tree.queue_directory(topic, queue_id)
-        except FormatError as error:
-            physical_offset = int(units["physical_offset"][row])
-            reason = f"{error.field} {error.problem}"
-            derivation.note(_disorder(walk.split, physical_offset, reason, topic, queue_id, int(offsets[row])))
+    split = derivation.walk.split
+    before: UnitSlice | None = None
+    unnamed: list[Finding] = []
+    for part in derivation.slices:
+        topic, queue_id = derivation.queues[part.queue]
+        physical_offset = int(units["physical_offset"][part.place])
+        if before is None or before.queue != part.queue:
+            before = None
+            try:
+                tree.queue_directory(topic, queue_id)
+            except FormatError as error:
+                reason = f"{error.field} {error.problem}"
+                unnamed.append(_disorder(split, physical_offset, reason, topic, queue_id, part.first))
+        expected = part.first if before is None else before.first + before.unit_count
+        if part.first < 0:
+            reason = f"queue offset {part.first} cannot be"
+            derivation.note(
+                _disorder(split, physical_offset, reason, topic, queue_id, part.first, part.first - expected)
+            )
+        elif part.first != expected:
+            reason = f"queue offset {part.first} follows {expected - 1}"
+            derivation.note(
+                _disorder(split, physical_offset, reason, topic, queue_id, part.first, part.first - expected)
+            )
+        before = part
+    for finding in unnamed:
+        derivation.note(finding)
 
 
 def _disorder(  # noqa: PLR0917

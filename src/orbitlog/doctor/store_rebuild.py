@@ -1,8 +1,8 @@
 """Rebuild ConsumeQueue, IndexFile and checkpoint of whole stores from their logs.
 
-    stage 1   one task a split: queue units sorted by queue into a staged file, keys counted
+    stage 1   one task a split: queue units sorted by queue and hashes of keys into a staged file
     driver    splits proved by stitching, queues followed through them, keys summed up
-    stage 2   queue files put together from slices, each index file built by a scan of its own range
+    stage 2   queue files put together from slices, each index file from the keys of its range
     driver    everything synced and published by renames
 
 The files are byte for byte those that a broker writes while it runs. A log that is damaged is not rebuilt from: its
@@ -237,11 +237,11 @@ def _put_together(run: Runner, works: Sequence[_Work], progress: PhaseProgress |
     for work in works:
         target, staging = work.target, str(work.target.staging)
         files = queue_files(work.tasks, work.derivations)
-        work.index = index_tasks(work.derivations, target.geometry.index_layout, target.rules, staging)
+        work.index = index_tasks(work.tasks, work.derivations, target.geometry.index_layout, staging)
         work.queues = assemble_tasks(files, staging, target.geometry.queue_file_bytes)
     index = [task for work in works for task in work.index]
     queues = [task for work in works for task in work.queues]
-    total = sum(split.stop - split.start for task in index for split in task.splits)
+    total = sum(part.log_bytes for task in index for part in task.parts)
     phase = phase_of(progress, "building", total)
     builds: list[IndexTask | AssembleTask] = [*index, *queues]
     reports = run(_build, builds, progress=phase, name="rebuild: build")

@@ -40,7 +40,7 @@ OpenIndexFile = Callable[[int], npt.NDArray[np.uint8]]
 
 
 @inlined
-def _time_diff(store_timestamp_ms, begin_timestamp_ms):
+def time_diff(store_timestamp_ms, begin_timestamp_ms):
     if begin_timestamp_ms <= 0 or store_timestamp_ms <= begin_timestamp_ms:
         return np.int32(0)
     return np.int32(min((store_timestamp_ms - begin_timestamp_ms) // 1000, _INT_MAX))
@@ -58,7 +58,7 @@ def _put(address, slot_count, state, key_hash, physical_offset, store_timestamp_
     entry = _HEADER_BYTES + slot_count * _SLOT_BYTES + number * _ENTRY_BYTES
     store_i32(address, entry, key_hash)
     store_i64(address, entry + _ENTRY_OFFSET, physical_offset)
-    store_i32(address, entry + _ENTRY_TIME, _time_diff(store_timestamp_ms, state[_BEGIN_TIME]))
+    store_i32(address, entry + _ENTRY_TIME, time_diff(store_timestamp_ms, state[_BEGIN_TIME]))
     store_i32(address, entry + _ENTRY_PREVIOUS, np.int32(previous))
     store_i32(address, slot, np.int32(number))
     if number <= 1:

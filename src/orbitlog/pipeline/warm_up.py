@@ -50,13 +50,16 @@ def _run_kernels() -> None:
     import numpy as np
 
     from orbitlog.formats.derive import DeriveRules
-    from orbitlog.formats.index_layout import IndexLayout
+    from orbitlog.formats.index_layout import IndexHeader, IndexLayout
     from orbitlog.formats.message import encode_message, make_message
     from orbitlog.formats.message_scan import encode_blank
     from orbitlog.kernels.arrow_batches import ArrowDecoder
     from orbitlog.kernels.columns import read_columns
     from orbitlog.kernels.derivation import Derivation
+    from orbitlog.kernels.dispatch import DispatchScan
+    from orbitlog.kernels.index_stream import EntryStream, KeyColumns, equal_entries, right_links
     from orbitlog.kernels.listed_records import ListedDecoder
+    from orbitlog.kernels.queue_sort import UnitSorter
     from orbitlog.kernels.record_walk import walk_messages
     from orbitlog.kernels.splits import walk_in_splits
     from orbitlog.kernels.tally import Tally
@@ -70,6 +73,14 @@ def _run_kernels() -> None:
     list(ArrowDecoder().decode(segment, base_physical_offset=0))
     derivation = Derivation(DeriveRules(), queue_file_bytes=1000, index_layout=IndexLayout(10, 20))
     derivation.add(segment, base_physical_offset=0)
+    sorter, stream = UnitSorter(), EntryStream(IndexLayout(10, 20), IndexHeader())
+    for columns in DispatchScan(DeriveRules()).scan(segment, base_physical_offset=0):
+        sorter.add(columns)
+        keys = KeyColumns._make(getattr(columns, name) for name in KeyColumns._fields)
+        entries, _, _ = stream.put(keys, 0, 0)
+        equal_entries(keys, 0, entries, 0, is_begin=True)
+        right_links(entries, 1, np.zeros(10, np.int32))
+    sorter.sort(1000)
     places, sizes = np.zeros(1, np.int64), np.full(1, len(record), np.int32)
     list(ListedDecoder().decode_listed(segment, places, sizes, base_physical_offset=0))
     list(Tally().count(segment, 0, len(segment), base_physical_offset=0))

@@ -1,0 +1,181 @@
+"""IndexFile entries one block after the other: of the file itself only the slots are kept.
+
+An entry is written once and its number only grows, so a file can be made, and compared, in one go from its beginning
+to its end, in memory that does not depend on its size. Keys come as columns that may have been kept on disk.
+"""
+
+from __future__ import annotations
+
+from dataclasses import astuple
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.formats.index_layout import INDEX_ENTRY, IndexHeader, IndexLayout
+from orbitlog.kernels.index_build import time_diff
+from orbitlog.kernels.jit import kernel
+from orbitlog.kernels.unaligned import load_i32, load_i64, prefetch, store_i32, store_i64
+
+_ENTRY_BYTES = INDEX_ENTRY.size_bytes
+_ENTRY_OFFSET, _ENTRY_TIME, _ENTRY_PREVIOUS = (
+    INDEX_ENTRY.position(name) for name in ("physical_offset", "time_diff_seconds", "previous_entry")
+)
+# Rows of the state array: the header's fields, in its order.
+_BEGIN_TIME, _END_TIME, _BEGIN_OFFSET, _END_OFFSET, _SLOTS_USED, _NEXT_ENTRY = range(6)
+_AHEAD = 256
+_SLOT_BYTES = 4
+
+
+class KeyColumns(NamedTuple):
+    """Index keys of messages: those of a row are `key_hashes[key_ends[row - 1]:key_ends[row]]` (from 0 in row 0)."""
+
+    physical_offset: npt.NDArray[np.int64]
+    store_timestamp_ms: npt.NDArray[np.int64]
+    key_ends: npt.NDArray[np.int64]
+    key_hashes: npt.NDArray[np.int32]
+
+
+@kernel
+def put_entries(columns, row, key, slots, block, stop_number, state):
+    """Put entries from key number `key` on, which belongs to `row` or later, until number `stop_number` is next.
+
+    `block` takes them from its beginning. Returns the row and key to go on at, or (rows, keys). A row needs a number
+    that is free even if it has no keys.
+    """
+    rows, keys = columns.physical_offset.shape[0], columns.key_hashes.shape[0]
+    slot_count = np.uint32(slots.shape[0])
+    address, slots_address = block.ctypes.data, slots.ctypes.data
+    ahead = np.empty(_AHEAD, np.uint32)
+    ahead_from = ahead_until = key
+    number = state[_NEXT_ENTRY]
+    first_number = number
+    while row < rows and number < stop_number:
+        physical_offset, store_timestamp_ms = columns.physical_offset[row], columns.store_timestamp_ms[row]
+        while key < columns.key_ends[row] and number < stop_number:
+            if key == ahead_until:
+                # Slots lie all over their table: ask for many of them before the first is needed.
+                ahead_from, ahead_until = key, min(key + _AHEAD, keys)
+                for index in range(ahead_until - ahead_from):
+                    ahead[index] = np.uint32(columns.key_hashes[key + index]) % slot_count
+                    prefetch(slots_address, np.int64(ahead[index]) * _SLOT_BYTES)
+            slot = ahead[key - ahead_from]
+            previous = slots[slot]
+            if previous == 0:
+                state[_SLOTS_USED] += 1
+            place = (number - first_number) * _ENTRY_BYTES
+            store_i32(address, place, columns.key_hashes[key])
+            store_i64(address, place + _ENTRY_OFFSET, physical_offset)
+            store_i32(address, place + _ENTRY_TIME, time_diff(store_timestamp_ms, state[_BEGIN_TIME]))
+            store_i32(address, place + _ENTRY_PREVIOUS, previous)
+            slots[slot] = number
+            if number <= 1:
+                state[_BEGIN_OFFSET] = physical_offset
+                state[_BEGIN_TIME] = store_timestamp_ms
+            state[_END_OFFSET] = physical_offset
+            state[_END_TIME] = store_timestamp_ms
+            number += 1
+            key += 1
+        if key == columns.key_ends[row]:
+            row += 1
+    state[_NEXT_ENTRY] = number
+    return row, key
+
+
+@kernel
+def match_entries(columns, row, key, address, count, begin_timestamp_ms, is_begin):
+    """Compare `count` entries at an address with the keys from `key` on, but for links; returns how many are equal.
+
+    The time of a file's first entry is not compared (`is_begin`): it counts from the end of the file before.
+    """
+    done = 0
+    while done < count and row < columns.physical_offset.shape[0]:
+        physical_offset, store_timestamp_ms = columns.physical_offset[row], columns.store_timestamp_ms[row]
+        seconds = time_diff(store_timestamp_ms, begin_timestamp_ms)
+        while key < columns.key_ends[row] and done < count:
+            place = done * _ENTRY_BYTES
+            if (
+                load_i32(address, place) != columns.key_hashes[key]
+                or load_i64(address, place + _ENTRY_OFFSET) != physical_offset
+            ):
+                return done
+            if load_i32(address, place + _ENTRY_TIME) != seconds and not (is_begin and done == 0):
+                return done
+            key += 1
+            done += 1
+        row += 1
+    return done
+
+
+@kernel
+def follow_links(address, number, count, slots):
+    """Follow `count` entries at an address, the first of which has this number, through the slots as they are put.
+
+    Returns how many have the right link, and how many slots they were the first in.
+    """
+    slot_count = np.uint32(slots.shape[0])
+    slots_address = slots.ctypes.data
+    used = 0
+    for index in range(count):
+        if index % _AHEAD == 0:
+            for later in range(index, min(index + _AHEAD, count)):
+                slot = np.uint32(load_i32(address, later * _ENTRY_BYTES)) % slot_count
+                prefetch(slots_address, np.int64(slot) * _SLOT_BYTES)
+        slot = np.uint32(load_i32(address, index * _ENTRY_BYTES)) % slot_count
+        if load_i32(address, index * _ENTRY_BYTES + _ENTRY_PREVIOUS) != slots[slot]:
+            return index, used
+        if slots[slot] == 0:
+            used += 1
+        slots[slot] = number + index
+    return count, used
+
+
+class EntryStream:
+    """The entries of one IndexFile, made block by block; `header` counts what was made so far."""
+
+    def __init__(self, layout: IndexLayout, header: IndexHeader, *, block_entries: int = 1 << 16) -> None:
+        self._layout = layout
+        self._state = np.array(astuple(header), np.int64)
+        self.slots = np.zeros(layout.slot_count, np.int32)
+        self._block = np.empty(block_entries * _ENTRY_BYTES, np.uint8)
+        self._block_entries = block_entries
+
+    @property
+    def header(self) -> IndexHeader:
+        return IndexHeader(*self._state.tolist())
+
+    @property
+    def is_full(self) -> bool:
+        return int(self._state[_NEXT_ENTRY]) >= self._layout.entry_count
+
+    def put(self, columns: KeyColumns, row: int, key: int) -> tuple[npt.NDArray[np.uint8], int, int]:
+        """Put keys until the file, the block or the columns are through; returns the entries, and where to go on.
+
+        The entries lie behind each other and behind those of the call before; the next call overwrites them.
+        """
+        number = int(self._state[_NEXT_ENTRY])
+        stop = min(number + self._block_entries, self._layout.entry_count)
+        row, key = put_entries(columns, row, key, self.slots, self._block, stop, self._state)
+        made = int(self._state[_NEXT_ENTRY]) - number
+        return self._block[: made * _ENTRY_BYTES], int(row), int(key)
+
+
+def equal_entries(
+    columns: KeyColumns, key: int, entries: npt.NDArray[np.uint8], begin_timestamp_ms: int, *, is_begin: bool
+) -> int:
+    """Return how many of the entries are those of the keys from number `key` on, whatever they are linked to.
+
+    `is_begin`: the first is its file's first, whose time counts from the end of the file before and is not compared.
+    """
+    row = int(np.searchsorted(columns.key_ends, key, side="right"))
+    count = len(entries) // _ENTRY_BYTES
+    return int(match_entries(columns, row, key, entries.ctypes.data, count, begin_timestamp_ms, is_begin))
+
+
+def right_links(entries: npt.NDArray[np.uint8], number: int, slots: npt.NDArray[np.int32]) -> tuple[int, int]:
+    """Return how many entries, of which the first has this number, are linked right, and how many slots they began.
+
+    `slots` are those before them, and become those behind them.
+    """
+    right, used = follow_links(entries.ctypes.data, number, len(entries) // _ENTRY_BYTES, slots)
+    return int(right), int(used)
