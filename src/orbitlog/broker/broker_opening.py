@@ -50,24 +50,37 @@ def open_broker_state(
     with ExitStack() as undo:
         undo.callback(store.close)
         directory = ConfigDirectory(disk, root, config.rules.compat)
-        topics = Topics(now_ms, directory.load(TOPICS))
-        topics.make_system_topics(settings)
-        state = BrokerState(
-            root=root,
-            settings=settings,
-            store=store,
-            compat=config.rules.compat,
-            delay_levels=config.rules.delay_levels,
-            topics=topics,
-            groups=Groups(now_ms, directory.load(SUBSCRIPTION_GROUP)),
-            offsets=CommittedOffsets(now_ms, directory.load(CONSUMER_OFFSET)),
-            now_ms=now_ms,
-            statistics=Statistics(now_ms()),
-        )
+        state = load_broker_state(settings, root, store, config.rules, directory, now_ms=now_ms)
         undo.pop_all()
     for notice in store.notices:
         log.warning("%s", notice)
     return state, directory
+
+
+def load_broker_state(
+    settings: BrokerSettings,
+    root: Path,
+    store: MessageStore,
+    rules: DeriveRules,
+    directory: ConfigDirectory,
+    *,
+    now_ms: NowMs = clock_ms,
+) -> BrokerState:
+    """Put together what the handlers of a broker share, over a store that is open, with the tables of its directory."""
+    topics = Topics(now_ms, directory.load(TOPICS))
+    topics.make_system_topics(settings)
+    return BrokerState(
+        root=root,
+        settings=settings,
+        store=store,
+        compat=rules.compat,
+        delay_levels=rules.delay_levels,
+        topics=topics,
+        groups=Groups(now_ms, directory.load(SUBSCRIPTION_GROUP)),
+        offsets=CommittedOffsets(now_ms, directory.load(CONSUMER_OFFSET)),
+        now_ms=now_ms,
+        statistics=Statistics(now_ms()),
+    )
 
 
 def _store_config(settings: BrokerSettings, root: Path, disk: RealDisk) -> StoreConfig:

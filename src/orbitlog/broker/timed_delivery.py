@@ -67,6 +67,7 @@ class TimedDelivery:
         self._next_to_take = self._saved.first_pending
         self._waiting: list[tuple[int, int]] = []
         self._taken_back: set[str] = set()
+        self._taken_to_ms = 0
         self._done_to_ms = self._saved.done_to_ms
         self._first_pending = self._saved.first_pending
         self.is_changed = False
@@ -80,10 +81,12 @@ class TimedDelivery:
         if queue is None:
             return None
         self._take_in(queue)
-        blocked_until_ms = self._turn_out(queue, now_ms)
+        is_behind = self._next_to_take < queue.max_offset
+        # What takes a message back was stored before its time: so much of the queue must have been read by then.
+        blocked_until_ms = self._turn_out(queue, min(now_ms, self._taken_to_ms) if is_behind else now_ms, now_ms)
         if blocked_until_ms is not None:
             return blocked_until_ms
-        if self._next_to_take < queue.max_offset:
+        if is_behind:
             return now_ms
         return self._waiting[0][0] if self._waiting else None
 
@@ -98,6 +101,7 @@ class TimedDelivery:
             self._next_to_take += 1
             message = self._read(queue, queue_offset)
             if message is not None:
+                self._taken_to_ms = message.store_timestamp_ms
                 self._take(queue_offset, message)
 
     def _take(self, queue_offset: int, message: Message) -> None:
@@ -131,10 +135,10 @@ class TimedDelivery:
 
     # Out
 
-    def _turn_out(self, queue: ConsumeQueue, now_ms: int) -> int | None:
+    def _turn_out(self, queue: ConsumeQueue, due_to_ms: int, now_ms: int) -> int | None:
         """Turn out some of what is due; returns when to try again if the store does not take messages now."""
         for _ in range(STEP_MESSAGES_MAX):
-            if not self._waiting or self._waiting[0][0] > now_ms:
+            if not self._waiting or self._waiting[0][0] > due_to_ms:
                 return None
             wake_ms, queue_offset = self._waiting[0]
             message = self._read(queue, queue_offset)
@@ -169,11 +173,16 @@ class TimedDelivery:
         properties[timer_message.ENQUEUE_MS] = str(message.store_timestamp_ms)
         properties[timer_message.DEQUEUE_MS] = str(now_ms)
         if rolls:
+            # What counts from the moment of storing must not count from that of the copy.
+            due_ms = timer_message.stored_due_ms(properties, message.store_timestamp_ms)
+            properties.setdefault(timer_message.DELIVER_MS, str(due_ms))
             times = properties.get(timer_message.ROLL_TIMES, "0")
             properties[timer_message.ROLL_TIMES] = str(int(times) + 1 if times.isdecimal() and len(times) < 9 else 1)
             return message._replace(properties_raw=self._writer.encode(properties))
         for name in _CLEARED:
             properties.pop(name, None)
+        if timer_message.DELAY_MS in properties or timer_message.DELAY_SECONDS in properties:
+            properties.pop(timer_message.DELIVER_MS, None)  # ours, for the way
         return message._replace(
             topic=topic,
             queue_id=queue_id,
@@ -189,8 +198,11 @@ class TimedDelivery:
         found: list[WaitingMessage] = []
         for _, queue_offset in heapq.nsmallest(limit, self._waiting):
             message = None if queue is None else self._read(queue, queue_offset)
-            if message is not None and timer_message.DELETE_KEY not in message.properties:
-                found.append(self._described(queue_offset, message))
+            if message is None or timer_message.DELETE_KEY in message.properties:
+                continue
+            described = self._described(queue_offset, message)
+            if not timer_message.is_taken_back(self._taken_back, described.topic, described.unique_id):
+                found.append(described)
         return found
 
     def _described(self, queue_offset: int, message: Message) -> WaitingMessage:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from threading import Lock
 
 from orbitlog.errors import LimitExceeded
 from orbitlog.formats.message import Message, decode_message
@@ -32,6 +33,7 @@ class CommitLog:
         self.segments = segments
         self.written_to = segments.start
         self.flushed_to = segments.start
+        self._flushing = Lock()
 
     @property
     def min_physical_offset(self) -> int:
@@ -56,6 +58,17 @@ class CommitLog:
         if 0 <= position and position + size_bytes + BLANK_BYTES <= segments.tail_allocated_to:
             return position
         return self._reserve_anew(size_bytes)
+
+    def room(self) -> tuple[int, int]:
+        """Return the position in `segments.tail` that is written to next, and the bytes that have room there at once.
+
+        None have where a segment must be made, grown or ended first: that is for `reserve`.
+        """
+        segments = self.segments
+        position = self.written_to - segments.tail_base
+        if position < 0:
+            return 0, 0
+        return position, segments.tail_allocated_to - position - BLANK_BYTES
 
     def _reserve_anew(self, size_bytes: int) -> int:
         """Find room where the last place does not tell: a segment is made, grown or ended."""
@@ -101,10 +114,11 @@ class CommitLog:
         return True
 
     def flush(self, target: int) -> None:
-        """Put the log up to `target` on the disk; may be called in any thread, one at a time."""
-        if target > self.flushed_to:
-            self.segments.sync(self.flushed_to, target)
-            self.flushed_to = target
+        """Put the log up to `target` on the disk; may be called in any thread."""
+        with self._flushing:  # two at once, and the slower one would set the mark back
+            if target > self.flushed_to:
+                self.segments.sync(self.flushed_to, target)
+                self.flushed_to = target
 
     def read(self, physical_offset: int, size_bytes: int) -> bytes | None:
         """Copy a range that lies in one segment; None where it is not, or no longer, there."""

@@ -27,6 +27,14 @@ def test_a_delayed_message_waits_and_comes(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
+def test_where_answers_wait_for_the_disk_what_is_due_is_delivered_though_nobody_sends(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.send("Now", b"later", properties={"DELAY": "1"})
+        await until(lambda: desk.broker.state.max_offset("Now", 0) == 1)
+
+    at_desk(tmp_path, work, flushDiskType="SYNC_FLUSH", messageDelayLevel="1s")
+
+
 def test_a_level_over_the_highest_is_the_highest(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(properties={"DELAY": "99"})

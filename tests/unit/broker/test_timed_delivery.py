@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.broker import timed_delivery
 from orbitlog.formats import names
 from orbitlog.formats.message import make_message
 from orbitlog.formats.timer_message import ROLL_WINDOW_MS, parse_recall_handle
@@ -255,3 +256,44 @@ def test_what_was_taken_back_long_before_its_moment_stays_so_over_restarts(tmp_p
         assert len(desk.broker._timed) == 0
 
     at_desk(tmp_path, last, now_ms=clock)
+
+
+@pytest.mark.parametrize("name", ["TIMER_DELAY_MS", "TIMER_DELAY_SEC"])
+def test_what_is_appended_again_on_its_way_does_not_come_early(tmp_path: Path, clock: Clock, name: str) -> None:
+    clock.now_ms += 345
+    due_ms = clock.now_ms + 5 * DAY_MS
+    delay = 5 * DAY_MS if name == "TIMER_DELAY_MS" else 5 * DAY_MS // 1000
+
+    async def work(desk: Desk) -> None:
+        await desk.send(properties={name: str(delay)})
+        for moment_ms in (due_ms - 3 * DAY_MS, due_ms - DAY_MS, due_ms - 1):
+            clock.now_ms = moment_ms
+            await settled(desk)
+            assert await bodies(desk) == []
+        clock.now_ms = due_ms
+        await settled(desk)
+        (message,) = records(await desk.pull())
+        assert message.properties[name] == str(delay) and "TIMER_DELIVER_MS" not in message.properties
+
+    at_desk(tmp_path, work, now_ms=clock)
+
+
+def test_after_a_stop_nothing_is_delivered_before_all_recalls_of_its_time_are_read(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def before(desk: Desk) -> None:
+        sent = await desk.send(body=b"A", properties={"UNIQ_KEY": "A" * 32, "TIMER_DELAY_SEC": "60"})
+        for number in range(5):
+            await desk.send(body=b"B", properties={"UNIQ_KEY": f"{number}" * 32, "TIMER_DELAY_SEC": "60"})
+        assert (await recall(desk, sent.ext_fields["recallHandle"])).code == ResponseCode.SUCCESS
+        await settled(desk)
+        assert {each.unique_id[0] for each in desk.broker._timed.waiting()} == set("01234")
+
+    async def after(desk: Desk) -> None:
+        await settled(desk)
+        assert await bodies(desk) == [b"B"] * 5
+
+    at_desk(tmp_path, before, now_ms=clock)
+    clock.now_ms += DAY_MS
+    monkeypatch.setattr(timed_delivery, "TAKE_IN_MAX", 2)
+    at_desk(tmp_path, after, now_ms=clock)
