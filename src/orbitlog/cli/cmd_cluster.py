@@ -1,60 +1,85 @@
-"""`orbitlog cluster`: brokers and name servers, and whether they answer."""
+"""`orbitlog cluster`: brokers and name servers, and whether all is well with them."""
 
 from __future__ import annotations
 
-import time
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster_command import ask_cluster, cluster_options, show_rows
+from orbitlog.cli.cluster_command import Output, ask_admin, cluster_options, show_rows
+from orbitlog.cli.contexts import Cluster
 from orbitlog.cli.stream_table import Column
 
 if TYPE_CHECKING:
-    from orbitlog.client.rocketmq import RocketMQ
+    from orbitlog.client.administration import Administration
+
+_HEALTH_COLUMNS = (
+    Column("check"),
+    Column("name"),
+    Column("address"),
+    Column("state"),
+    Column("value"),
+    Column("ms", right=True),
+    Column("problem"),
+)
 
 
-@click.group("cluster", help="Show the brokers of a running cluster, and whether they answer.")
+@click.group("cluster", help="Show the brokers of a running cluster, and whether all is well with them.")
 def command() -> None:
     """The group."""
 
 
 @command.command("list", help="List the brokers that the name server knows.")
 @cluster_options
-def list_brokers(*, address: str, as_json: bool) -> None:
-    info = ask_cluster(address, lambda mq: mq.admin.cluster())
+def list_brokers(*, cluster: Cluster, output: Output) -> None:
+    info = ask_admin(cluster, lambda admin: admin.cluster())
     rows = [
         {"cluster": data.cluster, "brokerName": name, "brokerId": broker_id, "address": where}
         for name, data in sorted(info.brokers.items())
         for broker_id, where in sorted(data.addresses.items())
     ]
     columns = [Column("cluster"), Column("brokerName"), Column("brokerId", right=True), Column("address")]
-    show_rows(columns, rows, as_json=as_json)
+    show_rows(columns, rows, output)
 
 
-@command.command("health", help="Ask every broker something, and show how long it took. Exit 1 if one does not answer.")
+@command.command(
+    "health",
+    help="""Look whether all is well: name servers and brokers answer, disks have room, nothing lags, no group is stuck.
+
+    One row for each check. Exit 1 if one is a problem; warnings count too with --strict. A group is stuck when members
+    are there and the next message has waited for longer than --stuck-after; one without members, and with messages
+    before it, is a warning.""",
+)
+@click.option(
+    "--disk-max", type=click.FloatRange(0, 1), default=0.85, show_default=True, help="Share of a disk in use."
+)
+@click.option(
+    "--lag-max", type=click.IntRange(0), default=256, show_default=True, help="MiB not flushed or dispatched."
+)
+@click.option(
+    "--stuck-after", type=click.FloatRange(0), default=600, show_default=True, help="Seconds that a message may wait."
+)
+@click.option("--strict", is_flag=True, help="Warnings are problems.")
 @cluster_options
 @click.pass_context
-def health(context: click.Context, *, address: str, as_json: bool) -> None:
-    from orbitlog.errors import OrbitlogError
+def health(
+    context: click.Context,
+    *,
+    disk_max: float,
+    lag_max: int,
+    stuck_after: float,
+    strict: bool,
+    cluster: Cluster,
+    output: Output,
+) -> None:
+    async def work(admin: Administration) -> list[dict[str, Any]]:
+        from orbitlog.cli.health_checks import Limits, all_checks
 
-    async def work(mq: RocketMQ) -> list[dict[str, Any]]:
-        rows = []
-        for name, where in (await mq.admin.brokers()).items():
-            started = time.perf_counter()
-            try:
-                topics = len(await mq.admin.topic_configs(where))
-                problem = None
-            except OrbitlogError as error:
-                topics, problem = None, str(error)
-            milliseconds = round((time.perf_counter() - started) * 1000, 1)
-            rows.append(
-                {"brokerName": name, "address": where, "topics": topics, "ms": milliseconds, "problem": problem}
-            )
-        return rows
+        limits = Limits(disk_ratio=disk_max, lag_bytes=lag_max << 20, stuck_seconds=stuck_after)
+        return [finding.row() async for finding in all_checks(admin, limits)]
 
-    rows = ask_cluster(address, work)
-    columns = [Column("brokerName"), Column("address"), Column("topics", right=True), Column("ms", right=True)]
-    show_rows([*columns, Column("problem")], rows, as_json=as_json)
-    if not rows or any(row["problem"] for row in rows):
+    rows = ask_admin(cluster, work)
+    show_rows(_HEALTH_COLUMNS, rows, output)
+    bad = ("problem", "warning") if strict else ("problem",)
+    if any(row["state"] in bad for row in rows):
         context.exit(1)

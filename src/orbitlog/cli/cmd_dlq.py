@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orbitlog.cli.cluster_command import ask_cluster, cluster_options, show_rows
-from orbitlog.cli.cmd_message import show_message
+from orbitlog.cli.cluster_command import Output, ask_admin, cluster_options, show_rows
+from orbitlog.cli.contexts import Cluster
 from orbitlog.cli.main import Problem, WrongUse
+from orbitlog.cli.message_fields import MessagePrinter
+from orbitlog.cli.name_completion import group_argument
 from orbitlog.cli.show import body_preview, counted, local_time, printable
 from orbitlog.cli.stream_table import Column
 
 if TYPE_CHECKING:
+    from orbitlog.client.administration import Administration
     from orbitlog.client.dead_letters import LetterFilter
     from orbitlog.client.received import Received
-    from orbitlog.client.rocketmq import RocketMQ
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -84,14 +86,14 @@ def command() -> None:
 
 
 @command.command("list", help="List which groups have dead letters, or with GROUP the letters themselves.")
-@click.argument("group", required=False)
+@group_argument(required=False)
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many letters.")
 @filter_options
 @cluster_options
-def list_letters(*, group: str | None, limit: int, address: str, as_json: bool, **given: Any) -> None:
+def list_letters(*, group: str | None, limit: int, cluster: Cluster, output: Output, **given: Any) -> None:
     wanted = _filter(given)
 
-    async def queues(mq: RocketMQ) -> list[dict[str, Any]]:
+    async def queues(admin: Administration) -> list[dict[str, Any]]:
         from orbitlog.client.dead_letters import DeadLetters
 
         return [
@@ -102,21 +104,21 @@ def list_letters(*, group: str | None, limit: int, address: str, as_json: bool, 
                 "letters": each.end - each.first,
                 "firstOffset": each.first,
             }
-            for each in await DeadLetters(mq.admin).queues()
+            for each in await DeadLetters(admin).queues()
         ]
 
     if group is None:
-        show_rows(_QUEUE_COLUMNS, ask_cluster(address, queues), as_json=as_json)
+        show_rows(_QUEUE_COLUMNS, ask_admin(cluster, queues), output)
         return
-    letters = ask_cluster(address, lambda mq: _letters(mq, group, wanted, limit))
-    show_rows(_LETTER_COLUMNS, map(_row, letters), as_json=as_json)
+    letters = ask_admin(cluster, lambda admin: _letters(admin, group, wanted, limit))
+    show_rows(_LETTER_COLUMNS, map(_row, letters), output)
 
 
-async def _letters(mq: RocketMQ, group: str, wanted: LetterFilter, limit: int | None) -> list[Received]:
+async def _letters(admin: Administration, group: str, wanted: LetterFilter, limit: int | None) -> list[Received]:
     from orbitlog.client.dead_letters import DeadLetters
 
     found: list[Received] = []
-    async for letter in DeadLetters(mq.admin).letters(group, wanted):
+    async for letter in DeadLetters(admin).letters(group, wanted):
         found.append(letter)
         if len(found) == limit:
             break
@@ -136,17 +138,17 @@ def _row(letter: Received) -> dict[str, Any]:
 
 
 @command.command("show", help="Show the dead letter ID of GROUP with everything that is known of it.")
-@click.argument("group")
+@group_argument()
 @click.argument("message_id", metavar="ID")
 @cluster_options
-def show_letter(*, group: str, message_id: str, address: str, as_json: bool) -> None:
+def show_letter(*, group: str, message_id: str, cluster: Cluster, output: Output) -> None:
     from orbitlog.client.dead_letters import LetterFilter
 
     wanted = LetterFilter(message_id=message_id)
-    letters = ask_cluster(address, lambda mq: _letters(mq, group, wanted, 1))
+    letters = ask_admin(cluster, lambda admin: _letters(admin, group, wanted, 1))
     if not letters:
         raise Problem(f"group {group} has no dead letter {message_id}")
-    show_message(letters[0], as_json=as_json)
+    MessagePrinter(output).show(letters[0])
 
 
 @command.command(
@@ -156,7 +158,7 @@ def show_letter(*, group: str, message_id: str, address: str, as_json: bool) -> 
     Each is sent as a new message and the dead letter stays. What was sent, where to and under which id is written
     down in a file; a replay that was cut off is taken up by the same command, and sends nothing twice.""",
 )
-@click.argument("group")
+@group_argument()
 @click.option("--to-origin", is_flag=True, help="Send to the topic they came from: every group of it gets them.")
 @click.option("--to-topic", help="Send to this topic.")
 @click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
@@ -179,8 +181,8 @@ def replay(
     limit: int | None,
     dry_run: bool,
     record_path: Path | None,
-    address: str,
-    as_json: bool,
+    cluster: Cluster,
+    output: Output,
     **given: Any,
 ) -> None:
     if to_origin and to_topic is not None:
@@ -188,11 +190,11 @@ def replay(
     wanted = _filter(given)
     path = record_path or Path(f"orbitlog-replay-{group}.jsonl")
 
-    async def work(mq: RocketMQ) -> list[dict[str, Any]]:
+    async def work(admin: Administration) -> list[dict[str, Any]]:
         from orbitlog.client.dead_letters import DeadLetters, paced, target_topic
         from orbitlog.client.replay_record import ReplayRecord
 
-        dead, record, turns = DeadLetters(mq.admin), ReplayRecord(path), paced(rate)
+        dead, record, turns = DeadLetters(admin), ReplayRecord(path), paced(rate)
         rows: list[dict[str, Any]] = []
         if dry_run:
             async for letter in dead.letters(group, wanted):
@@ -215,9 +217,9 @@ def replay(
                     await anext(turns)
         return rows
 
-    rows = ask_cluster(address, work)
-    show_rows(_REPLAY_COLUMNS, rows, as_json=as_json)
-    if not as_json:
+    rows = ask_admin(cluster, work)
+    show_rows(_REPLAY_COLUMNS, rows, output)
+    if output.is_table:
         done = "would be sent again" if dry_run else f"sent again; {path} tells which"
         click.echo(f"{counted(len(rows), 'dead letter')} {done}")
 

@@ -1,4 +1,4 @@
-"""`orbitlog message`: one message by its id, messages by a key, those that wait, and one message's life."""
+"""`orbitlog message`: one by its id, by a key, those that wait, one message's life; sending and watching."""
 
 from __future__ import annotations
 
@@ -7,16 +7,19 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster_command import ask_cluster, cluster_options, show_rows
+from orbitlog.cli import cmd_send, cmd_tail
+from orbitlog.cli.cluster_command import Output, ask_admin, cluster_options, show_rows
+from orbitlog.cli.contexts import Cluster
 from orbitlog.cli.main import Problem
-from orbitlog.cli.message_row import message_json
-from orbitlog.cli.show import host_text, local_time, printable
+from orbitlog.cli.message_fields import MessagePrinter
+from orbitlog.cli.name_completion import topic_argument
+from orbitlog.cli.show import local_time, printable
 from orbitlog.cli.stream_table import Column
 
 if TYPE_CHECKING:
+    from orbitlog.client.administration import Administration
     from orbitlog.client.inspection import WaitingMessage
     from orbitlog.client.received import Received
-    from orbitlog.client.rocketmq import RocketMQ
     from orbitlog.wire.trace_records import TraceRecord
 
 
@@ -38,52 +41,62 @@ _TRACE_COLUMNS = (
 )
 
 
-@click.group("message", help="Find messages of a running cluster: by id, by key; those that wait; one message's life.")
+@click.group(
+    "message",
+    help="Find messages of a running cluster: by id, by key; those that wait; one message's life. Send and watch.",
+)
 def command() -> None:
     """The group."""
+
+
+command.add_command(cmd_send.command)
+command.add_command(cmd_tail.command)
 
 
 @command.command("get", help="Show a message by its id: the broker's, or its sender's together with --topic.")
 @click.argument("message_id")
 @click.option("--topic", help="The topic, for an id that the sender gave.")
 @cluster_options
-def get_message(*, message_id: str, topic: str | None, address: str, as_json: bool) -> None:
-    found = ask_cluster(address, lambda mq: mq.admin.message(message_id, topic))
+def get_message(*, message_id: str, topic: str | None, cluster: Cluster, output: Output) -> None:
+    printer = MessagePrinter(output)
+    found = ask_admin(cluster, lambda admin: admin.message(message_id, topic), topic=topic)
     if found is None:
         hint = "" if topic else "; an id that its sender gave needs --topic"
         raise Problem(f"no message {message_id}{hint}")
-    show_message(found, as_json=as_json)
+    printer.show(found)
 
 
 @command.command("find", help="Show the messages of TOPIC that have KEY.")
-@click.argument("topic")
+@topic_argument()
 @click.argument("key")
 @click.option("--limit", type=click.IntRange(1, 64), default=32, show_default=True, help="At most so many.")
 @cluster_options
-def find_messages(*, topic: str, key: str, limit: int, address: str, as_json: bool) -> None:
-    async def work(mq: RocketMQ) -> list[Received]:
-        return [each async for each in mq.admin.find(topic, key, count=limit)]
+def find_messages(*, topic: str, key: str, limit: int, cluster: Cluster, output: Output) -> None:
+    printer = MessagePrinter(output)
 
-    found = ask_cluster(address, work)
+    async def work(admin: Administration) -> list[Received]:
+        return [each async for each in admin.find(topic, key, count=limit)]
+
+    found = ask_admin(cluster, work, topic=topic)
     for message in found:
-        show_message(message, as_json=as_json)
+        printer.show(message)
     if not found:
         raise Problem(f"no message with key {key} in {topic}")
 
 
 @command.command("delayed", help="List messages to be delivered later, of TOPIC or of all topics, the next one first.")
-@click.argument("topic", required=False)
+@topic_argument(required=False)
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
 @cluster_options
-def delayed_messages(*, topic: str | None, limit: int, address: str, as_json: bool) -> None:
-    found = sorted(ask_cluster(address, lambda mq: _waiting(mq, topic)), key=lambda each: each.due_ms)
-    show_rows(_WAITING_COLUMNS, map(_waiting_row, found[:limit]), as_json=as_json)
+def delayed_messages(*, topic: str | None, limit: int, cluster: Cluster, output: Output) -> None:
+    found = sorted(ask_admin(cluster, lambda admin: _waiting(admin, topic)), key=lambda each: each.due_ms)
+    show_rows(_WAITING_COLUMNS, map(_waiting_row, found[:limit]), output)
 
 
-async def _waiting(mq: RocketMQ, topic: str | None) -> list[WaitingMessage]:
+async def _waiting(admin: Administration, topic: str | None) -> list[WaitingMessage]:
     from orbitlog.client.inspection import Inspection
 
-    return [each async for each in Inspection(mq.admin).waiting(time.time_ns() // 1_000_000, topic)]
+    return [each async for each in Inspection(admin).waiting(time.time_ns() // 1_000_000, topic)]
 
 
 def _waiting_row(waiting: WaitingMessage) -> dict[str, Any]:
@@ -98,22 +111,22 @@ def _waiting_row(waiting: WaitingMessage) -> dict[str, Any]:
 
 
 @command.command("cancel", help="Take back the message ID that waits for its moment in TOPIC; it is never delivered.")
-@click.argument("topic")
+@topic_argument()
 @click.argument("message_id", metavar="ID")
 @cluster_options
-def cancel_message(*, topic: str, message_id: str, address: str, as_json: bool) -> None:
-    async def work(mq: RocketMQ) -> str:
+def cancel_message(*, topic: str, message_id: str, cluster: Cluster, output: Output) -> None:
+    async def work(admin: Administration) -> str:
         from orbitlog.client.inspection import Inspection
 
-        for each in await _waiting(mq, topic):
+        for each in await _waiting(admin, topic):
             if each.message.message_id == message_id:
                 if each.recall_handle is None:
                     raise Problem(f"{message_id} waits by a delay level; brokers cannot take such a message back")
-                return await Inspection(mq.admin).recall(each.place.broker_name, topic, each.recall_handle)
+                return await Inspection(admin).recall(each.place.broker_name, topic, each.recall_handle)
         raise Problem(f"no message {message_id} waits for its moment in {topic}")
 
-    cancelled = ask_cluster(address, work)
-    show_rows((Column("topic"), Column("msgId")), [{"topic": topic, "msgId": cancelled}], as_json=as_json)
+    cancelled = ask_admin(cluster, work)
+    show_rows((Column("topic"), Column("msgId")), [{"topic": topic, "msgId": cancelled}], output)
 
 
 @command.command(
@@ -123,16 +136,16 @@ def cancel_message(*, topic: str, message_id: str, address: str, as_json: bool) 
 @click.argument("message_id", metavar="ID")
 @click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Where traces are.")
 @cluster_options
-def trace_message(*, message_id: str, trace_topic: str, address: str, as_json: bool) -> None:
-    async def work(mq: RocketMQ) -> list[TraceRecord]:
+def trace_message(*, message_id: str, trace_topic: str, cluster: Cluster, output: Output) -> None:
+    async def work(admin: Administration) -> list[TraceRecord]:
         from orbitlog.client.inspection import Inspection
 
-        return await Inspection(mq.admin).traces(message_id, trace_topic)
+        return await Inspection(admin).traces(message_id, trace_topic)
 
-    found = ask_cluster(address, work)
+    found = ask_admin(cluster, work)
     if not found:
         raise Problem(f"no trace of {message_id} in {trace_topic}; clients write traces only where they are told to")
-    show_rows(_TRACE_COLUMNS, map(_trace_row, found), as_json=as_json)
+    show_rows(_TRACE_COLUMNS, map(_trace_row, found), output)
 
 
 def _trace_row(record: TraceRecord) -> dict[str, Any]:
@@ -156,22 +169,3 @@ def _trace_row(record: TraceRecord) -> dict[str, Any]:
         "outcome": printable(record.transaction_state or outcome),
         "detail": printable(detail),
     }
-
-
-def show_message(message: Received, *, as_json: bool) -> None:
-    """Print everything about a message."""
-    stored = message.stored
-    if as_json:
-        click.echo(message_json(stored, stored.size_bytes)[0])
-        return
-    click.echo(f"{message.topic}  queue {message.queue_id}  offset {message.queue_offset}")
-    for name, value in (
-        ("id", message.message_id),
-        ("broker's id", message.offset_message_id),
-        ("stored", local_time(stored.store_timestamp_ms)),
-        ("born", f"{local_time(stored.born_timestamp_ms)} at {host_text(stored.born_host_raw)}"),
-        ("tried before", str(message.attempts)),
-        *sorted(message.properties.items()),
-    ):
-        click.echo(f"  {name:14} {printable(value)}")
-    click.echo(message.body.decode(errors="backslashreplace"))

@@ -1,23 +1,27 @@
-"""`orbitlog tail`: watch a topic without joining a group."""
+"""`orbitlog tail` and `orbitlog message tail`: watch a topic without joining a group."""
 
 from __future__ import annotations
 
 import asyncio
-import json
-from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster_command import ask_cluster, cluster_options
-from orbitlog.cli.main import WrongUse
+from orbitlog.cli.cluster_command import Output, ask_cluster, cluster_options
+from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.message_fields import MessagePrinter
+from orbitlog.cli.moments import Place, parse_place
+from orbitlog.cli.name_completion import topic_argument
 from orbitlog.cli.show import body_preview, local_time, printable
+from orbitlog.cli.stream_table import shows_colour
 
 if TYPE_CHECKING:
+    from orbitlog.client.reading import Reader
     from orbitlog.client.received import Received
     from orbitlog.client.rocketmq import RocketMQ
 
-_QUIET_SECONDS = 1.0
+_LOOK_SECONDS = 0.05
 
 
 @click.command(
@@ -26,10 +30,17 @@ _QUIET_SECONDS = 1.0
 
     It joins no group: nothing is committed, and nobody's share changes.""",
 )
-@click.argument("topic")
-@click.option("--from", "start", default="last", show_default=True, help="Begin at: first, last, or a time (ISO 8601).")
+@topic_argument()
+@click.option(
+    "--from",
+    "start",
+    default="latest",
+    show_default=True,
+    help="Begin at: earliest, latest, an offset, a time (ISO 8601, local), or so long ago (-30m).",
+)
 @click.option("--tags", default="*", help="Only these tags: 'A || B'.")
 @click.option("--sql", help="Only what an SQL92 expression over the properties selects.")
+@click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue of each broker.")
 @click.option("--limit", type=click.IntRange(1), help="Stop after so many messages.")
 @click.option("--follow/--no-follow", default=True, show_default=True, help="Wait for more at the end of the topic.")
 @cluster_options
@@ -37,58 +48,57 @@ def command(
     *,
     topic: str,
     start: str,
-    tags: str,
-    sql: str | None,
     limit: int | None,
     follow: bool,
-    address: str,
-    as_json: bool,
+    cluster: Cluster,
+    output: Output,
+    **chosen: Any,
 ) -> None:
-    begin = _moment(start)
+    place = parse_place("--from", start)
+    printer = MessagePrinter(output)
+    colour = shows_colour()
 
     async def work(mq: RocketMQ) -> None:
-        reader = await mq.read(topic, start=begin, tags=tags, sql=sql)
+        ends = None if follow else await mq.admin.topic_offsets(topic)
+        reader = await _reader(mq, topic, place, **chosen)
         shown = 0
         while limit is None or shown < limit:
-            message = await reader.next(None if follow else _QUIET_SECONDS)
-            if message is None:
+            if ends is not None and all(
+                position >= ends[queue].max_queue_offset
+                for queue, position in reader.positions().items()
+                if queue in ends
+            ):
                 return
-            click.echo(_line(message, as_json=as_json))
+            message = await reader.next(None if follow else _LOOK_SECONDS)
+            if message is None:
+                if follow:
+                    return
+                continue
+            printer.show(message, _line(message, colour=colour))
             shown += 1
             if shown % 100 == 0:
                 await asyncio.sleep(0)
 
-    ask_cluster(address, work)
+    ask_cluster(cluster, work, topic=topic)
 
 
-def _moment(text: str) -> datetime | str:
-    if text in ("first", "last"):
-        return text
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        raise WrongUse(f"--from {text!r} is neither first, last nor a time such as 2026-01-31T12:00") from None
-    return moment if moment.tzinfo is not None else moment.astimezone(UTC)
+async def _reader(
+    mq: RocketMQ, topic: str, place: Place, *, tags: str, sql: str | None, queue_id: int | None
+) -> Reader:
+    queues = None
+    if queue_id is not None:
+        queues = [each for each in (await mq.admin.routes.of(topic)).read_queues if each.queue_id == queue_id]
+    begin: datetime | int | str = {"earliest": "first", "latest": "last"}[place] if isinstance(place, str) else place
+    return await mq.read(topic, queues=queues, start=begin, tags=tags, sql=sql)
 
 
-def _line(message: Received, *, as_json: bool) -> str:
-    stored = message.stored
-    if as_json:
-        facts = {
-            "topic": message.topic,
-            "queueId": message.queue_id,
-            "queueOffset": message.queue_offset,
-            "msgId": message.message_id,
-            "offsetMsgId": message.offset_message_id,
-            "keys": " ".join(message.keys) or None,
-            "tags": message.tags,
-            "properties": message.properties,
-            "bornTimestamp": stored.born_timestamp_ms,
-            "storeTimestamp": stored.store_timestamp_ms,
-            "reconsumeTimes": message.attempts,
-            "body": message.body.decode(errors="replace"),
-        }
-        return json.dumps(facts, ensure_ascii=False)
+def _line(message: Received, *, colour: bool) -> str:
+    when = local_time(message.stored.store_timestamp_ms)
     place = f"{message.queue_id}/{message.queue_offset}"
-    marks = " ".join(filter(None, (message.tags, *message.keys)))
-    return f"{local_time(stored.store_timestamp_ms)}  {place:>10}  {printable(marks):20}  {body_preview(message.body)}"
+    marks = printable(" ".join(filter(None, (message.tags, *message.keys))))
+    if colour:
+        return (
+            f"{click.style(when, dim=True)}  {click.style(f'{place:>10}', fg='cyan')}"
+            f"  {click.style(f'{marks:20}', fg='yellow')}  {body_preview(message.body)}"
+        )
+    return f"{when}  {place:>10}  {marks:20}  {body_preview(message.body)}"

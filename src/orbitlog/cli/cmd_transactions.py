@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster_command import ask_cluster, cluster_options, show_rows
+from orbitlog.cli.cluster_command import Output, ask_admin, cluster_options, show_rows
+from orbitlog.cli.contexts import Cluster
 from orbitlog.cli.show import printable
 from orbitlog.cli.stream_table import Column
 
 if TYPE_CHECKING:
+    from orbitlog.client.administration import Administration
     from orbitlog.client.inspection import PendingTransaction
-    from orbitlog.client.rocketmq import RocketMQ
 
 _COLUMNS = (
     Column("transactionId"),
@@ -34,21 +35,21 @@ _COLUMNS = (
 @click.option("--group", help="Only those of this producer group.")
 @click.option("--older-than", type=click.FloatRange(min=0), default=0, help="Only those older than so many seconds.")
 @cluster_options
-def command(*, topic: str | None, group: str | None, older_than: float, address: str, as_json: bool) -> None:
-    async def work(mq: RocketMQ) -> list[dict[str, Any]]:
+def command(*, topic: str | None, group: str | None, older_than: float, cluster: Cluster, output: Output) -> None:
+    async def work(admin: Administration) -> list[dict[str, Any]]:
         from orbitlog.client.inspection import Inspection
 
         now_ms = time.time_ns() // 1_000_000
-        return [_row(each) async for each in Inspection(mq.admin).pending_transactions(now_ms)]
+        return [_row(each) async for each in Inspection(admin).pending_transactions(now_ms)]
 
     rows = [
         row
-        for row in ask_cluster(address, work)
+        for row in ask_admin(cluster, work)
         if (topic is None or row["topic"] == topic)
         and (group is None or row["producerGroup"] == group)
         and row["ageSeconds"] >= older_than
     ]
-    show_rows(_COLUMNS, rows, as_json=as_json)
+    show_rows(_COLUMNS, rows, output)
 
 
 def _row(pending: PendingTransaction) -> dict[str, Any]:

@@ -8,8 +8,12 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +44,11 @@ class LazyGroup(click.Group):
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """Offer the names of the table; click would import every command for its help."""
+        from click.shell_completion import CompletionItem
+
+        names = [name for name in self.table if name.startswith(incomplete)]
+        found = [CompletionItem(name, help=self.table[name].help) for name in names]
+        return found + click.Command.shell_complete(self, ctx, incomplete)

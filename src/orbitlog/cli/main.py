@@ -103,13 +103,19 @@ COMMANDS = {
     "broker": LazyCommand("orbitlog.cli.cmd_broker", "Serve a store to clients, registered with name servers."),
     "send": LazyCommand("orbitlog.cli.cmd_send", "Send messages to a topic of a running cluster."),
     "tail": LazyCommand("orbitlog.cli.cmd_tail", "Show the messages of TOPIC as they come, until interrupted."),
-    "topic": LazyCommand("orbitlog.cli.cmd_topic", "List, show, make and delete the topics of a running cluster."),
+    "topic": LazyCommand(
+        "orbitlog.cli.cmd_topic", "List, show, make, change and delete the topics of a running cluster."
+    ),
     "group": LazyCommand(
-        "orbitlog.cli.cmd_group", "List consumer groups of a running cluster, show how far they are, move them."
+        "orbitlog.cli.cmd_group",
+        "List consumer groups of a running cluster, show how far they are, make and move them.",
+    ),
+    "offsets": LazyCommand(
+        "orbitlog.cli.cmd_offsets", "Show how far consumer groups are in each queue, and move them."
     ),
     "message": LazyCommand(
         "orbitlog.cli.cmd_message",
-        "Find messages of a running cluster: by id, by key; those that wait; one message's life.",
+        "Find messages of a running cluster: by id, by key; those that wait; one message's life. Send and watch.",
     ),
     "dlq": LazyCommand("orbitlog.cli.cmd_dlq", "Look at dead letters of a running cluster, and send them again."),
     "transactions": LazyCommand(
@@ -117,12 +123,22 @@ COMMANDS = {
         "List transactions that are not ended, with their age and how often they were asked about.",
     ),
     "cluster": LazyCommand(
-        "orbitlog.cli.cmd_cluster", "Show the brokers of a running cluster, and whether they answer."
+        "orbitlog.cli.cmd_cluster", "Show the brokers of a running cluster, and whether all is well with them."
     ),
+    "config": LazyCommand(
+        "orbitlog.cli.cmd_config", "Show and change the settings of running brokers; check a broker.conf."
+    ),
+    "context": LazyCommand(
+        "orbitlog.cli.cmd_context", "Name clusters, keep their credentials, and choose the one that commands ask."
+    ),
+    "bench": LazyCommand("orbitlog.cli.cmd_bench", "Load a cluster with messages, and measure how fast it is."),
     "dump": LazyCommand("orbitlog.cli.cmd_dump", "Look at the files of a store; needs no server."),
     "doctor": LazyCommand("orbitlog.cli.cmd_doctor", "Find out what is wrong with a store, and mend it."),
     "nameserver": LazyCommand("orbitlog.cli.cmd_nameserver", "Serve routes: brokers register, clients ask."),
     "pipeline": LazyCommand("orbitlog.cli.cmd_pipeline", "Jobs on Spark over whole stores."),
+    "completion": LazyCommand(
+        "orbitlog.cli.cmd_completion", "Print the completion script of a shell, to be put into its start file."
+    ),
     "demo": LazyCommand("orbitlog.cli.cmd_demo", "Write a small store and show what is in it."),
 }
 

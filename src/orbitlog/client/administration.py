@@ -7,35 +7,30 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from typing import TYPE_CHECKING
 
 from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.client.group_link import GroupLink
-from orbitlog.client.received import Received, decode_pulled
 from orbitlog.client.routes import Routes
 from orbitlog.errors import BrokerRefused, NoRoute
 from orbitlog.formats import names
-from orbitlog.formats.group_config import GroupConfig, GroupTable
-from orbitlog.formats.message_id import parse_offset_message_id
-from orbitlog.formats.topic_config import TopicConfig, TopicTable
-from orbitlog.wire.admin_headers import (
-    ConsumeStatsRequest,
-    CreateTopicRequest,
-    DeleteGroupRequest,
-    ResetOffsetRequest,
-)
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
-from orbitlog.wire.bodies.list_bodies import TopicList
-from orbitlog.wire.bodies.queue_bodies import ConsumeStats, QueueOffsetTable, TopicOffset, TopicStats
 from orbitlog.wire.bodies.route_bodies import ClusterInfo
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from orbitlog.wire.consume_headers import QueryMessageRequest, ViewMessageRequest
 from orbitlog.wire.nameserver_headers import DeleteTopicRequest, TopicRequest
+
+# A header or body is a class that takes a millisecond to make, and there are two hundred of them: a command that asks
+# one question imports what it is made of alone, and starts in half the time.
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from orbitlog.client.received import Received
+    from orbitlog.formats.group_config import GroupConfig
+    from orbitlog.formats.topic_config import TopicConfig
+    from orbitlog.wire.bodies.queue_bodies import TopicOffset
 
 _READ_WRITE = 6
 _FOREVER_MS = 2**63 - 1
 _LOOKUP_SECONDS = 10.0
-_END = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +58,10 @@ class Administration:
         """Where requests go that have no method here."""
         return self._link
 
+    @property
+    def routes(self) -> Routes:
+        return self._routes
+
     # The cluster
 
     async def cluster(self) -> ClusterInfo:
@@ -77,11 +76,15 @@ class Administration:
     # Topics
 
     async def topics(self) -> list[str]:
+        from orbitlog.wire.bodies.list_bodies import TopicList
+
         answer = await self._link.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(decode_body(TopicList, answer.body).topics)
 
     async def topic_configs(self, broker: str) -> dict[str, TopicConfig]:
         """Return every topic of one broker, given by its address."""
+        from orbitlog.formats.topic_config import TopicTable
+
         answer = await self._link.ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, seconds=_LOOKUP_SECONDS)
         return dict(decode_body(TopicTable, answer.body).topics)
 
@@ -89,6 +92,8 @@ class Administration:
         self, topic: str, queues: int = 8, *, permission: int = _READ_WRITE, ordered: bool = False
     ) -> None:
         """Make a topic, or change it, at every broker."""
+        from orbitlog.wire.admin_headers import CreateTopicRequest
+
         names.check_topic(topic)
         header = CreateTopicRequest(
             topic=topic,
@@ -113,6 +118,8 @@ class Administration:
 
     async def topic_offsets(self, topic: str) -> dict[MessageQueue, TopicOffset]:
         """Return where each queue of a topic begins and ends."""
+        from orbitlog.wire.bodies.queue_bodies import TopicStats
+
         found: dict[MessageQueue, TopicOffset] = {}
         for address in await self._masters_of(topic):
             answer = await self._link.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic=topic))
@@ -123,6 +130,8 @@ class Administration:
 
     async def groups(self, broker: str) -> dict[str, GroupConfig]:
         """Return every group of one broker, given by its address."""
+        from orbitlog.formats.group_config import GroupTable
+
         answer = await self._link.ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, seconds=_LOOKUP_SECONDS)
         return dict(decode_body(GroupTable, answer.body).groups)
 
@@ -131,12 +140,17 @@ class Administration:
             await self._link.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config))
 
     async def delete_group(self, group: str, *, forget_offsets: bool = True) -> None:
+        from orbitlog.wire.admin_headers import DeleteGroupRequest
+
         header = DeleteGroupRequest(group=group, clean_offset=forget_offsets, remove_offset=forget_offsets)
         for address in (await self._some_brokers()).values():
             await self._link.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def progress(self, group: str, topic: str | None = None) -> list[QueueProgress]:
         """Return how far a group is in every queue, over all brokers."""
+        from orbitlog.wire.admin_headers import ConsumeStatsRequest
+        from orbitlog.wire.bodies.queue_bodies import ConsumeStats
+
         found: list[QueueProgress] = []
         header = ConsumeStatsRequest(group=group, topic=topic)
         for address in (await self._some_brokers()).values():
@@ -150,46 +164,21 @@ class Administration:
 
     async def reset_offsets(self, group: str, topic: str, to: datetime | int | None) -> dict[MessageQueue, int]:
         """Let a group go on at a moment (or a queue offset, or the end if None); returns the new offsets."""
-        moved: dict[MessageQueue, int] = {}
-        header = ResetOffsetRequest(
-            topic=topic,
-            group=group,
-            timestamp_ms=int(to.timestamp() * 1000) if isinstance(to, datetime) else _END,
-            queue_offset=to if isinstance(to, int) else None,
-            force=True,
-        )
-        accept = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
-        for name, addresses in (await self._routes.refresh(topic)).brokers.items():
-            if 0 not in addresses:
-                continue
-            answer = await self._link.ask(
-                addresses[0], RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, header, accept=accept
-            )
-            if answer.code == ResponseCode.SUCCESS:
-                moved |= decode_body(QueueOffsetTable, answer.body).offsets
-            else:
-                moved |= await self._reset_while_away(group, topic, name, to)
-        return moved
+        from orbitlog.client.offset_reset import OffsetReset, Target
 
-    async def _reset_while_away(
-        self, group: str, topic: str, broker_name: str, to: datetime | int | None
-    ) -> dict[MessageQueue, int]:
-        """Set the offsets of a group of which nobody is there: brokers of 4.9 leave that to the tools."""
-        link = GroupLink(self._link, self._routes, group, "")
-        moved: dict[MessageQueue, int] = {}
-        for queue in (await self._routes.of(topic)).read_queues:
-            if queue.broker_name == broker_name:
-                if isinstance(to, datetime):
-                    moved[queue] = await link.offset_at(queue, to)
-                else:
-                    moved[queue] = await link.max_offset(queue) if to is None else to
-                await link.commit_now(queue, moved[queue])
-        return moved
+        reset = OffsetReset(self._link, self._routes)
+        target: Target = "latest" if to is None else to
+        moves = await reset.make(group, await reset.plan(group, topic, target), target)
+        return {move.queue: move.target for move in moves}
 
     # Messages
 
     async def message(self, message_id: str, topic: str | None = None) -> Received | None:
         """Find a message by the id that its sender gave (needs the topic), or by the broker's."""
+        from orbitlog.client.received import Received, decode_pulled
+        from orbitlog.formats.message_id import parse_offset_message_id
+        from orbitlog.wire.consume_headers import ViewMessageRequest
+
         if topic is not None:
             found = [each async for each in self.find(topic, message_id, count=1, by_id=True)]
             if found:
@@ -213,6 +202,9 @@ class Administration:
         by_id: bool = False,
     ) -> AsyncIterator[Received]:
         """Find messages by a key, over all brokers of the topic."""
+        from orbitlog.client.received import Received, decode_pulled
+        from orbitlog.wire.consume_headers import QueryMessageRequest
+
         header = QueryMessageRequest(
             topic=topic,
             key=key,

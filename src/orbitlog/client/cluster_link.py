@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from orbitlog.client.advice import refusal
-from orbitlog.client.signature import Credentials
 from orbitlog.errors import ClientClosed, RemotingError
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection, Handler
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.header_codec import Header
+
+if TYPE_CHECKING:
+    from orbitlog.client.signature import Credentials
 
 ASK_SECONDS = 3.0
 

@@ -47,7 +47,7 @@ class Reader:
         return sorted(self._feeds)
 
     async def assign(
-        self, queues: Sequence[MessageQueue] | None = None, start: StartFrom | datetime | str = StartFrom.FIRST
+        self, queues: Sequence[MessageQueue] | None = None, start: StartFrom | datetime | str | int = StartFrom.FIRST
     ) -> None:
         """Read these queues (all of the topic if None) from `start` on, and no others."""
         await self._drop_all()

@@ -261,7 +261,7 @@ class RocketMQ:
         topic: str,
         *,
         queues: Sequence[MessageQueue] | None = None,
-        start: StartFrom | datetime | str = StartFrom.FIRST,
+        start: StartFrom | datetime | str | int = StartFrom.FIRST,
         tags: str = ALL,
         sql: str | None = None,
         group: str = READER_GROUP,

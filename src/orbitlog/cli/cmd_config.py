@@ -1,0 +1,135 @@
+"""`orbitlog config`: settings of running brokers, and of files before a broker reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitlog.cli.cluster_command import Output, ask_admin, cluster_options, output_options, show_rows
+from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.main import Problem, WrongUse
+from orbitlog.cli.stream_table import Column
+
+if TYPE_CHECKING:
+    from orbitlog.client.administration import Administration
+
+_SETTING_COLUMNS = (Column("brokerName"), Column("key"), Column("value", width_max=80))
+
+
+@click.group("config", help="Show and change the settings of running brokers; check a broker.conf.")
+def command() -> None:
+    """The group."""
+
+
+def _chosen(brokers: dict[str, str], wanted: str | None) -> dict[str, str]:
+    """Brokers by name or address; all of them if none is named."""
+    if wanted is None:
+        return brokers
+    found = {name: address for name, address in brokers.items() if wanted in (name, address)}
+    if not found:
+        raise WrongUse(f"there is no broker {wanted}; there are {', '.join(sorted(brokers)) or 'none'}")
+    return found
+
+
+@command.command("show", help="Show every setting of the running brokers as they use it now, or those with these KEYs.")
+@click.argument("keys", metavar="[KEY]...", nargs=-1)
+@click.option("--broker", help="Only this broker, by name or address.")
+@cluster_options
+def show_settings(*, keys: tuple[str, ...], broker: str | None, cluster: Cluster, output: Output) -> None:
+    async def work(admin: Administration) -> list[dict[str, Any]]:
+        from orbitlog.client.broker_admin import BrokerAdmin
+
+        rows = []
+        for name, address in _chosen(await admin.brokers(), broker).items():
+            settings = await BrokerAdmin(admin.link).settings(address)
+            _refuse_unknown(keys, settings, name)
+            rows += [
+                {"brokerName": name, "key": key, "value": value}
+                for key, value in sorted(settings.items())
+                if not keys or key in keys
+            ]
+        return rows
+
+    show_rows(_SETTING_COLUMNS, ask_admin(cluster, work), output)
+
+
+def _refuse_unknown(keys: tuple[str, ...], settings: dict[str, str], broker_name: str) -> None:
+    import difflib
+
+    for key in keys:
+        if key not in settings:
+            near = difflib.get_close_matches(key, settings, n=2)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise Problem(f"broker {broker_name} has no setting {key}{hint}")
+
+
+@command.command(
+    "set",
+    help="""Change settings of running brokers, KEY=VALUE each.
+
+    A broker changes only what it allows to be changed while it runs, and says so otherwise; nothing is changed then.
+    The file that the broker was started with stays as it is: it counts again after a restart.""",
+)
+@click.argument("assignments", metavar="KEY=VALUE...", nargs=-1, required=True)
+@click.option("--broker", help="Only this broker, by name or address.")
+@cluster_options
+def change_settings(*, assignments: tuple[str, ...], broker: str | None, cluster: Cluster, output: Output) -> None:
+    wanted: dict[str, str] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise WrongUse(f"{assignment!r} is not KEY=VALUE")
+        wanted[key.strip()] = value.strip()
+
+    async def work(admin: Administration) -> list[dict[str, Any]]:
+        from orbitlog.client.broker_admin import BrokerAdmin
+
+        asked = BrokerAdmin(admin.link)
+        rows = []
+        for name, address in _chosen(await admin.brokers(), broker).items():
+            await asked.change_settings(address, wanted)
+            settings = await asked.settings(address)
+            rows += [{"brokerName": name, "key": key, "value": settings.get(key)} for key in wanted]
+        return rows
+
+    show_rows(_SETTING_COLUMNS, ask_admin(cluster, work), output)
+
+
+@command.command(
+    "check",
+    help="""Read a broker.conf as a broker would: what it sets, what is unknown, what has no effect here.
+
+    Exit 1 if a key is unknown or a value cannot be used. Settings that only Java's broker knows are told, and are no
+    mistake.""",
+)
+@click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@output_options
+@click.pass_context
+def check_file(context: click.Context, *, path: Path, output: Output) -> None:
+    from orbitlog.broker.broker_settings import load_broker_settings
+    from orbitlog.broker.java_keys import JAVA_KEYS
+    from orbitlog.store.store_settings import parse_properties
+
+    rows: list[dict[str, Any]] = []
+    for key, value in parse_properties(path.read_text(encoding="latin-1")).items():
+        finding, sentence = _judged(key, value, load_broker_settings, JAVA_KEYS)
+        rows.append({"key": key, "value": value, "finding": finding, "sentence": sentence})
+    columns = (Column("key"), Column("value", width_max=60), Column("finding"), Column("sentence", width_max=100))
+    show_rows(columns, rows, output)
+    if any(row["finding"] in ("unknown", "wrong") for row in rows):
+        context.exit(1)
+
+
+def _judged(key: str, value: str, load: Any, java_keys: frozenset[str]) -> tuple[str, str | None]:
+    from orbitlog.store.store_settings import SettingError
+
+    try:
+        settings = load(None, [f"{key}={value}"], {})
+    except SettingError as error:
+        return "wrong", str(error).replace(" from the command line", "")
+    if not settings.complaints:
+        return "set", None
+    sentence = settings.complaints[0].sentence.replace(" from the command line", "")
+    return ("no effect" if key in java_keys else "unknown"), sentence

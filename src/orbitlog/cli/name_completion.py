@@ -1,0 +1,107 @@
+"""Completion of names: topics and groups of the cluster, contexts of the file.
+
+A shell waits while this runs, at every press of a key. So names are kept for half a minute in
+`$XDG_CACHE_HOME/orbitlog`, a cluster is waited for a second at most, and one that does not answer is left alone for a
+while. Whatever goes wrong, there are just no names to offer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitlog.errors import OrbitlogError
+
+if TYPE_CHECKING:
+    from orbitlog.cli.contexts import Cluster
+
+FRESH_SECONDS = 30.0
+WAIT_SECONDS = 1.0
+_NAMES_MAX = 5_000
+
+
+def complete_topics(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return _offered(ctx, "topics", incomplete)
+
+
+def complete_groups(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
+    return _offered(ctx, "groups", incomplete)
+
+
+def complete_contexts(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    from orbitlog.cli.contexts import load_contexts
+
+    try:
+        return [name for name in sorted(load_contexts().table) if name.startswith(incomplete)]
+    except (click.ClickException, OSError):
+        return []
+
+
+def topic_argument(**words: Any) -> Callable[[Any], Any]:
+    return click.argument("topic", shell_complete=complete_topics, **words)
+
+
+def group_argument(**words: Any) -> Callable[[Any], Any]:
+    return click.argument("group", shell_complete=complete_groups, **words)
+
+
+def _offered(ctx: click.Context, kind: str, incomplete: str) -> list[str]:
+    from orbitlog.cli.contexts import choose_cluster
+
+    try:
+        cluster = choose_cluster(ctx.params.get("address"), ctx.params.get("context_name"))
+        names = cached_names(cluster, kind, _ask)
+    except (click.ClickException, OSError, OrbitlogError):
+        return []
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def cache_path(cluster: Cluster, kind: str) -> Path:
+    import hashlib
+
+    home = os.environ.get("XDG_CACHE_HOME") or ""
+    base = Path(home) if Path(home).is_absolute() else Path.home() / ".cache"
+    # Who asks may decide what there is to see.
+    asked = f"{cluster.address}\n{cluster.access_key}\n{kind}"
+    return base / "orbitlog" / f"names-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
+
+
+def cached_names(cluster: Cluster, kind: str, ask: Callable[[Cluster, str], list[str]]) -> list[str]:
+    """Return names that are known, or ask for them; a cluster that does not answer counts as one without names."""
+    path = cache_path(cluster, kind)
+    try:
+        if time.time() - path.stat().st_mtime < FRESH_SECONDS:
+            told = json.loads(path.read_text(encoding="utf-8"))
+            return [name for name in told if isinstance(name, str)]
+    except (OSError, ValueError):
+        pass  # not there, or torn: asked for anew
+    try:
+        names = ask(cluster, kind)[:_NAMES_MAX]
+    except (OrbitlogError, OSError, TimeoutError, click.ClickException):
+        names = []
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f"{path.name}.{os.getpid()}")
+    fresh.write_text(json.dumps(names), encoding="utf-8")
+    fresh.replace(path)
+    return names
+
+
+def _ask(cluster: Cluster, kind: str) -> list[str]:
+    import asyncio
+
+    from orbitlog.cli.cluster_command import ask_admin
+    from orbitlog.cli.cmd_group import all_groups
+    from orbitlog.cli.cmd_topic import own_topics
+    from orbitlog.client.administration import Administration
+
+    async def work(admin: Administration) -> list[str]:
+        async with asyncio.timeout(WAIT_SECONDS):
+            return own_topics(await admin.topics()) if kind == "topics" else await all_groups(admin)
+
+    return ask_admin(cluster, work)
