@@ -1,7 +1,8 @@
-"""The task that checks one IndexFile: it is built again in memory from the log, and compared.
+"""The task that checks one IndexFile, of which splits have mostly proved the entries: its links, slots and header.
 
-Where its first keys are older than the log it cannot be built; then its entries for messages that are there are
-compared one by one.
+Where anything is other than it should be, the file is built again in memory from the log, and compared: that tells what
+is wrong. Where its first keys are older than the log it cannot be built; then its entries for messages that are there
+are compared one by one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orbitlog.doctor.index_proof import IndexProof, rest_is_right
 from orbitlog.doctor.log_splits import LogSplit
 from orbitlog.errors import FormatError
 from orbitlog.formats.derive import DeriveRules
@@ -48,6 +50,7 @@ class CheckIndexTask:
     splits: tuple[LogSplit, ...]
     keys_before: int
     log_start: int
+    proof: IndexProof | None
 
 
 def check_index(task: CheckIndexTask) -> dict[str, Any]:
@@ -75,6 +78,8 @@ def _check(task: CheckIndexTask, data: FileBytes) -> dict[str, Any]:
         return _report([])
     if header.begin_physical_offset < task.log_start:
         return _check_newer_entries(task, data, header)
+    if task.proof is not None and rest_is_right(data, layout, header, task.proof, _before(task)):
+        return _report([], task.proof.first_key, header.key_count)
     return _check_whole(task, data, header)
 
 
@@ -107,6 +112,17 @@ def _check_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> 
         made[place : place + 4] = data[place : place + 4]
     made[: INDEX_HEADER.size_bytes] = np.frombuffer(encode_header(built), np.uint8)
     return _report(_differences(task, data, made, header), first_key, header.key_count)
+
+
+def _before(task: CheckIndexTask) -> IndexHeader | None:
+    """Return the header of the file before, if there is one that can be read."""
+    if task.before is None:
+        return None
+    with Path(task.before).open("rb") as file:
+        try:
+            return decode_header(file.read(INDEX_HEADER.size_bytes))
+        except FormatError:
+            return None
 
 
 def _header_before(task: CheckIndexTask, begin: int) -> tuple[IndexHeader | None, int]:

@@ -1,7 +1,7 @@
-"""The tasks of a check: a split of the log with the queue units it asks for, a group of queue files, an index file.
+"""The tasks of a check: a split of the log with the queue units and index entries it asks for, a group of queue files.
 
-The log is the truth. A split derives its units as a rebuild does and compares them with those on disk; what queue
-files hold beyond those is looked at apart; an index file is built again in memory and compared byte by byte.
+The log is the truth. A split derives its units and keys as a rebuild does and compares them with those on disk; what
+queue files hold beyond those is looked at apart, and so are the links of index files (`check_index`).
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from orbitlog.doctor.index_proof import IndexHead, match_keys
 from orbitlog.doctor.log_splits import LogSplit
 from orbitlog.doctor.split_derivation import UNIT, Units, UnitSlice, derive_split
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.java import INT_MAX, LONG_MAX
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
 from orbitlog.store.findings import Finding
@@ -32,18 +34,22 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class CheckSplitTask:
-    """Check the records of a split, and the units that they ask for."""
+    """Check the records of a split, and the units and index entries that they ask for."""
 
     split: LogSplit
     root: str
     rules: DeriveRules
     queue_file_bytes: int
     has_ext_queues: bool
+    index: tuple[IndexHead, ...]
+    index_layout: IndexLayout
 
 
 def check_split(task: CheckSplitTask) -> dict[str, Any]:
-    """Report the derivation of a split, units that are wrong, and runs of units that are not there."""
-    derivation, units, _ = derive_split(task.split, task.rules, queue_file_bytes=task.queue_file_bytes, check_crc=True)
+    """Report the derivation of a split, units that are wrong or not there, and where its keys are in the index."""
+    derivation, units, keys = derive_split(
+        task.split, task.rules, queue_file_bytes=task.queue_file_bytes, check_crc=True
+    )
     missing: list[tuple[str, int, int, int, int]] = []
     units_seen, last_present = 0, -1
     for part in derivation.slices:
@@ -65,6 +71,7 @@ def check_split(task: CheckSplitTask) -> dict[str, Any]:
         for first, count in _runs(wrong):
             derivation.note(_wrong_unit(path, part, topic, queue_id, first, count, found, wanted))
     report = derivation.as_report()
+    report["matched_keys"] = list(map(tuple, match_keys(task.index, task.index_layout, keys)))
     return report | {"missing": missing[:_RUNS_MAX], "units_seen": units_seen, "last_present": last_present}
 
 

@@ -58,4 +58,5 @@ def _paths_in(task: object) -> list[str]:
     named = [getattr(task, "path", None), getattr(getattr(task, "split", None), "path", None)]
     for queue in getattr(task, "queues", ()):
         named += [path for path, _, _ in queue.files]
+    named += [head.path for head in getattr(task, "index", ())]
     return [path for path in named if isinstance(path, str)]

@@ -1,8 +1,8 @@
 """Check whole stores: every record, every queue unit, every index entry, checkpoint and config.
 
-    stage 1   one task a split: magic, lengths, offsets and CRC of records, and the queue units they ask for
-    driver    splits proved by stitching, queues followed through them, keys summed up
-    stage 2   units that no message asks for, and each index file built again and compared
+    stage 1   one task a split: magic, lengths, offsets and CRC of records, the units and index entries they ask for
+    driver    splits proved by stitching, queues and keys followed through them
+    stage 2   units that no message asks for, and the links of each index file
 
 The log is the truth; findings say where something else is. What a broker that was killed had not derived yet is no
 damage, for the next one derives it: it is told as `behind`.
@@ -24,6 +24,7 @@ from orbitlog.doctor.check_tasks import (
     check_queues,
     check_split,
 )
+from orbitlog.doctor.index_proof import IndexHead, prove_entries
 from orbitlog.doctor.kept_reports import KeptReports
 from orbitlog.doctor.log_splits import LogSplit, plan_splits
 from orbitlog.doctor.proved_reports import prove_reports
@@ -37,7 +38,7 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
 from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
 from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import INDEX_HEADER, decode_header
+from orbitlog.formats.index_layout import INDEX_HEADER, IndexHeader, decode_header
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.store_tree import BACKUP_SUFFIX
@@ -110,6 +111,9 @@ class _Work:
     tasks: list[CheckSplitTask]
     result: StoreCheck
     derivations: list[SplitDerivation] = field(default_factory=list)
+    heads: tuple[IndexHead, ...] = ()
+    matched_keys: list[Any] = field(default_factory=list)
+    """For each derivation, which of its keys are which entries."""
     missing: list[tuple[str, int, int, int, int]] = field(default_factory=list)
     last_present: int = -1
     """The last message whose unit is there."""
@@ -168,8 +172,21 @@ def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) ->
         store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=confirmed_to(store)
     )
     has_ext_queues = any(store.ext_queues.values())
-    tasks = [CheckSplitTask(split, str(root), rules, geometry.queue_file_bytes, has_ext_queues) for split in splits]
-    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)))
+    heads = tuple(IndexHead(str(file.path), _header_of(file.path)) for file in store.index_files)
+    tasks = [
+        CheckSplitTask(split, str(root), rules, geometry.queue_file_bytes, has_ext_queues, heads, geometry.index_layout)
+        for split in splits
+    ]
+    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)), heads=heads)
+
+
+def _header_of(path: Path) -> IndexHeader:
+    """Read the header of an index file; one that is none promises no entry, and is looked at later."""
+    with path.open("rb") as opened:
+        try:
+            return decode_header(opened.read(INDEX_HEADER.size_bytes))
+        except FormatError:
+            return IndexHeader()
 
 
 def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progress: PhaseProgress | None) -> None:
@@ -187,6 +204,7 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progre
             if report is not None:
                 derivation = SplitDerivation.from_report(report)
                 work.derivations.append(derivation)
+                work.matched_keys.append(report["matched_keys"])
                 work.missing += [tuple(run_of_units) for run_of_units in report["missing"]]
                 work.last_present = max(work.last_present, report["last_present"])
                 result.units += report["units_seen"]
@@ -255,27 +273,23 @@ def _index_tasks(work: _Work) -> list[CheckIndexTask]:
     with_messages = [derivation for derivation in work.derivations if derivation.walk.message_count]
     splits = [replace(derivation.walk.split, first=derivation.walk.first) for derivation in with_messages]
     key_ends = list(accumulate(derivation.key_count for derivation in with_messages))
+    first_keys = [0, *accumulate(derivation.key_count for derivation in work.derivations)][:-1]
+    proofs = prove_entries(work.heads, list(zip(first_keys, work.matched_keys, strict=True)))
     tasks: list[CheckIndexTask] = []
     before: str | None = None
-    for file in work.store.index_files:
-        with file.path.open("rb") as opened:
-            head = opened.read(INDEX_HEADER.size_bytes)
-        chosen, keys_before = _splits_between(splits, key_ends, head)
-        layout, path = work.geometry.index_layout, str(file.path)
-        tasks.append(CheckIndexTask(path, before, layout, work.rules, chosen, keys_before, work.log_start))
+    for head, proof in zip(work.heads, proofs, strict=True):
+        chosen, keys_before = _splits_between(splits, key_ends, head.header)
+        layout, path = work.geometry.index_layout, head.path
+        tasks.append(CheckIndexTask(path, before, layout, work.rules, chosen, keys_before, work.log_start, proof))
         before = path
     work.result.index_files = len(tasks)
     return tasks
 
 
 def _splits_between(
-    splits: Sequence[LogSplit], key_ends: Sequence[int], head: bytes
+    splits: Sequence[LogSplit], key_ends: Sequence[int], header: IndexHeader
 ) -> tuple[tuple[LogSplit, ...], int]:
     """Return the splits that the messages of an index file lie in, and how many keys lie before them."""
-    try:
-        header = decode_header(head)
-    except FormatError:
-        return (), 0
     begin, end = header.begin_physical_offset, header.end_physical_offset
     wanted = [
         number

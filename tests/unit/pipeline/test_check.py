@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.doctor import check_index as index_module
 from orbitlog.doctor import store_check as check_module
 from orbitlog.doctor.store_check import StoreCheck, check_with
 from orbitlog.doctor.store_rebuild import rebuild_with
@@ -230,3 +231,36 @@ def test_a_killed_check_goes_on(sound: Path, tmp_path: Path, monkeypatch: pytest
     everything = len(check_module.plan_splits(find_store_files(sound), SEGMENT_BYTES, split_bytes=1000))
     assert len(seen) == everything - 4
     assert list((tmp_path / "state").iterdir()) == []
+
+
+def without_proofs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_module, "prove_entries", lambda files, _: [None for _ in files])
+
+
+@pytest.mark.parametrize("name", ["golden_497", "golden_550_crash"])
+@pytest.mark.parametrize("split_bytes", [3000, 65536])
+def test_sound_index_files_are_proved_without_being_built(
+    name: str, split_bytes: int, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    golden: GoldenStore = request.getfixturevalue(name)
+    monkeypatch.setattr(index_module, "_check_whole", lambda *_: pytest.fail("a sound file was built again"))
+    assert run(golden.store, split_bytes=split_bytes, given=StoreSettings()).is_sound
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_proof_hides_no_wrong_byte_of_an_index_file(
+    sound: Path, tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = copy_store(sound, tmp_path / "store")
+    path = sorted((root / "index").iterdir())[number]
+    data = path.read_bytes()
+    told = {}
+    for proves in (True, False):
+        if not proves:
+            without_proofs(monkeypatch)
+        for position in range(0, len(data), 13):
+            path.write_bytes(data[:position] + bytes([data[position] ^ 1]) + data[position + 1 :])
+            told[proves, position] = run(root, split_bytes=1500).as_object()
+    positions = range(0, len(data), 13)
+    assert [place for place in positions if told[True, place] != told[False, place]] == []
+    assert sum(told[True, place]["findingCount"] > 0 for place in positions) > len(positions) // 2
