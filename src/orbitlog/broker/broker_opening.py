@@ -12,12 +12,13 @@ from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.committed_offsets import CommittedOffsets
 from orbitlog.broker.config_directory import ConfigDirectory
+from orbitlog.broker.group_filters import GroupFilters
 from orbitlog.broker.groups import Groups
 from orbitlog.broker.statistics import Statistics
 from orbitlog.broker.topics import NowMs, Topics
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
+from orbitlog.formats.group_config import CONSUMER_FILTER, SUBSCRIPTION_GROUP
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET
 from orbitlog.formats.topic_config import TOPICS
@@ -78,6 +79,7 @@ def load_broker_state(
         topics=topics,
         groups=Groups(now_ms, directory.load(SUBSCRIPTION_GROUP)),
         offsets=CommittedOffsets(now_ms, directory.load(CONSUMER_OFFSET)),
+        filters=GroupFilters(now_ms, directory.load(CONSUMER_FILTER)),
         now_ms=now_ms,
         statistics=Statistics(now_ms()),
     )

@@ -13,6 +13,7 @@ from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.broker.clients import Clients
 from orbitlog.broker.committed_offsets import CommittedOffsets
+from orbitlog.broker.group_filters import GroupFilters
 from orbitlog.broker.groups import Groups
 from orbitlog.broker.queue_locks import QueueLocks
 from orbitlog.broker.statistics import Statistics
@@ -44,6 +45,7 @@ class BrokerState:
     topics: Topics
     groups: Groups
     offsets: CommittedOffsets
+    filters: GroupFilters
     now_ms: NowMs
     statistics: Statistics
     clients: Clients = field(default_factory=Clients)

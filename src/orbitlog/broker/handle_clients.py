@@ -76,6 +76,8 @@ class ClientHandlers:
         state.topics.make_retry_topic(
             group, config.retry_queue_count, sys_flag=_UNIT_SUBSCRIBER if consumer.unit_mode else 0
         )
+        if state.filters.register(group, consumer.subscriptions):
+            state.save_soon()
         if state.clients.register_consumer(consumer, member):
             log.info("consumer %s of group %s: %s", member.client_id, group, _wanted(consumer))
             self._notify(group)
@@ -107,6 +109,8 @@ class ClientHandlers:
     def _notify(self, group: str) -> None:
         """Tell every member of a group to share the queues anew."""
         members = self._state.clients.consumer_group(group)
+        if members is None and self._state.filters.unregister(group):
+            self._state.save_soon()
         config = self._state.groups.find(group)
         enabled = self._state.settings[keys.NOTIFY_CHANGES] and (config is None or config.notify_ids_changed_enabled)
         if members is None or not enabled:

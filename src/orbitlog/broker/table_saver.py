@@ -15,7 +15,7 @@ from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.config_directory import ConfigDirectory
 from orbitlog.broker.shared_run import SharedRun
 from orbitlog.errors import StoreError
-from orbitlog.formats.group_config import MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
+from orbitlog.formats.group_config import CONSUMER_FILTER, MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
 from orbitlog.formats.json_records import JsonFile, JsonRecord
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET, CONSUMER_ORDER_INFO, DELAY_OFFSET
 from orbitlog.formats.pop_progress import POP_PROGRESS
@@ -66,6 +66,7 @@ class TableSaver:
     async def _save_tables(self) -> None:
         await self._write(TOPICS, self._state.topics.snapshot())
         await self._write(SUBSCRIPTION_GROUP, self._state.groups.snapshot())
+        await self._save_changed(CONSUMER_FILTER, self._state.filters)
         if self.pops is not None:
             await self._save_changed(MESSAGE_REQUEST_MODE, self.pops.modes)
 
