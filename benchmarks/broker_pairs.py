@@ -193,6 +193,7 @@ def client_of(broker: Broker, directory: Path) -> Iterator[Load]:
     classes = directory / "classes"
     javac = packages.java.with_name("javac")
     compile_it = [str(javac), "-encoding", "UTF-8", "-nowarn", "-d", str(classes), "-cp", packages.class_path]
+    compile_it += ["-sourcepath", str(_JAVA_SOURCE.parent)]
     subprocess.run([*compile_it, str(_JAVA_SOURCE)], check=True, capture_output=True)
     private = (f"-Duser.home={directory}", f"-Drocketmq.client.logRoot={directory / 'logs'}", "-Xmx1g")
     class_path = os.pathsep.join([str(classes), packages.class_path])
