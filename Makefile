@@ -51,6 +51,11 @@ ORBITLOG_FAULTS ?= 20
 faults: setup ## cut the power, kill, flip bits and fill disks for long (docs/durability.md)
 	@ORBITLOG_FAULTS=$(ORBITLOG_FAULTS) $(BIN)/python -m pytest -n 2 -q tests/faults $(ARGS)
 
+ORBITLOG_SOAK_SECONDS ?= 600
+.PHONY: soak
+soak: setup ## serve everyday load for ten minutes: memory and descriptors must stay flat
+	@ORBITLOG_SOAK_SECONDS=$(ORBITLOG_SOAK_SECONDS) $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/soak $(ARGS)
+
 # How often drivers and workers are killed.
 ORBITLOG_KILLS ?= 100
 .PHONY: cluster
