@@ -82,3 +82,34 @@ def test_a_delay_of_days(client: Client) -> None:
         with pytest.raises(Refused) as refused:
             client.send(client.producer(retries=0), topic, **words)
         assert refused.value.code == 13
+
+
+@java_550_client
+def test_a_message_is_taken_back_before_its_time(client: Client) -> None:
+    topic, group = client.topic("Recalled", queues=1), client.group("recalled")
+    push = client.push(topic, group)
+    producer = client.producer()
+    [gone] = client.send(producer, topic, body="gone", **{"system.TIMER_DELAY_SEC": 12})
+    [kept] = client.send(producer, topic, body="kept", **{"system.TIMER_DELAY_SEC": 13})
+    assert gone["recallHandle"] and gone["recallHandle"] != kept["recallHandle"]
+    told = client.call("recall", producer=producer, topic=topic, handle=gone["recallHandle"])
+    assert told["msgId"] == gone["msgId"]
+    push.wait_for(1)
+    time.sleep(3)
+    assert [one["body"] for one in push.messages] == ["kept"]
+
+
+@java_550_client
+def test_what_cannot_be_taken_back(client: Client) -> None:
+    topic, other = client.topic("NoRecall", queues=1), client.topic("NoRecallOther", queues=1)
+    producer = client.producer(retries=0)
+    [sent] = client.send(producer, topic, body="soon", **{"system.TIMER_DELAY_SEC": 2})
+    [plain] = client.send(producer, topic, body="plain")
+    assert plain["recallHandle"] is None
+    with pytest.raises(Refused) as refused:
+        client.call("recall", producer=producer, topic=other, handle=sent["recallHandle"])
+    assert refused.value.code == 604, "the handle is of another topic"
+    time.sleep(4)
+    with pytest.raises(Refused) as refused:
+        client.call("recall", producer=producer, topic=topic, handle=sent["recallHandle"])
+    assert refused.value.code == 604, "its time has come"

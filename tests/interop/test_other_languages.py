@@ -9,7 +9,7 @@ import pytest
 
 from tests.interop.harness.clients import Client, Push
 from tests.interop.harness.drivers import Driver
-from tests.interop.harness.matrix import JAVA_550, other_clients
+from tests.interop.harness.matrix import JAVA_550, go_client, other_clients
 from tests.interop.harness.processes import JsonObject
 
 pytestmark = pytest.mark.interop
@@ -181,3 +181,19 @@ def test_a_subscription_by_sql(client: Client, java: Client) -> None:
     found = push.wait_for(3)
     time.sleep(1)
     assert {one["body"] for one in found} == {"n 3", "n 4", "n 5"}
+
+
+@go_client
+def test_the_go_client_decides_and_is_asked(client: Client, java: Client) -> None:
+    topic, group = java.topic("GoDecided", queues=1), client.group("godecided")
+    push = java.push(topic, group)
+    producer = client.producer("transactionalProducer")
+    send = {"verb": "sendInTransaction", "count": 3}
+    client.send(producer, topic, body="yes", first="COMMIT_MESSAGE", checked="COMMIT_MESSAGE", **send)
+    client.send(producer, topic, body="no", first="ROLLBACK_MESSAGE", checked="ROLLBACK_MESSAGE", **send)
+    client.send(producer, topic, body="asked", first="UNKNOW", checked="COMMIT_MESSAGE", **send)
+    push.wait_for(6, 120)
+    time.sleep(2)
+    expected = {f"{word} {number}" for word in ("yes", "asked") for number in range(3)}
+    assert {one["body"] for one in push.messages} == expected
+    assert len([one for one in client.driver.events(producer) if one["event"] == "checked"]) >= 3

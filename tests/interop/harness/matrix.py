@@ -37,6 +37,7 @@ def clients_at_systems(pairs: list[Pair]) -> pytest.MarkDecorator:
 
 java_clients = clients_at_systems(at_home_and_here(JAVA_497, JAVA_550))
 other_clients = clients_at_systems(at_home_and_here("go", "node", "cpp"))
+go_client = clients_at_systems(at_home_and_here("go"))
 java_binary_client = clients_at_systems(at_home_and_here(JAVA_BINARY))
 java_550_client = clients_at_systems(at_home_and_here(JAVA_550))
 

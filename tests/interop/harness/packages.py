@@ -54,7 +54,7 @@ def apache_packages(version: str, maven_seconds_max: int = MAVEN_SECONDS_MAX) ->
     directory = cache_directory() / version
     directory.mkdir(parents=True, exist_ok=True)
     jars = _cached_jars(directory) or _resolve(directory, version, maven_seconds_max)
-    classes = _compile(directory, javac, jars)
+    classes = _compile(directory, javac, jars, [] if version.startswith("4.") else ["since5"])
     return ApachePackages(version, java, os.pathsep.join([str(classes), *jars]))
 
 
@@ -118,9 +118,9 @@ def _pom(version: str) -> str:
     )
 
 
-def _compile(directory: Path, javac: Path, jars: list[str]) -> Path:
-    """Compile our programs into a directory named after their sources, once."""
-    sources = sorted(JAVA_SOURCES.glob("*.java"))
+def _compile(directory: Path, javac: Path, jars: list[str], more: list[str]) -> Path:
+    """Compile our programs, those of some directories too, into a directory named after their sources, once."""
+    sources = sorted([*JAVA_SOURCES.glob("*.java"), *(each for one in more for each in (JAVA_SOURCES / one).iterdir())])
     digest = hashlib.sha256(os.pathsep.join(jars).encode() + b"".join(source.read_bytes() for source in sources))
     classes = directory / f"classes-{digest.hexdigest()[:16]}"
     if classes.exists():

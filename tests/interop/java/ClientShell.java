@@ -28,6 +28,11 @@ public final class ClientShell {
         PushConsumers.addTo(shell);
         PullConsumers.addTo(shell);
         Lookups.addTo(shell);
+        try {
+            Class.forName("Since5").getDeclaredMethod("addTo", ClientShell.class).invoke(null, shell);
+        } catch (ClassNotFoundException older) {
+            // Compiled without it: this is a client of 4.x.
+        }
         new JsonLine().with("event", "ready").print();
         shell.serve();
         Runtime.getRuntime().halt(0);

@@ -54,6 +54,10 @@ final class Producers {
         shell.add("closeProducer", (words, answer) -> STARTED.remove(words.text("name")).shutdown());
     }
 
+    static DefaultMQProducer started(String name) {
+        return STARTED.get(name);
+    }
+
     private static void start(DefaultMQProducer producer, Words words) throws Exception {
         producer.setNamesrvAddr(words.text("nameServer"));
         producer.setVipChannelEnabled(false);
@@ -154,6 +158,11 @@ final class Producers {
         sent.put("queueId", result.getMessageQueue().getQueueId());
         sent.put("queueOffset", result.getQueueOffset());
         sent.put("transactionId", result.getTransactionId());
+        try {
+            sent.put("recallHandle", SendResult.class.getMethod("getRecallHandle").invoke(result));
+        } catch (NoSuchMethodException older) {
+            sent.put("recallHandle", null);
+        }
         sent.put("keys", message.getKeys());
         sent.put("bodyLength", message.getBody().length);
         sent.put("bodySha256", JsonLine.sha256(message.getBody()));

@@ -31,6 +31,7 @@ var (
 	tables    sync.Mutex
 	producers = map[string]rocketmq.Producer{}
 	consumers = map[string]rocketmq.PushConsumer{}
+	deciders  = map[string]rocketmq.TransactionProducer{}
 )
 
 func main() {
@@ -79,7 +80,14 @@ func run(verb string, given words) (object, error) {
 		return send(given)
 	case "batch":
 		return batch(given)
+	case "transactionalProducer":
+		return nil, startTransactional(given)
+	case "sendInTransaction":
+		return sendInTransaction(given)
 	case "closeProducer":
+		if decider := take(deciders, given["name"]); decider != nil {
+			return nil, decider.Shutdown()
+		}
 		return nil, take(producers, given["name"]).Shutdown()
 	case "push":
 		return nil, push(given)
@@ -119,6 +127,63 @@ func startProducer(given words) error {
 	producers[given["name"]] = made
 	tables.Unlock()
 	return made.Start()
+}
+
+// The outcome of a transaction, at once and when asked again, is told by the message's own properties.
+type decisions struct{ producer string }
+
+func outcome(told string) primitive.LocalTransactionState {
+	switch told {
+	case "COMMIT_MESSAGE":
+		return primitive.CommitMessageState
+	case "ROLLBACK_MESSAGE":
+		return primitive.RollbackMessageState
+	}
+	return primitive.UnknowState
+}
+
+func (told decisions) ExecuteLocalTransaction(one *primitive.Message) primitive.LocalTransactionState {
+	return outcome(one.GetProperty("first"))
+}
+
+func (told decisions) CheckLocalTransaction(one *primitive.MessageExt) primitive.LocalTransactionState {
+	show(object{"event": "checked", "producer": told.producer, "topic": one.Topic, "msgId": one.MsgId, "keys": one.GetKeys()})
+	return outcome(one.GetProperty("checked"))
+}
+
+func startTransactional(given words) error {
+	made, err := rocketmq.NewTransactionProducer(
+		decisions{given["name"]},
+		producer.WithNsResolver(primitive.NewPassthroughResolver([]string{given["nameServer"]})),
+		producer.WithGroupName(given["group"]),
+		producer.WithInstanceName(given["name"]),
+		producer.WithSendMsgTimeout(10*time.Second),
+	)
+	if err != nil {
+		return err
+	}
+	tables.Lock()
+	deciders[given["name"]] = made
+	tables.Unlock()
+	return made.Start()
+}
+
+func sendInTransaction(given words) (object, error) {
+	tables.Lock()
+	sender := deciders[given["producer"]]
+	tables.Unlock()
+	sent := make([]object, 0)
+	for i := 0; i < given.number("count", 1); i++ {
+		one := message(given, i)
+		one.WithProperty("first", given["first"])
+		one.WithProperty("checked", given["checked"])
+		result, err := sender.SendMessageInTransaction(context.Background(), one)
+		if err != nil {
+			return nil, err
+		}
+		sent = append(sent, describe(one, result.SendResult, 0))
+	}
+	return object{"sent": sent}, nil
 }
 
 // Messages with a sharding key go to the queue of that number, others take turns.
