@@ -49,7 +49,7 @@ unit: setup ## run the quick tests alone
 ORBITLOG_FAULTS ?= 20
 .PHONY: faults
 faults: setup ## cut the power, kill, flip bits and fill disks for long (docs/durability.md)
-	@ORBITLOG_FAULTS=$(ORBITLOG_FAULTS) $(BIN)/python -m pytest -n 2 -q tests/faults $(ARGS)
+	@ORBITLOG_FAULTS=$(ORBITLOG_FAULTS) $(BIN)/python -m pytest -n 2 -q -o faulthandler_timeout=0 tests/faults $(ARGS)
 
 ORBITLOG_SOAK_SECONDS ?= 600
 .PHONY: soak

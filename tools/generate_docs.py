@@ -230,9 +230,47 @@ def benchmark_figures(_: str) -> str:
     return "\n".join(lines[1:])
 
 
+def comparison(_: str) -> str:
+    """The last recorded run of `make compare`: medians, spread, processor time, and whether a target was met."""
+    recorded = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
+    machine = f"{recorded['processor']}, {recorded['cores']} cores, {recorded['system']}, Python {recorded['python']}"
+    lines = [
+        f"Taken on {recorded['when'][:10]} on {machine}, commit {recorded['commit']}; medians of {recorded['rounds']}"
+        " rounds, with the lowest and the highest in brackets; CPU is the broker's, in seconds for a million messages:",
+        "",
+        "| row | Apache 5.5.0 | CPU | Orbitlog | CPU | ratio, more is better | target |",
+        "|---|---:|---:|---:|---:|---:|---:|",
+    ]
+    for row in recorded["rows"]:
+        sides = []
+        for broker in ("apache", "orbitlog"):
+            spent = row.get("cpuSecondsPerMillion", {}).get(broker)
+            sides.append(
+                f"{_told_values(row['values'][broker])} {row['unit']} | {_told(_median(spent)) if spent else ''}"
+            )
+        ratio, target = row["ratio"], row["target"]
+        missed = "" if target is None else f"{target:g}" if ratio >= target else f"{target:g}, missed"
+        lines.append(f"| {row['name']} | {' | '.join(sides)} | {ratio:.2f} | {missed} |")
+    return "\n".join(lines)
+
+
+def _median(values: list[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def _told(value: float) -> str:
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def _told_values(values: list[float]) -> str:
+    spread = f" ({_told(min(values))} to {_told(max(values))})" if len(values) > 1 else ""
+    return _told(_median(values)) + spread
+
+
 GENERATORS: dict[str, Callable[[str], str]] = {
     "benchmarks": benchmark_figures,
     "command-line": command_line,
+    "comparison": comparison,
     "compat": compat_table,
     "decisions": decisions,
     "demo": demo_summary,

@@ -31,15 +31,20 @@ import org.apache.rocketmq.tools.admin.DefaultMQAdminExt;
  *   sync|oneway TOPIC THREADS BODY_BYTES MESSAGES      (a topic that ends with * is one of PREFIX0..PREFIX999)
  *   batch TOPIC THREADS BODY_BYTES MESSAGES PER_BATCH
  *   async TOPIC IN_FLIGHT BODY_BYTES MESSAGES
+ *   transactions TOPIC THREADS BODY_BYTES MESSAGES
  *   consume TOPIC MESSAGES
  *   latency TOPIC PER_SECOND BODY_BYTES SECONDS
  *   query TOPIC KEY TIMES
+ *   hold TOPIC COUNT           (start that many consumers, each with a group and a connection of its own)
+ *   idle SECONDS
+ *   release                    (end the consumers that are held)
  */
 public final class BrokerLoad {
     private static final int NANOS = 1_000_000_000;
     private final String nameServer;
     private final String broker;
     private final DefaultMQProducer producer;
+    private final List<DefaultMQPushConsumer> held = new ArrayList<>();
     private int consumers;
 
     private BrokerLoad(String nameServer, String broker) throws Exception {
@@ -81,12 +86,25 @@ public final class BrokerLoad {
                 return send(words[0], words[1], number(words[2]), number(words[3]), number(words[4]), perBatch);
             case "async":
                 return sendAsync(words[1], number(words[2]), number(words[3]), number(words[4]));
+            case "transactions":
+                return TransactionLoad.run(nameServer, words[1], number(words[2]), number(words[3]), number(words[4]));
             case "consume":
                 return consume(words[1], number(words[2]));
             case "latency":
                 return latency(words[1], number(words[2]), number(words[3]), number(words[4]));
             case "query":
                 return query(words[1], words[2], number(words[3]));
+            case "hold":
+                return hold(words[1], number(words[2]));
+            case "idle":
+                Thread.sleep(number(words[1]) * 1000L);
+                return "seconds=" + words[1] + " messages=0 failed=0";
+            case "release":
+                for (DefaultMQPushConsumer each : held) {
+                    each.shutdown();
+                }
+                held.clear();
+                return "failed=0";
             default:
                 throw new IllegalArgumentException(words[0]);
         }
@@ -231,6 +249,19 @@ public final class BrokerLoad {
         consumer.subscribe(topic, "*");
         consumer.registerMessageListener(listener);
         return consumer;
+    }
+
+    private String hold(String topic, int count) throws Exception {
+        for (int i = 0; i < count; i++) {
+            DefaultMQPushConsumer each = consumer(topic, (batch, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
+            each.setConsumeThreadMin(1);
+            each.setConsumeThreadMax(1);
+            each.start();
+            held.add(each);
+        }
+        // Every queue of every one is asked for by then.
+        Thread.sleep(5000);
+        return "failed=0";
     }
 
     private String latency(String topic, int perSecond, int bodyBytes, int seconds) throws Exception {

@@ -1,0 +1,73 @@
+"""What `make compare` has measured: values by row and broker, told as lines, as JSON, and as a line of history."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.broker_pairs import VERSION
+from benchmarks.compare_rows import Row
+from benchmarks.measure import circumstances
+
+OURS, THEIRS = "orbitlog", "apache"
+
+
+@dataclass
+class Record:
+    """Values of both brokers, in the order of rows."""
+
+    rounds: int
+    rows: dict[str, Row] = field(default_factory=dict)
+    values: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    cpu: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+
+    def add(self, row: Row, broker: str, value: float, cpu_seconds_per_million: float = 0.0) -> None:
+        self.rows[row.name] = row
+        self.values.setdefault((row.name, broker), []).append(value)
+        if cpu_seconds_per_million and row.value == "rate":
+            self.cpu.setdefault((row.name, broker), []).append(cpu_seconds_per_million)
+
+    def ratio(self, name: str) -> float | None:
+        """How many times as good as theirs ours is, None where one of the two was not measured."""
+        ours, theirs = self.values.get((name, OURS)), self.values.get((name, THEIRS))
+        if not ours or not theirs or not statistics.median(ours):
+            return None
+        return self.rows[name].ratio(statistics.median(theirs), statistics.median(ours))
+
+    def told(self, name: str) -> str:
+        row, parts = self.rows[name], [f"  {name:58}"]
+        for broker in (THEIRS, OURS):
+            if values := self.values.get((name, broker)):
+                parts.append(f"{broker} {statistics.median(values):>10,.2f} {row.unit}")
+            if spent := self.cpu.get((name, broker)):
+                parts.append(f"({statistics.median(spent):5.1f} CPU s/M)")
+        ratio = self.ratio(name)
+        if ratio is not None:
+            wanted = (
+                "" if row.target is None else f" (target {row.target:g}{'' if ratio >= row.target else ', MISSED'})"
+            )
+            parts.append(f"{ratio:6.2f}x{wanted}")
+        return "  ".join(parts)
+
+    def save(self, path: Path) -> None:
+        rows = [self._row(row) for row in self.rows.values()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        record = {"apacheVersion": VERSION, "rounds": self.rounds, **circumstances(), "rows": rows}
+        path.write_text(json.dumps(record, indent=1) + "\n")
+
+    def _row(self, row: Row) -> dict[str, Any]:
+        values = {broker: self.values.get((row.name, broker), []) for broker in (THEIRS, OURS)}
+        cpu = {broker: self.cpu[row.name, broker] for broker in (THEIRS, OURS) if (row.name, broker) in self.cpu}
+        found: dict[str, Any] = {"name": row.name, "unit": row.unit, "target": row.target, "values": values}
+        return found | ({"cpuSecondsPerMillion": cpu} if cpu else {}) | {"ratio": self.ratio(row.name)}
+
+    def remember(self, path: Path) -> None:
+        """Add a line of ratios to those of earlier runs."""
+        ratios = {name: round(ratio, 3) for name in self.rows if (ratio := self.ratio(name)) is not None}
+        said = circumstances()
+        line = {"when": said["when"], "commit": said["commit"], "cores": said["cores"], "ratios": ratios}
+        with path.open("a") as file:
+            file.write(json.dumps(line) + "\n")

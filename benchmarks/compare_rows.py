@@ -1,0 +1,142 @@
+"""What `make compare` measures: jobs for the official client, and what to take from the answer to each.
+
+A ratio says how many times as good as Apache's ours is: more is better in every row. Targets are ratios.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+TOPIC = "Compare"
+SYNC_FLUSH = ("flushDiskType=SYNC_FLUSH",)
+MANY_TOPICS = 1000
+HELD_CONSUMERS = 50
+
+START = "start to first acknowledged send"
+MEMORY = "idle memory, name server and broker"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the comparison."""
+
+    name: str
+    value: str = "rate"  # or p50, p99, p999 in milliseconds, or cpu: seconds of the broker for a million messages
+    target: float | None = None
+
+    @property
+    def unit(self) -> str:
+        return {"rate": "msg/s", "cpu": "s", "seconds": "s", "memory": "MB", "load": "% of a core"}.get(
+            self.value, "ms"
+        )
+
+    def ratio(self, apache: float, ours: float) -> float:
+        return ours / apache if self.value == "rate" else apache / ours
+
+
+# Measured otherwise than by a job.
+APART = (
+    Row(START, "seconds", 10.0),
+    Row(MEMORY, "memory", 8.0),
+)
+
+
+@dataclass(frozen=True)
+class Job:
+    """One piece of work for the client, which gives one row or several; some need others before and after them."""
+
+    words: str
+    rows: tuple[Row, ...]
+    settings: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
+
+
+def jobs(scale: float) -> list[Job]:
+    def count(messages: int) -> int:
+        return max(640, int(messages * scale) // 32 * 32)
+
+    def seconds(wanted: int) -> int:
+        return max(2, int(wanted * scale))
+
+    return [
+        *(job for size in (128, 1024) for job in _sends(size, count)),
+        Job(
+            f"sync Many* 16 128 {count(100_000)}",
+            (Row(f"sync send to {MANY_TOPICS:,} topics x 4 queues, 16 threads", target=1.3),),
+            before=(f"topics Many {MANY_TOPICS} 4",),
+        ),
+        Job(
+            f"consume {TOPIC} {count(600_000)}",
+            (Row("backlog consumed", target=1.0), Row("CPU of the broker, a million consumed", "cpu", 1.0)),
+        ),
+        Job(
+            f"transactions Decided 16 128 {count(40_000)}",
+            (Row("transactions committed and visible, 16 threads, 128 B", target=1.0),),
+            before=("topics Decided 1 8",),
+        ),
+        _latency(1000, seconds(10)),
+        _latency(10_000, seconds(8)),
+        Job(
+            f"idle {seconds(10)}",
+            (Row(f"{HELD_CONSUMERS} consumers waiting, no messages: load", "load", 1.0),),
+            before=(f"hold Held {HELD_CONSUMERS}",),
+        ),
+        Job(
+            f"latency Held 100 128 {seconds(10)}",
+            (Row(f"{HELD_CONSUMERS} groups consuming 100 msg/s each: p99", "p99", 1.0),),
+            after=("release",),
+        ),
+        Job(f"query {TOPIC} key {count(1_000)}", (Row("query by key: p50", "p50", 1.0),)),
+        *(
+            Job(
+                f"sync {TOPIC} {threads} 128 {count(messages)}",
+                (Row(f"sync send with sync flush, {_threads(threads)}, 128 B", target=1.0),),
+                settings=SYNC_FLUSH,
+            )
+            for threads, messages in ((1, 3_000), (16, 20_000), (64, 40_000))
+        ),
+    ]
+
+
+def _threads(count: int) -> str:
+    return f"{count} thread{'s' * (count > 1)}"
+
+
+def _sends(size: int, count: Callable[[int], int]) -> list[Job]:
+    told = f"{size} B" if size < 1024 else f"{size // 1024} KB"
+    rate = f"sync send, {{}}, {told}"
+    return [
+        Job(
+            f"sync {TOPIC} 1 {size} {count(20_000)}",
+            (
+                Row(rate.format(_threads(1)), target=1.0),
+                Row(f"sync send, 1 thread, {told}: p50", "p50", 1.0),
+                Row(f"sync send, 1 thread, {told}: p99", "p99", 1.0),
+            ),
+        ),
+        Job(f"sync {TOPIC} 16 {size} {count(120_000)}", (Row(rate.format(_threads(16)), target=1.3),)),
+        Job(
+            f"sync {TOPIC} 64 {size} {count(160_000)}",
+            (
+                Row(rate.format(_threads(64)), target=1.3),
+                Row(f"CPU of the broker, a million sync sends, 64 threads, {told}", "cpu", 2.0),
+            ),
+        ),
+        Job(f"async {TOPIC} 1000 {size} {count(300_000)}", (Row(f"async send, 1,000 in flight, {told}", target=1.3),)),
+        Job(
+            f"batch {TOPIC} 8 {size} {count(640_000)} 32",
+            (
+                Row(f"batches of 32, 8 threads, {told}", target=1.2),
+                Row(f"CPU of the broker, a million in batches, {told}", "cpu", 1.0),
+            ),
+        ),
+        Job(f"oneway {TOPIC} 4 {size} {count(200_000)}", (Row(f"one-way, 4 threads, {told}"),)),
+    ]
+
+
+def _latency(per_second: int, seconds: int) -> Job:
+    told = f"end to end at {per_second:,} msg/s"
+    rows = (Row(f"{told}: p50", "p50", 1.0), Row(f"{told}: p99", "p99", 1.0), Row(f"{told}: p99.9", "p999"))
+    return Job(f"latency Latency {per_second} 128 {seconds}", rows)
