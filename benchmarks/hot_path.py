@@ -27,17 +27,20 @@ PEER = ("127.0.0.1", 50_000)
 
 
 class FakeTransport:
-    """What a connection writes to: counts calls, keeps the last bytes."""
+    """What a connection writes to: counts calls, keeps the last bytes, or all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, keeps: bool = False) -> None:
         self.calls = 0
-        self.written_bytes = 0
         self.last = b""
+        self.kept: list[bytes] | None = [] if keeps else None
+        self.is_closed = False
+        self.connection: Connection | None = None
 
     def write(self, data: bytes) -> None:
         self.calls += 1
-        self.written_bytes += len(data)
-        self.last = bytes(data)
+        self.last = data
+        if self.kept is not None:
+            self.kept.append(bytes(data))
 
     def writelines(self, parts: Iterable[bytes]) -> None:
         self.write(b"".join(parts))
@@ -46,22 +49,28 @@ class FakeTransport:
         return {"peername": PEER, "sockname": ("127.0.0.1", 10_911)}.get(name, default)
 
     def is_closing(self) -> bool:
-        return False
+        return self.is_closed
+
+    def close(self) -> None:
+        if not self.is_closed and self.connection is not None:
+            asyncio.get_running_loop().call_soon(self.connection.connection_lost, None)
+        self.is_closed = True
+
+    def abort(self) -> None:
+        self.close()
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...
     def pause_reading(self) -> None: ...
     def resume_reading(self) -> None: ...
-    def close(self) -> None: ...
-    def abort(self) -> None: ...
 
 
 class HotPath:
     """One broker, one connection of it that no socket is behind."""
 
-    def __init__(self, broker: Broker) -> None:
+    def __init__(self, broker: Broker, *, keeps: bool = False) -> None:
         self.broker = broker
-        self.transport = FakeTransport()
-        self.connection = cast(Connection, broker._server._accept())
+        self.transport = FakeTransport(keeps=keeps)
+        self.connection = self.transport.connection = cast(Connection, broker._server._accept())
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
 
     def feed(self, data: bytes) -> None:
@@ -77,7 +86,7 @@ class HotPath:
             broker._dispatch()
 
     def close(self) -> None:
-        self.connection.connection_lost(None)
+        self.transport.close()
 
 
 @asynccontextmanager

@@ -101,6 +101,7 @@ class Broker:
         self._transaction_check = TransactionCheck(
             self.state, self._halves, self._transactions.can_ask, self._transactions.ask
         )
+        self._sends = SendHandler(self.state, self._writer, self._halves, self._flushes)
         self._dispatch_request = Dispatch(self._handlers())
         self._seen: set[Connection] = set()
         self._server = self._make_server(settings[keys.LISTEN_PORT])
@@ -172,7 +173,8 @@ class Broker:
     def _make_server(self, port: int) -> RemotingServer:
         settings = self.state.settings
         limits = RemotingLimits(connections=settings[keys.CONNECTIONS_MAX])
-        return RemotingServer(self._serve, host=settings[keys.BIND_ADDRESS], port=port, limits=limits)
+        host = settings[keys.BIND_ADDRESS]
+        return RemotingServer(self._serve, host=host, port=port, limits=limits, quick=self._sends.quick)
 
     def _warn_of_strangers(self) -> None:
         """Tell what it means to listen where others can dial."""
@@ -218,7 +220,7 @@ class Broker:
     def _handlers(self) -> dict[int, Handler]:
         state = self.state
         reply = ReplyHandler(state, self._writer)
-        send = SendHandler(state, self._writer, self._halves, self._flushes)
+        send = self._sends
         needs = AdminNeeds(
             self._settle, self._saver.save_tables, self._retain_step, self._pulls.wake_queue, self._delayed
         )
@@ -291,10 +293,15 @@ class Broker:
         if self._dispatch_planned or self._loop is None:
             return
         self._dispatch_planned = True
-        if self._pulls.held or self._pops.are_held:
+        if self._is_awaited:
             self._loop.call_soon(self._dispatch)
         else:
             self._gathering = self._loop.call_later(_GATHER_SECONDS, self._dispatch)
+
+    @property
+    def _is_awaited(self) -> bool:
+        """Tell whether some consumer waits for a message."""
+        return bool(self._pulls.held or self._pops.are_held)
 
     def _stop_gathering(self, gathering: asyncio.TimerHandle) -> None:
         """Dispatch now what was to wait a moment: somebody may ask for it."""
@@ -312,7 +319,7 @@ class Broker:
         if store.written_to - store.dispatched_to >= _BUSY_BYTES and not self._kernels_wanted:
             self._load_kernels()
         try:
-            arrivals = store.dispatch_once(_DISPATCH_BYTES)
+            arrivals = store.dispatch_once(_DISPATCH_BYTES, each=self._is_awaited)
         except StoreError as error:
             log.error("dispatch failed, it is tried again: %s", error)
             asyncio.get_running_loop().call_later(1, self._plan_dispatch)

@@ -18,6 +18,7 @@ from orbitlog.broker.edge_names import checked_group, checked_topic
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.message_writer import MessageWriter, refuse
+from orbitlog.broker.quick_sends import QuickSends
 from orbitlog.broker.send_answer import SendAnswers
 from orbitlog.broker.timed_delivery import recall_handle
 from orbitlog.errors import FormatError, RequestRefused
@@ -79,6 +80,7 @@ class SendHandler:
         self._added_raw = writer.encode(added)
         self._keeps_wait = state.compat.plain_send_keeps_wait
         self._ends: dict[Connection, _Ends] = {}
+        self.quick = QuickSends(state, self._answers, self._added_raw)
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         kind = SendMessageRequest if request.code == RequestCode.SEND_MESSAGE else SendMessageV2Request
@@ -126,6 +128,8 @@ class SendHandler:
         result = self._writer.put(message)
         if result.physical_offset < 0:
             refuse(result)
+        if is_usual and self._flushes is None:
+            self.quick.learn(connection, request, message, config)
         if message.topic == names.TIMER_TOPIC:
             handle = str(recall_handle(self._state.broker_name, message.properties))
             frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, handle)

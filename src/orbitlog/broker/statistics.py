@@ -106,11 +106,11 @@ class Statistics:
     def find(self, name: str, key: str) -> Counter | None:
         return self._counters.get((name, key))
 
-    def note_put(self, topic: str, count: int, size_bytes: int) -> None:
-        """Count messages that were stored."""
+    def note_put(self, topic: str, count: int, size_bytes: int, times: int = 1) -> None:
+        """Count messages that were stored, on so many occasions."""
         total = self.put_messages
         total.total += count
-        total.times += 1
+        total.times += times
         self.put_bytes += size_bytes
         # Looked up together and counted in place: this is done for every message.
         counters = self._put_counters.get(topic)
@@ -121,9 +121,9 @@ class Statistics:
             )
         messages, size = counters
         messages.total += count
-        messages.times += 1
+        messages.times += times
         size.total += size_bytes
-        size.times += 1
+        size.times += times
 
     def note_get(self, topic: str, group: str, count: int, size_bytes: int) -> None:
         """Count messages that were given to a consumer."""

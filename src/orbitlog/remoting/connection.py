@@ -23,7 +23,7 @@ from orbitlog.formats.java import INT_MAX
 from orbitlog.remoting.flow import Flow
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, encode_command, response_to
-from orbitlog.wire.frames import FrameDecoder
+from orbitlog.wire.frames import Frame, FrameDecoder
 
 log = logging.getLogger(__name__)
 
@@ -37,6 +37,8 @@ NO_ANSWER: Final = _NoAnswer.NO_ANSWER
 
 Answer = Command | bytes | _NoAnswer | None
 Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
+QuickHandler = Callable[["Connection", deque[Frame], list[bytes]], None]
+"""Takes frames off the front of a backlog that it can serve at once, and adds their answers, in the same order."""
 Address = tuple[str, int]
 
 _AT_ONCE = (bytes, Command)  # a tuple made once: the union of both would be made anew for each request
@@ -50,15 +52,16 @@ class Connection(asyncio.Protocol):
     """Both ends use it; `handler` gets what the peer asks.
 
     A handler returns a `Command` (or a whole frame), an awaitable of one, None for "later, by `respond`", or
-    `NO_ANSWER`. What it raises becomes an answer, too.
+    `NO_ANSWER`. What it raises becomes an answer, too. `quick` is asked first, with frames that nobody looked into.
     """
 
-    def __init__(self, handler: Handler, flow: Flow) -> None:
+    def __init__(self, handler: Handler, flow: Flow, quick: QuickHandler | None = None) -> None:
         self._handler = handler
+        self._quick = quick
         self._flow = flow
         self._limits = flow.limits
         self._decoder = FrameDecoder(limits=flow.limits.wire)
-        self._backlog: deque[Command] = deque()
+        self._backlog: deque[Frame] = deque()
         self._outgoing: list[bytes] | None = None  # a list while a batch of requests is worked off
         self._asked: list[bytes] = []  # our own requests of this turn of the loop, which leave in one write
         self._taken = asyncio.Event()
@@ -188,19 +191,24 @@ class Connection(asyncio.Protocol):
         if self._takes_no_more:
             return
         try:
-            self._backlog.extend(self._decoder.receive_data(data))
+            self._backlog += self._decoder.receive_frames(data)
         except WireError:
             pass  # kept as the decoder's failure, which is looked at below
         self._work()
-        if self._decoder.failure is not None:
-            if self._flow.garbage.is_worth_a_line():
-                times = self._flow.garbage.count
-                reason = self._decoder.failure
-                log.warning("%s sent what is no frame (number %d), so it is cut off: %s", self.peer, times, reason)
-            self.drain()
+        self._look_at_failure()
         unfinished = self._decoder.kept_bytes
         if unfinished != self._unfinished_bytes:
             self._count_unfinished(unfinished)
+
+    def _look_at_failure(self) -> None:
+        """Cut off whoever sent what is no frame, once what came before it is answered."""
+        if self._decoder.failure is None or self._takes_no_more:
+            return
+        if self._flow.garbage.is_worth_a_line():
+            times = self._flow.garbage.count
+            reason = self._decoder.failure
+            log.warning("%s sent what is no frame (number %d), so it is cut off: %s", self.peer, times, reason)
+        self.drain()
 
     def _count_unfinished(self, size: int) -> None:
         """Cut off whoever begins large frames while too much of others' is begun: nobody else could finish."""
@@ -267,13 +275,14 @@ class Connection(asyncio.Protocol):
         backlog = self._backlog
         try:
             while backlog and not self._is_congested:
-                command = backlog.popleft()
-                if command.flag & FLAG_RESPONSE:
-                    self._take_response(command)
-                    continue
-                self._take_request(command)
+                if self._quick is not None:
+                    self._quick(self, backlog, outgoing)
+                if backlog and len(outgoing) < _ANSWERS_A_WRITE:
+                    self._take(backlog.popleft())
                 if len(outgoing) >= _ANSWERS_A_WRITE or (outgoing and len(outgoing[-1]) > _LARGE_ANSWER):
                     self._write(outgoing)
+        except WireError:
+            backlog.clear()  # kept as the decoder's failure, and where the next frame would start is not known
         finally:
             self._outgoing = None
             self._write(outgoing)
@@ -284,6 +293,13 @@ class Connection(asyncio.Protocol):
         if outgoing:
             self._put(b"".join(outgoing) if len(outgoing) > 1 else outgoing[0])
             outgoing.clear()
+
+    def _take(self, frame: Frame) -> None:
+        command = self._decoder.decode(frame)
+        if command.flag & FLAG_RESPONSE:
+            self._take_response(command)
+        else:
+            self._take_request(command)
 
     def _take_request(self, request: Command) -> None:
         self._handling = request
@@ -389,6 +405,7 @@ class Connection(asyncio.Protocol):
             return
         if self._backlog:
             self._work()
+            self._look_at_failure()
         if self._backlog or self._is_congested:
             return
         if self._closes_when_answered:

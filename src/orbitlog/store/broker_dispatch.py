@@ -171,13 +171,16 @@ class BrokerDispatch:
                 raise StoreLocked(self._held())
             time.sleep(_POLL_S)
 
-    def dispatch_once(self, limit: int, max_bytes: int) -> list[Arrival]:
-        """Dispatch, or take in what was dispatched outside; returns the messages that can be read now."""
+    def dispatch_once(self, limit: int, max_bytes: int, *, each: bool) -> list[Arrival]:
+        """Dispatch, or take in what was dispatched outside; returns the messages that can be read now.
+
+        `each` of them, or at least the last of each queue.
+        """
         if self._is_recalled:
             self.take_back()
         arrived, self._arrived = self._arrived, []
         if self._follower is None:
-            return arrived + self._parts.dispatcher.dispatch_once(limit, max_bytes)
+            return arrived + self._parts.dispatcher.dispatch_once(limit, max_bytes, each=each)
         return arrived + self._follow(max_bytes)
 
     def _follow(self, max_bytes: int) -> list[Arrival]:

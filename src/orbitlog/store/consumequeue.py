@@ -61,6 +61,28 @@ class ConsumeQueue:
         self.max_offset = queue_offset + 1
         return True
 
+    def reserve(self, queue_offset: int, count: int) -> bool:
+        """Find room in the last file for units that follow the last one; False where they are for `put`."""
+        segments = self.segments
+        position = queue_offset * ENTRY_BYTES - segments.tail_base
+        if queue_offset != self.max_offset or position < 0 or segments.tail is None or self._is_recovering:
+            return False
+        stop = position + count * ENTRY_BYTES
+        if stop > segments.file_bytes:
+            return False
+        if stop > segments.tail_allocated_to:
+            base = segments.tail_base
+            segments.ensure_allocated(base, stop)
+            segments.remember_tail(base)
+        return True
+
+    def put_reserved(self, units: bytes) -> None:
+        """Put units for which there is room."""
+        segments = self.segments
+        assert segments.tail is not None
+        segments.tail.write(self.max_offset * ENTRY_BYTES - segments.tail_base, units)
+        self.max_offset += len(units) // ENTRY_BYTES
+
     def put(self, queue_offset: int, entry: QueueEntry) -> bool:
         """Put a unit; False where the queue has one there already. Refuses an offset that no queue can have reached."""
         if self.segments.is_empty:

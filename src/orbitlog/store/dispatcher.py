@@ -23,7 +23,7 @@ from orbitlog.store.commitlog import CommitLog, Span
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.disk import MappedFile
 from orbitlog.store.index_files import IndexBoundary, IndexFiles
-from orbitlog.store.queue_set import QueueKey, QueueSet
+from orbitlog.store.queue_set import QueueSet
 
 if TYPE_CHECKING:
     from orbitlog.store.bulk_dispatch import BulkDispatch
@@ -97,13 +97,16 @@ class Dispatcher:
         """Where the index goes on."""
         return self._index_from
 
-    def dispatch_once(self, limit: int, max_bytes: int = STEP_BYTES) -> list[Arrival]:
-        """Dispatch records that end at or before `limit`, about `max_bytes` of them."""
+    def dispatch_once(self, limit: int, max_bytes: int = STEP_BYTES, *, each: bool = True) -> list[Arrival]:
+        """Dispatch records that end at or before `limit`, about `max_bytes` of them.
+
+        Returns `each` message that can be read now, or at least the last of each queue: naming them all is dear.
+        """
         arrivals: list[Arrival] = []
         stop = min(limit, self.dispatched_to + max_bytes)
         try:
             for span in list(self._log.spans(self.dispatched_to, stop)):
-                self._dispatch_span(span, arrivals)
+                self._dispatch_span(span, arrivals, each)
         except StoreError:
             if not arrivals:
                 raise
@@ -145,10 +148,10 @@ class Dispatcher:
             self.last_physical_offset = progress.last_physical_offset
             self.last_store_timestamp_ms = progress.last_store_timestamp_ms
 
-    def _dispatch_span(self, span: Span, arrivals: list[Arrival]) -> None:
+    def _dispatch_span(self, span: Span, arrivals: list[Arrival], each: bool) -> None:
         file, end = self._log.segments.file(span.base), span.base + span.stop
         if self._live is not None and span.stop - span.start >= _LIVE_BYTES_MIN:
-            self._dispatch_live(self._live, file, span, arrivals)
+            self._dispatch_live(self._live, file, span, arrivals, each)
         while self.dispatched_to < end:
             start = self.dispatched_to - span.base
             self._dispatch_part(file, Span(span.base, start, min(start + STEP_BYTES, span.stop)), arrivals)
@@ -173,13 +176,12 @@ class Dispatcher:
         live.load()
         self._live = live
 
-    def _dispatch_live(self, live: LiveDispatch, file: MappedFile, span: Span, arrivals: list[Arrival]) -> None:
-        def arrived(queue: QueueKey, queue_offset: int, tags_code: int, store_ms: int) -> None:
-            arrivals.append(_new_tuple(Arrival, (*queue, queue_offset, tags_code, store_ms)))
-
+    def _dispatch_live(
+        self, live: LiveDispatch, file: MappedFile, span: Span, arrivals: list[Arrival], each: bool
+    ) -> None:
         view = file.view()
         try:
-            progress = live.run(view, span, self._index_from, arrived)
+            progress = live.run(view, span, self._index_from, arrivals, each=each)
         except StoreError:
             self._index_from = self._index.boundary()
             raise

@@ -8,7 +8,7 @@ crash only the last can be wrong, and that one is made again from the log.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -72,10 +72,13 @@ class IndexFile:
         self._slots_used, self._next_entry = header.hash_slot_count, header.index_count
 
     @property
+    def _numbers(self) -> tuple[int, ...]:
+        """The header's fields in their order."""
+        return self._begin_ms, self._end_ms, self._begin_offset, self._end_offset, self._slots_used, self._next_entry
+
+    @property
     def header(self) -> IndexHeader:
-        return IndexHeader(
-            self._begin_ms, self._end_ms, self._begin_offset, self._end_offset, self._slots_used, self._next_entry
-        )
+        return IndexHeader(*self._numbers)
 
     @property
     def is_full(self) -> bool:
@@ -150,28 +153,27 @@ class IndexFile:
             self._write_header()
 
     def _write_header(self) -> None:
-        self.file.write(
-            0,
-            _PACK_HEADER(
-                self._begin_ms, self._end_ms, self._begin_offset, self._end_offset, self._slots_used, self._next_entry
-            ),
-        )
+        self.file.write(0, _PACK_HEADER(*self._numbers))
 
     def put_bulk(self, columns: DispatchColumns, row: int, key: int) -> tuple[int, int]:
         """Put keys from number `key` on, that of `row` or a later one; returns those at which a new file is needed."""
         import numpy as np
 
-        from orbitlog.kernels.index_build import put_into
+        from orbitlog.kernels.index_build import put_keys
 
         layout = self._layout
         last_entry = min(self._next_entry + len(columns.key_hashes) - key, layout.entry_count)
         self._ensure_allocated(layout.entry_position(last_entry))
+        state = np.array(self._numbers, np.int64)
         with self.file.edit(0, self._allocated_to) as lent:
-            header, row, key = put_into(np.frombuffer(lent, np.uint8), self.header, layout, columns, row, key)
-        self._set_header(header)
-        if header.key_count:
-            self.file.write(0, _PACK_HEADER(*astuple(header)))
-        return row, key
+            address = np.frombuffer(lent, np.uint8).ctypes.data
+            row, key = put_keys(  # type: ignore[no-untyped-call]
+                columns, row, key, address, layout.slot_count, layout.entry_count, state
+            )
+        self._set_header(IndexHeader(*state.tolist()))
+        if self._next_entry > 1:
+            self._write_header()
+        return int(row), int(key)
 
     def _ensure_allocated(self, stop: int) -> None:
         if stop > self._allocated_to:

@@ -24,6 +24,7 @@ from orbitlog.formats.batch_records import encode_records
 from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
 from orbitlog.formats.dispatch_marks import INLINE, DispatchLease
 from orbitlog.formats.message import Message, encode_placed, measure_record
+from orbitlog.formats.record_template import Row, encode_run
 from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE, STATE_FILE, StoreState, decode_state, encode_state
 from orbitlog.store.broker_dispatch import BrokerDispatch
 from orbitlog.store.commitlog import CommitLog
@@ -214,6 +215,24 @@ class MessageStore(StoreReads):
         self._bytes_appended += size_bytes
         return _new_tuple(PutResult, (_PUT_OK, physical_offset, queue_offset, now_ms, size_bytes, ""))
 
+    def append_run(self, rows: Sequence[Row]) -> list[tuple[int, int]]:
+        """Take ordinary messages that came together; returns the physical and the queue offset of those taken.
+
+        The first ones are taken, as many as have room where the last one went; all of them mostly. The others, and
+        those about which anything is unusual, are for `append`. Rows must be such as `append` would take.
+        """
+        if self._is_closed or self._failure or self._retention.refusal:
+            return []
+        log, now_ms = self._log, max(self._now_ms(), self._last_append_ms)
+        position, room_bytes = log.room()
+        raw, places = encode_run(rows, self._next_queue_offsets, log.written_to, now_ms, room_bytes)
+        if places:
+            log.write(position, raw)
+            self._last_append_ms = now_ms
+            self._messages_appended += len(places)
+            self._bytes_appended += len(raw)
+        return places
+
     def append_batch(self, messages: Sequence[Message]) -> list[PutResult]:
         """Take messages that were sent together: a segment has all of them or none."""
         is_batch = len(messages) > 1
@@ -294,12 +313,15 @@ class MessageStore(StoreReads):
 
     # Steps
 
-    def dispatch_once(self, max_bytes: int = 4 * 1024 * 1024) -> list[Arrival]:
-        """Derive units and keys of messages that readers may see; returns those that can be read now."""
+    def dispatch_once(self, max_bytes: int = 4 * 1024 * 1024, *, each: bool = True) -> list[Arrival]:
+        """Derive units and keys of messages that readers may see; returns those that can be read now.
+
+        Whoever does not want to know `each` of them is told at least the last of each queue, which costs less.
+        """
         confirmed_to = self.confirmed_to
         with self._failing_for_good():
             with self._marks:
-                arrivals = self._dispatch.dispatch_once(confirmed_to, max_bytes)
+                arrivals = self._dispatch.dispatch_once(confirmed_to, max_bytes, each=each)
         self._publish(confirmed_to)
         return arrivals
 

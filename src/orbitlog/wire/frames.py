@@ -1,6 +1,7 @@
 """Bytes of a connection cut into commands, without a socket: h11's manner, for RocketMQ's frames.
 
-`FrameDecoder.receive_data` takes bytes as they come and returns the commands that are complete. Nothing is kept but
+`FrameDecoder.receive_data` takes bytes as they come and returns the commands that are complete; `receive_frames` cuts
+them off and leaves their headers to `decode`, or to whoever knows a shorter way for some of them. Nothing is kept but
 the bytes of one unfinished frame, and no more of them than the limits allow: a length is judged as soon as it is
 there, before what it announces is waited for. After a `WireError` the decoder is dead: where the next frame starts
 is not known. Commands that came whole before the garbage are returned first; then `failure` is set, and the next
@@ -26,6 +27,9 @@ _HTTP_STARTS = frozenset((b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"PRI "))
 _JSON = int(Serialization.JSON)
 _BINARY = int(Serialization.BINARY)
 
+Frame = tuple[int, bytes, bytes]
+"""The serialization, the header and the body of a command."""
+
 
 class FrameDecoder:
     """Turns the bytes that one peer sends into commands."""
@@ -45,6 +49,18 @@ class FrameDecoder:
 
     def receive_data(self, data: bytes) -> list[Command]:
         """Return the commands that `data` completes; `WireError` when it cannot be what a peer should send."""
+        commands: list[Command] = []
+        for frame in self.receive_frames(data):
+            try:
+                commands.append(self.decode(frame))
+            except WireError:
+                if commands:
+                    return commands
+                raise
+        return commands
+
+    def receive_frames(self, data: bytes) -> list[Frame]:
+        """Return the frames that `data` completes, their headers not looked at yet; they are to be decoded in order."""
         if self.failure is not None:
             raise self.failure
         if self._kept:
@@ -53,20 +69,32 @@ class FrameDecoder:
                 return []
             data = bytes(self._kept)
             self._kept = bytearray()
-        commands: list[Command] = []
+        frames: list[Frame] = []
         try:
-            position = self._decode_frames(data, commands)
+            position = self._cut_frames(data, frames)
         except WireError as error:
             self.failure = error
-            if commands:
-                return commands
+            if frames:
+                return frames
             raise
         if position < len(data):
             self._kept += data[position:] if position else data
-        return commands
+        return frames
 
-    def _decode_frames(self, data: bytes, commands: list[Command]) -> int:
-        """Decode every whole frame; return where the unfinished one starts."""
+    def decode(self, frame: Frame) -> Command:
+        """Read a frame's header; the decoder is dead where that is impossible."""
+        kind, header, body = frame
+        try:
+            if kind == _JSON:
+                return decode_json_header(header, body, self._limits)
+            return decode_binary_header(header, body, self._limits)
+        except WireError as error:
+            self.failure = error
+            self._kept = bytearray()
+            raise
+
+    def _cut_frames(self, data: bytes, frames: list[Frame]) -> int:
+        """Cut off every whole frame; return where the unfinished one starts."""
         position = 0
         end = len(data)
         limits = self._limits
@@ -83,15 +111,10 @@ class FrameDecoder:
                 return position
             header_start = position + _START_BYTES
             header_end = header_start + header_bytes
-            header = data[header_start:header_end]
-            body = data[header_end:body_end]
             kind = mark >> 24
-            if kind == _JSON:
-                commands.append(decode_json_header(header, body, limits))
-            elif kind == _BINARY:
-                commands.append(decode_binary_header(header, body, limits))
-            else:
+            if kind > _BINARY:
                 raise WireError(f"serialization {kind} is neither JSON (0) nor binary (1)")
+            frames.append((kind, data[header_start:header_end], data[header_end:body_end]))
             position = body_end
         self._needed_bytes = _START_BYTES
         return position

@@ -135,3 +135,22 @@ def test_a_queue_of_another_message_stops_the_kernels_and_is_reported(tmp_path: 
         assert len(store.dispatch_once()) == 59
         assert [damage.reason for damage in store.damage] == ["queue offset at byte 0: 29 is that of another message"]
         assert store.dispatched_to == store.written_to
+
+
+@pytest.mark.parametrize("kernels", [False, True])
+def test_the_last_of_each_queue_is_enough_for_who_waits_for_none(
+    monkeypatch: pytest.MonkeyPatch, kernels: bool
+) -> None:
+    monkeypatch.setattr(dispatcher, "_LIVE_BYTES_MIN", 500)
+    config = StoreConfig(StoreGeometry(segment_bytes=65536), DeriveRules(), segment_allocate_bytes=4096)
+    store = MessageStore.open(ROOT, config, Clock(Random(1)), CrashDisk())
+    if kernels:
+        store.load_kernels()
+    for number in range(2):  # a queue's first message takes the longer way
+        for queue_id in (0, 1) * (1 + 9 * number):
+            store.append(make_message("Orders", b"body", queue_id=queue_id))
+        arrived = store.dispatch_once(each=False)
+    last = {(arrival.queue_id, arrival.queue_offset) for arrival in arrived}
+    assert {(0, 10), (1, 10)} <= last
+    assert len(arrived) == (2 if kernels else 20)
+    store.close()
