@@ -119,8 +119,15 @@ STEPS = (
 )
 
 
-def run_script(client: Client) -> dict[str, list[str]]:
-    """Run every step at a system that was just started; return what each printed, normalised."""
+Tool = Callable[[Sequence[str]], tuple[str, str]]
+
+
+def run_script(client: Client, tool: Tool | None = None) -> dict[str, list[str]]:
+    """Run every step at a system that was just started; return what each printed, normalised.
+
+    `tool` takes the words of a command and returns what it printed and what it complained of; None is Apache's own.
+    """
+    tool = tool or (lambda words: _apache_tool(client, words))
     system = client.system
     values = {"b": system.broker_address, "n": system.name_server_address, "c": system.cluster_name}
     values["name"] = system.broker_name
@@ -135,17 +142,22 @@ def run_script(client: Client) -> dict[str, list[str]]:
             # Positions are committed one way.
             client.eventually(lambda: _is_offline(client), "the group is seen to be empty")
         elif is_5 or not step.since_5:
-            printed[step.name] = _run(client, step, values)
+            printed[step.name] = _run(client, step, values, tool)
     return printed
 
 
-def _run(client: Client, step: Step, values: dict[str, str]) -> list[str]:
+def _apache_tool(client: Client, words: Sequence[str]) -> tuple[str, str]:
+    arguments = {f"argument.{at}": word for at, word in enumerate(words)}
+    answer = client.driver.call("mqadmin", seconds_max=COMMAND_SECONDS_MAX, **arguments)
+    return str(answer["printed"]), str(answer["complained"])
+
+
+def _run(client: Client, step: Step, values: dict[str, str], tool: Tool) -> list[str]:
     words = step.words.format(**values).split()
     if "-n" not in words:
         words += ["-n", values["n"]]
-    arguments = {f"argument.{at}": word for at, word in enumerate(words)}
-    answer = client.driver.call("mqadmin", seconds_max=COMMAND_SECONDS_MAX, **arguments)
-    said = answer["printed"].splitlines() + [f"! {line}" for line in _complaint(answer["complained"])]
+    printed, complained = tool(words)
+    said = printed.splitlines() + [f"! {line}" for line in _complaint(complained)]
     lines = [normalised(line, client, values) for line in said]
     kept = [line for line in step.keep([line for line in lines if line]) if line]
     return sorted(kept) if step.unordered else kept
@@ -202,11 +214,11 @@ _PROPERTIES = re.compile(r"roperties(: |=)\{([^{}]*)\}")
 
 
 def normalised(line: str, client: Client, values: dict[str, str]) -> str:
-    """Write what varies as words; blanks as one."""
+    """Write what varies as words; blanks as one, but for the heads of tables: they say where columns begin."""
     line = line.replace(values["b"], "BROKER").replace(values["n"], "NAMESRV")
     for varying, word in _VARYING:
         line = varying.sub(word, line)
-    line = re.sub(r"\s+", " ", line).strip()
+    line = line.rstrip() if line.startswith("#") else re.sub(r"\s+", " ", line).strip()
     # Java prints a hash table in an order that depends on how it was filled.
     return _PROPERTIES.sub(_sorted_properties, line)
 

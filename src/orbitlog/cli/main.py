@@ -131,6 +131,10 @@ COMMANDS = {
     "context": LazyCommand(
         "orbitlog.cli.cmd_context", "Name clusters, keep their credentials, and choose the one that commands ask."
     ),
+    "mqadmin": LazyCommand(
+        "orbitlog.cli.cmd_mqadmin",
+        "Apache's admin tool by its verbs and flags: the same columns, for scripts that move over.",
+    ),
     "bench": LazyCommand("orbitlog.cli.cmd_bench", "Load a cluster with messages, and measure how fast it is."),
     "dump": LazyCommand("orbitlog.cli.cmd_dump", "Look at the files of a store; needs no server."),
     "doctor": LazyCommand("orbitlog.cli.cmd_doctor", "Find out what is wrong with a store, and mend it."),
@@ -139,7 +143,7 @@ COMMANDS = {
     "completion": LazyCommand(
         "orbitlog.cli.cmd_completion", "Print the completion script of a shell, to be put into its start file."
     ),
-    "demo": LazyCommand("orbitlog.cli.cmd_demo", "Write a small store and show what is in it."),
+    "demo": LazyCommand("orbitlog.cli.cmd_demo", "Show the whole system at work, in about a minute."),
 }
 
 cli = OrbitlogGroup(

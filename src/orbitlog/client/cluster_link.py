@@ -71,6 +71,15 @@ class ClusterLink:
         """The connection over which `address` is asked."""
         return await self._remoting.connect(address)
 
+    def open_connection(self, address: str) -> Connection | None:
+        """The same if it is open; None where it has to be opened first."""
+        return None if self._is_closed else self._remoting.open_connection(address)
+
+    @property
+    def signs(self) -> bool:
+        """Tell whether requests are signed."""
+        return self._credentials is not None
+
     @property
     def name_servers(self) -> tuple[str, ...]:
         return tuple(self._name_servers)

@@ -57,6 +57,7 @@ class Pulled:
     max_queue_offset: int
     offset_moved: bool
     suggested_broker_id: int = MASTER_ID
+    code: int = ResponseCode.SUCCESS
 
 
 class GroupLink:
@@ -134,6 +135,7 @@ class GroupLink:
             told.max_queue_offset,
             answer.code == ResponseCode.PULL_OFFSET_MOVED,
             told.suggested_broker_id,
+            answer.code,
         )
 
     # Offsets

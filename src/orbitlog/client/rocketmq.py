@@ -26,6 +26,7 @@ from orbitlog.client.identity import UniqueIdMaker, make_client_id
 from orbitlog.client.member_share import ConsumeOptions
 from orbitlog.client.namespaces import wrapped
 from orbitlog.client.outgoing import Outgoing, make_many, make_outgoing
+from orbitlog.client.quick_sending import SEND_SECONDS
 from orbitlog.client.reading import Reader
 from orbitlog.client.receipts import Receipt
 from orbitlog.client.received import Received
@@ -46,7 +47,6 @@ from orbitlog.wire.queue_shares import STRATEGIES
 
 log = logging.getLogger(__name__)
 
-SEND_SECONDS = 3.0
 HEARTBEAT_SECONDS = 30.0
 PRODUCER_GROUP = "orbitlog-producers"
 READER_GROUP = "orbitlog-readers"
@@ -104,6 +104,10 @@ class RocketMQ:
         `ordered_by`: messages with the same key go to the same queue, and are consumed in the order sent by an
         orderly consumer. `delay` (seconds), `deliver_at` or `delay_level` (1 to 18): delivered later.
         """
+        is_more_said = tags or keys or properties or delay or deliver_at or delay_level or ordered_by or queue
+        if not is_more_said and timeout == SEND_SECONDS and delay is None and ordered_by is None:
+            raw = body.encode() if isinstance(body, str) else bytes(body)
+            return await self._sending.send_plain(wrapped(self._namespace, topic), raw, self._unique_ids.make())
         message = make_outgoing(
             wrapped(self._namespace, topic),
             body,

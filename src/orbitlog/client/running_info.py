@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from orbitlog.client.consuming import Consumer
 from orbitlog.formats.json_records import BOOL, INT, LONG, TEXT, TEXT_KEY, JsonRecord, java, list_of, map_of, record
-from orbitlog.wire.bodies.body_json import MessageQueue, queue_map_of
+from orbitlog.wire.bodies.body_json import DOUBLE, MessageQueue, queue_map_of
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
 
@@ -26,6 +26,18 @@ class FeedInfo(JsonRecord):
 
 
 @dataclass(frozen=True, slots=True)
+class ConsumeStatus(JsonRecord):
+    """How fast a consumer is in one topic; milliseconds, and messages a second."""
+
+    pull_ms: float = field(default=0.0, metadata=java("pullRT", DOUBLE))
+    pull_tps: float = field(default=0.0, metadata=java("pullTPS", DOUBLE))
+    consume_ms: float = field(default=0.0, metadata=java("consumeRT", DOUBLE))
+    consumed_tps: float = field(default=0.0, metadata=java("consumeOKTPS", DOUBLE))
+    failed_tps: float = field(default=0.0, metadata=java("consumeFailedTPS", DOUBLE))
+    failed_in_hour: int = field(default=0, metadata=java("consumeFailedMsgs", LONG))
+
+
+@dataclass(frozen=True, slots=True)
 class RunningInfo(JsonRecord):
     """One consumer (307)."""
 
@@ -36,7 +48,9 @@ class RunningInfo(JsonRecord):
     queues: Mapping[MessageQueue, FeedInfo] = field(
         default_factory=dict, metadata=java("mqTable", queue_map_of(record(FeedInfo)))
     )
-    statuses: Mapping[str, str] = field(default_factory=dict, metadata=java("statusTable", map_of(TEXT_KEY, TEXT)))
+    statuses: Mapping[str, ConsumeStatus] = field(
+        default_factory=dict, metadata=java("statusTable", map_of(TEXT_KEY, record(ConsumeStatus)))
+    )
 
 
 def running_info(consumer: Consumer, name_servers: str) -> RunningInfo:

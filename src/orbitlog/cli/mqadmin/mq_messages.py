@@ -1,0 +1,234 @@
+"""Verbs that find messages. Mirrors Java `tools.command.message` and `QueryConsumeQueueCommand`."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+
+from orbitlog.cli.mqadmin.java_print import human_time, in_hash_order, second_time
+from orbitlog.cli.mqadmin.mq_topics import selected
+from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession
+from orbitlog.cli.mqadmin.verb_words import Given
+from orbitlog.cli.show import host_text
+from orbitlog.client.received import Received
+from orbitlog.errors import BrokerRefused, OrbitlogError
+from orbitlog.formats import names
+from orbitlog.wire.codes import ResponseCode
+
+_LABEL = "%-20s %s"
+_FOUND = "%-50s %4s %40s"
+_TRACE = "%-10s %-20s %-20s %-20s %-10s %-10s"
+_RULE = "=" * 38
+_PROPERTY_CAPACITY = 128
+_ID = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
+_NOTHING = BrokerRefused(ResponseCode.NO_MESSAGE, "query message by key finished, but no message.")
+
+
+async def query_msg_by_id(session: VerbSession, given: Given) -> None:
+    if "s" in given or ("g" in given and "d" in given):
+        raise VerbFailed("sending a message again is `orbitlog dlq replay`, or `orbitlog send` with its body")
+    for message_id in filter(None, (each.strip() for each in given["i"].split(","))):
+        await show_message(session, await session.admin.message(message_id, given["t"]), charset=given.get("f"))
+
+
+async def query_msg_by_unique_key(session: VerbSession, given: Given) -> None:
+    if "g" in given and "d" in given:
+        raise VerbFailed("giving a message to one consumer is not offered here")
+    found = [each async for each in session.admin.find(given["t"], given["i"], count=32, by_id=True)]
+    if not found:
+        raise _NOTHING
+    found.sort(key=lambda each: each.stored.store_timestamp_ms)
+    for number, message in enumerate(found if "a" in given else found[:1]):
+        await show_message(session, message, with_offset_id=False, number=number)
+
+
+async def query_msg_by_offset(session: VerbSession, given: Given) -> None:
+    from orbitlog.cli.mqadmin.tool_pulls import ToolPulls
+    from orbitlog.wire.bodies.body_json import MessageQueue
+
+    queue = MessageQueue(given["t"], given["b"], given.number("i", 0))
+    pulled = await (await ToolPulls.of(session, given["t"])).pull(queue, given.number("o", 0), count=1)
+    if pulled.messages:
+        await show_message(session, pulled.messages[0], charset=given.get("f"))
+
+
+async def query_msg_by_key(session: VerbSession, given: Given) -> None:
+    words = {"count": given.number("m", 64), "begin": _moment(given, "b"), "end": _moment(given, "e")}
+    found = [each async for each in session.admin.find(given["t"], given["k"], **words)]  # type: ignore[arg-type]
+    if not found:
+        raise _NOTHING
+    session.row(_FOUND, "#Message ID", "#QID", "#Offset")
+    for message in found:
+        session.row(_FOUND, message.message_id, message.queue_id, message.queue_offset)
+
+
+def _moment(given: Given, name: str) -> datetime | None:
+    return datetime.fromtimestamp(given.number(name, 0) / 1000, UTC) if name in given else None
+
+
+async def query_msg_trace_by_id(session: VerbSession, given: Given) -> None:
+    from orbitlog.wire.trace_records import PUB, SUB_AFTER, TraceRecord, decode_trace
+
+    consumed: dict[str, list[tuple[TraceRecord, str]]] = {}
+    topic = given.get("t", names.TRACE_TOPIC)
+    words = {"count": given.number("c", 64), "begin": _moment(given, "b"), "end": _moment(given, "e")}
+    async for message in session.admin.find(topic, given["i"], **words):  # type: ignore[arg-type]
+        host = host_text(message.stored.born_host_raw).rpartition(":")[0]
+        for record in decode_trace(message.body):
+            if record.message_id != given["i"]:
+                continue
+            if record.kind == PUB:
+                session.row(_TRACE, "#Type", "#ProducerGroup", "#ClientHost", "#SendTime", "#CostTimes", "#Status")
+                session.row(_TRACE, "Pub", *_trace_cells(record.group, host, record))
+                session.row("")
+            elif record.kind == SUB_AFTER:
+                consumed.setdefault(record.group, []).append((record, host))
+    for group in in_hash_order(consumed):
+        session.row(_TRACE, "#Type", "#ConsumerGroup", "#ClientHost", "#ConsumerTime", "#CostTimes", "#Status")
+        for record, host in consumed[group]:
+            session.row(_TRACE, "Sub", *_trace_cells(group, host, record))
+        session.row("")
+
+
+def _trace_cells(group: str, host: str, record: object) -> tuple[str, ...]:
+    timestamp_ms, cost_ms = getattr(record, "timestamp_ms", 0), getattr(record, "cost_ms", 0)
+    status = "success" if getattr(record, "success", True) else "failed"
+    return group, host, second_time(timestamp_ms), f"{cost_ms}ms", status
+
+
+# One message with everything about it
+
+
+async def show_message(
+    session: VerbSession,
+    message: Received | None,
+    *,
+    with_offset_id: bool = True,
+    charset: str | None = None,
+    number: int = 0,
+) -> None:
+    """Print what `QueryMsgByIdSubCommand.printMsg` prints, and write the body where it writes it."""
+    if message is None:
+        session.print("\nMessage not found!")
+        return
+    stored = message.stored
+    path = _write_body(message, number)
+    labels: list[tuple[str, object]] = [("OffsetID:", message.offset_message_id)] if with_offset_id else []
+    labels += [
+        ("Topic:", message.topic),
+        ("Tags:", f"[{message.tags or 'null'}]"),
+        ("Keys:", f"[{message.properties.get('KEYS', 'null')}]"),
+        ("Queue ID:", message.queue_id),
+        ("Queue Offset:", message.queue_offset),
+        ("CommitLog Offset:", stored.physical_offset),
+        ("Reconsume Times:", stored.reconsume_times),
+        ("Born Timestamp:", human_time(stored.born_timestamp_ms)),
+        ("Store Timestamp:", human_time(stored.store_timestamp_ms)),
+        ("Born Host:", host_text(stored.born_host_raw)),
+        ("Store Host:", host_text(stored.store_host_raw)),
+        ("System Flag:", stored.sys_flag),
+        ("Properties:", properties_of(message)),
+        ("Message Body Path:", path),
+    ]
+    if charset is not None:
+        labels.append(("Message Body:", decoded(message.body, charset)))
+    for name, value in labels:
+        session.row(_LABEL, name, value)
+    await _show_tracks(session, message, with_ends=with_offset_id)
+
+
+def decoded(body: bytes, charset: str) -> str:
+    try:
+        return body.decode(charset, "replace")
+    except LookupError:
+        raise VerbFailed(f"{charset} is no character set that is known here") from None
+
+
+def properties_of(message: Received) -> dict[str, str]:
+    """The properties in the order in which the tool prints them."""
+    properties = message.properties
+    return {name: properties[name] for name in in_hash_order(properties, _PROPERTY_CAPACITY)}
+
+
+def _write_body(message: Received, number: int) -> str:
+    """Write the body to a file of its own below the directory for temporary files, and never through a link."""
+    directory = Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
+    name = message.message_id if _ID.fullmatch(message.message_id) else message.offset_message_id
+    path = directory / (f"{name}_{number}" if number else name)
+    directory.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(message.body)
+    return str(path)
+
+
+async def _show_tracks(session: VerbSession, message: Received, *, with_ends: bool) -> None:
+    route = await session.name_servers.route(message.stored.topic)
+    address = next((each for each in map(selected, route.brokers) if each is not None), None)
+    groups = [] if address is None else await session.brokers.groups_of_topic(address, message.stored.topic)
+    if not groups:
+        session.print("\n\nWARN: No Consumer")
+        return
+    session.print("\n\n")
+    for group in groups:
+        kind, problem = await _track(session, message, group)
+        session.print(
+            "MessageTrack [consumerGroup=%s, trackType=%s, exceptionDesc=%s]" + ("\n" if with_ends else ""),
+            group,
+            kind,
+            problem,
+        )
+
+
+async def _track(session: VerbSession, message: Received, group: str) -> tuple[str, str | None]:
+    """What became of a message in a group, as `messageTrackDetail` says it."""
+    try:
+        told = await session.groups.connections(group)
+    except BrokerRefused as error:
+        kind = "NOT_ONLINE" if error.code == ResponseCode.CONSUMER_NOT_ONLINE else "UNKNOWN"
+        return kind, f"CODE:{error.code} DESC:{error.remark}"
+    except OrbitlogError as error:
+        return "UNKNOWN", str(error)
+    if told.consume_type == "CONSUME_ACTIVELY":
+        return "PULL", None
+    if told.message_model == "BROADCASTING":
+        return "CONSUME_BROADCASTING", None
+    try:
+        stats = await session.groups.stats(group)
+    except OrbitlogError as error:
+        return "UNKNOWN", str(error)
+    topic, queue_id = message.stored.topic, message.queue_id
+    for queue, each in stats.offsets.items():
+        if (queue.topic, queue.queue_id) == (topic, queue_id) and each.consumer_queue_offset > message.queue_offset:
+            tags = told.subscriptions[topic].tags if topic in told.subscriptions else ()
+            wanted = not tags or "*" in tags or message.tags in tags
+            return ("CONSUMED" if wanted else "CONSUMED_BUT_FILTERED"), None
+    return "NOT_CONSUME_YET", None
+
+
+# Units of a queue
+
+
+async def query_cq(session: VerbSession, given: Given) -> None:
+    broker = given.get("b")
+    if not broker:
+        broker = (await session.name_servers.route(given["t"])).brokers[0].addresses[0]
+    index = given.number("i", 0)
+    words = (broker, given["t"], given.number("q", 0), index, given.number("c", 10), given.get("g"))
+    told = await session.brokers.queue_units(*words)
+    if told.filter_data is not None:
+        session.row("Filter data: \n%s\n%s", told.filter_data, _RULE)
+    session.row("Queue data: \nmax: %d, min: %d", told.max_queue_offset, told.min_queue_offset)
+    session.row("%s", _RULE)
+    for number, unit in enumerate(told.units, index):
+        session.row("idx: %d", number)
+        session.row(
+            "ConsumeQueueData{physicOffset=%d, physicSize=%d, tagsCode=%d, extendDataJson='%s', bitMap='%s', "
+            "eval=%s, msg='%s'}",
+            *(unit.physical_offset, unit.size, unit.tags_code, unit.extension, unit.bit_map, unit.matches),
+            unit.message,
+        )
+        session.row("%s", _RULE)

@@ -1,0 +1,108 @@
+"""What a verb works with: the administration of the cluster, and a place to print to."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import click
+
+from orbitlog.cli.mqadmin.java_print import in_hash_order, printf
+from orbitlog.client.administration import Administration
+from orbitlog.client.name_server_admin import NameServerAdmin
+from orbitlog.errors import BrokerRefused, ClientError, FormatError
+from orbitlog.formats import names
+
+if TYPE_CHECKING:
+    from orbitlog.client.broker_admin import BrokerAdmin
+    from orbitlog.client.group_admin import GroupAdmin
+    from orbitlog.client.rocketmq import RocketMQ
+    from orbitlog.wire.bodies.route_bodies import ClusterInfo
+
+_INVALID_PARAMETER = 29
+NO_CLUSTER = "Make sure the specified clusterName exists or the name server connected to is correct."
+
+
+class VerbFailed(ClientError):
+    """A verb cannot do what was asked, for a reason that is no broker's."""
+
+
+class VerbSession:
+    """One run of a verb."""
+
+    def __init__(self, admin: Administration, mq: RocketMQ | None = None) -> None:
+        self.admin = admin
+        self._mq = mq
+        self.name_servers = NameServerAdmin(admin.link)
+
+    @property
+    def mq(self) -> RocketMQ:
+        assert self._mq is not None, "the table says of this verb that it needs no client"
+        return self._mq
+
+    @cached_property
+    def brokers(self) -> BrokerAdmin:
+        from orbitlog.client.broker_admin import BrokerAdmin
+
+        return BrokerAdmin(self.admin.link)
+
+    @cached_property
+    def groups(self) -> GroupAdmin:
+        from orbitlog.client.group_admin import GroupAdmin
+
+        return GroupAdmin(self.admin.link)
+
+    # Printing
+
+    def print(self, template: str, *values: object) -> None:
+        """Print by a template of Java's, which brings its own ends of lines."""
+        click.echo(printf(template, *values) if values else template, nl=False)
+
+    def row(self, template: str, *values: object) -> None:
+        click.echo(printf(template, *values))
+
+    # Whom a verb is about
+
+    async def cluster_brokers(self, cluster: str, *, copies: bool = False) -> list[str]:
+        """The addresses of a cluster's masters, and of their copies if wanted; a cluster that is unknown is told."""
+        info = await self.admin.cluster()
+        if cluster not in info.clusters:
+            self.print(f"[error] {NO_CLUSTER}")
+            return []
+        found: list[str] = []
+        for name in in_hash_order(info.clusters[cluster]):
+            addresses = info.brokers[name].addresses if name in info.brokers else {}
+            found += [each for number, each in addresses.items() if copies or number == 0]
+        return in_hash_order(found)
+
+    async def targets(self, broker: str | None, cluster: str | None) -> list[str]:
+        """One broker by its address, or the masters of a cluster."""
+        if broker is not None:
+            return [broker]
+        return await self.cluster_brokers(cluster) if cluster is not None else []
+
+    async def broker_name(self, address: str) -> str:
+        info = await self.admin.cluster()
+        for name, data in info.brokers.items():
+            if address in data.addresses.values():
+                return name
+        raise VerbFailed(NO_CLUSTER)
+
+
+def checked_topic(topic: str) -> str:
+    """A topic of which every broker would take the name; else the code that Apache's client has for it."""
+    try:
+        return names.check_topic(topic)
+    except FormatError as error:
+        raise BrokerRefused(_INVALID_PARAMETER, f"The specified topic: {topic}, {error.problem}") from error
+
+
+def checked_group(group: str) -> str:
+    try:
+        return names.check_group(group)
+    except FormatError as error:
+        raise BrokerRefused(_INVALID_PARAMETER, f"The specified group: {group}, {error.problem}") from error
+
+
+def cluster_of(broker_name: str, info: ClusterInfo) -> str | None:
+    return next((cluster for cluster, names in info.clusters.items() if broker_name in names), None)
