@@ -39,6 +39,11 @@ class QueueChoice:
         others = [queue for queue in inturn if queue.broker_name != failed_broker] or inturn
         return min(others, key=lambda queue: self._avoid_until_ms.get(queue.broker_name, 0))
 
+    @property
+    def is_avoiding(self) -> bool:
+        """Tell whether any broker is left out."""
+        return bool(self._avoid_until_ms)
+
     def is_good(self, broker_name: str, now_ms: int) -> bool:
         return self._avoid_until_ms.get(broker_name, 0) <= now_ms
 

@@ -12,9 +12,19 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import orjson
+
 from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.client.outgoing import COMPRESS_ASIDE_BYTES, Outgoing, batch_request, compressed, send_request
+from orbitlog.client.outgoing import (
+    COMPRESS_ASIDE_BYTES,
+    Outgoing,
+    batch_request,
+    compressed,
+    make_outgoing,
+    send_request,
+)
 from orbitlog.client.queue_choice import QueueChoice
+from orbitlog.client.quick_sending import SEND_SECONDS, QuickSending
 from orbitlog.client.receipts import STATUS_OF_CODE, Receipt
 from orbitlog.client.routes import Route, Routes
 from orbitlog.errors import (
@@ -26,6 +36,7 @@ from orbitlog.errors import (
     RemotingError,
     RequestTimeout,
 )
+from orbitlog.formats import properties
 from orbitlog.formats.flags import TransactionType
 from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -54,6 +65,7 @@ class Sending:
         self._link = link
         self._routes = routes
         self._choice = QueueChoice()
+        self._quick = QuickSending(link, routes, self._choice, group)
         self._loop = asyncio.get_running_loop()
         self._is_closed = False
         self.in_flight = 0
@@ -71,6 +83,12 @@ class Sending:
     ) -> Receipt:
         """Send one message. One that is ordered goes to the queue of its key and to no other."""
         message = await _ready_to_send(message)
+        is_ordinary = ordered_by is None and queue is None and transaction is TransactionType.NONE
+        if is_ordinary and not message.sys_flag and seconds == SEND_SECONDS:
+            text = orjson.dumps(properties.encode_properties(message.properties).decode())[1:-1]
+            sent = await self._send_quickly(message.topic, message.body, message.unique_id, text)
+            if sent is not None:
+                return sent
 
         def request(chosen: MessageQueue) -> tuple[SendMessageV2Request, bytes]:
             return send_request(message, chosen, self.group, transaction=transaction)
@@ -86,6 +104,34 @@ class Sending:
             if self.tracer is not None:
                 is_half = transaction is not TransactionType.NONE
                 self.tracer.sent(message, self.group, receipt, started_ms, is_half=is_half)
+
+    async def send_plain(self, topic: str, body: bytes, unique_id: str) -> Receipt:
+        """Send a body with nothing else said about it."""
+        sent = await self._send_quickly(topic, body, unique_id, b"")
+        if sent is not None:
+            return sent
+        return await self.send(make_outgoing(topic, body, unique_id), seconds=SEND_SECONDS)
+
+    async def _send_quickly(self, topic: str, body: bytes, unique_id: str, text: bytes) -> Receipt | None:
+        """Send an ordinary message the short way; None if it must go the long one."""
+        self._refuse_when_closed()
+        way = None if self.tracer is not None else self._quick.ready(topic, len(body))
+        if way is None:
+            return None
+        self.in_flight += 1
+        try:
+            return await self._quick.send(*way, body, unique_id, text)
+        except RequestTimeout as error:
+            raise RequestTimeout(f"{topic}: not sent in time: {error}") from None
+        except RemotingError:
+            pass
+        except BrokerRefused as error:
+            if error.code not in _RETRY_CODES:
+                raise
+        finally:
+            self.in_flight -= 1
+        self._choice.failed(way[0].queue.broker_name, self._now_ms())
+        return None
 
     async def send_batch(self, messages: Sequence[Outgoing], unique_id: str, *, seconds: float) -> Receipt:
         """Send several messages of one topic in one request: all of them are stored, or none."""
@@ -112,6 +158,7 @@ class Sending:
         deadline = self._loop.time() + seconds
         while self.in_flight and self._loop.time() < deadline:  # noqa: ASYNC110 - sends should not pay for an event
             await asyncio.sleep(0.01)
+        self._quick.close()
 
     async def _try(  # noqa: PLR0917 - what a send is made of
         self,

@@ -66,6 +66,11 @@ class RemotingClient:
             raise RemotingError("the client is closed")
         return task.result()
 
+    def open_connection(self, address: str) -> Connection | None:
+        """Return the connection to `address` if it is open."""
+        task = self._connections.get(address)
+        return task.result() if task is not None and task.done() and _is_usable(task) else None
+
     async def close(self) -> None:
         """Close every connection; whoever waits for an answer gets `ConnectionLost`."""
         self._is_closed = True

@@ -123,6 +123,22 @@ class Connection(asyncio.Protocol):
             timer.cancel()
             self._waiting.pop(opaque, None)
 
+    def reserve_opaque(self) -> int:
+        """Return the number of a request whose frame the caller makes."""
+        self._refuse_when_closed()
+        return self._next_opaque()
+
+    def ask_frame(self, opaque: int, frame: bytes) -> asyncio.Future[Command]:
+        """Ask with a whole frame that has this number; the caller limits the time, by `forget_request`."""
+        future: asyncio.Future[Command] = self._loop.create_future()
+        self._waiting[opaque] = future
+        self._ask(frame)
+        return future
+
+    def forget_request(self, opaque: int) -> None:
+        """Wait no more for the answer to a request of ours."""
+        self._waiting.pop(opaque, None)
+
     def request_oneway(self, command: Command) -> None:
         """Tell the peer; no answer is expected."""
         self._refuse_when_closed()
