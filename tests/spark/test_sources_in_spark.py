@@ -7,6 +7,7 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
@@ -131,6 +132,40 @@ def test_a_query_that_is_restarted_reads_everything_once(
     run()
     rows = spark.read.parquet(str(tmp_path / "out")).collect()
     assert len(rows) == len(set(rows)) == 65
+
+
+@pytest.mark.parametrize("table_format", ["parquet", "delta"])
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
+def test_an_export_that_follows_is_a_streaming_query(
+    spark: Any, live: MessageStore, tmp_path: Path, table_format: str
+) -> None:
+    from orbitlog.pipeline.export_job import ExportedBatch, ExportRequest
+    from orbitlog.pipeline.export_stream import ExportQuery
+    from orbitlog.pipeline.named_stores import NamedStore
+
+    stores = (NamedStore("b", str(tmp_path / "store")),)
+    request = ExportRequest(stores, "Ta", tmp_path / "table", table_format, batch_messages=30)
+    counts: list[int] = []
+    send(live, "Ta", 50)
+    ExportQuery(spark, request, tell=lambda batch: counts.append(batch.messages)).run(Event(), trigger_s=None)
+    assert (sum(counts), len(counts)) == (50, 2)
+    stop, seen = Event(), list[int]()
+
+    def tell(batch: ExportedBatch) -> None:
+        seen.append(batch.messages)
+        assert [query.isActive for query in spark.streams.active] == [True]
+        if len(seen) < 3:
+            send(live, "Ta", 7)
+        else:
+            stop.set()
+
+    send(live, "Ta", 9)
+    ExportQuery(spark, request, tell=tell).run(stop, trigger_s=0.1)
+    assert seen == [9, 7, 7]
+    assert spark.streams.active == []
+    frame = spark.read.parquet(*map(str, (tmp_path / "table").glob("dt=*/*.parquet")))
+    rows = frame.select("queueId", "queueOffset").collect()
+    assert len(rows) == len(set(rows)) == 73
 
 
 def test_commands_on_a_cluster(spark_cluster: Cluster, orders: Path, tmp_path: Path) -> None:

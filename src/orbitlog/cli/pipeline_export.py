@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import signal
+import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,15 +18,18 @@ from orbitlog.cli.show import byte_count, counted
 if TYPE_CHECKING:
     from orbitlog.pipeline.export_job import ExportedBatch
 
+_NOW = "available-now"
 _FORMATS = ("parquet", "delta", "iceberg")
 _TRIGGER = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
 
 
-def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float:
+def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float | None:
+    if text.strip() == _NOW:
+        return None
     match = _TRIGGER.fullmatch(text.strip())
     if match is None:
-        raise click.BadParameter(f"{text!r} is no time such as 500ms, 10s or 1m", param=parameter)
+        raise click.BadParameter(f"{text!r} is neither {_NOW} nor a time such as 500ms, 10s or 1m", param=parameter)
     return float(match[1]) * _SECONDS[match[2]]
 
 
@@ -48,9 +51,14 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float:
 @click.option(
     "--starting", default="earliest", show_default=True, help="Where a new export starts: also latest, or JSON."
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes, until stopped.")
+@click.option("--follow", is_flag=True, help="Go on with what comes, as a streaming query, until stopped.")
 @click.option(
-    "--trigger", "trigger_s", callback=_seconds, default="10s", show_default=True, help="How often --follow looks."
+    "--trigger",
+    "trigger_s",
+    callback=_seconds,
+    default="10s",
+    show_default=True,
+    help=f"How often --follow looks; with {_NOW} the query ends when it has what is there.",
 )
 @click.option(
     "--batch-messages",
@@ -71,7 +79,7 @@ def command(
     json_schema: str | None,
     starting: str,
     follow: bool,
-    trigger_s: float,
+    trigger_s: float | None,
     batch_messages: int,
     ignore_loss: bool,
     master: str,
@@ -81,7 +89,8 @@ def command(
 
     Run it again and it adds what is new; killed at any point, the next run goes on where the table is. STORE is a
     broker's storePathRootDir, or name=PATH to name it."""
-    from orbitlog.pipeline.export_job import ExportRequest, export_topic, follow_topic
+    from orbitlog.pipeline.export_job import ExportRequest, export_topic
+    from orbitlog.pipeline.export_stream import ExportQuery
     from orbitlog.pipeline.json_columns import parse_json_columns
     from orbitlog.pipeline.named_stores import name_stores
     from orbitlog.pipeline.task_run import runner
@@ -97,25 +106,29 @@ def command(
         fail_on_data_loss=not ignore_loss,
     )
     messages = 0
-    with spark_session(master, "export") as spark, JobProgress() as progress:
-        run = runner(spark)
+
+    def tell(batch: ExportedBatch) -> None:
+        nonlocal messages
+        messages += batch.messages
+        _tell(batch, as_json)
+
+    with spark_session(master, "export") as spark:
         if follow:
-            batches = follow_topic(run, request, trigger_s=trigger_s, is_over=_stopped(), progress=progress)
+            ExportQuery(spark, request, tell=tell).run(_stop_signal(), trigger_s=trigger_s)
         else:
-            batches = export_topic(run, request, progress=progress)
-        for batch in batches:
-            messages += batch.messages
-            _tell(batch, as_json)
+            with JobProgress() as progress:
+                for batch in export_topic(runner(spark), request, progress=progress):
+                    tell(batch)
     if not as_json:
         click.echo(f"{counted(messages, 'message')} added to {target}")
 
 
-def _stopped() -> Callable[[], bool]:
-    """Return what tells whether TERM or INT came; a batch in the making is finished first."""
+def _stop_signal() -> threading.Event:
+    """Return what TERM and INT set; a batch in the making is finished first."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
-    return stop.is_set
+    return stop
 
 
 def _tell(batch: ExportedBatch, as_json: bool) -> None:
@@ -134,6 +147,7 @@ def _tell(batch: ExportedBatch, as_json: bool) -> None:
                 separators=(",", ":"),
             )
         )
+        sys.stdout.flush()
         return
     speed = byte_count(int(batch.scanned_bytes / max(batch.seconds, 0.001)))
     click.echo(

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from orbitlog.errors import DiskFull, LeaseLost, OrbitlogError
 from orbitlog.formats.store_tree import LOCK
 from orbitlog.pipeline.dispatch_ranges import MAX_BYTES_DEFAULT, RANGE_BYTES_DEFAULT
+from orbitlog.pipeline.stream_end import query_failure, stop_query
 from orbitlog.pipeline.task_run import JobFailed
 from orbitlog.store.derived_range import DerivedRange, unpack_columns
 from orbitlog.store.disk import RealDisk
@@ -35,7 +36,6 @@ _PAUSE_S = 1.0
 _FAILURES_MAX = 4
 # A stream keeps the plans of so many batches; ours are never gone back to.
 _BATCHES_KEPT = "2"
-_SENTENCE_MAX = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class DispatchQuery:
             while query.isActive and owner.is_wanted and not stop.is_set():
                 stop.wait(_WATCH_S)
         finally:
-            _stop(query)
+            stop_query(query)
             with self._putting:  # a batch that is being put is put to its end
                 self._owner = None
         if not owner.is_wanted or stop.is_set():
@@ -143,7 +143,7 @@ class DispatchQuery:
         if self._failure is not None:
             raise self._failure
         if (error := query.exception()) is not None:
-            raise JobFailed(f"dispatch of {self._root} failed: {_sentence(error)}")
+            raise JobFailed(f"dispatch of {self._root} failed: {query_failure(error)}")
 
     def _start(self, owner: OutsideDispatch, *, once: bool) -> StreamingQuery:
         checkpoints = self._root / _CHECKPOINTS
@@ -194,20 +194,3 @@ def require_broker(root: Path) -> None:
 
 def _has_broker(root: Path) -> bool:
     return RealDisk().lock_holder(root / LOCK) is not None
-
-
-def _sentence(error: Exception) -> str:
-    """Return the line of a query's failure that names its cause."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if "Error: " in line or line.startswith("orbitlog.")]
-    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:_SENTENCE_MAX]
-
-
-def _stop(query: StreamingQuery) -> None:
-    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-    from pyspark.errors import PySparkException
-
-    try:
-        query.stop()
-    except (PySparkException, Py4JError):
-        pass  # it is stopping; what went wrong in it is told by whoever asks it

@@ -3,21 +3,24 @@
     plan (written down) -> tasks write files -> commit with the batch's number -> next plan
 
 The number of the last committed batch is kept by the table itself, with the data; so after a crash between any two
-steps the next run knows whether the planned batch is in the table, and makes it again where it is not.
+steps the next run knows whether the planned batch is in the table, and makes it again where it is not. What follows a
+topic as a stream is made of the same steps (`export_stream`).
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
+import orjson
+
+from orbitlog.doctor.tasks_here import PhaseProgress, Runner, TaskReport, phase_of
 from orbitlog.pipeline.export_files import ExportTask, export_schema, write_task
 from orbitlog.pipeline.export_plan import ExportBatch, ExportError, ExportState, plan_batch, sync_directory
-from orbitlog.pipeline.json_columns import JsonColumns
+from orbitlog.pipeline.json_columns import JsonColumns, parse_json_columns
 from orbitlog.pipeline.named_stores import NamedStore
 from orbitlog.pipeline.parquet_export import ParquetTable
 from orbitlog.pipeline.queue_scan import record_bytes
@@ -61,15 +64,38 @@ class ExportRequest:
         options["failOnDataLoss"] = str(self.fail_on_data_loss).lower()
         return parse_topic_options(options, is_stream=True)
 
+    def as_text(self) -> str:
+        """Return the request as an option of a data source."""
+        value = {name: getattr(self, name) for name in ("topic", "table_format", "starting", "batch_messages")}
+        value |= {"check_crc": self.check_crc, "fail_on_data_loss": self.fail_on_data_loss}
+        stores = [[store.broker_name, store.root] for store in self.stores]
+        return orjson.dumps(value | {"stores": stores, "target": str(self.target), "json": self._json_fields}).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> ExportRequest:
+        value = orjson.loads(text)
+        fields = value.pop("json")
+        return cls(
+            **value
+            | {
+                "stores": tuple(NamedStore(*store) for store in value["stores"]),
+                "target": Path(value["target"]),
+            },
+            json_columns=parse_json_columns(", ".join(fields)) if fields else None,
+        )
+
+    @property
+    def _json_fields(self) -> list[str]:
+        return [] if self.json_columns is None else [f"{name} {kind}" for name, kind in self.json_columns.fields]
+
     @property
     def identity(self) -> dict[str, Any]:
         """What must not change between runs."""
-        fields = [] if self.json_columns is None else [f"{name} {kind}" for name, kind in self.json_columns.fields]
         return {
             "topic": self.topic,
             "format": self.table_format,
             "stores": sorted(store.broker_name for store in self.stores),
-            "jsonColumns": fields,
+            "jsonColumns": self._json_fields,
         }
 
 
@@ -113,30 +139,16 @@ def export_topic(
         done = table.committed()
         batch = state.load(done + 1)
         if batch is None:
-            batch = _next_batch(state, request, options, done)
+            batch = next_batch(state, request, options, done)
         if batch is None:
             return
         yield _make(run, request, table, batch, progress)
 
 
-def follow_topic(
-    run: Runner,
-    request: ExportRequest,
-    *,
-    trigger_s: float,
-    is_over: Callable[[], bool],
-    progress: PhaseProgress | None = None,
-) -> Iterator[ExportedBatch]:
-    """Export what there is and what comes, looking again every `trigger_s` seconds, until `is_over`."""
-    while not is_over():
-        began = time.monotonic()
-        yield from export_topic(run, request, progress=progress)
-        while not is_over() and (left := began + trigger_s - time.monotonic()) > 0:
-            time.sleep(min(left, 0.2))
-
-
-def _next_batch(state: ExportState, request: ExportRequest, options: TopicOptions, done: int) -> ExportBatch | None:
-    """Plan what comes after the last batch, and write the plan down; None where nothing is new."""
+def next_batch(
+    state: ExportState, request: ExportRequest, options: TopicOptions, done: int, until: Offsets | None = None
+) -> ExportBatch | None:
+    """Plan what comes after the last batch, as far as `until`, and write it down; None where nothing is new."""
     previous = state.load(done) if done >= 0 else None
     if done >= 0 and previous is None:
         raise ExportError(
@@ -146,6 +158,8 @@ def _next_batch(state: ExportState, request: ExportRequest, options: TopicOption
         known: Offsets = {} if previous is None else previous.end
         start = bounds.start() if previous is None else dict(known)
         latest = {**known, **bounds.latest}
+        if until is not None:
+            latest = {key: max(min(stop, until.get(key, 0)), known.get(key, 0)) for key, stop in latest.items()}
         for key in latest:
             start.setdefault(key, bounds.queues[key].earliest if key in bounds.queues else 0)
         end = limit_offsets(start, latest, request.batch_messages)
@@ -162,7 +176,16 @@ def _make(
     run: Runner, request: ExportRequest, table: ExportTable, batch: ExportBatch, progress: PhaseProgress | None
 ) -> ExportedBatch:
     began = time.monotonic()
-    tasks = [
+    tasks = tasks_of(request, table, batch)
+    total_bytes = 0 if progress is None else sum(record_bytes(found) for task in batch.tasks for found in task)
+    told = phase_of(progress, f"batch {batch.number}", total_bytes)
+    reports = run(write_task, tasks, progress=told, name=f"export {request.topic}, batch {batch.number}")
+    return commit_batch(request, table, batch, reports, began)
+
+
+def tasks_of(request: ExportRequest, table: ExportTable, batch: ExportBatch) -> list[ExportTask]:
+    """Return the tasks of a planned batch: the same ones whenever it is made."""
+    return [
         ExportTask(
             batch.number,
             number,
@@ -176,9 +199,12 @@ def _make(
         )
         for number, ranges in enumerate(batch.tasks)
     ]
-    total_bytes = 0 if progress is None else sum(record_bytes(found) for task in batch.tasks for found in task)
-    told = phase_of(progress, f"batch {batch.number}", total_bytes)
-    reports = run(write_task, tasks, progress=told, name=f"export {request.topic}, batch {batch.number}")
+
+
+def commit_batch(
+    request: ExportRequest, table: ExportTable, batch: ExportBatch, reports: Sequence[TaskReport], began: float
+) -> ExportedBatch:
+    """Make the files that tasks have written part of the table."""
     files = [file for report in reports for file in report["files"]]
     for directory in {(request.target / file["path"]).parent for file in files}:
         sync_directory(directory)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
+import json
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -17,11 +18,14 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
 from orbitlog.doctor.tasks_here import run_here
 from orbitlog.formats.message import make_message
 from orbitlog.pipeline import export_job
-from orbitlog.pipeline.export_job import ExportRequest, export_topic, follow_topic
-from orbitlog.pipeline.export_plan import ExportError
+from orbitlog.pipeline.export_job import ExportRequest, commit_batch, export_topic, open_table
+from orbitlog.pipeline.export_plan import ExportError, ExportState
+from orbitlog.pipeline.export_source import ExportSource, ExportStreamReader
 from orbitlog.pipeline.iceberg_export import latest_metadata
 from orbitlog.pipeline.json_columns import parse_json_columns
 from orbitlog.pipeline.named_stores import NamedStore, OptionError
@@ -30,6 +34,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
 from orbitlog.testing.golden import GoldenStore
+from tests.unit.pipeline.source_runs import struct
 
 FORMATS = ["parquet", "delta", "iceberg"]
 DAY_MS = 86_400_000
@@ -247,16 +252,52 @@ def test_progress_counts_the_bytes_of_the_topic_alone(
     assert told[-1] == ("batch 0", batch.scanned_bytes, batch.scanned_bytes, 30)
 
 
-def test_following_takes_what_comes(send: Send, request_of: Callable[..., ExportRequest]) -> None:
-    request = request_of()
-    send(3)
-    looks = itertools.count()
-    counts = []
-    for batch in follow_topic(run_here, request, trigger_s=0, is_over=lambda: next(looks) > 20):
-        counts.append(batch.messages)
-        if len(counts) < 4:
-            send(len(counts))
-    assert counts == [3, 1, 2, 3]
+def stream_batch(request: ExportRequest, until: bool = False) -> tuple[dict[str, Any], list[Any]]:
+    """Do what a new query does: find where the table is, plan, and have the tasks write; commits nothing."""
+    reader = ExportSource({"request": request.as_text()}).streamReader(struct("batch bigint, report binary"))
+    assert isinstance(reader, ExportStreamReader)
+    if until:
+        reader.prepareForTriggerAvailableNow()
+    start = json.loads(json.dumps(reader.initialOffset()))
+    end = json.loads(json.dumps(reader.latestOffset(start, ReadAllAvailable())))
+    partitions = pickle.loads(pickle.dumps(reader.partitions(start, end)))
+    reader = pickle.loads(pickle.dumps(reader))
+    return end, [row for partition in partitions for batch in reader.read(partition) for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("table_format", FORMATS)
+def test_a_stream_makes_the_planned_batch_again_until_it_is_in_the_table(
+    send: Send, request_of: Callable[..., ExportRequest], table_format: str
+) -> None:
+    request = request_of(table_format, batch_messages=30)
+    state = ExportState(request.target)
+    state.begin(request.identity)
+    send(40)
+    end, rows = stream_batch(request)
+    assert end["batch"] == 1
+    send(5)
+    again, rows_again = stream_batch(request, until=True)  # died before the commit: the same range, whatever came since
+    assert again == end
+    assert (
+        [json.loads(row["report"])["messages"] for row in rows_again]
+        == [30]
+        == [json.loads(row["report"])["messages"] for row in rows]
+    )
+    batch = state.load(rows[0]["batch"])
+    assert batch is not None
+    commit_batch(request, open_table(request), batch, [json.loads(row["report"]) for row in rows_again], 0.0)
+    end, _ = stream_batch(request)  # died behind the commit
+    assert end["batch"] == 2
+    assert [found.messages for found in export_topic(run_here, request)] == [
+        15
+    ]  # and a run that follows nothing goes on
+    assert places(request.target, table_format) == [(0, number) for number in range(45)]
+    assert stream_batch(request) == ({"batch": 2, "next": {"T": {"b": {"0": 45}}}}, [])
+
+
+def test_a_request_survives_being_an_option(request_of: Callable[..., ExportRequest]) -> None:
+    request = request_of("delta", json_columns=parse_json_columns("id bigint, note string"), check_crc=False)
+    assert ExportRequest.from_text(request.as_text()) == request
 
 
 def test_json_bodies_as_columns(send: Send, request_of: Callable[..., ExportRequest]) -> None:
