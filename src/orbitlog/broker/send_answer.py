@@ -48,7 +48,9 @@ class SendAnswers:
         self, request: Command, store_host_raw: bytes, physical_offsets: list[int], queue_id: int, queue_offset: int
     ) -> bytes:
         """Answer that several were stored, the first of them at that queue offset."""
-        ids = ",".join((store_host_raw + _OFFSET.pack(each)).hex().upper() for each in physical_offsets)
+        pack = _OFFSET.pack
+        raw = b"".join([store_host_raw + pack(each) for each in physical_offsets])
+        ids = raw.hex(",", len(store_host_raw) + _OFFSET.size).upper()
         return self._frame(request, ResponseCode.SUCCESS, ids, queue_id, queue_offset)
 
     def _frame(self, request: Command, code: int, message_id: str, queue_id: int, queue_offset: int) -> bytes:

@@ -16,16 +16,13 @@ from orbitlog.formats.batch import BATCH_MEMBER
 from orbitlog.formats.message import (
     BODY_CRC_MASK,
     MAGIC_V1,
-    RECORD_BYTES_MIN,
-    RECORD_PREFIX,
-    TOPIC_BYTES_MAX_V1,
     Message,
 )
 from orbitlog.formats.properties import PROPERTIES_BYTES_MAX
+from orbitlog.formats.record_template import TEMPLATE_PREFIX, template_of
 
-_unpack_member = BATCH_MEMBER.struct.unpack_from
-_pack_prefix = RECORD_PREFIX.struct.pack
-_pack_length = struct.Struct(">h").pack
+_unpack_member = struct.Struct(">12xii").unpack_from  # of its head the flag and the length of the body
+_pack_prefix = TEMPLATE_PREFIX.pack
 _MEMBER_HEAD = BATCH_MEMBER.size_bytes
 _SEPARATOR = ord(props.PROPERTY_END)
 _UNUSUAL_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6 | flags.TRANSACTION_MASK | flags.INNER_BATCH
@@ -44,19 +41,17 @@ def encode_records(
     batch: Message, added: bytes, queue_offset: int, physical_offset: int, store_timestamp_ms: int
 ) -> BatchRecords | None:
     """Return the records of a batch (its body the request's), `added` behind each one's properties; None if unusual."""
-    _, queue_id, _, _, _, sys_flag, born_ms, born, _, stored, times, _, body, name, _, version = batch
-    topic = name.encode()
-    if version != 1 or len(topic) > TOPIC_BYTES_MAX_V1 or sys_flag & _UNUSUAL_BITS:
+    _, queue_id, _, _, _, sys_flag, born_ms, born, _, _, _, _, body, _, _, _ = batch
+    template = template_of(batch)
+    if template is None or sys_flag & _UNUSUAL_BITS or any(word in body for word in _UNUSUAL_WORDS):
         return None
-    if any(word in body for word in _UNUSUAL_WORDS):
-        return None
-    topic_part = bytes((len(topic),)) + topic
-    size_without = RECORD_BYTES_MIN + len(topic)
+    _, size_without, _, _, _, after_store_time, topic_part = template
     parts: list[bytes] = []
     physical_offsets: list[int] = []
     position, end = 0, len(body)
+    properties_bytes, tail = -1, b""
     while position + _MEMBER_HEAD <= end:
-        _, _, _, flag, body_bytes = _unpack_member(body, position)
+        flag, body_bytes = _unpack_member(body, position)
         body_start = position + _MEMBER_HEAD
         body_end = body_start + body_bytes
         properties_start = body_end + 2
@@ -67,18 +62,32 @@ def encode_records(
         if raw and raw[-1] != _SEPARATOR and added:
             raw += b"\x02"
         raw += added
-        if position > end or len(raw) > PROPERTIES_BYTES_MAX or 0 in raw:
+        if len(raw) != properties_bytes:  # mostly that of the member before
+            properties_bytes = len(raw)
+            if properties_bytes > PROPERTIES_BYTES_MAX:
+                return None
+            tail = topic_part + properties_bytes.to_bytes(2, "big")
+        if position > end or 0 in raw:
             return None
-        size_bytes = size_without + body_bytes + len(raw)
-        crc = crc32(member) & BODY_CRC_MASK
+        size_bytes = size_without + body_bytes + properties_bytes
         parts += (
             _pack_prefix(
-                *(size_bytes, MAGIC_V1, crc, queue_id, flag, queue_offset, physical_offset, sys_flag, born_ms, born),
-                *(store_timestamp_ms, stored, times, 0, body_bytes),
+                size_bytes,
+                MAGIC_V1,
+                crc32(member) & BODY_CRC_MASK,
+                queue_id,
+                flag,
+                queue_offset,
+                physical_offset,
+                sys_flag,
+                born_ms,
+                born,
+                store_timestamp_ms,
+                after_store_time,
+                body_bytes,
             ),
             member,
-            topic_part,
-            _pack_length(len(raw)),
+            tail,
             raw,
         )
         physical_offsets.append(physical_offset)

@@ -23,12 +23,12 @@ from orbitlog.formats.message import (
 )
 
 # The prefix of a record; the store host, the times it was sent back and the half message's place are one field.
-_PREFIX = struct.Struct(">iIiiiqqiq8sq20si")
-assert _PREFIX.size == RECORD_PREFIX.size_bytes
+TEMPLATE_PREFIX = struct.Struct(">iIiiiqqiq8sq20si")
+assert TEMPLATE_PREFIX.size == RECORD_PREFIX.size_bytes
 _AFTER_STORE_TIME = struct.Struct(">8siq")
 _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
 
-_pack_prefix = _PREFIX.pack
+_pack_prefix = TEMPLATE_PREFIX.pack
 
 
 class RecordTemplate(NamedTuple):

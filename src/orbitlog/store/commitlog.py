@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from threading import Lock
 
 from orbitlog.errors import LimitExceeded
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.message import Message, decode_message
 from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
 from orbitlog.store.segments import Segments
@@ -33,6 +34,7 @@ class CommitLog:
         self.segments = segments
         self.written_to = segments.start
         self.flushed_to = segments.start
+        self.own_from = LONG_MAX  # where the records begin that this process wrote itself; LONG_MAX where it wrote none
         self._flushing = Lock()
 
     @property
@@ -47,6 +49,7 @@ class CommitLog:
         """
         self.segments.cut(end, keep_first=True)
         self.written_to, self.flushed_to = end, min(flushed_to, end)
+        self.own_from = end
 
     def reserve(self, size_bytes: int) -> int:
         """Find room for that many bytes in one segment, ending the current one if they do not fit.

@@ -2,6 +2,9 @@
 
 A read never goes past one ConsumeQueue file, nor over more units than a filter should be asked about at once; the
 answer always says where to go on. Mirrors Java `DefaultMessageStore.getMessage`.
+
+Records are checked before they are given away, their body's checksum included. Of those that this process wrote itself,
+so lately that they are in memory still, only that the unit points to one: that is what nearly every consumer reads.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 from zlib import crc32
 
 from orbitlog.formats.flags import BORN_HOST_IPV6, STORE_HOST_IPV6
@@ -31,6 +35,9 @@ from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.consumequeue import ConsumeQueue
 
 _HEAD = struct.Struct(">iIiiiqqi")  # of a record, up to its sysFlag
+_unpack_place = struct.Struct(">iI20xq").unpack_from  # the size, the magic and the physical offset that it states
+_iter_units = QUEUE_ENTRY.struct.iter_unpack
+_MAGICS = (MAGIC_V1, MAGIC_V2)
 _SCANNED_UNITS_MIN = 16000 // ENTRY_BYTES
 
 TagsFilter = Callable[[int], bool]
@@ -50,8 +57,7 @@ class GetStatus(Enum):
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
 
 
-@dataclass(frozen=True, slots=True)
-class ReadLimits:
+class ReadLimits(NamedTuple):
     """How much one read may give; less of what is so old that it must come from the disk."""
 
     count_in_memory: int = 32
@@ -61,7 +67,10 @@ class ReadLimits:
     memory_bytes: int = 8 * 1024**3
 
 
-@dataclass(frozen=True, slots=True)
+_DEFAULT_LIMITS = ReadLimits()
+
+
+@dataclass(slots=True)
 class GetResult:
     """Records as they lie in the log, and where to read on."""
 
@@ -74,7 +83,7 @@ class GetResult:
     """Physical offset and size of messages passed over: their bytes are not those that were written."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ReadRequest:
     """What is asked of a queue; a filter that is None lets everything pass."""
 
@@ -82,7 +91,7 @@ class ReadRequest:
     max_count: int
     tags_filter: TagsFilter | None = None
     record_filter: RecordFilter | None = None
-    limits: ReadLimits = ReadLimits()
+    limits: ReadLimits = _DEFAULT_LIMITS
 
 
 def read_queue(queue: ConsumeQueue | None, log: CommitLog, request: ReadRequest) -> GetResult:
@@ -166,7 +175,10 @@ class _Collected:
     def take(self, units: bytes) -> int:
         """Go through units until the limits are reached; returns how many were gone through."""
         tags_filter, record_filter = self._request.tags_filter, self._request.record_filter
-        for scanned, (physical_offset, size_bytes, tags_code) in enumerate(QUEUE_ENTRY.struct.iter_unpack(units)):
+        begun = self._take_young(units) if record_filter is None else 0
+        if begun:
+            units = units[begun * ENTRY_BYTES :]
+        for scanned, (physical_offset, size_bytes, tags_code) in enumerate(_iter_units(units), begun):
             if self._is_enough(physical_offset, size_bytes):
                 return scanned
             # A broker that keeps filter bit maps puts the address of one there: the message has to be asked itself.
@@ -183,7 +195,40 @@ class _Collected:
             elif record_filter is None or record_filter(record):
                 self.records.append(record)
                 self._bytes += size_bytes
-        return len(units) // ENTRY_BYTES
+        return begun + len(units) // ENTRY_BYTES
+
+    def _take_young(self, units: bytes) -> int:
+        """Take records as long as all are young and as they should be; returns how many units were gone through."""
+        log, tags_filter, limits = self._log, self._request.tags_filter, self._request.limits
+        segments, records = log.segments, self.records
+        young_from = max(log.own_from, log.written_to - limits.memory_bytes)
+        count_max, bytes_max = min(self._request.max_count, limits.count_in_memory), limits.bytes_in_memory
+        scanned, taken_bytes, base, end = 0, 0, -1, -1
+        for physical_offset, size_bytes, tags_code in _iter_units(units):
+            if physical_offset < young_from or taken_bytes + size_bytes > bytes_max or len(records) >= count_max:
+                break
+            if tags_filter is not None:
+                if is_ext_address(tags_code):
+                    break
+                if not tags_filter(tags_code):
+                    scanned += 1
+                    continue
+            if not base <= physical_offset < end:
+                base = segments.base_of(physical_offset)
+                if not segments.has(base):
+                    break
+                read, end = segments.file(base).read, min(base + segments.file_bytes, log.written_to)
+            if physical_offset + size_bytes > end or size_bytes < RECORD_BYTES_MIN:
+                break
+            record = read(physical_offset - base, size_bytes)
+            stated_bytes, magic, stated_offset = _unpack_place(record)
+            if stated_offset != physical_offset or stated_bytes != size_bytes or magic not in _MAGICS:
+                break
+            records.append(record)
+            taken_bytes += size_bytes
+            scanned += 1
+        self._bytes = taken_bytes
+        return scanned
 
     def _is_enough(self, physical_offset: int, size_bytes: int) -> bool:
         count, limits = len(self.records), self._request.limits
