@@ -10,6 +10,7 @@ import pytest
 from orbitlog.client.consuming import Consumer
 from orbitlog.client.delivery import Delivery
 from orbitlog.errors import BrokerRefused, ClientError
+from orbitlog.testing.pytest_plugin import MakeBroker
 from orbitlog.testing.running_broker import RunningBroker
 
 SECONDS_MAX = 20
@@ -162,5 +163,61 @@ def test_batches_are_done_when_the_next_is_asked_for(orbitlog_broker: RunningBro
                 progress = consumer.share.feeds
                 undone = sum(len(feed.window) for feed in progress.values())
                 assert undone == sizes[-1]
+
+    asyncio.run(scenario())
+
+
+def test_what_is_held_too_long_goes_back_and_comes_again(make_orbitlog_broker: MakeBroker) -> None:
+    broker = make_orbitlog_broker(messageDelayLevel="1s 1s 1s 1s")
+
+    async def scenario() -> None:
+        async with broker.connect() as mq:
+            await mq.admin.create_topic("Held", 1)
+            for text in ("stuck", "fine"):
+                await mq.send("Held", text)
+            async with mq.consume("Held", group="holders", start_from="first", consume_timeout=0.2) as consumer:
+                stuck, fine = await one(consumer), await one(consumer)
+                await fine.ack()
+                again = await one(consumer)
+                assert (again.text, again.attempts, again.topic) == ("stuck", 1, "Held")
+                assert stuck.is_settled, "a word on the first copy comes too late"
+                await stuck.retry()
+                await again.ack()
+                assert not consumer.at_work
+            assert sum(each.lag for each in await mq.admin.progress("holders", "Held")) == 0
+
+    asyncio.run(scenario())
+
+
+def test_a_queue_that_is_paused_gives_nothing_until_it_is_resumed(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        async with orbitlog_broker.connect() as mq:
+            await mq.admin.create_topic("Paused", 2)
+            reader = await mq.read("Paused")
+            first, second = reader.queues
+            reader.pause(first)
+            await asyncio.sleep(0)
+            # What was asked before the pause may still be answered: this one is not counted.
+            await mq.send("Paused", "before", queue=first)
+            await mq.send("Paused", "other", queue=second)
+            found = {message.text for message in [await reader.next(SECONDS_MAX)] if message}
+            while "other" not in found:
+                message = await reader.next(SECONDS_MAX)
+                assert message is not None
+                found.add(message.text)
+            await mq.send("Paused", "kept", queue=first)
+            await mq.send("Paused", "last", queue=second)
+            found = set()
+            while "last" not in found:
+                message = await reader.next(SECONDS_MAX)
+                assert message is not None
+                found.add(message.text)
+            assert "kept" not in found
+            reader.resume(first)
+            while "kept" not in found:
+                message = await reader.next(SECONDS_MAX)
+                assert message is not None
+                found.add(message.text)
+            await reader.close()
 
     asyncio.run(scenario())

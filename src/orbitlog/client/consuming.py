@@ -37,7 +37,9 @@ SUSPEND_SECONDS = 1.0
 AGAIN_HERE_SECONDS = 5.0
 DIRECT_SECONDS = 9.0
 _TURN_SECONDS = 0.005
+OVERDUE_LOOK_SECONDS = 60.0
 _TO_DEAD_LETTERS = -1
+_OVERDUE_LEVEL = 3
 
 ListenerResult = Awaitable[object] | object
 Listener = Callable[[Delivery], ListenerResult]
@@ -70,6 +72,8 @@ class Consumer:
         self._arrived = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._workers: set[asyncio.Task[None]] = set()
+        self.at_work: dict[Delivery, float] = {}
+        """What users have at hand, since when; oldest first."""
         self._loop = asyncio.get_running_loop()
         self._turn_ends_at = 0.0
         self._is_closed = False
@@ -98,7 +102,10 @@ class Consumer:
 
     async def start(self) -> Consumer:
         await self.share.start()
-        self._tasks = [self._loop.create_task(self.share.keep_balanced()), self._loop.create_task(self._commit_loop())]
+        loops = [self.share.keep_balanced(), self._commit_loop()]
+        if self._options.consume_seconds is not None and not (self._options.orderly or self._options.broadcasting):
+            loops.append(self._overdue_loop(self._options.consume_seconds))
+        self._tasks = [self._loop.create_task(each) for each in loops]
         return self
 
     # Delivery
@@ -130,7 +137,7 @@ class Consumer:
         while self._ready and not self._is_closed:
             delivery = self._ready.popleft()
             if not delivery.is_gone:
-                delivery.taken()
+                delivery.taken(self._loop.time())
                 return delivery
         return None
 
@@ -226,6 +233,23 @@ class Consumer:
             message.again_here(AGAIN_HERE_SECONDS)
             return False
         return True
+
+    async def take_back(self, message: Delivery, feed: QueueFeed, delay_level: int) -> None:
+        """What `Delivery.give_back` does."""
+        if not message.is_gone and await self._send_back(message, feed, delay_level):
+            message.finish_after_retry()
+
+    async def _overdue_loop(self, seconds: float) -> None:
+        """Give back what users have had for too long: the rest of its queue could never be committed."""
+        while not self._is_closed:
+            await asyncio.sleep(min(seconds / 4, OVERDUE_LOOK_SECONDS))
+            overdue = [each for each, since in self.at_work.items() if self._loop.time() - since > seconds]
+            for delivery in overdue:
+                if delivery.is_gone:
+                    self.at_work.pop(delivery, None)
+                    continue
+                log.warning("%s: %s was given out %g s ago, and goes back", self.group, delivery.message_id, seconds)
+                await delivery.give_back(_OVERDUE_LEVEL)
 
     async def consume_directly(self, stored: Message) -> bool | None:
         """Hand one message to whoever iterates, on an operator's behalf; None if nobody dealt with it in time."""

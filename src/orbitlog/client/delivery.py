@@ -18,6 +18,8 @@ class Retries(Protocol):
 
     async def try_again(self, message: Delivery, feed: QueueFeed, after: float | None) -> None: ...
 
+    async def take_back(self, message: Delivery, feed: QueueFeed, delay_level: int) -> None: ...
+
     def plain_name(self, topic: str) -> str: ...
 
     @property
@@ -25,6 +27,9 @@ class Retries(Protocol):
 
     @property
     def tracer(self) -> Tracer | None: ...
+
+    @property
+    def at_work(self) -> dict[Delivery, float]: ...
 
 
 class Delivery(Received):
@@ -54,6 +59,7 @@ class Delivery(Received):
         """It is done with."""
         if not self.is_settled:
             self.is_settled = True
+            self._consumer.at_work.pop(self, None)
             self._trace_end(success=True)
             self._finish()
 
@@ -64,13 +70,24 @@ class Delivery(Received):
         eighteen delays from 1 s to 2 h, each longer than the one before if `after` is not given, and the rest goes on.
         """
         if not self.is_settled:
-            self.is_settled = True
-            self._trace_end(success=False)
+            self._end_in_vain()
             await self._consumer.try_again(self, self._feed, after)
 
-    def taken(self) -> None:
+    async def give_back(self, delay_level: int) -> None:
+        """Its user has had it for too long: another copy of it comes from the broker."""
+        if not self.is_settled:
+            self._end_in_vain()
+            await self._consumer.take_back(self, self._feed, delay_level)
+
+    def _end_in_vain(self) -> None:
+        self.is_settled = True
+        self._consumer.at_work.pop(self, None)
+        self._trace_end(success=False)
+
+    def taken(self, now: float) -> None:
         """It is handed to the user now."""
         self._feed.taken()
+        self._consumer.at_work[self] = now
         if self._consumer.tracer is not None:
             self._given = self._consumer.tracer.given(self, self._consumer.group)
 
@@ -80,6 +97,7 @@ class Delivery(Received):
 
     def put_back(self) -> None:
         """The user left it without a word: it waits for the next one who asks."""
+        self._consumer.at_work.pop(self, None)
         self._feed.settled.set()
 
     def _finish(self) -> None:
@@ -114,7 +132,7 @@ class DirectDelivery(Delivery):
     async def retry(self, after: float | None = None) -> None:
         self._say(False)
 
-    def taken(self) -> None:
+    def taken(self, now: float) -> None:
         pass
 
     def put_back(self) -> None:

@@ -32,11 +32,15 @@ IN_VAIN_MAX = 3  # a topic that nobody made yet is looked for every so many seco
 LOCK_SECONDS = 30.0
 HAND_OVER_SECONDS = 1.0
 MAX_ATTEMPTS = 16
+CONSUME_SECONDS = 15 * 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumeOptions:
-    """How a group consumes. In order, `max_attempts` of None means for ever, else 16 times."""
+    """How a group consumes. In order, `max_attempts` of None means for ever, else 16 times.
+
+    A message that was given out and not settled for `consume_seconds` goes back to the broker; None lets it stay.
+    """
 
     orderly: bool = False
     broadcasting: bool = False
@@ -45,6 +49,7 @@ class ConsumeOptions:
     allocate: Allocate = allocate_average
     offsets_file: Path | None = None
     namespace: str = ""
+    consume_seconds: float | None = CONSUME_SECONDS
 
     @property
     def attempts_max(self) -> int | None:

@@ -23,7 +23,7 @@ from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.consuming import CLOSE_SECONDS, Consumer, Joining
 from orbitlog.client.group_link import GroupLink, StartFrom
 from orbitlog.client.identity import UniqueIdMaker, make_client_id
-from orbitlog.client.member_share import ConsumeOptions
+from orbitlog.client.member_share import CONSUME_SECONDS, ConsumeOptions
 from orbitlog.client.namespaces import wrapped
 from orbitlog.client.outgoing import Outgoing, make_many, make_outgoing
 from orbitlog.client.quick_sending import SEND_SECONDS
@@ -202,13 +202,15 @@ class RocketMQ:
         broadcasting: bool = False,
         start_from: StartFrom | datetime | str = StartFrom.LAST,
         max_attempts: int | None = None,
+        consume_timeout: float | None = CONSUME_SECONDS,
         strategy: str = "average",
         offsets_file: Path | str | None = None,
     ) -> Joining:
         """Join a consumer group: `async for` over it, `async with` it, or await it for a `Consumer`.
 
         A group that never consumed a queue begins at its end, or where `start_from` says: "first", "last", a time.
-        What failed `max_attempts` times (16; in order: for ever) goes to the group's dead letters. `broadcasting`:
+        What failed `max_attempts` times (16; in order: for ever) goes to the group's dead letters. A message without
+        a word for `consume_timeout` seconds goes back to the broker, unless it is consumed in order. `broadcasting`:
         every member gets every message, and `offsets_file` is where this one keeps how far it is.
         """
         group = wrapped(self._namespace, names.check_group(group))
@@ -229,6 +231,7 @@ class RocketMQ:
             allocate=STRATEGIES[strategy],
             offsets_file=None if offsets_file is None else Path(offsets_file),
             namespace=self._namespace,
+            consume_seconds=consume_timeout,
         )
         return Joining(lambda: self._join(group, subscriptions, options))
 
