@@ -338,6 +338,12 @@ class Broker:
         loading = self._disk_thread.submit(self.state.store.load_kernels)
         loading.add_done_callback(_log_failure)
 
+    def take_back_dispatch(self) -> bool:
+        """Dispatch here from now on; False while an engine outside still finishes: then ask again."""
+        is_back = self.state.store.take_back_dispatch()
+        self._plan_dispatch()
+        return is_back
+
     def _follow_step(self) -> None:
         """See how far an engine outside is."""
         if not self.state.store.is_dispatch_inline:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import click
@@ -27,12 +28,16 @@ from orbitlog.cli.serving import (
     show_settings,
     start_logging,
 )
+from orbitlog.errors import StoreError
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 
 NAME_SERVER_PORT = 9876
 _KV_CONFIG = "kvConfig.json"
 _SPARK_STOP_SECONDS = 15.0
+_TAKE_BACK_SECONDS = 0.5
+
+log = logging.getLogger(__name__)
 
 
 class _Up:
@@ -62,7 +67,7 @@ class _Up:
         self._running.push_async_callback(broker.stop)
         await broker.start()
         if self._settings[keys.DISPATCH_ENGINE] == "spark":
-            await self._start_spark()
+            await self._start_spark(broker)
         if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
             self._name_server.own_broker_address = joined((_reachable(host), broker.address[1]))
         return {
@@ -72,16 +77,43 @@ class _Up:
             "log": str(self._log_path),
         }
 
-    async def _start_spark(self) -> None:
-        """Let a process of its own dispatch; the broker follows it, and takes dispatch back when it stops."""
+    async def _start_spark(self, broker: Broker) -> None:
+        """Let a process of its own dispatch; the broker follows it, and takes dispatch back when it ends."""
         program = "from orbitlog.cli.main import main; main()"
         command = (sys.executable, "-c", program, "pipeline", "dispatch", str(self._root))
-        with (self._log_path.with_name("dispatch.log")).open("ab") as output:
+        output_path = self._log_path.with_name("dispatch.log")
+        with output_path.open("ab") as output:
             process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=output, stderr=output)
         self._running.push_async_callback(_end, process)
+        watching = asyncio.create_task(_take_back_after(process, broker, output_path))
+        self._running.push_async_callback(_cancel, watching)
 
     async def stop(self) -> None:
         await self._running.aclose()
+
+
+async def _take_back_after(process: Process, broker: Broker, output_path: Path) -> None:
+    """Wait for the end of the process that dispatches: nobody but the broker is left to do it then."""
+    status = await process.wait()
+    log.error(
+        "Spark, which dispatched, has ended (%s); the broker dispatches from now on. %s may tell why",
+        f"killed by signal {-status}" if status < 0 else f"exit status {status}",
+        output_path,
+    )
+    while True:
+        try:
+            if broker.take_back_dispatch():
+                break
+        except StoreError as error:
+            log.error("dispatch cannot be taken back yet: %s", error)
+        await asyncio.sleep(_TAKE_BACK_SECONDS)
+    log.warning("dispatch is the broker's again")
+
+
+async def _cancel(task: asyncio.Task[None]) -> None:
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
 
 
 async def _end(process: Process) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
 import os
 import signal
@@ -16,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import orbitlog
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
@@ -159,3 +161,20 @@ def test_no_kernel_and_no_arrow_is_loaded_to_serve() -> None:
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == ""
+
+
+def test_where_spark_ends_the_broker_dispatches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Here it cannot even start; `tests/spark` kills one that dispatches."""
+    pytest.importorskip("pyspark")
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path / "no-java"))
+    with serving(*up(tmp_path / "store", "--dispatch", "spark")) as (process, ready):
+        with orbitlog.connect(f"rocketmq://{ready['name-server']}") as mq:
+            mq.send("Orders", "hello")
+            (found,) = itertools.islice(mq.consume("Orders", group="g", start_from="first"), 1)
+            assert found.text == "hello"
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(SECONDS_MAX) == 0
+    told = Path(ready["log"]).read_text()
+    assert "Spark, which dispatched, has ended (exit status 1)" in told
+    assert "dispatch is the broker's again" in told
+    assert "cannot be run" in Path(ready["log"]).with_name("dispatch.log").read_text()
