@@ -56,7 +56,7 @@ class BesideDisk:
     def lock_file(self, path: Path, content: bytes) -> FileLock:
         raise AssertionError("a reader takes no lock")
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, durable: bool = True) -> list[Path]:
         raise AssertionError(f"a reader makes {path}")
 
     def create_file(self, path: Path, size_bytes: int) -> MappedFile:

@@ -92,6 +92,8 @@ def keys_from(columns: DispatchColumns, index_from: IndexBoundary) -> DispatchCo
     if first_row < len(columns.physical_offset) and columns.physical_offset[first_row] == index_from.physical_offset:
         skip = index_from.skip_keys
     first_key = (int(columns.key_ends[first_row - 1]) if first_row else 0) + skip
+    if skip and first_key >= columns.key_ends[first_row]:
+        first_row += 1  # all of its keys are in the index: left here without any, it would begin a new file
     return columns._replace(
         physical_offset=columns.physical_offset[first_row:],
         store_timestamp_ms=columns.store_timestamp_ms[first_row:],

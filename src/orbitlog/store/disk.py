@@ -95,8 +95,8 @@ class Disk(Protocol):
         """List a directory by name; empty where there is none."""
         ...
 
-    def make_directory(self, path: Path) -> None:
-        """Make a directory and those above it, durably."""
+    def make_directory(self, path: Path, *, durable: bool = True) -> list[Path]:
+        """Make a directory and those above it; unless durably, returns which ones to sync to make it so."""
         ...
 
     def create_file(self, path: Path, size_bytes: int) -> MappedFile:
@@ -272,13 +272,15 @@ class RealDisk:
             return []
         return sorted((entry for entry in found if entry is not None), key=lambda entry: entry.name)
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, durable: bool = True) -> list[Path]:
         if path.is_dir():
-            return
-        self.make_directory(path.parent)
+            return []
+        unsynced = self.make_directory(path.parent, durable=durable)
         with disk_errors(f"making {path}"):
             path.mkdir(exist_ok=True)
-            self.sync_directory(path.parent)
+            if durable:
+                self.sync_directory(path.parent)
+        return [] if durable else [*unsynced, path.parent]
 
     def create_file(self, path: Path, size_bytes: int) -> MappedFile:
         with disk_errors(f"making {path}"):

@@ -163,6 +163,7 @@ class QueueSet:
             allocate_bytes=_ALLOCATE_BYTES,
             writable=self._writable,
             scattered=True,
+            names_later=True,
         )
         queue = ConsumeQueue(topic, queue_id, segments)
         self._queues[topic, queue_id] = queue

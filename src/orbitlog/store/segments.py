@@ -2,6 +2,10 @@
 
 Positions in the log count from its very beginning, whether the first files are still there or not. Files are mapped
 when they are first needed and allocated in steps ahead of the writer.
+
+The name of a file is on the disk before anything is written to it, with one exception: where names may come later, a
+log's first file and its directories are synced together with its bytes. Thousands of queues that get their first
+message would otherwise wait for the disk four times each.
 """
 
 from __future__ import annotations
@@ -46,6 +50,7 @@ class Segments:
         allocate_bytes: int,
         writable: bool = True,
         scattered: bool = False,
+        names_later: bool = False,
     ) -> None:
         self._disk = disk
         self.directory = directory
@@ -53,6 +58,8 @@ class Segments:
         self._allocate_bytes = max(_PAGE_BYTES, allocate_bytes)
         self._writable = writable
         self._scattered = scattered
+        self._names_later = names_later
+        self._unsynced_directories: list[Path] = []
         self._bases: list[int] = []
         self._files: dict[int, MappedFile] = {}
         self._allocated_to: dict[int, int] = {}
@@ -88,6 +95,9 @@ class Segments:
                     f"{self.directory / entry.name} does not start at a multiple of {self.file_bytes}"
                 )
         self._bases = [base for base, _ in known]
+        if self._names_later and known:
+            # Whoever made them may have been killed before it synced their names.
+            self._unsynced_directories = [self.directory.parent.parent, self.directory.parent, self.directory]
 
     @property
     def bases(self) -> list[int]:
@@ -123,15 +133,32 @@ class Segments:
         return mapped
 
     def add(self, base: int) -> MappedFile:
-        """Make the file that starts at `base`; its name is durable when this returns."""
+        """Make the file that starts at `base`."""
         assert not self.has(base)
-        if not self._bases:
-            self._disk.make_directory(self.directory)
-        mapped = new_file(self._disk, self._path(base), self.file_bytes)
+        if self._names_later and not self._bases:
+            mapped = self._first_file(base)
+        else:
+            if not self._bases:
+                self._disk.make_directory(self.directory)
+            if self._unsynced_directories:
+                self.sync(self.start, self.end)  # only the last file may be found without its size
+            mapped = new_file(self._disk, self._path(base), self.file_bytes)
         insort(self._bases, base)  # behind all others, unless one of a queue's was lost
         self._keep(base, mapped)
         self._allocated_to[base] = 0
         return mapped
+
+    def _first_file(self, base: int) -> MappedFile:
+        """Make the first file, whose name is synced with the first bytes; if it is lost, so are all that follow it."""
+        unsynced = self._disk.make_directory(self.directory, durable=False)
+        mapped = self._disk.create_file(self._path(base), self.file_bytes)
+        self._unsynced_directories = [*unsynced, self.directory]
+        return mapped
+
+    def _sync_directories(self) -> None:
+        waiting, self._unsynced_directories = self._unsynced_directories, []
+        for directory in waiting:
+            self._disk.sync_directory(directory)
 
     def _keep(self, base: int, mapped: MappedFile) -> None:
         if self._scattered:
@@ -245,6 +272,7 @@ class Segments:
         for base in self.bases:
             if base < stop and base + self.file_bytes > start:
                 self._sync(base)
+        self._sync_directories()
 
     def _sync(self, base: int) -> None:
         mapped = self._files.get(base)

@@ -229,16 +229,19 @@ class CrashDisk:
             for name, entry in sorted(self._names(path).items())
         ]
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, durable: bool = True) -> list[Path]:
         if path in self._directories:
-            return
-        self.make_directory(path.parent)
+            return []
+        unsynced = self.make_directory(path.parent, durable=durable)
         with self.step(f"make {path}"), disk_errors(f"making {path}"):
             self.take_space()
             self._directories[path.parent].change({path.name: Folder.FOLDER})
             self._directories[path] = Directory()
+        if not durable:
+            return [*unsynced, path.parent]
         with disk_errors(f"making {path}"):
             self.sync_directory(path.parent)
+        return []
 
     def create_file(self, path: Path, size_bytes: int) -> MappedFile:
         with disk_errors(f"making {path}"):

@@ -81,3 +81,20 @@ def test_damage_is_left_to_the_step_that_reports_it(tmp_path: Path, monkeypatch:
     with MessageStore.open(tmp_path, StoreConfig(GEOMETRY, rules), lambda: 1) as store:
         assert {part.physical_offset for part in store.damage} == {size}
         assert store.dispatched_to == store.written_to > 8192
+
+
+def test_an_index_that_is_just_full_stays_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queues are lost, the index is whole and full to its last entry: deriving again begins no file behind it."""
+    import shutil
+
+    monkeypatch.setattr(dispatcher, "_BULK_BYTES_MIN", 0)
+    config = StoreConfig(GEOMETRY)
+    with MessageStore.open(tmp_path, config, lambda: 1_700_000_000_000) as store:
+        for number in range(29):  # entry 0 of the 30 is never used
+            store.append(make_message("T", b"x" * 70, properties={"KEYS": f"a{number}"}))
+    before = derived(tmp_path)
+    assert [name for name in before if name.startswith("index")] == ["index 0"]
+    shutil.rmtree(tmp_path / "consumequeue")
+    (tmp_path / "orbitlog.state").unlink()
+    MessageStore.open(tmp_path, config, lambda: 1_700_000_000_000).close()
+    assert derived(tmp_path) == before

@@ -59,10 +59,10 @@ class ShortDisk(RealDisk):
     def open_file(self, path: Path, *, writable: bool) -> MappedFile:
         return ShortFile(self, super().open_file(path, writable=writable))
 
-    def make_directory(self, path: Path) -> None:
+    def make_directory(self, path: Path, *, durable: bool = True) -> list[Path]:
         if not path.is_dir():
             self.take(f"making {path}")
-        super().make_directory(path)
+        return super().make_directory(path, durable=durable)
 
     def replace_file(self, path: Path, data: bytes) -> None:
         self.take(f"writing {path}")
