@@ -16,7 +16,7 @@ setup: ## make .venv from pyproject.toml and constraints.txt (nothing to do: a m
 	@tools/setup
 
 .PHONY: demo
-demo: setup ## write a small store, look into it, and derive it again from its log
+demo: setup ## the tour: servers, orders, Spark, a killed broker, files made again; about a minute
 	@$(WITH_JAVA) $(BIN)/orbitlog demo $(ARGS)
 
 .PHONY: up

@@ -199,15 +199,6 @@ def command_line(_: str) -> str:
     return "\n" + "\n\n".join(sections) + "\n"
 
 
-def demo_summary(_: str) -> str:
-    """The table with which the demo ends, but for how long it took and where it wrote."""
-    with tempfile.TemporaryDirectory() as scratch:
-        output = run_example(["orbitlog", "demo", "--store", "demo"], Path(scratch))
-    found = re.search(r"^shown .*?(?=^time )", output, re.DOTALL | re.MULTILINE)
-    assert found, "the demo ends without its table"
-    return f"```text\n{found.group()}```"
-
-
 def benchmark_figures(_: str) -> str:
     """The figures that are recorded in the repository, each group with the run that it was taken in."""
     recorded = json.loads((ROOT / "benchmarks" / "results" / "recorded.json").read_text())
@@ -273,7 +264,6 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "comparison": comparison,
     "compat": compat_table,
     "decisions": decisions,
-    "demo": demo_summary,
     "layout": layout_table,
     "make-targets": make_targets,
     "other-layouts": other_layouts,

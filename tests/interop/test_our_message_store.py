@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.cli.demo_messages import demo_messages
 from orbitlog.formats import flags, names, store_tree
 from orbitlog.formats.compat import COMPATS, Compat
 from orbitlog.formats.config_files import config_codec
@@ -20,6 +19,7 @@ from orbitlog.formats.topic_config import DataVersion, TopicConfig, TopicTable
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.queue_reader import GetStatus, ReadRequest
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.testing.sample_messages import sample_messages
 from tests.interop import our_reading
 from tests.interop.harness.cluster import Ports, running_cluster
 from tests.interop.harness.packages import ApachePackages
@@ -38,7 +38,7 @@ def write_with_message_store(root: Path, compat: Compat, store_host: str, *, kil
     """Write through the store, flushing now and then; killed: what is on the disk before it could close."""
     host_raw = parse_host(store_host).encode()
     first_ms = int(time.time() * 1000) - STORED_BEFORE_MS
-    messages = [message for message in demo_messages(first_ms) if message.topic != names.SCHEDULE_TOPIC]
+    messages = [message for message in sample_messages(first_ms) if message.topic != names.SCHEDULE_TOPIC]
     groups = [*([message] for message in messages), batch_of(70, messages[-1]), *decisions(messages[-1])]
     now_ms = [first_ms]
     written: dict[int, Message] = {}

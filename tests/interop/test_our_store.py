@@ -11,7 +11,6 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.cli.demo_messages import NOTES, ORDERS, TELEMETRY, demo_messages
 from orbitlog.formats import names, store_tree
 from orbitlog.formats import properties as props
 from orbitlog.formats.batch import BatchMember, encode_batch, expand_batch
@@ -26,6 +25,7 @@ from orbitlog.formats.properties import encode_properties
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.offline_writer import OfflineStoreWriter
 from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.testing.sample_messages import NOTES, ORDERS, TELEMETRY, sample_messages
 from tests.interop import our_reading
 from tests.interop.harness.cluster import Cluster, Ports, running_cluster
 from tests.interop.harness.packages import ApachePackages
@@ -79,7 +79,7 @@ def write_store(root: Path, compat: Compat, store_host: str, *, with_delayed: bo
     """Write demo messages, a batch that fills a queue file, and the outcome of transactions."""
     host_raw = parse_host(store_host).encode()
     first_ms = int(time.time() * 1000) - STORED_BEFORE_MS
-    messages = [message for message in demo_messages(first_ms) if with_delayed or message.topic != names.SCHEDULE_TOPIC]
+    messages = [each for each in sample_messages(first_ms) if with_delayed or each.topic != names.SCHEDULE_TOPIC]
     written: dict[int, Message] = {}
     with OfflineStoreWriter(root, GEOMETRY, DeriveRules(compat=compat)) as writer:
         for group in ([[message] for message in messages], [batch_of(70, messages[-1])], decisions(messages[-1])):

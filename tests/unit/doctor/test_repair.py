@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.cli.demo_messages import demo_messages
 from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.repair import apply_repair, plan_repair
@@ -25,6 +24,7 @@ from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_inference import infer_geometry, infer_rules
 from orbitlog.store.store_settings import StoreGeometry, StoreSettings
 from orbitlog.testing.golden import GoldenStore
+from orbitlog.testing.sample_messages import sample_messages
 from tests.unit.doctor.damage_zoo import ZOO
 
 GIVEN = StoreSettings()
@@ -103,7 +103,7 @@ def own_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     geometry = StoreGeometry(32 * 1024, 1220, index_layout=IndexLayout(307, 905))
     clock = count(1_790_000_000_000, 5)
     with MessageStore.open(root, StoreConfig(geometry), lambda: next(clock)) as store:
-        topics = {message.topic: store.append(message) for message in demo_messages(1_790_000_000_000)}
+        topics = {message.topic: store.append(message) for message in sample_messages(1_790_000_000_000)}
     table = TopicTable({topic: TopicConfig(topic) for topic in topics})
     (root / "config").mkdir()
     (root / "config" / TOPICS.name).write_text(TOPICS.encode(table, COMPAT_5_5))

@@ -1,4 +1,4 @@
-"""The messages of `orbitlog demo`: about a thousand, of every kind that a store can hold.
+"""About a thousand messages of every kind that a store can hold, for tests that want one of each.
 
 The same at every call but for the clock, which is the caller's.
 """
@@ -65,7 +65,7 @@ class _Sender:
         return str(UniqueId(host.address, process=4711, loader_hash=1, since_month_start_ms=0, counter=self._counter))
 
 
-def demo_messages(first_ms: int) -> Iterator[Message]:
+def sample_messages(first_ms: int) -> Iterator[Message]:
     """Yield the messages in the order of the log; queue offsets and physical offsets are the writer's."""
     sender = _Sender(first_ms)
     for number in range(_ROUNDS):

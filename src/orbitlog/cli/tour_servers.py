@@ -1,0 +1,122 @@
+"""The servers of the tour: a name server and a broker, each a process of its own, as `orbitlog` starts them.
+
+A process that the tour started ends with it, however it ends: the block that holds them kills what still runs.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO, Any, Self
+
+from orbitlog.errors import OrbitlogError
+
+_STOP_SECONDS = 20.0
+_PROGRAM = (sys.executable, "-c", "from orbitlog.cli.main import main; main()")
+# Files that roll while somebody looks on: segments of 1 MiB, queue files of 1000 units, index files of 5000 keys.
+_BROKER_CONF = """\
+brokerName=tour
+mappedFileSizeCommitLog=1048576
+mappedFileSizeConsumeQueue=20000
+maxHashSlotNum=2000
+maxIndexNum=5000
+vipChannelEnable=false
+"""
+
+
+class TourFailed(OrbitlogError):
+    """A part of the tour did not even start; the sentence says which, and where its output is."""
+
+
+class _Server:
+    """One process and the facts of its ready line."""
+
+    def __init__(self, name: str, words: Sequence[str], log: Path) -> None:
+        self._log = log
+        started_s = time.perf_counter()
+        with log.open("ab") as errors:
+            self.process = subprocess.Popen(  # noqa: S603 - our own program
+                [*_PROGRAM, *words, "--json"], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors
+            )
+        output = self._output()
+        line = output.readline()
+        if not line.startswith(b"{"):
+            self.kill()
+            raise TourFailed(f"the {name} did not start; see {log}")
+        self.ready_seconds = time.perf_counter() - started_s
+        self.facts: dict[str, Any] = json.loads(line)
+
+    def _output(self) -> IO[bytes]:
+        assert self.process.stdout is not None
+        return self.process.stdout
+
+    def stop(self) -> None:
+        """End it as an operator does."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            try:
+                self.process.wait(_STOP_SECONDS)
+            except subprocess.TimeoutExpired:
+                pass
+        self.kill()
+
+    def kill(self) -> None:
+        """`kill -9`."""
+        self.process.kill()
+        self.process.wait()
+        self._output().close()
+
+
+class TourServers:
+    """A name server that stays, and a broker that is killed and comes back at the same port."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self.store = directory / "store"
+        self.config = directory / "broker.conf"
+        self.config.write_text(_BROKER_CONF)
+        self._name_server: _Server | None = None
+        self._broker: _Server | None = None
+        self._broker_port = "0"
+
+    @property
+    def address(self) -> str:
+        """Where clients ask."""
+        assert self._name_server is not None
+        return str(self._name_server.facts["name-server"])
+
+    def start_name_server(self) -> float:
+        self._name_server = _Server("name server", ("nameserver", "--port", "0"), self._directory / "nameserver.log")
+        return self._name_server.ready_seconds
+
+    def start_broker(self, dispatch_engine: str = "inline") -> float:
+        """Start the broker over the store; returns the seconds until clients may connect."""
+        words = ["broker", "-c", str(self.config), "-n", self.address, "--store", str(self.store)]
+        words += ["--port", self._broker_port, "--set", f"dispatchEngine={dispatch_engine}"]
+        self._broker = _Server("broker", words, self._directory / "broker.log")
+        self._broker_port = str(self._broker.facts["broker"]).rpartition(":")[2]
+        return self._broker.ready_seconds
+
+    def kill_broker(self) -> None:
+        """`kill -9`: it gets no chance to put anything in order."""
+        assert self._broker is not None
+        self._broker.kill()
+        self._broker = None
+
+    def stop_broker(self) -> None:
+        if self._broker is not None:
+            self._broker.stop()
+            self._broker = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for server in (self._broker, self._name_server):
+            if server is not None:
+                server.kill()
