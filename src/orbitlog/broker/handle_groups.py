@@ -29,8 +29,9 @@ from orbitlog.wire.bodies.client_bodies import (
     ProducerInfo,
     ProducerTable,
 )
+from orbitlog.wire.bodies.config_lists import GroupConfigList
 from orbitlog.wire.bodies.heartbeat_bodies import GroupSubscription
-from orbitlog.wire.bodies.list_bodies import GroupConfigList, TopicList
+from orbitlog.wire.bodies.list_bodies import TopicList
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.consume_headers import ConsumerGroupRequest

@@ -18,7 +18,8 @@ from orbitlog.formats.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.wire.admin_headers import CreateTopicRequest, GetTopicConfigRequest
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
-from orbitlog.wire.bodies.list_bodies import TopicConfigList, TopicList
+from orbitlog.wire.bodies.config_lists import TopicConfigList
+from orbitlog.wire.bodies.list_bodies import TopicList
 from orbitlog.wire.bodies.queue_bodies import TopicOffset, TopicStats
 from orbitlog.wire.bodies.registration_body import TopicWrapper
 from orbitlog.wire.codes import RequestCode, ResponseCode

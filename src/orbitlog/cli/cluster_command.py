@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
@@ -121,6 +120,7 @@ def _credentials(cluster: Cluster) -> Any:
 
 
 def _run(work: Coroutine[Any, Any, R]) -> R:
+    import asyncio
     import logging
 
     logging.basicConfig(level=logging.ERROR, format="orbitlog: %(message)s")

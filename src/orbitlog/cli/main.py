@@ -7,6 +7,7 @@ was found, 2 = wrong use, 130 = interrupted. A reader that closes the pipe early
 from __future__ import annotations
 
 import contextlib
+import gc
 import io
 import os
 import sys
@@ -18,6 +19,7 @@ from orbitlog.cli.lazy_group import LazyCommand, LazyGroup
 from orbitlog.errors import OrbitlogError
 
 INTERRUPTED = 130
+_COLLECT_AFTER_OBJECTS = 50_000
 
 
 class Problem(click.ClickException):
@@ -165,6 +167,8 @@ cli.params.append(
 
 def main() -> None:
     """Run the command line; never returns."""
+    # Imports make objects that stay: looking through them for garbage again and again is a tenth of the start-up.
+    gc.set_threshold(_COLLECT_AFTER_OBJECTS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names and bodies come from files: whatever the terminal cannot show is escaped, never an error.

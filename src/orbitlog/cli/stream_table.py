@@ -7,7 +7,6 @@ wide columns shrink, and then those marked as dispensable are left out, the leas
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -40,6 +39,8 @@ def shows_colour() -> bool:
 
 def line_width() -> int:
     """Return how wide a line may be: the terminal's width, or a wide one where there is no terminal."""
+    import shutil
+
     return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
 
 

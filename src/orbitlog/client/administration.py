@@ -16,7 +16,6 @@ from orbitlog.formats import names
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
 from orbitlog.wire.bodies.route_bodies import ClusterInfo
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from orbitlog.wire.nameserver_headers import DeleteTopicRequest, TopicRequest
 
 # A header or body is a class that takes a millisecond to make, and there are two hundred of them: a command that asks
 # one question imports what it is made of alone, and starts in half the time.
@@ -110,6 +109,8 @@ class Administration:
 
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic at every broker, then at the name servers."""
+        from orbitlog.wire.nameserver_headers import DeleteTopicRequest
+
         header = DeleteTopicRequest(topic=topic)
         for address in (await self._some_brokers()).values():
             await self._link.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
@@ -119,6 +120,7 @@ class Administration:
     async def topic_offsets(self, topic: str) -> dict[MessageQueue, TopicOffset]:
         """Return where each queue of a topic begins and ends."""
         from orbitlog.wire.bodies.queue_bodies import TopicStats
+        from orbitlog.wire.nameserver_headers import TopicRequest
 
         found: dict[MessageQueue, TopicOffset] = {}
         for address in await self._masters_of(topic):

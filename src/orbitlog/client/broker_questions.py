@@ -13,15 +13,12 @@ from typing import Any
 
 from orbitlog.client.asking import Asking
 from orbitlog.client.consuming import Consumer
-from orbitlog.client.running_info import running_info
 from orbitlog.client.transactional import Transactional
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.message import decode_message
 from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
 from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
-from orbitlog.wire.bodies.client_bodies import ConsumeDirectlyResult
-from orbitlog.wire.bodies.queue_bodies import ConsumerStatus, QueueOffsetTable
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.consume_headers import (
@@ -36,7 +33,7 @@ log = logging.getLogger(__name__)
 
 
 class BrokerQuestions:
-    """Answers 39, 40, 220, 221, 307, 309 and 326."""
+    """Answers 39, 40, 220, 221, 307, 309 and 326; what rare answers are made of is imported when one is asked for."""
 
     def __init__(self, consumer_of: Callable[[str], Consumer | None], name_servers: str) -> None:
         self._consumer_of = consumer_of
@@ -75,23 +72,31 @@ class BrokerQuestions:
         return response_to(request, ResponseCode.SUCCESS)
 
     async def _reset(self, _: Connection, request: Command) -> Answer:
+        from orbitlog.wire.bodies.queue_bodies import QueueOffsetTable
+
         header = ResetConsumerRequest.from_ext_fields(request.ext_fields)
         table = decode_body(QueueOffsetTable, request.body)
         await self._member(header.group).share.move(dict(table.offsets))
         return response_to(request, ResponseCode.SUCCESS)
 
     def _status(self, _: Connection, request: Command) -> Answer:
+        from orbitlog.wire.bodies.queue_bodies import ConsumerStatus
+
         header = ConsumerStatusRequest.from_ext_fields(request.ext_fields)
         feeds = self._member(header.group).share.feeds
         found = {queue: feed.window.commit_offset for queue, feed in feeds.items() if queue.topic == header.topic}
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumerStatus(queues=found)))
 
     def _running_info(self, _: Connection, request: Command) -> Answer:
+        from orbitlog.client.running_info import running_info
+
         header = ConsumerRunningInfoRequest.from_ext_fields(request.ext_fields)
         info = running_info(self._member(header.group), self._name_servers)
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(info))
 
     async def _consume_directly(self, _: Connection, request: Command) -> Answer:
+        from orbitlog.wire.bodies.client_bodies import ConsumeDirectlyResult
+
         header = ConsumeDirectlyRequest.from_ext_fields(request.ext_fields)
         consumer = self._member(header.group)
         started = time.monotonic()

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from orbitlog.client.addresses import parse_addresses
-from orbitlog.client.blocking import BlockingRocketMQ
 from orbitlog.client.rocketmq import PRODUCER_GROUP, RocketMQ
 from orbitlog.client.signature import Credentials
+
+if TYPE_CHECKING:
+    from orbitlog.client.blocking import BlockingRocketMQ
 
 
 class Connecting:
@@ -46,6 +50,8 @@ class Connecting:
             await self._client.close()
 
     def __enter__(self) -> BlockingRocketMQ:
+        from orbitlog.client.blocking import BlockingRocketMQ
+
         self._twin = BlockingRocketMQ(self._open)
         return self._twin
 

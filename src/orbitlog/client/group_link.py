@@ -19,7 +19,6 @@ from orbitlog.wire import consume_headers as headers
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, SubscriptionData
 from orbitlog.wire.bodies.list_bodies import ConsumerList
-from orbitlog.wire.bodies.queue_bodies import LockRequestBody, LockResponseBody
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.header_codec import Header
@@ -194,6 +193,8 @@ class GroupLink:
 
     async def lock(self, queues: Sequence[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
         """Lock queues for this member; return those that it has now, and those whose broker did not answer."""
+        from orbitlog.wire.bodies.queue_bodies import LockRequestBody, LockResponseBody
+
         locked: set[MessageQueue] = set()
         unknown: set[MessageQueue] = set()
         for address, theirs in self._by_broker(queues).items():
@@ -208,6 +209,8 @@ class GroupLink:
         return locked, unknown
 
     async def unlock(self, queues: Sequence[MessageQueue]) -> None:
+        from orbitlog.wire.bodies.queue_bodies import LockRequestBody
+
         for address, theirs in self._by_broker(queues).items():
             body = encode_body(LockRequestBody(self.group, self.client_id, tuple(theirs)))
             await self._link.ask(address, RequestCode.UNLOCK_BATCH_MQ, None, body)

@@ -14,7 +14,6 @@ from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.bodies.route_bodies import TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from orbitlog.wire.nameserver_headers import GetRouteInfoRequest
 
 if TYPE_CHECKING:
     from orbitlog.wire.header_codec import Header
@@ -34,6 +33,8 @@ class NameServerAdmin:
 
     async def route(self, topic: str) -> TopicRoute:
         """Return the whole route of a topic; raises `BrokerRefused` with code 17 if there is none."""
+        from orbitlog.wire.nameserver_headers import GetRouteInfoRequest
+
         header = GetRouteInfoRequest(topic=topic, standard_json_only=True)
         answer = await self._link.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         return decode_body(TopicRoute, answer.body)

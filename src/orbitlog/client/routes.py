@@ -14,7 +14,6 @@ from orbitlog.errors import BrokerRefused, NoRoute, RemotingError
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
 from orbitlog.wire.bodies.route_bodies import TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from orbitlog.wire.nameserver_headers import GetRouteInfoRequest
 
 AUTO_CREATE_TOPIC = "TBW102"
 AUTO_CREATE_QUEUES = 4
@@ -125,6 +124,8 @@ class Routes:
         return route
 
     async def _told(self, topic: str) -> TopicRoute | None:
+        from orbitlog.wire.nameserver_headers import GetRouteInfoRequest
+
         header = GetRouteInfoRequest(topic=topic)
         accept = (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST)
         answer = await self._link.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header, accept=accept)

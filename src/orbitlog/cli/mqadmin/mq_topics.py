@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from orbitlog.cli.mqadmin.java_print import (
     front,
     human_time,
@@ -14,11 +16,13 @@ from orbitlog.cli.mqadmin.verb_session import NO_CLUSTER, VerbFailed, VerbSessio
 from orbitlog.cli.mqadmin.verb_words import Given
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
-from orbitlog.formats.loose_json import Json
-from orbitlog.formats.topic_config import TopicConfig
-from orbitlog.wire.bodies.body_json import MessageQueue
-from orbitlog.wire.bodies.queue_bodies import TopicOffset
-from orbitlog.wire.bodies.route_bodies import BrokerData, TopicRoute
+
+if TYPE_CHECKING:
+    from orbitlog.formats.loose_json import Json
+    from orbitlog.formats.topic_config import TopicConfig
+    from orbitlog.wire.bodies.body_json import MessageQueue
+    from orbitlog.wire.bodies.queue_bodies import TopicOffset
+    from orbitlog.wire.bodies.route_bodies import BrokerData, TopicRoute
 
 _ROUTE = "%-45s %-32s %-50s %-10s %-11s %-5s"
 _STATUS = "%-32s  %-4s  %-20s  %-20s    %s"
@@ -162,6 +166,8 @@ async def topic_cluster_list(session: VerbSession, given: Given) -> None:
 
 
 async def update_topic(session: VerbSession, given: Given) -> None:
+    from orbitlog.formats.topic_config import TopicConfig
+
     attributes = given.get("a")
     if attributes is not None:
         from orbitlog.client.broker_admin import parse_attributes
@@ -216,6 +222,8 @@ async def delete_topic(session: VerbSession, given: Given) -> None:
 
 
 async def update_topic_perm(session: VerbSession, given: Given) -> None:
+    from orbitlog.formats.topic_config import TopicConfig
+
     topic, permission = given["t"], given.number("p", 0)
     route = await session.name_servers.route(topic)
     first = route.queues[0]

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from orbitlog.formats.group_config import GroupConfig
-from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, list_of, map_of, optional, record
-from orbitlog.formats.topic_config import TopicConfig
+from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, list_of, map_of, optional
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,17 +38,3 @@ class KvTable(JsonRecord):
     """Keys and values (28, 103, 219)."""
 
     table: Mapping[str, str] = field(default_factory=dict, metadata=java("table", map_of(TEXT_KEY, TEXT)))
-
-
-@dataclass(frozen=True, slots=True)
-class TopicConfigList(JsonRecord):
-    """Topics to be made or changed together (18)."""
-
-    topics: tuple[TopicConfig, ...] = field(default=(), metadata=java("topicConfigList", list_of(record(TopicConfig))))
-
-
-@dataclass(frozen=True, slots=True)
-class GroupConfigList(JsonRecord):
-    """Groups to be made or changed together (225)."""
-
-    groups: tuple[GroupConfig, ...] = field(default=(), metadata=java("groupConfigList", list_of(record(GroupConfig))))

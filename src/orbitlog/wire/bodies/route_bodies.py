@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from orbitlog.formats.json_records import (
     BOOL,
@@ -15,6 +15,7 @@ from orbitlog.formats.json_records import (
     LONG_KEY,
     TEXT,
     TEXT_KEY,
+    Codec,
     Computed,
     JsonRecord,
     java,
@@ -23,9 +24,28 @@ from orbitlog.formats.json_records import (
     optional,
     record,
 )
-from orbitlog.formats.topic_config import TopicQueueMapping
+from orbitlog.formats.loose_json import Json
+
+if TYPE_CHECKING:
+    from orbitlog.formats.topic_config import TopicQueueMapping
 
 MASTER_ID = 0
+
+
+def _mapping_codec() -> Codec[TopicQueueMapping]:
+    """Of static topics, which hardly anybody has: what they are made of is imported when one comes."""
+    from orbitlog.formats.topic_config import TopicQueueMapping
+
+    return record(TopicQueueMapping)
+
+
+def _decode_mapping(value: Json, path: str) -> TopicQueueMapping:
+    return _mapping_codec().decode(value, path)
+
+
+_MAPPING: Codec[TopicQueueMapping] = Codec(
+    _decode_mapping, lambda mapping, compat: _mapping_codec().encode(mapping, compat)
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +84,7 @@ class TopicRoute(JsonRecord):
     order_topic_conf: str | None = field(default=None, metadata=java("orderTopicConf", optional(TEXT)))
     mappings: Mapping[str, TopicQueueMapping] | None = field(
         default=None,
-        metadata=java("topicQueueMappingByBroker", optional(map_of(TEXT_KEY, record(TopicQueueMapping)))),
+        metadata=java("topicQueueMappingByBroker", optional(map_of(TEXT_KEY, _MAPPING))),
     )
 
 
