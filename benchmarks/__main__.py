@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import (
+    bench_cli,
+    bench_client_soak,
     bench_dispatch,
     bench_doctor,
     bench_hot_path,
@@ -49,10 +51,11 @@ class Sizes:
     frames: int = 200_000
     sends: int = 20_000
     waiting: int = 100_000
+    soak: int = 1_000_000
 
 
-QUICK = Sizes(2_000, 1 << 23, 2_000, 50, 0.5, 20_000, 20_000, 10, 0.05, 1, 2_000, 400, 500)
-FULL = Sizes(lag_seconds=30, reads=1_000_000, queried=10_000_000, log_gigabytes=10, memory_millions=10)
+QUICK = Sizes(2_000, 1 << 23, 2_000, 50, 0.5, 20_000, 20_000, 10, 0.05, 1, 2_000, 400, 500, 200_000)
+FULL = Sizes(lag_seconds=30, reads=1_000_000, queried=10_000_000, log_gigabytes=10, memory_millions=10, soak=10_000_000)
 
 
 def _records(report: Report, sizes: Sizes, _: Path) -> None:
@@ -88,6 +91,7 @@ def _memory(report: Report, sizes: Sizes, _: Path) -> None:
 
 
 BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
+    "commands": lambda report, sizes, _: bench_cli.run(report, rounds=2 if sizes is QUICK else 10),
     "records": _records,
     "kernels": _kernels,
     "store": lambda report, sizes, _: bench_store.run(report, count=sizes.appends),
@@ -106,6 +110,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "pipeline": _pipeline,
     "sources": _sources,
     "waiting": lambda report, sizes, _: bench_waiting.run(report, count=sizes.sends, waiting=sizes.waiting),
+    "client-soak": lambda report, sizes, _: bench_client_soak.run(report, messages=sizes.soak),
     "wire": lambda report, sizes, _: bench_wire.run(report, count=sizes.frames),
 }
 
