@@ -41,8 +41,8 @@ def rows(scale: float) -> dict[str, str]:
 
 
 @contextmanager
-def python_client_of(broker: Broker) -> Iterator[Load]:
-    command = [sys.executable, "-m", "benchmarks.python_load", broker.name_server, broker.address]
+def python_client_of(broker: Broker, loop: str = "uvloop") -> Iterator[Load]:
+    command = [sys.executable, "-m", "benchmarks.python_load", broker.name_server, broker.address, loop]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     load = Load(process)
     try:

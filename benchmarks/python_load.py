@@ -1,9 +1,10 @@
 """Load for a broker, by our Python client; the jobs and answers of `BrokerLoad.java`, so that the two can be compared.
 
-python -m benchmarks.python_load NAME_SERVER BROKER
+python -m benchmarks.python_load NAME_SERVER BROKER [asyncio|uvloop]
 
 Each answer also says for how long the event loop was kept busy at a time, at most. One more job sends and consumes at
-once, and says what memory it took a tenth of the way and at the end:
+once, batches for the most part, but single messages and large ones too, while a second member comes and goes; it says
+what memory the process took after each tenth of the way:
 
     soak TOPIC MESSAGES
 """
@@ -11,6 +12,7 @@ once, and says what memory it took a tenth of the way and at the end:
 from __future__ import annotations
 
 import asyncio
+import itertools
 import resource
 import sys
 import time
@@ -26,6 +28,11 @@ _LOOK_SECONDS = 0.005
 _IDLE_SECONDS = 30
 _SOAK_BATCH = 64
 _SOAK_BODY_BYTES = 100
+_SOAK_TENTHS = 10
+_SOAK_LARGE = (b"a large body that is worth compressing " * 110_000)[: 4 << 20]
+_SOAK_LARGE_EVERY = 500  # requests
+_SOAK_GUEST_SECONDS = 2.0
+LATE_MS = 20.0
 
 
 class LoopMonitor:
@@ -33,6 +40,7 @@ class LoopMonitor:
 
     def __init__(self) -> None:
         self.latest_ms = 0.0
+        self.late_count = 0
         self._task = asyncio.create_task(self._look())
 
     async def _look(self) -> None:
@@ -41,6 +49,7 @@ class LoopMonitor:
             await asyncio.sleep(_LOOK_SECONDS)
             late = min(time.perf_counter() - due, time.process_time() - worked)
             self.latest_ms = max(self.latest_ms, late * 1000)
+            self.late_count += late * 1000 > LATE_MS
 
     def stop(self) -> float:
         self._task.cancel()
@@ -82,22 +91,53 @@ def _resident_mb() -> int:
 
 
 async def _soak(mq: RocketMQ, topic: str, count: int) -> str:
-    """Send batches and consume them; memory is looked at when everything has warmed up, and at the end."""
+    """Send and consume; memory is looked at after each tenth of the way."""
     monitor = LoopMonitor()
-    started, first_mb, seen = time.perf_counter(), 0, 0
-    bodies = [bytes(_SOAK_BODY_BYTES)] * _SOAK_BATCH
-    sending = asyncio.create_task(_shared(-(-count // _SOAK_BATCH), 4, lambda: mq.send_batch(topic, bodies)))
-    async with mq.consume(topic, group=f"soak{time.time_ns()}", start_from="first") as consumer:
-        async for message in consumer:
-            seen += len(message.body) == _SOAK_BODY_BYTES
-            if seen == count // 10:
-                first_mb = _resident_mb()
-            if seen >= count:
+    started, seen, tenths = time.perf_counter(), 0, list[int]()
+    group = f"soak{time.time_ns()}"
+    sending = asyncio.create_task(_shared(-(-count // _SOAK_BATCH), 4, _soak_requests(mq, topic)))
+    guests = asyncio.create_task(_soak_guests(mq, topic, group))
+    async with mq.consume(topic, group=group, start_from="first") as consumer:
+        while seen < count:
+            message = await consumer.next(_IDLE_SECONDS)
+            if message is None:
                 break
-    _, failed = await sending
-    memory = f"firstMb={first_mb} lastMb={_resident_mb()}"
+            seen += len(message.body) > 0
+            await message.ack()
+            if seen * _SOAK_TENTHS >= count * (len(tenths) + 1):
+                tenths.append(_resident_mb())
+        guests.cancel()
+        _, failed = await sending
+    memory = " ".join(f"mb{number}={each}" for number, each in enumerate(tenths, 1))
     seconds = time.perf_counter() - started
-    return f"messages={seen} seconds={seconds:.3f} failed={failed} {memory} blockedMs={monitor.stop():.1f}"
+    late = f"blockedMs={monitor.stop():.1f} late={monitor.late_count}"
+    return f"messages={seen} seconds={seconds:.3f} failed={failed + count - seen} {memory} {late}"
+
+
+def _soak_requests(mq: RocketMQ, topic: str) -> Callable[[], Awaitable[object]]:
+    """Return what makes the next request: a batch for the most part."""
+    numbers = itertools.count(1)
+    bodies = [bytes(_SOAK_BODY_BYTES)] * _SOAK_BATCH
+
+    async def singles() -> None:
+        sends = [mq.send(topic, bodies[0], tags="single", keys=[f"key{number}"]) for number in range(_SOAK_BATCH)]
+        await asyncio.gather(*sends)
+
+    def send() -> Awaitable[object]:
+        number = next(numbers)
+        if number % _SOAK_LARGE_EVERY == 0:
+            return asyncio.gather(mq.send("SoakLarge", _SOAK_LARGE), mq.send_batch(topic, bodies))
+        return singles() if number % 8 == 0 else mq.send_batch(topic, bodies)
+
+    return send
+
+
+async def _soak_guests(mq: RocketMQ, topic: str, group: str) -> None:
+    """Let a member of another group come and go, as members do when programs are restarted."""
+    for number in itertools.count():
+        async with mq.consume(topic, group=f"{group}-guest{number % 4}") as guest:
+            await guest.next(_SOAK_GUEST_SECONDS)
+        await asyncio.sleep(_SOAK_GUEST_SECONDS)
 
 
 async def run(mq: RocketMQ, words: list[str]) -> str:
@@ -137,5 +177,6 @@ async def main(name_server: str) -> None:
 
 
 if __name__ == "__main__":
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    plain = sys.argv[3:] == ["asyncio"]
+    with asyncio.Runner(loop_factory=asyncio.new_event_loop if plain else uvloop.new_event_loop) as runner:
         runner.run(main(sys.argv[1]))
