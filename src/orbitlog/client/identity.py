@@ -37,3 +37,8 @@ class UniqueIdMaker:
 
     def make(self) -> str:
         return self._ids.make(self._address, time.time_ns() // 1_000_000)
+
+    def make_many(self, count: int) -> list[str]:
+        """Return so many, of one moment."""
+        now_ms, make, address = time.time_ns() // 1_000_000, self._ids.make, self._address
+        return [make(address, now_ms) for _ in range(count)]

@@ -6,14 +6,14 @@ Mirrors Java `DefaultMQProducerImpl.sendKernelImpl`, `Validators`, `MessageBatch
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from orbitlog.client.routes import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
 from orbitlog.errors import ClientError
 from orbitlog.formats import flags, names, properties
-from orbitlog.formats.batch import BatchMember, encode_batch
+from orbitlog.formats.batch import batch_member_parts
 from orbitlog.formats.compression import compress_body
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
 from orbitlog.formats.flags import CompressionType, TransactionType
@@ -25,6 +25,7 @@ COMPRESS_BYTES_MIN = 4096
 COMPRESS_ASIDE_BYTES = 128 * 1024
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 SHARDING_KEY = "__SHARDINGKEY"
+_ANY_ID = "<id>"
 _RESERVED = frozenset(
     (properties.KEYS, properties.TAGS, properties.UNIQ_KEY, properties.WAIT, properties.DELAY, TIMER_DELIVER_MS)
 ) | {properties.TRANSACTION_PREPARED, properties.PRODUCER_GROUP, properties.REAL_TOPIC, properties.REAL_QUEUE_ID}
@@ -84,23 +85,37 @@ def make_outgoing(
     return Outgoing(topic, raw, given, flag)
 
 
-def make_many(
+@dataclass(frozen=True, slots=True)
+class OutgoingBatch:
+    """Messages of one topic, encoded as the body of one request."""
+
+    topic: str
+    unique_ids: list[str]
+    body: bytes
+
+
+def make_batch(
     topic: str,
     bodies: Sequence[bytes | str],
-    make_unique_id: Callable[[], str],
+    unique_ids: list[str],
     *,
     tags: str | None = None,
     user_properties: Mapping[str, str] | None = None,
-) -> list[Outgoing]:
-    """Make messages that differ in their bodies alone: what they share is checked once."""
+) -> OutgoingBatch:
+    """Make messages that differ in their bodies and ids alone: what they share is checked, and encoded, once."""
     if not bodies:
         raise ClientError("an empty batch")
-    shared = make_outgoing(topic, b"", "", tags=tags, user_properties=user_properties).properties
-    made = []
-    for body in bodies:
+    shared = make_outgoing(topic, b"", _ANY_ID, tags=tags, user_properties=user_properties).properties
+    before, after = properties.encode_properties(shared).rsplit(_ANY_ID.encode(), 1)
+    parts: list[bytes] = []
+    for body, unique_id in zip(bodies, unique_ids, strict=True):
         raw = body.encode() if isinstance(body, str) else bytes(body)
-        made.append(Outgoing(topic, raw, {**shared, properties.UNIQ_KEY: make_unique_id()}))
-    return made
+        own = b"%b%b%b" % (before, unique_id.encode(), after)
+        parts += batch_member_parts(raw, own)
+    joined = b"".join(parts)
+    if len(joined) > BODY_BYTES_MAX:
+        raise ClientError(f"a batch of {len(joined)} bytes; brokers take {BODY_BYTES_MAX}: send it in parts")
+    return OutgoingBatch(topic, unique_ids, joined)
 
 
 def _delay_properties(
@@ -143,20 +158,13 @@ def compressed(message: Outgoing) -> Outgoing:
 
 
 def batch_request(
-    messages: Sequence[Outgoing], queue: MessageQueue, group: str, unique_id: str
+    batch: OutgoingBatch, queue: MessageQueue, group: str, unique_id: str
 ) -> tuple[SendMessageV2Request, bytes]:
     """Return header and body of one request for several messages of one topic."""
-    members = [
-        BatchMember(message.body, properties.encode_properties(message.properties), message.flag)
-        for message in messages
-    ]
-    body = encode_batch(members)
-    if len(body) > BODY_BYTES_MAX:
-        raise ClientError(f"a batch of {len(body)} bytes; brokers take {BODY_BYTES_MAX}: send it in parts")
     text = properties.encode_properties({properties.WAIT: "true", properties.UNIQ_KEY: unique_id}).decode()
-    header = _header(messages[0].topic, queue, group, text)
+    header = _header(batch.topic, queue, group, text)
     header.batch = True
-    return header, body
+    return header, batch.body
 
 
 def _header(

@@ -25,7 +25,7 @@ from orbitlog.client.group_link import GroupLink, StartFrom
 from orbitlog.client.identity import UniqueIdMaker, make_client_id
 from orbitlog.client.member_share import CONSUME_SECONDS, ConsumeOptions
 from orbitlog.client.namespaces import wrapped
-from orbitlog.client.outgoing import Outgoing, make_many, make_outgoing
+from orbitlog.client.outgoing import Outgoing, make_batch, make_outgoing
 from orbitlog.client.quick_sending import SEND_SECONDS
 from orbitlog.client.reading import Reader
 from orbitlog.client.receipts import Receipt
@@ -133,8 +133,9 @@ class RocketMQ:
     ) -> Receipt:
         """Send several messages in one request: all are stored, or none. Much faster than one by one."""
         topic = wrapped(self._namespace, topic)
-        messages = make_many(topic, bodies, self._unique_ids.make, tags=tags, user_properties=properties)
-        return await self._sending.send_batch(messages, self._unique_ids.make(), seconds=timeout)
+        unique_ids = self._unique_ids.make_many(len(bodies))
+        batch = make_batch(topic, bodies, unique_ids, tags=tags, user_properties=properties)
+        return await self._sending.send_batch(batch, self._unique_ids.make(), seconds=timeout)
 
     async def send_oneway(self, topic: str, body: bytes | str, *, tags: str | None = None) -> None:
         """Send without waiting for an answer: fastest, and a loss goes unnoticed."""

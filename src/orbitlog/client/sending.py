@@ -18,6 +18,7 @@ from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.outgoing import (
     COMPRESS_ASIDE_BYTES,
     Outgoing,
+    OutgoingBatch,
     batch_request,
     compressed,
     make_outgoing,
@@ -133,15 +134,14 @@ class Sending:
         self._choice.failed(way[0].queue.broker_name, self._now_ms())
         return None
 
-    async def send_batch(self, messages: Sequence[Outgoing], unique_id: str, *, seconds: float) -> Receipt:
+    async def send_batch(self, batch: OutgoingBatch, unique_id: str, *, seconds: float) -> Receipt:
         """Send several messages of one topic in one request: all of them are stored, or none."""
-        assert messages and all(message.topic == messages[0].topic for message in messages)
 
         def request(chosen: MessageQueue) -> tuple[SendMessageV2Request, bytes]:
-            return batch_request(messages, chosen, self.group, unique_id)
+            return batch_request(batch, chosen, self.group, unique_id)
 
-        message_id = ",".join(message.unique_id for message in messages)
-        return await self._try(RequestCode.SEND_BATCH_MESSAGE, messages[0].topic, message_id, request, seconds)
+        message_id = ",".join(batch.unique_ids)
+        return await self._try(RequestCode.SEND_BATCH_MESSAGE, batch.topic, message_id, request, seconds)
 
     async def send_oneway(self, message: Outgoing) -> None:
         """Send and hope: no answer, no retry."""

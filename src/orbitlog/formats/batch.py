@@ -28,6 +28,7 @@ BATCH_MEMBER = Layout(
     Field("body_length", "i32", "then the body, properties length (i16) and properties"),
 )
 _PROPERTIES_LENGTH = struct.Struct(">h")
+_MEMBER_FIXED_BYTES = BATCH_MEMBER.size_bytes + _PROPERTIES_LENGTH.size
 BATCH_MEMBERS_MAX = 1_000_000
 _SHORT_MAX = 2**15 - 1
 
@@ -41,19 +42,20 @@ class BatchMember:
 
 def encode_batch(members: list[BatchMember]) -> bytes:
     """Join members into the body of a batch request."""
-    return b"".join(_encode_member(member) for member in members)
+    return b"".join(part for each in members for part in batch_member_parts(each.body, each.properties_raw, each.flag))
 
 
-def _encode_member(member: BatchMember) -> bytes:
-    if len(member.properties_raw) > PROPERTIES_BYTES_MAX:
-        raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=len(member.properties_raw))
-    body_bytes, properties_bytes = len(member.body), len(member.properties_raw)
-    total_size = BATCH_MEMBER.size_bytes + body_bytes + _PROPERTIES_LENGTH.size + properties_bytes
+def batch_member_parts(body: bytes, properties_raw: bytes, flag: int = 0) -> tuple[bytes, bytes, bytes, bytes]:
+    """Return what one member is made of, to be joined."""
+    body_bytes, properties_bytes = len(body), len(properties_raw)
+    if properties_bytes > PROPERTIES_BYTES_MAX:
+        raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=properties_bytes)
+    total_size = _MEMBER_FIXED_BYTES + body_bytes + properties_bytes
     try:
-        head = BATCH_MEMBER.struct.pack(total_size, 0, 0, member.flag, body_bytes)
+        head = BATCH_MEMBER.struct.pack(total_size, 0, 0, flag, body_bytes)
     except struct.error as error:
         raise BadField(f"a number does not fit its field ({error})", field="batch member") from None
-    return head + member.body + _PROPERTIES_LENGTH.pack(properties_bytes) + member.properties_raw
+    return head, body, _PROPERTIES_LENGTH.pack(properties_bytes), properties_raw
 
 
 def decode_batch(body: Bytes) -> list[BatchMember]:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from itertools import count
 from typing import Any
 
 import pytest
 
-from orbitlog.client.outgoing import BODY_BYTES_MAX, batch_request, compressed, make_many, make_outgoing, send_request
+from orbitlog.client.outgoing import BODY_BYTES_MAX, batch_request, compressed, make_batch, make_outgoing, send_request
 from orbitlog.errors import ClientError, OrbitlogError
 from orbitlog.formats.batch import decode_batch
 from orbitlog.formats.compression import inflate_body
@@ -70,16 +69,15 @@ def test_a_body_that_gets_no_smaller_stays_as_it_is() -> None:
 
 
 def test_messages_of_a_batch_share_all_but_body_and_id() -> None:
-    numbers = count()
-    messages = make_many("T", ["one", b"two"], lambda: f"ID{next(numbers)}", tags="t", user_properties={"a": "b"})
+    messages = make_batch("T", ["one", b"two"], ["ID0", "ID1"], tags="t", user_properties={"a": "<id>"})
     header, body = batch_request(messages, QUEUE, "group", "ALL")
     assert header.batch
     members = decode_batch(body)
     assert [member.body for member in members] == [b"one", b"two"]
-    shared = {"a": "b", "TAGS": "t", "WAIT": "true"}
+    shared = {"a": "<id>", "TAGS": "t", "WAIT": "true"}
     found = [decode_properties(member.properties_raw) for member in members]
     assert found == [{**shared, "UNIQ_KEY": "ID0"}, {**shared, "UNIQ_KEY": "ID1"}]
     with pytest.raises(ClientError, match="an empty batch"):
-        make_many("T", [], str)
+        make_batch("T", [], [])
     with pytest.raises(ClientError, match="send it in parts"):
-        batch_request(make_many("T", [bytes(BODY_BYTES_MAX // 2)] * 2, str), QUEUE, "group", "ALL")
+        make_batch("T", [bytes(BODY_BYTES_MAX // 2)] * 2, ["ID0", "ID1"])
