@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import random
-import re
 from typing import NamedTuple
 from zlib import crc32
 
@@ -18,7 +17,7 @@ from orbitlog.broker.edge_names import checked_group, checked_topic
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.message_writer import MessageWriter, refuse
-from orbitlog.broker.quick_sends import QuickSends
+from orbitlog.broker.quick_sends import QuickSends, is_special
 from orbitlog.broker.send_answer import SendAnswers
 from orbitlog.broker.timed_delivery import recall_handle
 from orbitlog.errors import FormatError, RequestRefused
@@ -38,11 +37,6 @@ from orbitlog.wire.send_headers import SendMessageRequest, SendMessageV2Request
 
 log = logging.getLogger(__name__)
 
-# Where the properties hold none of these, they are stored as they came.
-_SPECIAL = re.compile(
-    "(?:^|\x02)(?:DELAY|TRAN_MSG|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+)"
-)
-_UNIQ_KEY = props.UNIQ_KEY + props.NAME_END
 _NO_WAIT = f"{props.WAIT}{props.NAME_END}false"
 _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
 MAX_RECONSUME_SINCE_VERSION = 121
@@ -100,8 +94,7 @@ class SendHandler:
             or header.sys_flag & flags.TRANSACTION_MASK
             or topic[0] == "%"
             or not self._keeps_wait
-            or _UNIQ_KEY not in properties
-            or _SPECIAL.search(properties)
+            or is_special(properties)
         )
         message = Message(
             crc32(body) & BODY_CRC_MASK,

@@ -5,7 +5,8 @@ with all checks; what it has found is a lane: whatever says the same in every fi
 and its properties may take it. A send that differs in anything else, or is unusual in any way, is left where it is, for
 the long way. Both give the same records and the same answers, which a test holds them to.
 
-Requests in JSON alone; what waits for the disk goes the long way.
+A lane that is used often even knows its headers by their text: a pattern finds the four values in it, and nothing else
+has to be read. Requests in JSON alone; what waits for the disk goes the long way.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import re
 import struct
 from collections import deque
-from typing import NamedTuple
+from collections.abc import Callable
 
 import orjson
 
@@ -28,17 +29,18 @@ from orbitlog.formats.record_template import RecordTemplate, Row, template_of
 from orbitlog.formats.topic_config import TopicConfig
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.codes import RequestCode
-from orbitlog.wire.command import FLAG_ONEWAY, Command, Serialization
+from orbitlog.wire.command import Command, Serialization
 from orbitlog.wire.frames import Frame
 
-_START = b'{"code":310,'
-_START_BYTES = len(_START)
 _JSON = int(Serialization.JSON)
 _CODE = int(RequestCode.SEND_MESSAGE_V2)
+_START = b'{"code":310,'
 _OWN_FIELDS = ("e", "g", "i")
 _RUN_MAX = 64
 _TIME_DIGITS_MAX = 18
 _LANES_MAX = 4096
+_PATTERNS_MAX = 16
+_PATTERN_AFTER_USES = 32
 _UNIQ_KEY = props.UNIQ_KEY + props.NAME_END
 
 # Properties that hold one of these, behind a separator, are not stored as they came.
@@ -47,15 +49,50 @@ _find_special = re.compile(f"\x02(?:{_NAMES})").search
 _loads = orjson.loads
 _pack_start = struct.Struct(">II").pack
 
-LaneKey = tuple[str, ...]
+# The values of a header that are a message's own, as JSON writes them. None of the marks can stand within a text: the
+# quotes there have backslashes.
+_OWN_VALUES = {
+    b'"opaque":': rb"(0|[1-9][0-9]{0,8})",
+    b'"e":"': rb"([0-9]{1,5})",
+    b'"g":"': rb"([0-9]{1,18})",
+    b'"i":': rb'("[^"]*")',
+}
+
+LaneKey = tuple[str | int, ...]
+Match = Callable[[bytes], re.Match[bytes] | None]
 
 
-class _Lane(NamedTuple):
-    """What sends of one kind share; `queues` by their ids as text, `answer` begins and ends what they are told."""
+class _Lane:
+    """What sends of one kind share: a template, queues by their ids as text, how they are answered."""
 
-    template: RecordTemplate
-    queues: dict[str, tuple[str, int]]
-    id_start: str
+    __slots__ = ("answer", "is_oneway", "match", "queues", "template", "uses")
+
+    def __init__(self, template: RecordTemplate, queue_count: int, answer: bytes, *, is_oneway: bool) -> None:
+        self.template = template
+        self.queues = {b"%d" % queue_id: (template.topic, queue_id) for queue_id in range(queue_count)}
+        self.answer = answer
+        self.uses = 0
+        self.match: tuple[Match, tuple[int, ...]] | None = None
+        self.is_oneway = is_oneway
+
+
+class _Lanes:
+    """The lanes of one connection; `recent` is the one that was used last, of those that have a pattern."""
+
+    __slots__ = ("by_fields", "pattern_count", "recent")
+
+    def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        self.by_fields: dict[LaneKey, _Lane] = {}
+        self.pattern_count = 0
+        self.recent: _Lane | None = None
+
+
+def is_special(properties: str) -> bool:
+    """Tell whether there is more to do with the properties of a message than to store them."""
+    return _UNIQ_KEY not in properties or _find_special("\x02" + properties) is not None
 
 
 class QuickSends:
@@ -65,11 +102,11 @@ class QuickSends:
         self._state = state
         self._topics = state.topics
         self._version = state.topics.data_version
-        self._lanes: dict[Connection, dict[LaneKey, _Lane]] = {}
-        self._answer_start, self._answer_end = answers.quick_parts
+        self._lanes: dict[Connection, _Lanes] = {}
+        self._answers = answers
         self._added = added_raw
         self._added_after_separator = b"\x02" + added_raw
-        self._born_text, self._born_ms = "0", 0
+        self._born_text, self._born_ms = b"0", 0
 
     def learn(self, connection: Connection, request: Command, message: Message, config: TopicConfig) -> None:
         """Take note of an ordinary send that was stored: others like it may go the short way."""
@@ -79,104 +116,155 @@ class QuickSends:
         shared = {name: text for name, text in request.ext_fields.items() if name not in _OWN_FIELDS}
         if template is None or len(shared) + len(_OWN_FIELDS) != len(request.ext_fields):
             return
-        lanes = self._current().get(connection)
+        self._forget_stale()
+        lanes = self._lanes.get(connection)
         if lanes is None:
-            lanes = self._lanes[connection] = {}
+            lanes = self._lanes[connection] = _Lanes()
             connection.on_close(self._forget)
-        if len(lanes) >= _LANES_MAX:
+        if len(lanes.by_fields) >= _LANES_MAX:
             lanes.clear()
-        count = max(config.write_queue_count, config.read_queue_count)
-        queues = {str(queue_id): (message.topic, queue_id) for queue_id in range(count)}
-        lanes[(*shared, *shared.values())] = _Lane(template, queues, message.store_host_raw.hex().upper())
+        queue_count = max(config.write_queue_count, config.read_queue_count)
+        answer = self._answers.stored_template(message.store_host_raw)
+        lane = _Lane(template, queue_count, answer, is_oneway=request.is_oneway)
+        lanes.by_fields[(*shared, *shared.values(), request.flag)] = lane
 
     def _forget(self, connection: Connection) -> None:
         self._lanes.pop(connection, None)
 
-    def _current(self) -> dict[Connection, dict[LaneKey, _Lane]]:
-        """Return the lanes, none of them where a topic has changed since."""
+    def _forget_stale(self) -> None:
+        """Forget all lanes where a topic has changed since they were found."""
         if self._version is not self._topics.data_version:
             self._version = self._topics.data_version
             for lanes in self._lanes.values():
                 lanes.clear()
-        return self._lanes
 
     def __call__(self, connection: Connection, backlog: deque[Frame], outgoing: list[bytes]) -> None:
         """Take ordinary sends off the front of a connection's backlog, store and answer them."""
-        lanes = self._current().get(connection)
-        if not lanes or not backlog[0][1].startswith(_START):
+        if self._version is not self._topics.data_version:
+            self._forget_stale()
+        lanes = self._lanes.get(connection)
+        if lanes is None or not lanes.by_fields:
             return
         rows: list[Row] = []
-        asked: list[tuple[int, str, int]] = []
-        self._read(lanes, backlog, rows, asked)
+        asked: list[tuple[_Lane, int]] = []
+        is_mixed = self._read(lanes, backlog, rows, asked)
         if not rows:
             return
         state = self._state
         places = state.store.append_run(rows)
         if not places:
             return
-        start, end = self._answer_start, self._answer_end
-        taken, take = backlog.popleft, outgoing.append
-        for (opaque, id_start, queue_id), (physical_offset, queue_offset) in zip(asked, places, strict=False):
-            taken()
-            if opaque >= 0:
-                header = (
-                    f'{start}{opaque},"flag":1,"extFields":{{"msgId":"{id_start}{physical_offset:016X}",'
-                    f'"queueId":"{queue_id}","queueOffset":"{queue_offset}",{end}'
-                ).encode()
+        for (lane, opaque), row, (physical_offset, queue_offset) in zip(asked, rows, places, strict=False):
+            backlog.popleft()
+            if not lane.is_oneway:
+                header = lane.answer % (opaque, physical_offset, row[1][1], queue_offset)
                 size = len(header)
-                take(_pack_start(size + 4, size) + header)
-        self._count(rows[: len(places)])
+                outgoing.append(_pack_start(size + 4, size) + header)
+        if is_mixed or len(places) < len(rows):
+            for row, _ in zip(rows, places, strict=False):
+                state.statistics.note_put(row[0].topic, 1, _size_bytes(row))
+        else:
+            size_bytes = places[-1][0] + _size_bytes(rows[-1]) - places[0][0]
+            state.statistics.note_put(rows[0][0][0], len(rows), size_bytes, len(rows))
         state.message_appended()
 
-    def _count(self, rows: list[Row]) -> None:
-        statistics, topic, size_bytes, count = self._state.statistics, rows[0][0][0], 0, 0
-        for (row_topic, fixed_bytes, *_), _, _, body, properties in rows:
-            if row_topic is not topic:
-                statistics.note_put(topic, count, size_bytes, count)
-                topic, size_bytes, count = row_topic, 0, 0
-            size_bytes += fixed_bytes + len(body) + len(properties)
-            count += 1
-        statistics.note_put(topic, count, size_bytes, count)
+    def _read(self, lanes: _Lanes, backlog: deque[Frame], rows: list[Row], asked: list[tuple[_Lane, int]]) -> bool:
+        """Find out which frames from the first on are ordinary sends, and what is to be stored for them.
 
-    def _read(
-        self, lanes: dict[LaneKey, _Lane], backlog: deque[Frame], rows: list[Row], asked: list[tuple[int, str, int]]
-    ) -> None:
-        """Find out which frames from the first on are ordinary sends, and what is to be stored for them."""
+        Tells whether they are of several lanes.
+        """
+        first, is_mixed = None, False
         body_bytes_max = self._state.settings[keys.MESSAGE_BYTES]
         born_text, born_ms = self._born_text, self._born_ms
         for kind, header, body in backlog:
-            if kind != _JSON or not header.startswith(_START) or not 0 < len(body) <= body_bytes_max:
+            if kind != _JSON or not 0 < len(body) <= body_bytes_max:
                 break
             try:
-                fields = _loads(header)
-                opaque, flag, version = fields["opaque"], fields["flag"], fields["version"]
-                ext_fields = fields["extFields"]
-                pop = ext_fields.pop
-                queue_text, time_text, properties = pop("e"), pop("g"), pop("i")
-                template, queues, id_start = lanes[(*ext_fields, *ext_fields.values())]
-                queue = queues[queue_text]
+                lane, opaque, queue_text, time_text, properties = _by_text(lanes, header) or _by_fields(lanes, header)
+                queue = lane.queues[queue_text]
                 if time_text != born_text:
-                    if not (time_text.isdigit() and time_text.isascii()) or len(time_text) > _TIME_DIGITS_MAX:
+                    if not time_text.isdigit() or len(time_text) > _TIME_DIGITS_MAX:
                         break
                     born_text, born_ms = time_text, int(time_text)
                 raw = properties.encode()
             except (KeyError, TypeError, ValueError, AttributeError):
                 break  # not what was seen before; the long way says what it is, or what is wrong with it
-            if (
-                not (type(opaque) is type(flag) is type(version) is int)
-                or fields["code"] != _CODE
-                or not 0 <= opaque <= INT_MAX
-                or flag & ~FLAG_ONEWAY
-                or _UNIQ_KEY not in properties
-                or "\0" in properties
-                or _find_special("\x02" + properties)
-            ):
+            if _UNIQ_KEY not in properties or "\0" in properties or _find_special("\x02" + properties):
                 break
             raw += self._added if raw[-1] == 2 else self._added_after_separator
             if len(raw) > PROPERTIES_BYTES_MAX:
                 break
-            rows.append((template, queue, born_ms, body, raw))
-            asked.append((-1 if flag else opaque, id_start, queue[1]))
+            rows.append((lane.template, queue, born_ms, body, raw))
+            asked.append((lane, opaque))
+            if lane is not first:
+                is_mixed, first = is_mixed or first is not None, lane
             if len(rows) == _RUN_MAX:
                 break
         self._born_text, self._born_ms = born_text, born_ms
+        return is_mixed
+
+
+def _size_bytes(row: Row) -> int:
+    template, _, _, body, properties = row
+    return template.size_bytes + len(body) + len(properties)
+
+
+_Found = tuple[_Lane, int, bytes, bytes, str]
+
+
+def _by_text(lanes: _Lanes, header: bytes) -> _Found | None:
+    """Find the values of a header that differs from others of its lane in nothing but them."""
+    lane = lanes.recent
+    if lane is None or lane.match is None:
+        return None
+    match, groups = lane.match
+    found = match(header)
+    if found is None:
+        return None
+    opaque, queue_text, time_text, properties = found.group(*groups)
+    return lane, int(opaque), queue_text, time_text, _loads(properties)
+
+
+def _by_fields(lanes: _Lanes, header: bytes) -> _Found:
+    """Read a header, and look for its lane; raises what its values raise where it has none."""
+    if not header.startswith(_START):
+        raise ValueError("another request")
+    fields = _loads(header)
+    opaque, flag = fields["opaque"], fields["flag"]
+    ext_fields = fields["extFields"]
+    if (
+        not (type(opaque) is type(flag) is type(fields["version"]) is int)
+        or fields["code"] != _CODE
+        or not 0 <= opaque <= INT_MAX
+    ):
+        raise ValueError("for the long way")
+    pop = ext_fields.pop
+    queue_text, time_text, properties = pop("e").encode(), pop("g").encode(), pop("i")
+    lane = lanes.by_fields[(*ext_fields, *ext_fields.values(), flag)]
+    lane.uses += 1
+    if lane.uses >= _PATTERN_AFTER_USES:
+        if lane.uses == _PATTERN_AFTER_USES and lanes.pattern_count < _PATTERNS_MAX:
+            lanes.pattern_count += 1
+            lane.match = _pattern_of(header)
+        if lane.match is not None:
+            lanes.recent = lane
+    return lane, opaque, queue_text, time_text, properties
+
+
+def _pattern_of(header: bytes) -> tuple[Match, tuple[int, ...]] | None:
+    """Return what finds the four own values in headers like this one, and the numbers of their groups."""
+    starts = {}
+    for mark in _OWN_VALUES:
+        if header.count(mark) != 1:
+            return None
+        starts[mark] = header.index(mark) + len(mark)
+    pattern, position = b"", 0
+    order = sorted(starts, key=starts.__getitem__)
+    for mark in order:
+        value = re.compile(_OWN_VALUES[mark]).match(header, starts[mark])
+        if value is None:
+            return None
+        pattern += re.escape(header[position : value.start()]) + _OWN_VALUES[mark]
+        position = value.end()
+    pattern += re.escape(header[position:])
+    return re.compile(pattern).fullmatch, tuple(order.index(mark) + 1 for mark in _OWN_VALUES)

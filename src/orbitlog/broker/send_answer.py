@@ -26,8 +26,12 @@ class SendAnswers:
         ids = '{"msgId":"%s","queueId":"%d","queueOffset":"%d",'
         rest = f'"MSG_REGION":{json.dumps(region)},"TRACE_ON":{json.dumps(trace_on)}}}}}'
         self._template = head + ids + rest.replace("%", "%%")
-        # What stands before the number of the request, and after the place of the message.
-        self.quick_parts = head.partition('%d,"flag"')[0] % ResponseCode.SUCCESS, rest
+
+    def stored_template(self, store_host_raw: bytes) -> bytes:
+        """What answers requests in JSON, with places for number, physical offset, queue id and queue offset."""
+        before, _, after = self._template.partition("%s")
+        before = before.replace("%d", f"{ResponseCode.SUCCESS:d}", 1)
+        return f"{before}{store_host_raw.hex().upper()}%016X{after}".encode()
 
     def stored(
         self, request: Command, store_host_raw: bytes, physical_offset: int, queue_id: int, queue_offset: int

@@ -100,21 +100,22 @@ class FrameDecoder:
         limits = self._limits
         total_max = limits.frame_bytes_max - _TOTAL_BYTES
         header_bytes_max = limits.header_bytes_max
-        while end - position >= _START_BYTES:
+        while position + _START_BYTES <= end:
             total, mark = _unpack_start(data, position)
-            header_bytes = mark & _HEADER_BYTES_MASK
-            if total > total_max or header_bytes > header_bytes_max or header_bytes + 4 > total:
-                raise WireError(_bad_lengths(total, header_bytes, limits))
+            header_start = position + _START_BYTES
+            header_bytes = mark  # of JSON, whose kind is 0
+            if header_bytes > header_bytes_max or header_bytes + 4 > total or total > total_max:
+                header_bytes = mark & _HEADER_BYTES_MASK
+                if header_bytes > header_bytes_max or header_bytes + 4 > total or total > total_max:
+                    raise WireError(_bad_lengths(total, header_bytes, limits))
             body_end = position + _TOTAL_BYTES + total
             if body_end > end:
                 self._needed_bytes = body_end - position
                 return position
-            header_start = position + _START_BYTES
+            if mark != header_bytes and mark >> 24 != _BINARY:
+                raise WireError(f"serialization {mark >> 24} is neither JSON (0) nor binary (1)")
             header_end = header_start + header_bytes
-            kind = mark >> 24
-            if kind > _BINARY:
-                raise WireError(f"serialization {kind} is neither JSON (0) nor binary (1)")
-            frames.append((kind, data[header_start:header_end], data[header_end:body_end]))
+            frames.append((mark >> 24, data[header_start:header_end], data[header_end:body_end]))
             position = body_end
         self._needed_bytes = _START_BYTES
         return position

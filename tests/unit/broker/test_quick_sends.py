@@ -14,7 +14,7 @@ import orjson
 import pytest
 
 from benchmarks.hot_path import HotPath
-from orbitlog.broker import handle_send
+from orbitlog.broker import handle_send, quick_sends
 from orbitlog.broker.broker_node import Broker
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.formats.batch import BatchMember, encode_batch
@@ -99,6 +99,9 @@ VALUES: list[Any] = ["", "0", "1", "-1", "+1", "007", " 1", "1_0", "٣", "²", "
 VALUES += ["true", "x", 0, 1, 3, -1, 1.0, True, False, None, "\ud800", [], {}, "%RETRY%G", "TBW102", "Fresh"]
 
 
+ODD_NUMBERS: list[Any] = [0.0, False, True, "0", 2**40, -(2**40), -1, 1, 2, 3, 310.0, "310", 11, [0]]
+
+
 def any_ext_fields(chance: random.Random) -> dict[str, Any]:
     ext: dict[str, Any] = {
         "a": chance.choice(["P", "P", "Q"]),
@@ -144,7 +147,7 @@ def any_frame(chance: random.Random, opaque: int, write: Writer) -> bytes:
     elif odds < 0.12:
         body = b"" if chance.random() < 0.5 else bytes(10_000)
     elif odds < 0.14:
-        fields[chance.choice(["flag", "version"])] = chance.choice([0.0, False, "0", None, 2**40, [0]])
+        fields[chance.choice(["flag", "version", "opaque"])] = chance.choice(ODD_NUMBERS)
     elif odds < 0.15:
         fields["opaque"] = -opaque
     elif odds < 0.16:
@@ -201,6 +204,16 @@ def test_both_ways_store_and_answer_the_same(tmp_path: Path, monkeypatch: pytest
         return take(*arguments)
 
     monkeypatch.setattr(handle_send.SendHandler, "__call__", counted)
+    monkeypatch.setattr(quick_sends, "_PATTERN_AFTER_USES", 2)
+    by_text, read_by_text = quick_sends._by_text, 0
+
+    def watched(*arguments: Any) -> Any:
+        nonlocal read_by_text
+        found = by_text(*arguments)
+        read_by_text += found is not None
+        return found
+
+    monkeypatch.setattr(quick_sends, "_by_text", watched)
 
     async def work() -> None:
         nonlocal long_way
@@ -237,6 +250,43 @@ def test_both_ways_store_and_answer_the_same(tmp_path: Path, monkeypatch: pytest
             assert quick.state.statistics.put_messages.times == plain.state.statistics.put_messages.times
             assert quick.state.statistics.put_bytes == plain.state.statistics.put_bytes
             assert sum(counts[0] for counts in used) < sum(counts[1] for counts in used) * 0.9, "the short way is taken"
+            assert read_by_text > 20, "and headers are known by their text"
+
+    asyncio.run(work())
+
+
+def test_each_odd_value_is_met_after_ordinary_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick_sends, "_PATTERN_AFTER_USES", 2)
+    usual = {"code": 310, "opaque": 7, "flag": 0, "version": 479}
+    ext = {
+        **dict.fromkeys("fhj", "0"),
+        "a": "P",
+        "b": "TBW102",
+        "c": "TBW102",
+        "d": "4",
+        "e": "1",
+        "g": "1",
+        "i": USUAL,
+    }
+    odd = [({**usual, name: value}, ext) for name in usual for value in (*ODD_NUMBERS, None)]
+    odd += [(usual, {**ext, name: value}) for name in [*ext, "k", "m", "z"] for value in VALUES if value != "\ud800"]
+    odd += [(usual, {**ext, "i": properties}) for properties in PROPERTIES]
+
+    async def work() -> None:
+        async with broker_at(tmp_path / "quick") as quick, broker_at(tmp_path / "long") as plain:
+            for fields, ext_fields in odd:
+                both = HotPath(quick, keeps=True), HotPath(plain, keeps=True)
+                both[1].connection._quick = None
+                for path in both:
+                    random.seed(1)
+                    for headers in ((usual, ext), (usual, ext), (usual, ext), (usual, ext), (fields, ext_fields)):
+                        header = java(*headers)
+                        path.feed(struct.pack(">II", 5 + len(header), len(header)) + header + b"x")
+                await _settled(*both)
+                assert answers(both[0]) == answers(both[1]), (fields, ext_fields)
+                for path in both:
+                    path.close()
+            assert log_bytes(quick) == log_bytes(plain) != b""
 
     asyncio.run(work())
 
