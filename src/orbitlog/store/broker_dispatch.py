@@ -154,11 +154,11 @@ class BrokerDispatch:
         lease = self._files.take_lease(INLINE, mark.dispatched_to, self._settings)
         while self._parts.dispatcher.dispatched_to < mark.dispatched_to:
             self._arrived += self._follower.follow(mark, 1 << 30)
+        # Also where nothing was dispatched since the last look: a file may have been begun for what then failed.
+        self._parts.index.follow((mark.index_file, mark.index_header))
         if before is None or not before.is_released:
             self._parts.queues.list_again(mark.dispatched_to)
             self._parts.index.cut_to((mark.index_file, mark.index_header))
-        else:
-            self._parts.index.follow((mark.index_file, mark.index_header))
         go_on_from(mark, self._parts.dispatcher)
         self._lease, self._follower, self._is_recalled = lease, None, False
         return True

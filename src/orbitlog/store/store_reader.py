@@ -31,7 +31,7 @@ from orbitlog.store.store_reads import StoreReads
 from orbitlog.store.time_search import Boundary
 
 # Deleting takes moments, and comes in batches hours apart.
-_LOOKS_MAX = 20
+_LOOKS_MAX = 100
 
 Answer = TypeVar("Answer")
 
