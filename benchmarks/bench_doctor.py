@@ -1,7 +1,8 @@
-"""The doctor over a log of one segment, in one process and on one core, beside `cat`: rebuild and check.
+"""The doctor over a log of one segment, on one core: check and rebuild beside `cat` and beside a broker of Apache's.
 
-Bytes are those of the log. Times are of the wall, and for the check of the processor, too: what it takes of a core does
-not change on a busy machine.
+Bytes are those of the log. Times are of the wall, and of the processor, too: what work takes of a core does not change
+on a busy machine. Apache's broker derives the same log with the same rules, once, in a JVM with all its compilers
+(`benchmarks.apache_rebuild`); it stands beside without its start, and with it.
 """
 
 from __future__ import annotations
@@ -12,10 +13,16 @@ import shutil
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
+from benchmarks.apache_rebuild import RULES_OF_5X, measure_apache_rebuild
 from benchmarks.make_log import make_segment
 from benchmarks.measure import Figure, Report, best_of
+from tests.interop.harness.packages import NotAvailable
+
+T = TypeVar("T")
 
 ROUNDS = 3
 CAT = shutil.which("cat") or "cat"
@@ -35,12 +42,19 @@ def run(report: Report, directory: Path, *, body_bytes: int, segment_bytes: int)
         report.add(Figure(group, name, seconds, messages, segment_bytes))
 
     add("baseline: cat", best_of(lambda: subprocess.run([CAT, str(path)], stdout=subprocess.DEVNULL, check=True)))
+    try:
+        theirs = measure_apache_rebuild(root, directory)
+        add("baseline: an Apache broker rebuilds", theirs.seconds)
+        add("an Apache broker rebuilds, with its start", theirs.seconds_with_start)
+    except NotAvailable as reason:
+        print(f"  no Apache broker beside ours: {reason}")
     command = [sys.executable, "-m", "benchmarks.bench_doctor", str(root), str(ROUNDS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
     found = json.loads(done.stdout.splitlines()[-1])
     add("rebuild queues, index and checkpoint, synced", found["rebuild"])
+    add("rebuild, processor time", found["rebuild_processor"])
     add("check with CRC", found["check"])
     add("check with CRC, processor time", found["check_processor"])
     shutil.rmtree(root)
@@ -53,20 +67,24 @@ def main() -> None:
     arguments = parser.parse_args()
     from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_in_place
     from orbitlog.doctor.examination import examine
-    from orbitlog.store.store_settings import StoreSettings
+    from orbitlog.store.store_settings import load_settings
 
-    rebuilds, checks, processor = [], [], []
-    for _ in range(arguments.rounds):
-        started_s = time.perf_counter()
-        rebuilt = rebuild_in_place(arguments.root, RebuildWish(), StoreSettings(), discard_old=True)
-        rebuilds.append(time.perf_counter() - started_s)
-        assert rebuilt.is_published, rebuilt.findings
+    rules = load_settings(None, RULES_OF_5X)
+    times: dict[str, list[float]] = {}
+
+    def timed(name: str, work: Callable[[], T]) -> T:
         started_s, processor_s = time.perf_counter(), time.process_time()
-        found = examine(arguments.root)
-        checks.append(time.perf_counter() - started_s)
-        processor.append(time.process_time() - processor_s)
+        done = work()
+        times.setdefault(name, []).append(time.perf_counter() - started_s)
+        times.setdefault(f"{name}_processor", []).append(time.process_time() - processor_s)
+        return done
+
+    for _ in range(arguments.rounds):
+        rebuilt = timed("rebuild", lambda: rebuild_in_place(arguments.root, RebuildWish(), rules, discard_old=True))
+        assert rebuilt.is_published, rebuilt.findings
+        found = timed("check", lambda: examine(arguments.root))
         assert found.check.is_sound, found.check.findings[:3]
-    print(json.dumps({"rebuild": min(rebuilds), "check": min(checks), "check_processor": min(processor)}))
+    print(json.dumps({name: min(rounds) for name, rounds in times.items()}))
 
 
 if __name__ == "__main__":
