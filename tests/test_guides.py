@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import asyncio
 import inspect
+import os
 import re
 import subprocess
 import sys
@@ -46,6 +47,41 @@ def test_examples_run(page: Path, orbitlog_broker: RunningBroker, capsys: pytest
         else:
             exec(code, names)
     assert capsys.readouterr().err == ""
+
+
+def console_steps(page: Path) -> list[tuple[str, list[str]]]:
+    """The commands of a page that run at a broker, each with the lines that it is said to print."""
+    steps: list[tuple[str, list[str]]] = []
+    for fence in re.findall(r"^```console broker\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
+        for line in fence.splitlines():
+            if line.startswith("$ "):
+                steps.append((line[2:], []))
+            else:
+                steps[-1][1].append(line)
+    return steps
+
+
+@pytest.mark.parametrize("page", [page for page in GUIDES if console_steps(page)], ids=lambda page: page.stem)
+def test_commands_print_what_the_page_says(page: Path, orbitlog_broker: RunningBroker, tmp_path: Path) -> None:
+    programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    settings = {"ORBITLOG_NAME_SERVER": orbitlog_broker.address, "XDG_CONFIG_HOME": str(tmp_path), "COLUMNS": "140"}
+    kept = {name: value for name, value in os.environ.items() if name != "ORBITLOG_CONTEXT"}
+    for command, told in console_steps(page):
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", command],
+            env={**kept, **settings, "PATH": programs},
+            cwd=tmp_path,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS_MAX,
+        )
+        assert done.returncode == 0, f"{command}\n{done.stdout}"
+        said = done.stdout.splitlines()
+        # What differs from run to run stands as … on the page.
+        patterns = [".*".join(map(re.escape, re.split(r"\s*…\s*", line.rstrip()))) for line in told]
+        matched = [re.fullmatch(pattern, line.rstrip()) for pattern, line in zip(patterns, said, strict=False)]
+        assert len(said) == len(told) and all(matched), f"{command}\n{done.stdout}"
 
 
 def test_examples_of_tests_pass(tmp_path: Path) -> None:

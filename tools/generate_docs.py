@@ -31,6 +31,7 @@ import click
 from orbitlog import formats
 from orbitlog.broker.broker_settings import BROKER_SETTINGS, RUNTIME_KEYS
 from orbitlog.cli.main import cli
+from orbitlog.cli.mqadmin.verb_table import VERBS
 from orbitlog.formats import compat
 from orbitlog.formats.delay_levels import DEFAULT_LEVELS, STANDARD_LEVELS, DelayLevels
 from orbitlog.formats.layout import Layout, declared_layouts
@@ -258,6 +259,15 @@ def _told_values(values: list[float]) -> str:
     return _told(_median(values)) + spread
 
 
+def mqadmin_verbs(_: str) -> str:
+    """Which command of ours does what a verb of Apache's tool does."""
+    lines = ["| mqadmin | does | orbitlog |", "|---|---|---|"]
+    for verb in VERBS.values():
+        ours = ", ".join(f"`{each}`" if each != "-" else "-" for each in verb.ours.split(", "))
+        lines.append(f"| `{verb.name}` | {verb.help} | {ours} |")
+    return "\n".join(lines)
+
+
 GENERATORS: dict[str, Callable[[str], str]] = {
     "benchmarks": benchmark_figures,
     "command-line": command_line,
@@ -266,6 +276,7 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "decisions": decisions,
     "layout": layout_table,
     "make-targets": make_targets,
+    "mqadmin-verbs": mqadmin_verbs,
     "other-layouts": other_layouts,
     "positions": position_table,
     "nameserver-settings": nameserver_settings_table,

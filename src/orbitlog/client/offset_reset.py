@@ -75,11 +75,15 @@ class OffsetReset:
         done: list[QueueMove] = []
         for address in dict.fromkeys(move.address for move in moves):
             theirs = [move for move in moves if move.address == address]
-            if await self._is_old(address) and await self._has_members(group, address):
+            is_old = await self._is_old(address)
+            if is_old and await self._has_members(group, address):
                 done += await self._move_by_time(group, theirs, to)
                 continue
             for move in theirs:
-                await self._move(group, move)
+                if is_old:
+                    await self._groups.commit(address, group, move.queue, move.target)
+                else:
+                    await self._move(group, move)
                 now = await self._groups.committed(address, group, move.queue)
                 done.append(replace(move, target=move.target if now is None else now))
         return done
