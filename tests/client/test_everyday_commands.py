@@ -272,6 +272,8 @@ def test_a_small_load_is_measured(orbitlog: Orbitlog) -> None:
     assert row["messages"] == 200
     (row,) = rows(orbitlog, "bench", "consume", *load)
     assert (row["messages"], row["bytes"]) == (200, 20_000)
+    told = orbitlog("bench", "send", *load, "--size", "100").stdout.splitlines()
+    assert [line.split()[0] for line in told] == ["messages", "rate", "waited", "CPU", "failures"]
 
 
 def test_a_context_is_asked(orbitlog: Orbitlog, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,7 @@ import click
 from orbitlog.cli.cluster_command import Output, cluster_options, show_rows
 from orbitlog.cli.contexts import Cluster
 from orbitlog.cli.name_completion import complete_topics
+from orbitlog.cli.show import byte_count
 from orbitlog.cli.stream_table import Column
 
 DEFAULT_TOPIC = "OrbitlogBench"
@@ -78,6 +79,22 @@ def bench_consume(context: click.Context, /, *, cluster: Cluster, output: Output
 
 
 def _show(context: click.Context, row: dict[str, Any], output: Output) -> None:
-    show_rows(_COLUMNS, [row], output)
+    if output.is_table:
+        for name, text in _told(row):
+            click.echo(f"{name:14}{text}")
+    else:
+        show_rows(_COLUMNS, [row], output)
     if row["failures"] or not row["messages"]:
         context.exit(1)
+
+
+def _told(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The figures as people read them."""
+    waits = ", ".join(f"{name} {row[key]} ms" for name, key in (("p50", "p50Ms"), ("p99", "p99Ms"), ("max", "maxMs")))
+    return [
+        ("messages", f"{row['messages']:,}, {byte_count(row['bytes'])}, in {row['seconds']} s"),
+        ("rate", f"{row['messagesPerSecond']:,} a second, {row['mebibytesPerSecond']} MiB/s"),
+        ("waited", waits if row["p50Ms"] is not None else "-"),
+        ("CPU here", f"{row['cpuSeconds']} s, {row['cpuMicrosecondsPerMessage']} µs a message"),
+        ("failures", f"{row['failures']:,}"),
+    ]
