@@ -6,15 +6,27 @@ Mirrors Java `ConsumerRunningInfo` and `ProcessQueueInfo`, as far as there is so
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from orbitlog.client.consuming import Consumer
-from orbitlog.formats.json_records import BOOL, INT, LONG, TEXT, TEXT_KEY, JsonRecord, java, list_of, map_of, record
+from orbitlog.formats.json_records import (
+    BOOL,
+    INT,
+    LONG,
+    TEXT,
+    TEXT_KEY,
+    JsonRecord,
+    java,
+    json_record,
+    list_of,
+    map_of,
+    record,
+)
 from orbitlog.wire.bodies.body_json import DOUBLE, MessageQueue, queue_map_of
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class FeedInfo(JsonRecord):
     """One queue of a consumer."""
 
@@ -25,7 +37,7 @@ class FeedInfo(JsonRecord):
     is_dropped: bool = field(default=False, metadata=java("droped", BOOL))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumeStatus(JsonRecord):
     """How fast a consumer is in one topic; milliseconds, and messages a second."""
 
@@ -37,7 +49,7 @@ class ConsumeStatus(JsonRecord):
     failed_in_hour: int = field(default=0, metadata=java("consumeFailedMsgs", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class RunningInfo(JsonRecord):
     """One consumer (307)."""
 

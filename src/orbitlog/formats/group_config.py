@@ -7,7 +7,7 @@ Enumerations stay text: a newer broker may know more of them than we do.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar
 
 from orbitlog.formats.json_records import (
@@ -20,6 +20,7 @@ from orbitlog.formats.json_records import (
     JsonFile,
     JsonRecord,
     java,
+    json_record,
     list_of,
     map_of,
     optional,
@@ -28,7 +29,7 @@ from orbitlog.formats.json_records import (
 from orbitlog.formats.topic_config import NO_VERSION, DataVersion
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ExponentialRetry(JsonRecord):
     """Delays between retries that grow: initial, times the multiplier each time, up to the maximum."""
 
@@ -37,14 +38,14 @@ class ExponentialRetry(JsonRecord):
     multiplier: int = field(default=2, metadata=java("multiplier", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class CustomizedRetry(JsonRecord):
     """Delays between retries as a list; None stands for the 18 delay levels."""
 
     delays_ms: tuple[int, ...] | None = field(default=None, metadata=java("next", optional(list_of(LONG))))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class GroupRetryPolicy(JsonRecord):
     """How long a group waits between tries; `type` (CUSTOMIZED, EXPONENTIAL) says which of the two counts."""
 
@@ -57,7 +58,7 @@ class GroupRetryPolicy(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class SimpleSubscription(JsonRecord):
     """One subscription of a group, as fixed by an operator."""
 
@@ -70,7 +71,7 @@ class SimpleSubscription(JsonRecord):
 _NO_POLICY = GroupRetryPolicy()
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class GroupConfig(JsonRecord):
     """One consumer group: what it may do and how it retries."""
 
@@ -98,7 +99,7 @@ class GroupConfig(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class GroupTable(JsonRecord):
     """subscriptionGroup.json; `forbidden` (5.x) has by group and topic the bits of what is forbidden."""
 
@@ -117,7 +118,7 @@ decode_groups = SUBSCRIPTION_GROUP.decode
 encode_groups = SUBSCRIPTION_GROUP.encode
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class RequestMode(JsonRecord):
     """Whether a group pulls or pops a topic, and among how many consumers a queue may be shared."""
 
@@ -127,7 +128,7 @@ class RequestMode(JsonRecord):
     pop_share_queue_count: int = field(default=0, metadata=java("popShareQueueNum", INT))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class RequestModeTable(JsonRecord):
     """messageRequestMode.json (5.x): by topic, then by group."""
 
@@ -142,7 +143,7 @@ decode_request_modes = MESSAGE_REQUEST_MODE.decode
 encode_request_modes = MESSAGE_REQUEST_MODE.encode
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class BloomData(JsonRecord):
     """The bits of one consumer in a filter bitmap of `bit_count` bits."""
 
@@ -150,7 +151,7 @@ class BloomData(JsonRecord):
     bit_positions: tuple[int, ...] | None = field(default=None, metadata=java("bitPos", optional(list_of(INT))))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class FilterData(JsonRecord):
     """A SQL subscription; its bits are set in the bitmaps of messages stored after `born_time_ms` that match."""
 
@@ -170,7 +171,7 @@ class FilterData(JsonRecord):
         return self.dead_time_ms >= self.born_time_ms
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicFilters(JsonRecord):
     """The SQL subscriptions of one topic, by group."""
 
@@ -180,7 +181,7 @@ class TopicFilters(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class FilterTable(JsonRecord):
     """consumerFilter.json: by topic."""
 

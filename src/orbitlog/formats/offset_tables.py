@@ -9,7 +9,7 @@ consumerOffset.json under the group `<group>@broadcast`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import ClassVar, NamedTuple
 
 from orbitlog.formats.java import hash_map_order
@@ -25,6 +25,7 @@ from orbitlog.formats.json_records import (
     JsonRecord,
     Key,
     java,
+    json_record,
     list_of,
     map_of,
     optional,
@@ -60,7 +61,7 @@ QueueOffsets = Mapping[TopicGroup, Mapping[int, int]]
 _QUEUE_OFFSETS: Codec[QueueOffsets] = map_of(TOPIC_GROUP_KEY, map_of(INT_KEY, LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumerOffsets(JsonRecord):
     """consumerOffset.json: by topic, group and queue id the next queue offset to consume (and, 5.x, to pull)."""
 
@@ -92,7 +93,7 @@ decode_consumer_offsets = CONSUMER_OFFSET.decode
 encode_consumer_offsets = CONSUMER_OFFSET.encode
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class LmqConsumerOffsets(ConsumerOffsets):
     """lmqConsumerOffset.json: used instead of consumerOffset.json where light queues (%LMQ%) are enabled."""
 
@@ -106,7 +107,7 @@ decode_lmq_consumer_offsets = LMQ_CONSUMER_OFFSET.decode
 encode_lmq_consumer_offsets = LMQ_CONSUMER_OFFSET.encode
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class DelayOffsets(JsonRecord):
     """delayOffset.json: by delay level (1 to 18) the next queue offset of SCHEDULE_TOPIC_XXXX to deliver."""
 
@@ -121,7 +122,7 @@ decode_delay_offsets = DELAY_OFFSET.decode
 encode_delay_offsets = DELAY_OFFSET.encode
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class OrderInfo(JsonRecord):
     """The last batch that ordered POP consumption took from one queue, and what became of it.
 
@@ -151,7 +152,7 @@ class OrderInfo(JsonRecord):
         return (first, *(first + distance for distance in distances))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumerOrderInfo(JsonRecord):
     """consumerOrderInfo.json (5.x): by topic, group and queue id the batch in flight."""
 

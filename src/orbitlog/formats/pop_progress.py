@@ -6,12 +6,12 @@ this file, or does not know it, gives them out again, and none is lost.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from orbitlog.formats.json_records import INT, LONG, TEXT, JsonFile, JsonRecord, java, list_of, record
+from orbitlog.formats.json_records import INT, LONG, TEXT, JsonFile, JsonRecord, java, json_record, list_of, record
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class PoppedQueueProgress(JsonRecord):
     """One queue of one group; the three lists belong together."""
 
@@ -25,7 +25,7 @@ class PoppedQueueProgress(JsonRecord):
     visible_times_ms: tuple[int, ...] = field(default=(), metadata=java("visibleTimesMs", list_of(LONG)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class PopProgress(JsonRecord):
     """All of them."""
 

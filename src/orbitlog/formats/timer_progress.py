@@ -6,12 +6,12 @@ used the store since, and what it says counts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from orbitlog.formats.json_records import LONG, JsonFile, JsonRecord, java
+from orbitlog.formats.json_records import LONG, JsonFile, JsonRecord, java, json_record
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TimerProgress(JsonRecord):
     """Everything that was to be looked at up to `done_to_ms` was, of messages before `queue_offset`.
 

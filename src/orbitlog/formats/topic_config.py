@@ -7,7 +7,7 @@ they write. `DataVersion` is here because topics.json carries the first of them;
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from orbitlog.formats.json_records import (
     BOOL,
@@ -19,6 +19,7 @@ from orbitlog.formats.json_records import (
     JsonFile,
     JsonRecord,
     java,
+    json_record,
     list_of,
     map_of,
     optional,
@@ -30,7 +31,7 @@ PERMISSION_WRITE = 2
 PERMISSION_INHERIT = 1
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class DataVersion(JsonRecord):
     """How new a table is: a counter of changes, the time of the last one, the controller's state (5.x)."""
 
@@ -42,7 +43,7 @@ class DataVersion(JsonRecord):
 NO_VERSION = DataVersion()
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicConfig(JsonRecord):
     """One topic: how many queues, who may do what."""
 
@@ -58,7 +59,7 @@ class TopicConfig(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicTable(JsonRecord):
     """topics.json."""
 
@@ -73,7 +74,7 @@ decode_topics = TOPICS.decode
 encode_topics = TOPICS.encode
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueMappingItem(JsonRecord):
     """One stretch of a static topic's logical queue: which physical queue holds it, from which queue offset."""
 
@@ -87,7 +88,7 @@ class QueueMappingItem(JsonRecord):
     end_time_ms: int = field(default=-1, metadata=java("timeOfEnd", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicQueueMapping(JsonRecord):
     """A static topic as this broker sees it; keys are logical queue ids."""
 
@@ -103,7 +104,7 @@ class TopicQueueMapping(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicQueueMappingTable(JsonRecord):
     """topicQueueMapping.json (5.x)."""
 
@@ -118,7 +119,7 @@ decode_topic_queue_mapping = TOPIC_QUEUE_MAPPING.decode
 encode_topic_queue_mapping = TOPIC_QUEUE_MAPPING.encode
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicCount(JsonRecord):
     """How many messages of a topic wait, and when that last changed."""
 
@@ -126,7 +127,7 @@ class TopicCount(JsonRecord):
     timestamp_ms: int = field(default=0, metadata=java("timeStamp", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TimerMetrics(JsonRecord):
     """timermetrics (5.x): messages on the timer wheel, by topic."""
 
@@ -141,7 +142,7 @@ decode_timer_metrics = TIMER_METRICS.decode
 encode_timer_metrics = TIMER_METRICS.encode
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TransactionMetrics(JsonRecord):
     """transactionMetrics (5.x): half messages without an outcome, by topic."""
 

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from orbitlog.errors import BadField, LimitExceeded
-from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, map_of
+from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, json_record, map_of
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -23,7 +23,7 @@ VALUE_CHARACTERS_MAX = 64 * 1024
 ENTRIES_MAX = 20_000
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class _KvFile(JsonRecord):
     table: Mapping[str, Mapping[str, str]] = field(
         default_factory=dict, metadata=java("configTable", map_of(TEXT_KEY, map_of(TEXT_KEY, TEXT)))

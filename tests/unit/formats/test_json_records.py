@@ -1,7 +1,8 @@
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import FrozenInstanceError, dataclass, field, replace
 from typing import ClassVar
 
 import pytest
@@ -21,6 +22,7 @@ from orbitlog.formats.json_records import (
     decode_record,
     encode_record,
     java,
+    json_record,
     list_of,
     map_of,
     optional,
@@ -29,12 +31,12 @@ from orbitlog.formats.json_records import (
 from orbitlog.formats.loose_json import Json
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class Leaf(JsonRecord):
     size: int = field(default=7, metadata=java("size", INT))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class Bean(JsonRecord):
     name: str = field(metadata=java("beanName", TEXT))
     flag: bool = field(default=False, metadata=java("flag", BOOL))
@@ -118,3 +120,35 @@ def test_a_compact_file() -> None:
     file = JsonFile("f", Leaf, pretty=False)
     assert file.encode(Leaf(1), COMPAT_5_5) == '{"size":1}'
     assert file.decode('{"size":1}') == Leaf(1)
+
+
+def test_a_record_is_what_a_frozen_dataclass_is() -> None:
+    """Its methods stand once, in `JsonRecord`; they do what the generated ones would."""
+
+    @dataclass(frozen=True, slots=True)
+    class Plain:
+        number: int
+        names: list[str] = field(default_factory=list)
+
+    @json_record
+    class Record(JsonRecord):
+        number: int
+        names: list[str] = field(default_factory=list)
+
+    for kind in (Plain, Record):
+        made = kind(3, names=["a"])
+        assert made == kind(number=3, names=["a"]) != kind(3)
+        assert kind(3) == kind(3) and kind(3).names is not kind(3).names
+        assert replace(made, number=4) == kind(4, ["a"])
+        assert "number=3, names=['a']" in repr(made)
+        assert copy.deepcopy(made) == made and copy.copy(made) == made
+        wrong: list[tuple[tuple[object, ...], dict[str, int]]] = [((), {}), ((1, [], 2), {}), ((1,), {"number": 2})]
+        for values, named in [*wrong, ((1,), {"other": 2})]:
+            with pytest.raises(TypeError):
+                kind(*values, **named)  # type: ignore[arg-type]
+        with pytest.raises(FrozenInstanceError):
+            made.number = 5  # type: ignore[misc]
+        with pytest.raises(FrozenInstanceError):
+            del made.number  # type: ignore[misc]
+    assert Record(3, unknown={"x": 1}) != Record(3)
+    assert Record(3) != Plain(3)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TypeVar, cast
 
 import orjson
@@ -25,6 +25,7 @@ from orbitlog.formats.json_records import (
     decode_record,
     encode_record,
     java,
+    json_record,
 )
 from orbitlog.formats.loose_json import TEXT_CHARACTERS_MAX, Json
 from orbitlog.wire.loose_text import read_loosely
@@ -153,7 +154,7 @@ def _decode_double(value: Json, path: str) -> float:
 DOUBLE: Codec[float] = Codec(_decode_double, lambda value, _: value)
 
 
-@dataclass(frozen=True, slots=True, order=True)
+@json_record
 class MessageQueue(JsonRecord):
     """One queue of a topic at one broker; as a key it is compared by its three fields."""
 
@@ -162,8 +163,17 @@ class MessageQueue(JsonRecord):
     queue_id: int = field(metadata=java("queueId", INT))
     unknown: Mapping[str | int, Json] = field(default_factory=dict, compare=False, kw_only=True)
 
+    # By hand: clients look for queues in tables all the time.
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, MessageQueue):
+            return NotImplemented
+        return self.queue_id == other.queue_id and self.topic == other.topic and self.broker_name == other.broker_name
+
     def __hash__(self) -> int:
         return hash((self.topic, self.broker_name, self.queue_id))
+
+    def __lt__(self, other: MessageQueue) -> bool:
+        return (self.topic, self.broker_name, self.queue_id) < (other.topic, other.broker_name, other.queue_id)
 
 
 def queue_map_of(codec: Codec[T]) -> Codec[Mapping[MessageQueue, T]]:

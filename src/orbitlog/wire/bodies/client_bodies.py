@@ -7,7 +7,7 @@ Mirrors Java `ConsumerConnection`, `ProducerConnection`, `ProducerTableInfo`, `C
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from orbitlog.formats.json_records import (
     BOOL,
@@ -17,6 +17,7 @@ from orbitlog.formats.json_records import (
     TEXT_KEY,
     JsonRecord,
     java,
+    json_record,
     list_of,
     map_of,
     optional,
@@ -34,7 +35,7 @@ CONSUME_RESULTS = (*("CR_SUCCESS", "CR_LATER", "CR_ROLLBACK", "CR_COMMIT", "CR_T
 REQUEST_MODES = ("PULL", "POP")
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ClientConnection(JsonRecord):
     """One client of a group."""
 
@@ -44,7 +45,7 @@ class ClientConnection(JsonRecord):
     version: int = field(default=0, metadata=java("version", INT))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumerConnection(JsonRecord):
     """The clients of a consumer group (203)."""
 
@@ -61,7 +62,7 @@ class ConsumerConnection(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ProducerConnection(JsonRecord):
     """The clients of a producer group (204)."""
 
@@ -70,7 +71,7 @@ class ProducerConnection(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ProducerInfo(JsonRecord):
     """One producer."""
 
@@ -81,7 +82,7 @@ class ProducerInfo(JsonRecord):
     last_update_timestamp_ms: int = field(default=0, metadata=java("lastUpdateTimestamp", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ProducerTable(JsonRecord):
     """All producers, by group (328)."""
 
@@ -90,7 +91,7 @@ class ProducerTable(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumeDirectlyResult(JsonRecord):
     """What became of one message given to one consumer (309); Go says the result as a number."""
 
@@ -101,7 +102,7 @@ class ConsumeDirectlyResult(JsonRecord):
     spent_ms: int = field(default=0, metadata=java("spentTimeMills", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class StatsItem(JsonRecord):
     """One statistic over one span of time."""
 
@@ -113,7 +114,7 @@ class StatsItem(JsonRecord):
 _NO_STATS = StatsItem()
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class BrokerStats(JsonRecord):
     """One statistic over a minute, an hour, a day (315)."""
 
@@ -122,7 +123,7 @@ class BrokerStats(JsonRecord):
     day: StatsItem = field(default=_NO_STATS, metadata=java("statsDay", record(StatsItem)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueryAssignmentBody(JsonRecord):
     """Which queues are mine (400)."""
 
@@ -133,7 +134,7 @@ class QueryAssignmentBody(JsonRecord):
     message_model: str = field(default="CLUSTERING", metadata=java("messageModel", enum_of(*MESSAGE_MODELS)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueAssignment(JsonRecord):
     """One queue, and how to consume it."""
 
@@ -141,7 +142,7 @@ class QueueAssignment(JsonRecord):
     mode: str = field(default="PULL", metadata=java("mode", enum_of(*REQUEST_MODES)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueAssignments(JsonRecord):
     """These (400)."""
 
@@ -150,7 +151,7 @@ class QueueAssignments(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class GroupForbidden(JsonRecord):
     """May a group read a topic (353)."""
 
@@ -159,7 +160,7 @@ class GroupForbidden(JsonRecord):
     readable: bool = field(default=True, metadata=java("readable", BOOL))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class BatchAck(JsonRecord):
     """Receipts of one queue; `bits` is base64 of the little-endian bits of acknowledged messages."""
 
@@ -174,7 +175,7 @@ class BatchAck(JsonRecord):
     bits: str = field(default="", metadata=java("b", TEXT))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class BatchAckBody(JsonRecord):
     """Many messages are done (200151)."""
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from orbitlog.formats.group_config import GroupConfig
-from orbitlog.formats.json_records import JsonRecord, java, list_of, record
+from orbitlog.formats.json_records import JsonRecord, java, json_record, list_of, record
 from orbitlog.formats.topic_config import TopicConfig
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicConfigList(JsonRecord):
     """Topics to be made or changed together (18)."""
 
     topics: tuple[TopicConfig, ...] = field(default=(), metadata=java("topicConfigList", list_of(record(TopicConfig))))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class GroupConfigList(JsonRecord):
     """Groups to be made or changed together (225)."""
 

@@ -6,9 +6,20 @@ enumerations as ordinals and versions as text and leaves empty lists out; Go wri
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from orbitlog.formats.json_records import BOOL, INT, LONG, TEXT, JsonRecord, java, list_of, optional, record
+from orbitlog.formats.json_records import (
+    BOOL,
+    INT,
+    LONG,
+    TEXT,
+    JsonRecord,
+    java,
+    json_record,
+    list_of,
+    optional,
+    record,
+)
 from orbitlog.wire.bodies.body_json import enum_of, text_or
 
 CONSUME_TYPES = ("CONSUME_ACTIVELY", "CONSUME_PASSIVELY", "CONSUME_POP")
@@ -26,7 +37,7 @@ SQL92 = "SQL92"
 ALL = "*"
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class SubscriptionData(JsonRecord):
     """What a group wants of a topic."""
 
@@ -43,7 +54,7 @@ class SubscriptionData(JsonRecord):
         return self.expression_type == TAG
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumerData(JsonRecord):
     """One consumer group of a client."""
 
@@ -59,14 +70,14 @@ class ConsumerData(JsonRecord):
     unit_mode: bool = field(default=False, metadata=java("unitMode", BOOL))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ProducerData(JsonRecord):
     """One producer group of a client."""
 
     group: str = field(metadata=java("groupName", TEXT))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class HeartbeatData(JsonRecord):
     """A client is there, with these groups (34)."""
 
@@ -81,7 +92,7 @@ class HeartbeatData(JsonRecord):
     without_subscriptions: bool = field(default=False, metadata=java("withoutSub", BOOL))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class CheckClientRequestBody(JsonRecord):
     """Does this expression compile (46)."""
 
@@ -93,7 +104,7 @@ class CheckClientRequestBody(JsonRecord):
     namespace: str | None = field(default=None, metadata=java("namespace", optional(TEXT)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class GroupSubscription(JsonRecord):
     """What a group subscribes to in a topic (345)."""
 

@@ -6,12 +6,12 @@ Mirrors Java `TopicList`, `GroupList`, `GetConsumerListByGroupResponseBody`, `KV
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
-from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, list_of, map_of, optional
+from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, json_record, list_of, map_of, optional
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicList(JsonRecord):
     """Topics; with a broker's address, that broker knows more (206, 224, 304, 305, 343)."""
 
@@ -19,21 +19,21 @@ class TopicList(JsonRecord):
     broker_address: str | None = field(default=None, metadata=java("brokerAddr", optional(TEXT)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class GroupList(JsonRecord):
     """Groups (300)."""
 
     groups: tuple[str, ...] = field(default=(), metadata=java("groupList", list_of(TEXT)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumerList(JsonRecord):
     """Client ids of a group (38)."""
 
     client_ids: tuple[str, ...] = field(default=(), metadata=java("consumerIdList", list_of(TEXT)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class KvTable(JsonRecord):
     """Keys and values (28, 103, 219)."""
 

@@ -8,7 +8,7 @@ Mirrors Java `LockBatchRequestBody`, `ResetOffsetBody`, `ResetOffsetBodyForC`, `
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from orbitlog.formats.json_records import (
     BOOL,
@@ -19,6 +19,7 @@ from orbitlog.formats.json_records import (
     TEXT_KEY,
     JsonRecord,
     java,
+    json_record,
     list_of,
     map_of,
     optional,
@@ -28,7 +29,7 @@ from orbitlog.wire.bodies.body_json import DOUBLE, MessageQueue, queue_map_of
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class LockRequestBody(JsonRecord):
     """Queues that a client wants for itself, or gives back (41, 42)."""
 
@@ -38,21 +39,21 @@ class LockRequestBody(JsonRecord):
     only_this_broker: bool = field(default=False, metadata=java("onlyThisBroker", BOOL))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class LockResponseBody(JsonRecord):
     """Queues that it got (41)."""
 
     queues: tuple[MessageQueue, ...] = field(default=(), metadata=java("lockOKMQSet", list_of(record(MessageQueue))))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueOffsetTable(JsonRecord):
     """New queue offsets of a group (220, 222)."""
 
     offsets: Mapping[MessageQueue, int] = field(default_factory=dict, metadata=java("offsetTable", queue_map_of(LONG)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueWithOffset(JsonRecord):
     """A queue and its offset, side by side."""
 
@@ -62,7 +63,7 @@ class QueueWithOffset(JsonRecord):
     queue_offset: int = field(metadata=java("offset", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueOffsetList(JsonRecord):
     """The same as a list: what C++ consumers read (220)."""
 
@@ -71,7 +72,7 @@ class QueueOffsetList(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumerStatus(JsonRecord):
     """How far one consumer is (221), or each client of a group (223)."""
 
@@ -83,7 +84,7 @@ class ConsumerStatus(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicOffset(JsonRecord):
     """Both ends of a queue."""
 
@@ -92,7 +93,7 @@ class TopicOffset(JsonRecord):
     last_update_timestamp_ms: int = field(default=0, metadata=java("lastUpdateTimestamp", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicStats(JsonRecord):
     """Both ends of each queue of a topic (202)."""
 
@@ -102,7 +103,7 @@ class TopicStats(JsonRecord):
     put_tps: float = field(default=0.0, metadata=java("topicPutTps", DOUBLE))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumeOffset(JsonRecord):
     """How far a group is in a queue."""
 
@@ -112,7 +113,7 @@ class ConsumeOffset(JsonRecord):
     last_timestamp_ms: int = field(default=0, metadata=java("lastTimestamp", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumeStats(JsonRecord):
     """How far a group is in each queue (208)."""
 
@@ -122,7 +123,7 @@ class ConsumeStats(JsonRecord):
     consume_tps: float = field(default=0.0, metadata=java("consumeTps", DOUBLE))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumeStatsList(JsonRecord):
     """How far every group is (317)."""
 
@@ -134,7 +135,7 @@ class ConsumeStatsList(JsonRecord):
     total_inflight_diff: int = field(default=0, metadata=java("totalInflightDiff", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueTimeSpan(JsonRecord):
     """From when to when the messages of a queue are, and where a group is."""
 
@@ -145,7 +146,7 @@ class QueueTimeSpan(JsonRecord):
     delay_ms: int = field(default=0, metadata=java("delayTime", LONG))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ConsumeTimeSpans(JsonRecord):
     """Time spans of all queues of a topic (303)."""
 
@@ -154,14 +155,14 @@ class ConsumeTimeSpans(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class CorrectionOffsets(JsonRecord):
     """Queue offsets by queue id (308)."""
 
     offsets: Mapping[int, int] = field(default_factory=dict, metadata=java("correctionOffsets", map_of(INT_KEY, LONG)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueUnit(JsonRecord):
     """One unit of a consume queue."""
 
@@ -174,7 +175,7 @@ class QueueUnit(JsonRecord):
     message: str | None = field(default=None, metadata=java("msg", optional(TEXT)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueUnits(JsonRecord):
     """Units of a consume queue (321)."""
 

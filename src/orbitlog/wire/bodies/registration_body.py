@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded, Truncated
 from orbitlog.formats.compression import inflate_body
@@ -26,6 +26,7 @@ from orbitlog.formats.json_records import (
     JsonRecord,
     decode_record,
     java,
+    json_record,
     list_of,
     map_of,
     optional,
@@ -42,7 +43,7 @@ _LEVEL = 9
 _ZLIB_START = b"x"
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicWrapper(TopicTable):
     """The topics of a broker and how new they are; static topics (5.x) besides."""
 
@@ -58,7 +59,7 @@ class TopicWrapper(TopicTable):
 _NO_TOPICS = TopicWrapper()
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class Registration(JsonRecord):
     """The body of 103."""
 

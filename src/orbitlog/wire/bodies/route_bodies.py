@@ -6,7 +6,7 @@ Mirrors Java `TopicRouteData`, `QueueData`, `BrokerData`, `ClusterInfo`, `Broker
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar
 
 from orbitlog.formats.json_records import (
@@ -19,6 +19,7 @@ from orbitlog.formats.json_records import (
     Computed,
     JsonRecord,
     java,
+    json_record,
     list_of,
     map_of,
     optional,
@@ -48,7 +49,7 @@ _MAPPING: Codec[TopicQueueMapping] = Codec(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class QueueData(JsonRecord):
     """The queues of one topic at one broker group. Up to 4.8, and in Go today, the flag is called topicSynFlag."""
 
@@ -61,7 +62,7 @@ class QueueData(JsonRecord):
     COMPUTED: ClassVar[Mapping[str, Computed]] = {"topicSynFlag": Computed("sys_flag")}
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class BrokerData(JsonRecord):
     """The brokers of one name: addresses by id, 0 is the master."""
 
@@ -72,7 +73,7 @@ class BrokerData(JsonRecord):
     zone: str | None = field(default=None, metadata=java("zoneName", optional(TEXT)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class TopicRoute(JsonRecord):
     """Where the queues of a topic are (105)."""
 
@@ -88,7 +89,7 @@ class TopicRoute(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class ClusterInfo(JsonRecord):
     """Every broker of every cluster (106)."""
 
@@ -100,7 +101,7 @@ class ClusterInfo(JsonRecord):
     )
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class BrokerMembers(JsonRecord):
     """The brokers of one name, as brokers ask for them."""
 
@@ -109,7 +110,7 @@ class BrokerMembers(JsonRecord):
     addresses: Mapping[int, str] = field(default_factory=dict, metadata=java("brokerAddrs", map_of(LONG_KEY, TEXT)))
 
 
-@dataclass(frozen=True, slots=True)
+@json_record
 class BrokerMemberGroup(JsonRecord):
     """Answer to 901."""
 
