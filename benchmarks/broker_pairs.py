@@ -5,6 +5,7 @@ Everything runs in one process session: the kernel shares CPU time between sessi
 
 from __future__ import annotations
 
+import compileall
 import json
 import os
 import signal
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import orbitlog
 from tests.interop.harness.cluster import Ports
 from tests.interop.harness.packages import ApachePackages, apache_packages
 
@@ -80,6 +82,7 @@ def _resident_kb(pid: int) -> int:
 
 def start_orbitlog(directory: Path, settings: Sequence[str] = ()) -> Broker:
     directory.mkdir(parents=True, exist_ok=True)
+    compileall.compile_dir(Path(orbitlog.__file__).parent, quiet=1)  # as pip does when it installs a package
     words = [str(word) for setting in settings for word in ("--set", setting)]
     program = Path(sys.executable).with_name("orbitlog")
     command = [str(program), "up", "--store", str(directory / "store"), "--name-server-port", "0", "--broker-port", "0"]
