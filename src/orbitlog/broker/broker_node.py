@@ -58,14 +58,14 @@ log = logging.getLogger(__name__)
 _DISPATCH_BYTES = 128 * 1024
 _DERIVED_BYTES = 16 * 1024 * 1024
 # A broker is busy that has this much to dispatch at once.
-_BUSY_BYTES = 64 * 1024
+_BUSY_BYTES = 16 * 1024
 _FOLLOW_MS = 5
 _TICK_MS = 500
 _POP_MS = 100
 _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _DELAY_LOOK_MS = 1_000
-_GATHER_SECONDS = 0.002
+_GATHER_SECONDS = 0.005
 _SENDS = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
 _VIP_DISTANCE = 2
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")

@@ -35,7 +35,7 @@ _BULK_BYTES_MIN = 4 * 1024 * 1024
 # A step that takes a fraction of a second, so that whoever waits sees something move.
 _BULK_STEP_BYTES = 256 * 1024 * 1024
 # About as many messages as plain Python dispatches while the kernels are called and their answers fetched.
-_LIVE_BYTES_MIN = 8 * 1024
+_LIVE_BYTES_MIN = 4 * 1024
 
 # An ordinary record's fields: an IPv4 V1 prefix without those that nothing is derived from.
 _ORDINARY = Struct(">iI4xi4xqqi16xq20xi")
