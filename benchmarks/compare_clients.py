@@ -1,10 +1,11 @@
-"""`python -m benchmarks.compare_clients`: our Python client beside the official Java client, at one broker, in one run.
+"""`python -m benchmarks.compare_clients`: our Python client beside others, at one broker, in one run.
 
-python -m benchmarks.compare_clients [--broker orbitlog|apache] [--quick] [--rounds N] [--soak MESSAGES] [--out FILE]
+python -m benchmarks.compare_clients [--broker orbitlog|apache] [--quick] [--rounds N] [--out FILE]
 
-Each client is one process; rounds alternate between them, and each row is the median of its rounds. CPU is that of
-the client's process alone, so that it says what the client costs where the broker is what limits the rate. A soak
-sends and consumes so many messages with the Python client alone, and shows its memory and what keeps its loop busy.
+Beside the official Java client, and beside two other Python clients where they load: the C++ client's wheel, and the
+gRPC client at Apache's proxy. Each client is one process; rounds alternate between them, and each row is the median of
+its rounds. CPU is that of the client's process alone, so that it says what the client costs where the broker is what
+limits the rate. What a client cannot do is left out of its row.
 """
 
 from __future__ import annotations
@@ -23,8 +24,12 @@ from typing import Any
 from benchmarks.broker_pairs import VERSION, Broker, Load, _cpu_seconds, client_of
 from benchmarks.compare import STARTERS
 from benchmarks.measure import circumstances
+from benchmarks.other_python_clients import cpp_client_of, grpc_client_of
+from tests.interop.harness.packages import NotAvailable
 
 TOPIC = "Clients"
+OTHERS = {"cpp": cpp_client_of, "grpc": grpc_client_of}
+_COUNT_MAX = {"cpp": 20_000, "grpc": 1_000}
 
 
 def rows(scale: float) -> dict[str, str]:
@@ -56,9 +61,20 @@ def python_client_of(broker: Broker, loop: str = "uvloop") -> Iterator[Load]:
                 stream.close()
 
 
-def measure(load: Load, job: str) -> dict[str, float]:
+def fewer(client: str, job: str) -> str:
+    """Return the job with as many messages as a slow client can do in a few seconds."""
+    words = job.split(" ")
+    at = 2 if words[0] == "consume" else 4
+    if client in _COUNT_MAX:
+        words[at] = str(min(int(words[at]), _COUNT_MAX[client]))
+    return " ".join(words)
+
+
+def measure(load: Load, job: str) -> dict[str, float] | None:
     before = _cpu_seconds(load.process.pid)
     answer = load.run(job)
+    if not answer["messages"]:
+        return None
     spent = _cpu_seconds(load.process.pid) - before
     if answer["failed"]:
         raise RuntimeError(f"{answer['failed']:.0f} failed in {job}")
@@ -79,26 +95,21 @@ def compare(broker_kind: str, scale: float, rounds: int, directory: Path) -> dic
             "python": stack.enter_context(python_client_of(broker)),
         }
         clients["java"].run(f"topics {TOPIC} 1 8")
+        for client, start in OTHERS.items():
+            try:
+                clients[client] = stack.enter_context(start(broker, directory))
+            except (NotAvailable, RuntimeError, OSError) as reason:
+                print(f"  without {client}: {reason}", flush=True)
         for name, job in rows(scale).items():
             measured: dict[str, list[dict[str, float]]] = {client: [] for client in clients}
             for number in range(rounds + 1):
                 for client in list(clients) if number % 2 else list(clients)[::-1]:
-                    figures = measure(clients[client], job)
-                    if number:
+                    figures = measure(clients[client], fewer(client, job))
+                    if number and figures is not None:
                         measured[client].append(figures)
-            results[name] = measured
-            print(told(name, measured), flush=True)
+            results[name] = {client: figures for client, figures in measured.items() if figures}
+            print(told(name, results[name]), flush=True)
     return results
-
-
-def soak(broker_kind: str, messages: int, directory: Path) -> dict[str, float]:
-    broker = STARTERS[broker_kind](directory, ())
-    try:
-        with python_client_of(broker) as load:
-            load.run(f"topics {TOPIC} 1 8")
-            return load.run(f"soak {TOPIC} {messages}")
-    finally:
-        broker.stop()
 
 
 def told(name: str, measured: dict[str, list[dict[str, float]]]) -> str:
@@ -114,18 +125,14 @@ def told(name: str, measured: dict[str, list[dict[str, float]]]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Two clients, side by side, at one broker.")
+    parser = argparse.ArgumentParser(description="Clients side by side at one broker.")
     parser.add_argument("--broker", choices=sorted(STARTERS), default="orbitlog")
     parser.add_argument("--quick", action="store_true", help="few messages: shows that it runs, not how fast")
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each row (default 3)")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/results/clients.json"), help="JSON to write")
-    parser.add_argument("--soak", type=int, metavar="MESSAGES", help="only a soak of the Python client")
     arguments = parser.parse_args()
     print(", ".join(f"{name} {value}" for name, value in circumstances().items()))
     with tempfile.TemporaryDirectory(prefix="orbitlog-clients-") as directory:
-        if arguments.soak:
-            print(soak(arguments.broker, arguments.soak, Path(directory)))
-            return
         results = compare(arguments.broker, 0.02 if arguments.quick else 1.0, arguments.rounds, Path(directory))
     record = {"apacheVersion": VERSION, "broker": arguments.broker, **circumstances(), "rows": results}
     arguments.out.parent.mkdir(parents=True, exist_ok=True)

@@ -58,6 +58,14 @@ def apache_packages(version: str, maven_seconds_max: int = MAVEN_SECONDS_MAX) ->
     return ApachePackages(version, java, os.pathsep.join([str(classes), *jars]))
 
 
+@cache
+def proxy_jars(version: str, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> tuple[str, ...]:
+    """Return the class path of Apache's proxy; raises `NotAvailable` where it cannot be had."""
+    directory = cache_directory() / f"proxy-{version}"
+    directory.mkdir(parents=True, exist_ok=True)
+    return tuple(_cached_jars(directory) or _resolve(directory, version, maven_seconds_max, ("proxy",)))
+
+
 def _program(name: str) -> Path:
     home = os.environ.get("JAVA_HOME")
     if home and (program := Path(home, "bin", name)).exists():
@@ -76,11 +84,11 @@ def _cached_jars(directory: Path) -> list[str] | None:
     return jars if all(Path(jar).exists() for jar in jars) else None
 
 
-def _resolve(directory: Path, version: str, seconds_max: int) -> list[str]:
+def _resolve(directory: Path, version: str, seconds_max: int, artifacts: tuple[str, ...] = _ARTIFACTS) -> list[str]:
     maven = shutil.which("mvn")
     if maven is None:
         raise NotAvailable("mvn was not found: install Maven to fetch the packages of Apache RocketMQ")
-    (directory / "pom.xml").write_text(_pom(version))
+    (directory / "pom.xml").write_text(_pom(version, artifacts))
     # Written by Maven under another name, so that an interrupted run leaves nothing that looks complete.
     fresh = directory / "class_path.new"
     command = [maven, "--batch-mode", "--quiet", "dependency:build-classpath", f"-Dmdep.outputFile={fresh}"]
@@ -105,11 +113,11 @@ def _resolve(directory: Path, version: str, seconds_max: int) -> list[str]:
     return jars
 
 
-def _pom(version: str) -> str:
+def _pom(version: str, artifacts: tuple[str, ...]) -> str:
     dependencies = "".join(
         f"<dependency><groupId>{_GROUP}</groupId><artifactId>rocketmq-{name}</artifactId>"
         f"<version>{version}</version></dependency>\n"
-        for name in _ARTIFACTS
+        for name in artifacts
     )
     return (
         '<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>\n'
