@@ -66,6 +66,14 @@ def test_a_topic_is_changed_in_part(orbitlog: Orbitlog) -> None:
     assert "nothing to change" in orbitlog("topic", "update", "Changed", exit_code=2).stderr
 
 
+def test_the_order_of_an_ordered_topic_is_kept(orbitlog: Orbitlog, cluster: str) -> None:
+    orbitlog("topic", "create", "InOrder", "--queues", "3", "--ordered")
+    told = orbitlog(
+        "mqadmin", "updateOrderConf", "-t", "InOrder", "-m", "get", "-n", cluster.removeprefix("rocketmq://")
+    )
+    assert "orderConf=[broker-a:3]" in told.stdout
+
+
 def test_a_name_that_is_nearly_right_is_suggested(orbitlog: Orbitlog) -> None:
     orbitlog("topic", "create", "Suggested", "--queues", "1")
     for words in (["topic", "show"], ["topic", "update", "--queues", "2"], ["tail"], ["message", "find"]):

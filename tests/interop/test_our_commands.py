@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -15,7 +16,8 @@ import pytest
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.matrix import JAVA_497, JAVA_550
-from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, System, wanted_kinds
+from tests.interop.harness.packages import ApachePackages
+from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, System, make_system, wanted_kinds
 
 pytestmark = pytest.mark.interop
 
@@ -113,6 +115,75 @@ def test_a_running_java_consumer_is_moved(
     wanted = 12 if is_old else 8
     push.wait(lambda: len(push.messages) >= wanted, SECONDS_MAX, f"{wanted} messages in all")
     assert sorted(one["queueOffset"] for one in push.messages[6:]) == (list(range(6)) if is_old else [4, 5])
+
+
+def test_verbs_of_mqadmin_at_every_broker(orbitlog: Orbitlog) -> None:
+    """What they print is compared elsewhere; here each is understood by brokers of every version."""
+    topic, group = f"Verbs_{orbitlog.mark}", f"verbs_{orbitlog.mark}"
+    broker, name, cluster = orbitlog.system.broker_address, orbitlog.system.broker_name, orbitlog.system.cluster_name
+
+    def verb(line: str) -> str:
+        command = [str(PROGRAM), "mqadmin", "--strict", *line.split(), "-n", orbitlog.system.name_server_address]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX)
+        assert (done.returncode, done.stderr) == (0, ""), line
+        return done.stdout
+
+    assert "success." in verb(f"updateTopic -c {cluster} -t {topic} -r 2 -w 2")
+    assert "success." in verb(f"updateSubGroup -c {cluster} -g {group} -r 5")
+    assert "SEND_OK" in verb(f"sendMessage -t {topic} -p hello -k key -c tag -b {name} -i 1")
+    assert verb(f"topicStatus -t {topic}").count(name) == 2
+    assert f'"brokerName":"{name}"' in verb(f"topicRoute -t {topic}")
+    assert "BODY: hello" in verb(f"printMsg -t {topic}")
+    assert "key" in verb(f"queryMsgByOffset -t {topic} -b {name} -i 1 -o 0")
+    assert len(verb(f"queryMsgByKey -t {topic} -k key").splitlines()) == 2
+    assert cluster in verb("clusterList") and cluster in verb("clusterList -m")
+    assert "brokerVersionDesc" in verb(f"brokerStatus -b {broker}")
+    assert "brokerName" in verb(f"getBrokerConfig -b {broker}")
+    assert "=====" in verb("getNamesrvConfig")
+    assert "retryMaxTimes                           =  5" in verb(f"getConsumerConfig -g {group}")
+    assert "Diff Total" in verb(f"brokerConsumeStats -b {broker}")
+    assert topic in verb(f"statsAll -t {topic}")
+    assert "#queueId" in verb(f"resetOffsetByTimeOld -g {group} -t {topic} -s 0")
+    assert verb(f"cleanExpiredCQ -b {broker}") == "success"
+    assert "success." in verb(f"deleteSubGroup -b {broker} -g {group}")
+    assert "NameServer success." in verb(f"deleteTopic -c {cluster} -t {topic}")
+
+
+ACCOUNTS = """globalWhiteRemoteAddresses: []
+accounts:
+- accessKey: warehouse
+  secretKey: 12345678
+  admin: true
+"""
+
+
+def test_a_context_signs_what_a_guarded_broker_is_asked(
+    packages_of: Callable[[str], ApachePackages], tmp_path: Path
+) -> None:
+    system = make_system(APACHE_497, tmp_path, packages_of, {"aclEnable": "true"})
+    conf = tmp_path / "home" / "conf"
+    conf.mkdir(parents=True, exist_ok=True)
+    (conf / "plain_acl.yml").write_text(ACCOUNTS)
+    system.start()
+    environment = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path / "config")}
+
+    def run(*words: str, text: str | None = None) -> subprocess.CompletedProcess[str]:
+        command = [str(PROGRAM), *words]
+        return subprocess.run(command, capture_output=True, text=True, input=text, timeout=SECONDS_MAX, env=environment)
+
+    try:
+        address = system.name_server_address
+        words = ("context", "add", "guarded", "-n", address, "--access-key", "warehouse", "--secret-key", "-")
+        assert run(*words, text="12345678\n").returncode == 0
+        assert run("topic", "create", "Guarded", "--queues", "1").returncode == 0
+        assert run("send", "Guarded", "one").returncode == 0
+        assert run("mqadmin", "topicStatus", "-t", "Guarded").stdout.count("interop-broker") == 1
+        for words in (("send", "Guarded", "two", "-n", address), ("topic", "show", "Guarded", "-n", address)):
+            refused = run(*words)
+            assert refused.returncode == 1
+            assert "credentials come from the context" in refused.stderr and len(refused.stderr.splitlines()) == 1
+    finally:
+        system.kill()
 
 
 def _committed(orbitlog: Orbitlog, group: str, topic: str) -> int | None:

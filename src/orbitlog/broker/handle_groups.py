@@ -6,6 +6,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import TypeVar
 
+from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.clients import Member
 from orbitlog.broker.edge_names import checked_group, checked_topic
@@ -99,8 +100,12 @@ class GroupHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(self._state.groups.snapshot()))
 
     def config(self, _: Connection, request: Command) -> Answer:
+        """Tell of one group; made if it may be, as by a consumer: a proxy asks on behalf of its first one."""
         group = GroupRequest.from_ext_fields(request.ext_fields).group
+        auto_create = self._state.settings[keys.AUTO_CREATE_GROUP]
         found = self._state.groups.find(group)
+        if found is None:
+            found = self._state.groups.find_or_make(checked_group(group), auto_create=auto_create)
         if found is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group[:255]} does not exist")
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(found))

@@ -26,6 +26,8 @@ R = TypeVar("R")
 F = TypeVar("F", bound=Callable[..., Any])
 
 _TOPIC_UNKNOWN, _NO_PERMISSION = 17, 16
+# Brokers of Apache's answer with the exception itself, under whatever code.
+_ACCESS_DENIED = "AclException"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +137,10 @@ async def _explained(
     error: NoRoute | BrokerRefused, admin: Administration, topic: str | None
 ) -> OrbitlogError | Problem:
     """Say what to do about a refusal where the client alone cannot know it."""
-    if isinstance(error, BrokerRefused) and error.code == _NO_PERMISSION:
-        return Problem(f"{error}; credentials come from the context (`orbitlog context add NAME --access-key ...`)")
+    if isinstance(error, BrokerRefused) and (error.code == _NO_PERMISSION or _ACCESS_DENIED in error.remark):
+        return Problem(
+            f"{_first_line(error)}; credentials come from the context (`orbitlog context add NAME --access-key ...`)"
+        )
     is_unknown = isinstance(error, NoRoute) or error.code == _TOPIC_UNKNOWN
     if topic is None or not is_unknown:
         return error
@@ -151,6 +155,11 @@ async def _explained(
     near = difflib.get_close_matches(topic, topics, n=3)
     hint = f"did you mean {' or '.join(near)}?" if near else "`orbitlog topic list` lists those that are there"
     return Problem(f"no broker serves topic {topic}; {hint}")
+
+
+def _first_line(error: BrokerRefused) -> str:
+    """A refusal in one line: Apache's brokers send whole stack traces."""
+    return " ".join(str(error).split("\n", 1)[0].split())
 
 
 def show_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], output: Output) -> None:

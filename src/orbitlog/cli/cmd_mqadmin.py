@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from orbitlog.client.rocketmq import RocketMQ
 
 
+def _complete_verbs(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
+    return [name for name in VERBS if name.startswith(incomplete)]
+
+
 @click.command(
     "mqadmin",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
@@ -32,7 +36,7 @@ if TYPE_CHECKING:
 )
 @click.option("--strict", is_flag=True, help="End with 1 where the cluster refuses.")
 @click.option("--context", "context_name", metavar="NAME", help="A cluster by its name in `orbitlog context list`.")
-@click.argument("verb", required=False)
+@click.argument("verb", required=False, shell_complete=_complete_verbs)
 @click.argument("words", metavar="[FLAGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
 def command(

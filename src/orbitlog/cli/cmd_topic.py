@@ -107,12 +107,18 @@ async def _configs(admin: Administration, topic: str) -> list[dict[str, Any]]:
 @click.option(
     "--permission", type=click.Choice(list(_PERMISSIONS)), default="6", help="6 read and write, 4 read, 2 write."
 )
-@click.option("--ordered", is_flag=True, help="Say that the order of its queues is to be kept (orderTopic).")
+@click.option("--ordered", is_flag=True, help="Name servers keep the order of its queues, also while a broker is away.")
 @cluster_options
 def create_topic(*, topic: str, queues: int, permission: str, ordered: bool, cluster: Cluster, output: Output) -> None:
     async def work(admin: Administration) -> list[dict[str, Any]]:
         await admin.create_topic(topic, queues, permission=int(permission), ordered=ordered)
-        return [{"topic": topic, "brokerName": name, "queues": queues} for name in await admin.brokers()]
+        brokers = await admin.brokers()
+        if ordered:
+            from orbitlog.client.name_server_admin import NameServerAdmin
+
+            order = ";".join(f"{name}:{queues}" for name in sorted(brokers))
+            await NameServerAdmin(admin.link).put_order(topic, order, whole_cluster=True)
+        return [{"topic": topic, "brokerName": name, "queues": queues} for name in brokers]
 
     rows = ask_admin(cluster, work)
     show_rows([Column("topic"), Column("brokerName"), Column("queues", right=True)], rows, output)

@@ -83,6 +83,7 @@ def test_a_shell_is_offered_commands_options_topics_and_contexts() -> None:
     environment = {"ORBITLOG_NAME_SERVER": "10.9.9.9:1"}
     assert complete("orbitlog mes") == ["message"]
     assert complete("orbitlog topic de") == ["delete"]
+    assert complete("orbitlog mqadmin topicS") == ["topicStatus"]
     assert "--queues" in complete("orbitlog topic create --q")
     assert complete("orbitlog topic show Or", **environment) == ["Orders"]
     assert complete("orbitlog topic list --context sh") == ["shop"]
