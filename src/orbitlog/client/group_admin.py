@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.name_server_admin import NameServerAdmin
-from orbitlog.errors import BrokerRefused
+from orbitlog.errors import BrokerRefused, NoRoute
 from orbitlog.formats import names
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -59,6 +59,11 @@ class GroupAdmin:
         route = await self._name_servers.route(topic)
         return {data.broker_name: data.addresses[min(data.addresses)] for data in route.brokers if data.addresses}
 
+    async def _any_broker_of(self, topic: str) -> str:
+        for address in (await self.brokers_of(topic)).values():
+            return address
+        raise NoRoute(f"topic {topic} has a route, and no broker in it")
+
     async def stats(self, group: str, topic: str | None = None) -> GroupStats:
         """Return how far a group is in every queue; raises `BrokerRefused` if nobody knows it."""
         from orbitlog.wire.admin_headers import ConsumeStatsRequest
@@ -81,8 +86,7 @@ class GroupAdmin:
         from orbitlog.wire.bodies.client_bodies import ConsumerConnection
 
         if address is None:
-            brokers = await self.brokers_of(names.retry_topic(group))
-            address = next(iter(brokers.values()))
+            address = await self._any_broker_of(names.retry_topic(group))
         header = ConsumerGroupRequest(group=group)
         answer = await self._link.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header, seconds=_SECONDS)
         return decode_body(ConsumerConnection, answer.body)
@@ -92,7 +96,7 @@ class GroupAdmin:
         from orbitlog.wire.admin_headers import ProducerGroupRequest
         from orbitlog.wire.bodies.client_bodies import ProducerConnection
 
-        address = next(iter((await self.brokers_of(topic)).values()))
+        address = await self._any_broker_of(topic)
         header = ProducerGroupRequest(group=group)
         answer = await self._link.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, seconds=_SECONDS)
         return decode_body(ProducerConnection, answer.body)
@@ -101,7 +105,7 @@ class GroupAdmin:
         """Return what a member says of itself."""
         from orbitlog.client.running_info import RunningInfo
 
-        address = next(iter((await self.brokers_of(names.retry_topic(group))).values()))
+        address = await self._any_broker_of(names.retry_topic(group))
         header = ConsumerRunningInfoRequest(group=group, client_id=client_id, with_stacks=with_stacks)
         answer = await self._link.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, seconds=_SECONDS * 4)
         return decode_body(RunningInfo, answer.body)

@@ -215,7 +215,9 @@ async def _track(session: VerbSession, message: Received, group: str) -> tuple[s
 async def query_cq(session: VerbSession, given: Given) -> None:
     broker = given.get("b")
     if not broker:
-        broker = (await session.name_servers.route(given["t"])).brokers[0].addresses[0]
+        broker = next(map(selected, (await session.name_servers.route(given["t"])).brokers), None)
+    if broker is None:
+        raise VerbFailed("No topic route data!")
     index = given.number("i", 0)
     words = (broker, given["t"], given.number("q", 0), index, given.number("c", 10), given.get("g"))
     told = await session.brokers.queue_units(*words)

@@ -92,7 +92,9 @@ async def topic_route(session: VerbSession, given: Given) -> None:
     session.row(_ROUTE, "#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm")
     read = write = 0
     for broker in sorted(route.brokers, key=lambda each: each.broker_name):
-        data = queues[broker.broker_name]
+        data = queues.get(broker.broker_name)
+        if data is None:
+            continue
         read, write = read + data.read_queue_count, write + data.write_queue_count
         counts = (data.read_queue_count, data.write_queue_count, data.permission)
         session.row(_ROUTE, broker.cluster, broker.broker_name, dict(broker.addresses), *counts)
@@ -226,6 +228,8 @@ async def update_topic_perm(session: VerbSession, given: Given) -> None:
 
     topic, permission = given["t"], given.number("p", 0)
     route = await session.name_servers.route(topic)
+    if not route.queues:
+        raise VerbFailed(f"No topic route info of the topic: {topic}")
     first = route.queues[0]
     config = TopicConfig(
         topic,
