@@ -211,14 +211,16 @@ class Connection(asyncio.Protocol):
         except WireError:
             pass  # kept as the decoder's failure, which is looked at below
         self._work()
-        self._look_at_failure()
-        unfinished = self._decoder.kept_bytes
+        decoder = self._decoder
+        if decoder.failure is not None:
+            self._look_at_failure()
+        unfinished = decoder.kept_bytes
         if unfinished != self._unfinished_bytes:
             self._count_unfinished(unfinished)
 
     def _look_at_failure(self) -> None:
         """Cut off whoever sent what is no frame, once what came before it is answered."""
-        if self._decoder.failure is None or self._takes_no_more:
+        if self._takes_no_more:
             return
         if self._flow.garbage.is_worth_a_line():
             times = self._flow.garbage.count
@@ -288,27 +290,31 @@ class Connection(asyncio.Protocol):
             return  # a handler answered another request from within: the loop below goes on
         outgoing: list[bytes] = []
         self._outgoing = outgoing
-        backlog = self._backlog
+        backlog, quick = self._backlog, self._quick
         try:
             while backlog and not self._is_congested:
-                if self._quick is not None:
-                    self._quick(self, backlog, outgoing)
-                if backlog and len(outgoing) < _ANSWERS_A_WRITE:
+                if quick is not None:
+                    quick(self, backlog, outgoing)
+                count = len(outgoing)
+                if backlog and count < _ANSWERS_A_WRITE:
                     self._take(backlog.popleft())
-                if len(outgoing) >= _ANSWERS_A_WRITE or (outgoing and len(outgoing[-1]) > _LARGE_ANSWER):
+                    count = len(outgoing)
+                if backlog and (count >= _ANSWERS_A_WRITE or (count and len(outgoing[-1]) > _LARGE_ANSWER)):
                     self._write(outgoing)
         except WireError:
             backlog.clear()  # kept as the decoder's failure, and where the next frame would start is not known
         finally:
             self._outgoing = None
-            self._write(outgoing)
+            if outgoing:
+                self._write(outgoing)
         if backlog:
             self._pause_reading()
 
     def _write(self, outgoing: list[bytes]) -> None:
         if outgoing:
-            self._put(b"".join(outgoing) if len(outgoing) > 1 else outgoing[0])
+            data = b"".join(outgoing) if len(outgoing) > 1 else outgoing[0]
             outgoing.clear()
+            self._put(data)
 
     def _take(self, frame: Frame) -> None:
         command = self._decoder.decode(frame)
@@ -421,7 +427,8 @@ class Connection(asyncio.Protocol):
             return
         if self._backlog:
             self._work()
-            self._look_at_failure()
+            if self._decoder.failure is not None:
+                self._look_at_failure()
         if self._backlog or self._is_congested:
             return
         if self._closes_when_answered:

@@ -1,7 +1,7 @@
 """The CommitLog: every message of the broker, one after the other, in segments.
 
 Appending is two steps, so that the caller can fill in what only the place decides: `reserve` finds room (and rolls
-to the next segment where there is none), `write` copies a record there and makes it part of the log. Two
+to the next segment where there is none), `write` copies records there and makes them part of the log. Two
 marks only ever grow: `flushed_to` <= `written_to`; which of them readers may follow is the store's decision.
 """
 
@@ -51,29 +51,23 @@ class CommitLog:
         self.written_to, self.flushed_to = end, min(flushed_to, end)
         self.own_from = end
 
-    def reserve(self, size_bytes: int) -> int:
+    def reserve(self, size_bytes: int) -> None:
         """Find room for that many bytes in one segment, ending the current one if they do not fit.
 
-        They go to the position returned of `segments.tail`, and have the physical offset `written_to`.
+        They have the physical offset `written_to` then.
         """
+        if size_bytes > self.room_bytes:
+            self._reserve_anew(size_bytes)
+
+    @property
+    def room_bytes(self) -> int:
+        """Bytes that can be written at once; none where a segment must be made, grown or ended first."""
         segments = self.segments
-        position = self.written_to - segments.tail_base
-        if 0 <= position and position + size_bytes + BLANK_BYTES <= segments.tail_allocated_to:
-            return position
-        return self._reserve_anew(size_bytes)
+        if self.written_to < segments.tail_base:
+            return 0
+        return segments.tail_base + segments.tail_allocated_to - self.written_to - BLANK_BYTES
 
-    def room(self) -> tuple[int, int]:
-        """Return the position in `segments.tail` that is written to next, and the bytes that have room there at once.
-
-        None have where a segment must be made, grown or ended first: that is for `reserve`.
-        """
-        segments = self.segments
-        position = self.written_to - segments.tail_base
-        if position < 0:
-            return 0, 0
-        return position, segments.tail_allocated_to - position - BLANK_BYTES
-
-    def _reserve_anew(self, size_bytes: int) -> int:
+    def _reserve_anew(self, size_bytes: int) -> None:
         """Find room where the last place does not tell: a segment is made, grown or ended."""
         segment_bytes = self.segments.file_bytes
         if not fits(size_bytes, segment_bytes):
@@ -87,15 +81,15 @@ class CommitLog:
         # The BLANK that may follow must find its bytes allocated, too: ending a segment cannot fail then.
         self.segments.ensure_allocated(base, min(position + size_bytes + BLANK_BYTES, segment_bytes))
         self.segments.remember_tail(base)
-        return position
 
-    def write(self, position: int, record: bytes) -> None:
-        """Copy a record to a place that was reserved, and make it part of the log."""
-        segments = self.segments
-        assert segments.tail is not None and segments.tail_base + position == self.written_to
+    def write(self, records: bytes) -> None:
+        """Copy one record or several to where there is room for them, and make them part of the log."""
+        segments, written_to = self.segments, self.written_to
+        tail = segments.tail
+        assert tail is not None
         # Whole, and once: a page that reaches the disk meanwhile has the record's bytes or zeros, nothing else.
-        segments.tail.write(position, record)
-        self.written_to += len(record)
+        tail.write(written_to - segments.tail_base, records)
+        self.written_to = written_to + len(records)
 
     def _roll(self, base: int, position: int) -> int:
         """End the segment with a BLANK and go to the next, which is made first: it may find the disk full."""

@@ -198,7 +198,7 @@ class MessageStore(StoreReads):
             queue_offset = self._next_queue_offsets.get(queue_key, 0) if enters_queue else 0
             try:
                 measured = measure_record(message)
-                position = log.reserve(measured.size_bytes)
+                log.reserve(measured.size_bytes)
                 physical_offset = log.written_to
                 record = encode_placed(message, measured, queue_offset, physical_offset, now_ms)
             except (FormatError, StoreError) as error:
@@ -206,7 +206,7 @@ class MessageStore(StoreReads):
         if refusal is not None:
             self._messages_refused += 1
             return refusal
-        log.write(position, record)
+        log.write(record)
         if enters_queue:
             self._next_queue_offsets[queue_key] = queue_offset + 1
         self._last_append_ms = now_ms
@@ -224,10 +224,9 @@ class MessageStore(StoreReads):
         if self._is_closed or self._failure or self._retention.refusal:
             return []
         log, now_ms = self._log, max(self._now_ms(), self._last_append_ms)
-        position, room_bytes = log.room()
-        raw, places = encode_run(rows, self._next_queue_offsets, log.written_to, now_ms, room_bytes)
+        raw, places = encode_run(rows, self._next_queue_offsets, log.written_to, now_ms, log.room_bytes)
         if places:
-            log.write(position, raw)
+            log.write(raw)
             self._last_append_ms = now_ms
             self._messages_appended += len(places)
             self._bytes_appended += len(raw)
@@ -262,13 +261,13 @@ class MessageStore(StoreReads):
         if records is None or self._put_rules.is_too_long(batch, added, len(records.physical_offsets)):
             return None
         try:
-            position = log.reserve(len(records.raw))
+            log.reserve(len(records.raw))
         except (FormatError, StoreError):
             return None
         if records.physical_offsets[0] != log.written_to:  # they did not fit: the segment was ended
             records = encode_records(batch, added, queue_offset, log.written_to, now_ms)
             assert records is not None
-        log.write(position, records.raw)
+        log.write(records.raw)
         count = len(records.physical_offsets)
         self._next_queue_offsets[queue_key] = queue_offset + count
         self._last_append_ms = now_ms
@@ -280,7 +279,7 @@ class MessageStore(StoreReads):
         """Encode all records before the first is copied: what is wrong with one of them keeps all out."""
         now_ms = max(self._now_ms(), self._last_append_ms)
         measured = [measure_record(message) for message in messages]
-        position = self._log.reserve(sum(each.size_bytes for each in measured))
+        self._log.reserve(sum(each.size_bytes for each in measured))
         physical_offset = self._log.written_to
         records, results = [], []
         following: dict[QueueKey, int] = {}
@@ -293,8 +292,7 @@ class MessageStore(StoreReads):
             results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, size.size_bytes))
             physical_offset += size.size_bytes
         for record in records:
-            self._log.write(position, record)
-            position += len(record)
+            self._log.write(record)
             self._bytes_appended += len(record)
         self._next_queue_offsets.update(following)
         self._last_append_ms = now_ms

@@ -1,0 +1,138 @@
+"""What one message costs, counted: bytecodes, calls, and calls of the system. Times are too noisy to hold anybody to.
+
+A limit that a change goes over is a question: is what it adds worth doing for each message? If it is, set the limit to
+the count that the failure shows and say why in the commit; if the count went down by a tenth, lower the limit as well,
+or the gain can be lost unseen. `make bench ARGS=hot` tells what the counts mean in microseconds.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import pytest
+import uvloop
+
+from benchmarks.hot_path import QUEUES, HotPath, batches, hot_path_at, pulls, sends
+
+MESSAGES = 64
+MEMBERS = 32
+# Other versions of Python have other bytecodes; the calls are the same.
+COUNTS_BYTECODES = sys.version_info[:2] == (3, 11)
+
+
+def bytecodes_of(work: Callable[[], object]) -> int:
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: object) -> Any:
+        nonlocal count
+        frame.f_trace_opcodes = True
+        count += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def calls_of(work: Callable[[], object]) -> tuple[int, Counter[str]]:
+    """Count functions called, of Python and C, and those of the operating system by their names."""
+    count, of_system = 0, Counter[str]()
+
+    def profile(_: FrameType, event: str, called: Any) -> None:
+        nonlocal count
+        if event in ("call", "c_call"):
+            count += 1
+            if event == "c_call" and getattr(called, "__module__", "") == "posix":
+                of_system[called.__name__] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(profile)
+    try:
+        work()
+    finally:
+        sys.setprofile(before)
+    return count, of_system
+
+
+def at_hot_path(root: Path, work: Callable[[HotPath], Awaitable[None]], *, kernels: bool = False) -> None:
+    async def run() -> None:
+        async with hot_path_at(root, kernels=kernels) as path:
+            for data in sends(10 * MESSAGES):  # enough for every lane to be found, and for pulls
+                path.feed(data)
+            path.dispatch()
+            await work(path)
+
+    uvloop.run(run())
+
+
+def check(path: HotPath, reads: list[bytes], messages: int, *, bytecodes: float, calls: float) -> None:
+    """Feed reads of so many messages; what is counted may not be more than the limits a message."""
+
+    def feed() -> None:
+        for data in reads:
+            path.feed(data)
+
+    feed()
+    written = path.transport.calls
+    called, of_system = calls_of(feed)
+    assert path.transport.calls - written == len(reads), "one write for the answers to a read"
+    assert b'"code":0' in path.transport.last
+    assert not of_system, "nothing is asked of the system to answer"
+    assert called / messages <= calls
+    if COUNTS_BYTECODES:
+        assert bytecodes_of(feed) / messages <= bytecodes
+
+
+def test_one_send_a_read(tmp_path: Path) -> None:
+    async def work(path: HotPath) -> None:
+        check(path, sends(MESSAGES), MESSAGES, bytecodes=1090, calls=74)
+
+    at_hot_path(tmp_path, work)
+
+
+def test_many_sends_a_read(tmp_path: Path) -> None:
+    async def work(path: HotPath) -> None:
+        check(path, [b"".join(sends(MESSAGES))], MESSAGES, bytecodes=395, calls=25)
+
+    at_hot_path(tmp_path, work)
+
+
+def test_a_batch(tmp_path: Path) -> None:
+    async def work(path: HotPath) -> None:
+        check(path, batches(2), 2 * MEMBERS, bytecodes=210, calls=12)
+
+    at_hot_path(tmp_path, work)
+
+
+def test_a_pull(tmp_path: Path) -> None:
+    async def work(path: HotPath) -> None:
+        check(path, pulls([0, MEMBERS]), 2 * MEMBERS, bytecodes=187, calls=10.1)
+
+    at_hot_path(tmp_path, work)
+
+
+@pytest.mark.parametrize(("kernels", "bytecodes", "calls"), [(False, 1010, 54), (True, 67, 5)])
+def test_dispatch(tmp_path: Path, kernels: bool, bytecodes: float, calls: float) -> None:
+    async def work(path: HotPath) -> None:
+        def step() -> tuple[int, Counter[str]]:
+            path.feed(b"".join(sends(MESSAGES)))
+            return calls_of(path.dispatch)
+
+        step()
+        called, of_system = min((step() for _ in range(3)), key=lambda counted: counted[0])
+        assert called / MESSAGES <= calls
+        assert sum(of_system.values()) <= QUEUES, "room for units is made for hundreds of messages at once"
+        path.feed(b"".join(sends(MESSAGES)))
+        if COUNTS_BYTECODES:
+            assert bytecodes_of(path.dispatch) / MESSAGES <= bytecodes
+
+    at_hot_path(tmp_path, work, kernels=kernels)
