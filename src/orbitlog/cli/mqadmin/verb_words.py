@@ -7,7 +7,7 @@ Mirrors what commons-cli's `DefaultParser` takes: `-t Orders`, `-tOrders`, `-t=O
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 _NUMBER = re.compile(r"-[0-9.]+", re.ASCII)
@@ -46,7 +46,7 @@ class Given(Mapping[str, str]):
     def __getitem__(self, name: str) -> str:
         return self._values[name]
 
-    def __iter__(self):  # type: ignore[no-untyped-def]
+    def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
     def __len__(self) -> int:
