@@ -19,7 +19,7 @@ from orbitlog.wire.bodies.queue_bodies import ConsumeTimeSpans
 from orbitlog.wire.codes import RequestCode
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
-# At this ratio brokers stop taking messages, whatever they are told.
+# At this ratio brokers stop taking messages, unless they are told otherwise: who wants to know of more says so.
 _DISK_FULL_RATIO = 0.90
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _UNITS |= {unit.replace("i", ""): size for unit, size in _UNITS.items()}
@@ -101,8 +101,11 @@ def _disk(name: str, address: str, numbers: dict[str, str], limits: Limits) -> F
     except (KeyError, ValueError):
         return Finding("disk", name, address, WARNING, problem="the broker does not say how full its disk is")
     value = f"{ratio:.0%} used"
-    if ratio >= _DISK_FULL_RATIO:
-        return Finding("disk", name, address, PROBLEM, value, problem="brokers take no messages at 90% and more")
+    full = max(_DISK_FULL_RATIO, limits.disk_ratio)
+    if ratio >= full:
+        return Finding(
+            "disk", name, address, PROBLEM, value, problem=f"brokers take no messages at {full:.0%} and more"
+        )
     if ratio >= limits.disk_ratio:
         return Finding("disk", name, address, WARNING, value, problem=f"more than {limits.disk_ratio:.0%}")
     return Finding("disk", name, address, OK, value)

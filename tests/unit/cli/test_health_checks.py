@@ -26,6 +26,12 @@ def test_a_disk(ratio: str, state: str) -> None:
     assert (finding.problem is None) is (state == "ok")
 
 
+def test_who_allows_more_is_not_told_of_less() -> None:
+    limits = Limits(disk_ratio=0.97, lag_bytes=0, stuck_seconds=60)
+    assert _disk("broker-a", "a:1", {"commitLogDiskRatio": "0.96"}, limits).state == "ok"
+    assert _disk("broker-a", "a:1", {"commitLogDiskRatio": "0.97"}, limits).state == "problem"
+
+
 def test_lags() -> None:
     numbers = {"dispatchBehindBytes": str((1 << 20) + 1), "remainHowManyDataToFlush": "1.0 MiB"}
     dispatch, flush = _lags("broker-a", "a:1", numbers, LIMITS)
