@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.errors import BrokerRefused, ClientError
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
-from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.codes import RequestCode
 
 if TYPE_CHECKING:
     from orbitlog.formats.group_config import GroupConfig, RequestMode
@@ -135,20 +135,14 @@ class BrokerAdmin:
     # Groups
 
     async def group(self, address: str, group: str) -> GroupConfig | None:
-        """Return the config of one group; brokers of 4.9 are asked for all of them."""
-        from orbitlog.formats.group_config import GroupConfig, GroupTable
-        from orbitlog.wire.admin_headers import GroupRequest
+        """Return the config of one group.
 
-        accept = (ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST)
-        code = RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG
-        try:
-            answer = await self._link.ask(address, code, GroupRequest(group=group), seconds=_SECONDS, accept=accept)
-        except BrokerRefused as error:
-            if error.code != ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                raise
-            whole = await self._link.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, seconds=_SECONDS)
-            return decode_body(GroupTable, whole.body).groups.get(group)
-        return decode_body(GroupConfig, answer.body) if answer.code == ResponseCode.SUCCESS else None
+        All of them are asked for: brokers may make a group that is asked for alone, and 4.9 cannot be asked so.
+        """
+        from orbitlog.formats.group_config import GroupTable
+
+        answer = await self._link.ask(address, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, seconds=_SECONDS)
+        return decode_body(GroupTable, answer.body).groups.get(group)
 
     async def put_group(self, address: str, config: GroupConfig) -> None:
         body = encode_body(config)
