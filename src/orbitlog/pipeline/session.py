@@ -35,7 +35,13 @@ _EXCEPTION = "Exception in thread "
 _STDERR_READ_MAX = 1 << 20
 _SHIPPED_MARK = "spark.orbitlog.shipped"
 
+# Rows from Python reach the JVM as Arrow: reading them without a check of each access saves a fifth of its time, and
+# a collector without barriers another one.
+_JVM_OPTIONS = "-XX:+UseParallelGC -Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false"
+
 SETTINGS: Mapping[str, str] = {
+    "spark.driver.extraJavaOptions": _JVM_OPTIONS,
+    "spark.executor.extraJavaOptions": _JVM_OPTIONS,
     # A TCP socket between JVM and Python waits 40 ms for a delayed acknowledgement in every task.
     "spark.python.unix.domain.socket.enabled": "true",
     "spark.buffer.size": str(1 << 20),
