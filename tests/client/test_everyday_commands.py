@@ -286,6 +286,21 @@ def test_a_small_load_is_measured(orbitlog: Orbitlog) -> None:
     assert [line.split()[0] for line in told] == ["messages", "rate", "waited", "CPU", "failures"]
 
 
+def test_a_namespace_is_kept_to(orbitlog: Orbitlog, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ORBITLOG_NAME_SERVER")
+    orbitlog("context", "add", "spaced", "-n", cluster, "--namespace", "space")
+    orbitlog("topic", "create", "space%Short", "--queues", "2")
+    assert rows(orbitlog, "send", "Short", "one", "two")[0]["topic"] == "space%Short"
+    seen = rows(orbitlog, "tail", "Short", "--from", "earliest", "--no-follow")
+    assert sorted(each["body"] for each in seen) == ["one", "two"]
+    assert len(rows(orbitlog, "tail", "Short", "--from", "earliest", "--no-follow", "--queue", "1")) == 1
+    assert "has no queue 7" in orbitlog("tail", "Short", "--queue", "7", exit_code=1).stderr
+    (row,) = rows(orbitlog, "bench", "send", "--topic", "Spaced", "--count", "10", "--queues", "3")
+    assert row["messages"] == 10
+    assert len(rows(orbitlog, "topic", "show", "space%Spaced")) == 3
+    assert rows(orbitlog, "bench", "consume", "--topic", "Spaced", "--count", "10")[0]["messages"] == 10
+
+
 def test_a_context_is_asked(orbitlog: Orbitlog, cluster: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ORBITLOG_NAME_SERVER")
     orbitlog("context", "add", "here", "-n", cluster)

@@ -10,6 +10,7 @@ import click
 
 from orbitlog.cli.cluster_command import Output, ask_cluster, cluster_options
 from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.main import Problem
 from orbitlog.cli.message_fields import MessagePrinter
 from orbitlog.cli.moments import Place, parse_place
 from orbitlog.cli.name_completion import topic_argument
@@ -17,9 +18,9 @@ from orbitlog.cli.show import body_preview, local_time, printable
 from orbitlog.cli.stream_table import shows_colour
 
 if TYPE_CHECKING:
-    from orbitlog.client.reading import Reader
     from orbitlog.client.received import Received
     from orbitlog.client.rocketmq import RocketMQ
+    from orbitlog.wire.bodies.body_json import MessageQueue
 
 _LOOK_SECONDS = 0.05
 
@@ -59,8 +60,12 @@ def command(
     colour = shows_colour()
 
     async def work(mq: RocketMQ) -> None:
-        ends = None if follow else await mq.admin.topic_offsets(topic)
-        reader = await _reader(mq, topic, place, **chosen)
+        from orbitlog.client.namespaces import wrapped
+
+        whole = wrapped(cluster.namespace, topic)  # administration knows topics by their whole names
+        ends = None if follow else await mq.admin.topic_offsets(whole)
+        queues = await _queues(mq, whole, chosen.pop("queue_id"))
+        reader = await mq.read(topic, queues=queues, start=_start(place), **chosen)
         shown = 0
         while limit is None or shown < limit:
             if ends is not None and all(
@@ -82,14 +87,17 @@ def command(
     ask_cluster(cluster, work, topic=topic)
 
 
-async def _reader(
-    mq: RocketMQ, topic: str, place: Place, *, tags: str, sql: str | None, queue_id: int | None
-) -> Reader:
-    queues = None
-    if queue_id is not None:
-        queues = [each for each in (await mq.admin.routes.of(topic)).read_queues if each.queue_id == queue_id]
-    begin: datetime | int | str = {"earliest": "first", "latest": "last"}[place] if isinstance(place, str) else place
-    return await mq.read(topic, queues=queues, start=begin, tags=tags, sql=sql)
+async def _queues(mq: RocketMQ, topic: str, queue_id: int | None) -> list[MessageQueue] | None:
+    if queue_id is None:
+        return None
+    found = [each for each in (await mq.admin.routes.of(topic)).read_queues if each.queue_id == queue_id]
+    if not found:
+        raise Problem(f"topic {topic} has no queue {queue_id}")
+    return found
+
+
+def _start(place: Place) -> datetime | int | str:
+    return {"earliest": "first", "latest": "last"}[place] if isinstance(place, str) else place
 
 
 def _line(message: Received, *, colour: bool) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from orbitlog.cli.cluster_command import ask_admin, ask_cluster
 from orbitlog.cli.contexts import Cluster
 from orbitlog.client.administration import Administration
+from orbitlog.client.namespaces import wrapped
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ConnectFailed, NoRoute, OrbitlogError
 
@@ -86,7 +87,7 @@ def shares(count: int, parts: int) -> list[int]:
 
 
 def run_send(cluster: Cluster, load: SendLoad) -> Measured:
-    ask_admin(cluster, lambda admin: _make_topic(admin, load))
+    ask_admin(cluster, lambda admin: _make_topic(admin, wrapped(cluster.namespace, load.topic), load.queues))
 
     def client(share: int) -> Callable[[RocketMQ], Coroutine[Any, Any, Measured]]:
         return lambda mq: _send_share(mq, load, share)
@@ -94,15 +95,15 @@ def run_send(cluster: Cluster, load: SendLoad) -> Measured:
     return _in_threads(cluster, [client(share) for share in shares(load.count, load.threads) if share])
 
 
-async def _make_topic(admin: Administration, load: SendLoad) -> None:
+async def _make_topic(admin: Administration, topic: str, queues: int) -> None:
     try:
-        await admin.routes.refresh(load.topic)
+        await admin.routes.refresh(topic)
     except NoRoute:
-        await admin.create_topic(load.topic, load.queues)
+        await admin.create_topic(topic, queues)
         async with asyncio.timeout(_ROUTE_SECONDS):
             while True:
                 try:
-                    await admin.routes.refresh(load.topic)
+                    await admin.routes.refresh(topic)
                     return
                 except NoRoute:
                     await asyncio.sleep(0.1)
@@ -138,15 +139,16 @@ async def _send_share(mq: RocketMQ, load: SendLoad, share: int) -> Measured:
 
 def run_consume(cluster: Cluster, load: ConsumeLoad) -> Measured:
     def client(number: int, share: int) -> Callable[[RocketMQ], Coroutine[Any, Any, Measured]]:
-        return lambda mq: _read_share(mq, load, number, share)
+        topic = wrapped(cluster.namespace, load.topic)
+        return lambda mq: _read_share(mq, load, topic, number, share)
 
     parts = enumerate(shares(load.count, load.threads))
     return _in_threads(cluster, [client(number, share) for number, share in parts if share])
 
 
-async def _read_share(mq: RocketMQ, load: ConsumeLoad, number: int, share: int) -> Measured:
+async def _read_share(mq: RocketMQ, load: ConsumeLoad, whole_topic: str, number: int, share: int) -> Measured:
     done = Measured()
-    queues = (await mq.admin.routes.of(load.topic)).read_queues[number :: load.threads]
+    queues = (await mq.admin.routes.of(whole_topic)).read_queues[number :: load.threads]
     if not queues:
         return done
     async with await mq.read(load.topic, queues=queues, start="first") as reader:
