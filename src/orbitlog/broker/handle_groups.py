@@ -100,12 +100,11 @@ class GroupHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(self._state.groups.snapshot()))
 
     def config(self, _: Connection, request: Command) -> Answer:
-        """Tell of one group; made if it may be, as by a consumer: a proxy asks on behalf of its first one."""
+        """Tell of one group; of one that its first consumer would make, how it would be: a proxy asks before that."""
         group = GroupRequest.from_ext_fields(request.ext_fields).group
-        auto_create = self._state.settings[keys.AUTO_CREATE_GROUP]
         found = self._state.groups.find(group)
-        if found is None:
-            found = self._state.groups.find_or_make(checked_group(group), auto_create=auto_create)
+        if found is None and self._state.settings[keys.AUTO_CREATE_GROUP]:
+            found = GroupConfig(checked_group(group))
         if found is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group[:255]} does not exist")
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(found))

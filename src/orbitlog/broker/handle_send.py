@@ -42,6 +42,7 @@ _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
 MAX_RECONSUME_SINCE_VERSION = 121
 _NO_TRANSACTIONS = "the broker does not take transaction messages (rejectTransactionMessage)"
 _POP_RECEIPT = "POP_CK"
+_TOLD_MORE = frozenset((names.TIMER_TOPIC, names.HALF_TOPIC))
 _PORT_BYTES = 4
 
 
@@ -123,9 +124,8 @@ class SendHandler:
             refuse(result)
         if is_usual and self._flushes is None:
             self.quick.learn(connection, request, message, config)
-        if message.topic == names.TIMER_TOPIC:
-            handle = str(recall_handle(self._state.broker_name, message.properties))
-            frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, handle)
+        if message.topic in _TOLD_MORE:
+            frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, self._told_of(message))
         else:
             frame = self._answers.stored(request, ends.store_raw, result.physical_offset, queue_id, result.queue_offset)
         return self._answer(connection, request, frame, result.end, waits=_NO_WAIT not in properties)
@@ -155,6 +155,12 @@ class SendHandler:
             return frame
         self._flushes.wait(end, connection, request, frame)
         return None
+
+    def _told_of(self, message: Message) -> dict[str, str]:
+        """Return what the sender of a message that is put aside needs to take it back, or to end it through a proxy."""
+        if message.topic == names.TIMER_TOPIC:
+            return {"recallHandle": str(recall_handle(self._state.broker_name, message.properties))}
+        return {"transactionId": message.properties.get(props.UNIQ_KEY, "")}
 
     # What is unusual
 

@@ -41,11 +41,11 @@ class SendAnswers:
         return self._frame(request, ResponseCode.SUCCESS, message_id, queue_id, queue_offset)
 
     def put_aside(
-        self, request: Command, store_host_raw: bytes, result: PutResult, queue_id: int, recall_handle: str
+        self, request: Command, store_host_raw: bytes, result: PutResult, queue_id: int, more: dict[str, str]
     ) -> bytes:
-        """Answer that a message waits for its moment, and how it can be taken back."""
+        """Answer that a message waits for its moment or its end, and by what it is named in either case."""
         message_id = (store_host_raw + _OFFSET.pack(result.physical_offset)).hex().upper()
-        ext_fields = self._ext_fields(message_id, queue_id, result.queue_offset) | {"recallHandle": recall_handle}
+        ext_fields = self._ext_fields(message_id, queue_id, result.queue_offset) | more
         return encode_command(response_to(request, ResponseCode.SUCCESS, ext_fields=ext_fields))
 
     def batch_stored(

@@ -22,6 +22,7 @@ MINUTE_MS = 60_000
 async def send_half(desk: Desk, body: bytes = b"order", **properties: str) -> Command:
     sent = await desk.send(body=body, queue_id=1, sys_flag=PREPARED, properties=HALF | properties)
     assert sent.code == ResponseCode.SUCCESS, sent.remark
+    assert sent.ext_fields["transactionId"], "a proxy ends a transaction by this id"
     await dispatched(desk)
     return sent
 
