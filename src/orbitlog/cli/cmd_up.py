@@ -1,4 +1,4 @@
-"""`orbitlog up`: a name server and a broker in one process, in the foreground."""
+"""`orbitlog up`: a name server and a broker in one process, or several brokers beside it, in the foreground."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import logging
 import sys
 from asyncio.subprocess import DEVNULL, Process
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
@@ -15,6 +15,7 @@ import click
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_node import Broker
 from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.cli.broker_processes import BROKERS_MAX, BrokerPlace, BrokerProcesses, broker_places
 from orbitlog.cli.serving import (
     RecoveryProgress,
     config_option,
@@ -28,11 +29,13 @@ from orbitlog.cli.serving import (
     show_settings,
     start_logging,
 )
-from orbitlog.errors import StoreError
+from orbitlog.errors import OrbitlogError, StoreError
+from orbitlog.formats import store_tree as tree
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 
 NAME_SERVER_PORT = 9876
+_PORT_MAX = 65535
 _KV_CONFIG = "kvConfig.json"
 _SPARK_STOP_SECONDS = 15.0
 _TAKE_BACK_SECONDS = 0.5
@@ -47,13 +50,7 @@ class _Up:
         self._settings = settings
         self._root = root
         self._log_path = log_path
-        self._name_server = NameServer(
-            NameServerSettings(
-                bind_address=settings[keys.BIND_ADDRESS],
-                listen_port=name_server_port,
-                kv_config_path=root / "config" / _KV_CONFIG,
-            )
-        )
+        self._name_server = _name_server(settings, root, name_server_port)
         self._running = AsyncExitStack()
 
     async def start(self) -> Mapping[str, str]:
@@ -69,7 +66,7 @@ class _Up:
         if self._settings[keys.DISPATCH_ENGINE] == "spark":
             await self._start_spark(broker)
         if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
-            self._name_server.own_broker_address = joined((_reachable(host), broker.address[1]))
+            self._name_server.own_broker_addresses = (joined((_reachable(host), broker.address[1])),)
         return {
             "name-server": joined((_reachable(host), port)),
             "broker": joined((_reachable(host), broker.address[1])),
@@ -116,6 +113,50 @@ async def _cancel(task: asyncio.Task[None]) -> None:
         await task
 
 
+class _UpTogether:
+    """A name server, and brokers in processes of their own that register with it."""
+
+    def __init__(
+        self, settings: BrokerSettings, root: Path, name_server_port: int, places: list[BrokerPlace], words: list[str]
+    ) -> None:
+        self._settings = settings
+        self._places = places
+        self._words = words
+        self._name_server = _name_server(settings, root, name_server_port)
+        self._running = AsyncExitStack()
+        self._brokers: BrokerProcesses | None = None
+
+    async def start(self) -> Sequence[Mapping[str, str]]:
+        await self._name_server.start()
+        self._running.push_async_callback(self._name_server.stop)
+        host, port = self._name_server.address
+        own = joined((_reachable(host), port))
+        words = [*self._words, "-n", ";".join((own, *self._settings[keys.NAME_SERVERS]))]
+        self._brokers = BrokerProcesses(self._places, words)
+        self._running.push_async_callback(self._brokers.stop)
+        ready = await self._brokers.start()
+        facts = []
+        for told in ready:
+            address = joined((_reachable(host), int(told["broker"].rpartition(":")[2])))
+            facts.append({"name-server": own, **told, "broker": address})
+        if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
+            self._name_server.own_broker_addresses = tuple(told["broker"] for told in facts)
+        return facts
+
+    async def stop(self) -> None:
+        await self._running.aclose()
+        if self._brokers is not None and len(self._brokers.ended) == len(self._places):
+            raise OrbitlogError("every broker has ended by itself; their logs say why")
+
+
+def _name_server(settings: BrokerSettings, root: Path, port: int) -> NameServer:
+    return NameServer(
+        NameServerSettings(
+            bind_address=settings[keys.BIND_ADDRESS], listen_port=port, kv_config_path=root / "config" / _KV_CONFIG
+        )
+    )
+
+
 async def _end(process: Process) -> None:
     """Ask a process to end and wait; it hands dispatch back first."""
     if process.returncode is None:
@@ -159,6 +200,14 @@ def _reachable(host: str) -> str:
     type=click.Choice(("inline", "spark")),
     help="Who derives queues and index: the broker, or Spark, started beside it (dispatchEngine) [inline].",
 )
+@click.option(
+    "--brokers",
+    "broker_count",
+    type=click.IntRange(1, BROKERS_MAX),
+    default=1,
+    show_default=True,
+    help="So many brokers as one cluster, a process each: stores below --store, ports ten apart.",
+)
 @config_option
 @set_option
 @print_settings_option
@@ -166,6 +215,7 @@ def _reachable(host: str) -> str:
 def command(
     *,
     root: Path | None,
+    broker_count: int,
     host: str | None,
     name_server_port: int,
     broker_port: int | None,
@@ -186,5 +236,32 @@ def command(
         show_settings(settings)
         return
     root = Path(settings[keys.STORE_ROOT] or default_store()).expanduser()
+    if broker_count > 1:
+        places = _places(broker_count, settings, root)
+        words = _passed_on(settings, config_path, assignments)
+        start_logging(root / "logs", "up")
+        serve(lambda: _UpTogether(settings, root, name_server_port, places, words), as_json=as_json)
+        return
     log_path = start_logging(root / "logs", "up")
     serve(lambda: _Up(settings, root, name_server_port, log_path), as_json=as_json)
+
+
+def _places(count: int, settings: BrokerSettings, root: Path) -> list[BrokerPlace]:
+    if settings[keys.DISPATCH_ENGINE] != "inline":
+        raise click.UsageError("--brokers goes with inline dispatch alone; start each with `orbitlog broker` instead")
+    if (root / tree.COMMITLOG).exists():
+        raise click.UsageError(f"{root} is the store of one broker; give --brokers a directory for several")
+    places = broker_places(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT])
+    if places[-1].port > _PORT_MAX:
+        raise click.UsageError(f"{places[-1].name} would have port {places[-1].port}; choose a lower --broker-port")
+    return places
+
+
+def _passed_on(settings: BrokerSettings, config_path: Path | None, assignments: Iterable[str]) -> list[str]:
+    """Return what each broker is told of the settings: those that were given, as they were given."""
+    words = ["--host", settings[keys.BIND_ADDRESS]]
+    if config_path is not None:
+        words += ["-c", str(config_path)]
+    for assignment in assignments:
+        words += ["--set", assignment]
+    return words

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -30,6 +30,8 @@ _STARTED_S = time.perf_counter()
 _INTERRUPTED = 130
 _COLLECT_AFTER_OBJECTS = 100_000
 _RECOVERY_SECONDS = 2.0
+ENDS_WITH_INPUT = "ORBITLOG_ENDS_WITH_INPUT"
+"""The variable that tells a server to stop when its standard input ends: whoever started it is gone."""
 
 log = logging.getLogger(__name__)
 
@@ -37,8 +39,8 @@ log = logging.getLogger(__name__)
 class Served(Protocol):
     """A server that is put together; `stop` is also called where `start` failed half-way."""
 
-    async def start(self) -> Mapping[str, str]:
-        """Begin; returns what the ready line says."""
+    async def start(self) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
+        """Begin; returns what the ready line says, or each of several."""
         ...
 
     async def stop(self) -> None: ...
@@ -157,9 +159,12 @@ async def _serve(served: Served, as_json: bool) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop_now)
+    if os.environ.get(ENDS_WITH_INPUT):
+        loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, loop, stopped)
     try:
         facts = await _started(served)
-        _say_ready(facts, as_json)
+        for each in [facts] if isinstance(facts, Mapping) else facts:
+            _say_ready(each, as_json)
         _spare_the_collector()
         await stopped.wait()
         log.info("stopping")
@@ -168,7 +173,13 @@ async def _serve(served: Served, as_json: bool) -> None:
     log.info("stopped")
 
 
-async def _started(served: Served) -> Mapping[str, str]:
+def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin.fileno())
+        stopped.set()
+
+
+async def _started(served: Served) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
     try:
         return await served.start()
     except OSError as error:

@@ -51,8 +51,8 @@ class NameServer:
         )
         self.kv_configs = KvConfigs(self.settings.kv_config_path)
         self._now_ms = now_ms or (lambda: int(time.time() * 1000))
-        self.own_broker_address = ""
-        """How a broker of this very process is registered, if clients are to be told the address that they dialled."""
+        self.own_broker_addresses: tuple[str, ...] = ()
+        """How brokers beside it are registered, if clients are to be told the address that they dialled."""
         self._routes: dict[str, bytes] = {}
         self._routes_revision = -1
         self._watched: set[Connection] = set()
@@ -134,10 +134,10 @@ class NameServer:
         def answer(connection: Connection, request: Command) -> Command:
             found = handle(connection, request)
             host = connection.local_address[0]
-            if self.own_broker_address and host:
-                port = self.own_broker_address.rpartition(":")[2]
+            for address in self.own_broker_addresses if host else ():
+                port = address.rpartition(":")[2]
                 dialled = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-                found.body = found.body.replace(f'"{self.own_broker_address}"'.encode(), f'"{dialled}"'.encode())
+                found.body = found.body.replace(f'"{address}"'.encode(), f'"{dialled}"'.encode())
             return found
 
         return answer
