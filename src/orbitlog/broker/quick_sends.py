@@ -21,6 +21,7 @@ import orjson
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.send_answer import SendAnswers
+from orbitlog.formats import names
 from orbitlog.formats import properties as props
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.message import Message
@@ -110,7 +111,7 @@ class QuickSends:
 
     def learn(self, connection: Connection, request: Command, message: Message, config: TopicConfig) -> None:
         """Take note of an ordinary send that was stored: others like it may go the short way."""
-        if request.code != _CODE or request.serialization != _JSON:
+        if request.code != _CODE or request.serialization != _JSON or message.topic == names.TIMER_TOPIC:
             return
         template = template_of(message)
         shared = {name: text for name, text in request.ext_fields.items() if name not in _OWN_FIELDS}

@@ -97,6 +97,7 @@ Writer = Callable[[dict[str, Any], dict[str, Any]], bytes]
 WRITERS: list[Writer] = [java, java, java, go, node, cpp, python, spaced]
 VALUES: list[Any] = ["", "0", "1", "-1", "+1", "007", " 1", "1_0", "٣", "²", "2147483648", "9" * 19, "9" * 30]
 VALUES += ["true", "x", 0, 1, 3, -1, 1.0, True, False, None, "\ud800", [], {}, "%RETRY%G", "TBW102", "Fresh"]
+VALUES += ["rmq_sys_wheel_timer"]
 
 
 ODD_NUMBERS: list[Any] = [0.0, False, True, "0", 2**40, -(2**40), -1, 1, 2, 3, 310.0, "310", 11, [0]]
