@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -134,3 +139,27 @@ def test_a_wrong_address(run: Any, address: str, sentence: str) -> None:
     ran = run("topic", "list", "-n", address)
     assert (ran.exit_code, ran.stdout, len(ran.sentences)) == (1, "", 1)
     assert sentence in ran.stderr
+
+
+# Colours
+
+
+def on_a_terminal(words: list[str], environment: dict[str, str]) -> bytes:
+    """What a command writes to a terminal."""
+    ours, theirs = pty.openpty()
+    try:
+        command = [sys.executable, "-c", "from orbitlog.cli.main import main; main()", *words]
+        subprocess.run(command, stdout=theirs, env={**os.environ, **environment}, timeout=60, check=True)
+        return os.read(ours, 1 << 16)
+    finally:
+        os.close(theirs)
+        os.close(ours)
+
+
+def test_colours_only_on_a_terminal_that_wants_them(tmp_path: Path, run: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    run("context", "add", "shop", "-n", "10.0.0.1")
+    assert b"\x1b[1mname" in on_a_terminal(["context", "list"], {"TERM": "xterm"})
+    assert b"\x1b" not in on_a_terminal(["context", "list"], {"TERM": "xterm", "NO_COLOR": "1"})
+    assert "\x1b" not in run("context", "list").stdout
