@@ -106,7 +106,7 @@ class Broker:
         self._seen: set[Connection] = set()
         self._server = self._make_server(settings[keys.LISTEN_PORT])
         self._vip_server: RemotingServer | None = None
-        self._gathering: asyncio.TimerHandle | None = None
+        self._gathering: asyncio.Handle | None = None
         self._loops = SteadyLoops()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._derived_lock = asyncio.Lock()
@@ -285,16 +285,19 @@ class Broker:
             # Also for what nobody waits for: what is delivered late, committed, or put back.
             self._flushes.flush_soon()
 
-    def _plan_dispatch(self) -> None:
+    def _plan_dispatch(self, *, soon: bool = False) -> None:
         """Dispatch when the requests that are being read have been worked off, all of them at once.
 
-        Where no consumer waits, a moment later: what has gathered till then costs much less a message.
+        Where no consumer waits, and none wants it `soon`, a moment later: what has gathered till then costs much less
+        a message.
         """
         if self._dispatch_planned or self._loop is None:
             return
         self._dispatch_planned = True
         if self._is_awaited:
             self._loop.call_soon(self._dispatch)
+        elif soon:
+            self._gathering = self._loop.call_soon(self._dispatch)
         else:
             self._gathering = self._loop.call_later(_GATHER_SECONDS, self._dispatch)
 
@@ -303,7 +306,7 @@ class Broker:
         """Tell whether some consumer waits for a message."""
         return bool(self._pulls.held or self._pops.are_held)
 
-    def _stop_gathering(self, gathering: asyncio.TimerHandle) -> None:
+    def _stop_gathering(self, gathering: asyncio.Handle) -> None:
         """Dispatch now what was to wait a moment: somebody may ask for it."""
         gathering.cancel()
         store = self.state.store
@@ -330,7 +333,7 @@ class Broker:
             if any(arrival.topic in _WAITING_TOPICS for arrival in arrivals):
                 self._delay_due.set()
         if store.dispatched_to < store.confirmed_to and (arrivals or store.is_dispatch_inline):
-            self._plan_dispatch()
+            self._plan_dispatch(soon=True)  # gathered more than a step takes
 
     def _load_kernels(self) -> None:
         """Fetch the machine code for dispatch: only a broker with much to do pays for it, in memory above all."""

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import re
 import resource
 import socket
+import struct
+from collections import deque
 from contextlib import AsyncExitStack
 
 import pytest
@@ -18,6 +21,7 @@ from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, encode_command, response_to
 from orbitlog.wire.command_decoding import WireLimits
+from orbitlog.wire.frames import Frame, FrameDecoder
 from tests.unit.remoting.loops import raw_client, run, serving, until
 
 
@@ -537,5 +541,64 @@ def test_whoever_waits_learns_that_the_connection_is_lost() -> None:
                 await connection.request(Command(1), timeout=1)
             with pytest.raises(ConnectionLost):
                 connection.request_oneway(Command(1))
+
+    run(test())
+
+
+def test_frames_are_shown_to_the_quick_handler_first() -> None:
+    """It takes from the front what it can; the rest goes the ordinary way, and every answer comes in its turn."""
+    shown: list[int] = []
+
+    def quick(_: Connection, backlog: deque[Frame], outgoing: list[bytes]) -> None:
+        shown.append(len(backlog))
+        while backlog and re.search(rb'"opaque":[1-6]', backlog[0][1]):
+            command = FrameDecoder().receive_data(encode_frame(backlog.popleft()))[0]
+            outgoing.append(encode_command(response_to(command, 5)))
+
+    async def test() -> None:
+        server = RemotingServer(echo, quick=quick)
+        await server.start()
+        try:
+            async with raw_client(server) as client:
+                await client.send(*(request(number) for number in (1, 2, 7, 3, 70, 71, 4)))
+                answers = await client.answers(7)
+                assert [(answer.opaque, answer.code) for answer in answers] == [
+                    *((1, 5), (2, 5), (7, 0), (3, 5), (70, 0), (71, 0), (4, 5)),
+                ]
+                assert shown[0] == 7
+                header = b'{"code":"none"}'
+                bad = encode_frame((0, header, b""))
+                await client.send(request(7), bad, request(7))
+                assert [answer.opaque for answer in await client.answers(1)] == [7]
+                assert await client.is_closed()
+        finally:
+            await server.stop(grace_seconds=0.5)
+
+    run(test())
+
+
+def encode_frame(frame: Frame) -> bytes:
+    kind, header, body = frame
+    return struct.pack(">II", 4 + len(header) + len(body), kind << 24 | len(header)) + header + body
+
+
+def test_garbage_that_had_to_wait_closes_the_connection_when_its_turn_comes() -> None:
+    async def test() -> None:
+        held: list[tuple[Connection, Command]] = []
+
+        def handler(connection: Connection, asked: Command) -> Answer:
+            held.append((connection, asked))
+            return None
+
+        limits = RemotingLimits(unanswered_per_connection=1)
+        async with serving(handler, limits) as server, raw_client(server) as client:
+            await client.send(request(1), encode_frame((0, b"{}", b"")), request(2))
+            await until(lambda: held)
+            connection, asked = held[0]
+            assert not connection.is_closed
+            connection.respond(asked, response_to(asked, 0))
+            assert [answer.opaque for answer in await client.answers(1)] == [1]
+            assert await client.is_closed()
+            assert len(held) == 1
 
     run(test())
