@@ -133,7 +133,7 @@ def check_image(disk: CrashDisk, ledger: Ledger, durable_to: int, now_ms: int, c
     assert not too_soon, f"{too_soon} can be seen and nobody committed"
     open_halves = {name for name, each in ledger.promises.items() if each.is_half and not each.end_asked}
     asked: set[str] = set()
-    for _ in range(400):
+    for _ in range(3_000):
         due_ms = kept.deliver()
         kept.check.check_once(kept.clock.now_ms)
         questions, kept.asked = kept.asked, []
