@@ -45,6 +45,7 @@ class _Template:
     queue: MessageQueue
     address: str
     parts: tuple[bytes, bytes, bytes, bytes]
+    connection: Connection | None = None
 
 
 @dataclass(slots=True)
@@ -80,7 +81,9 @@ class QuickSending:
         address = self._routes.address(queue.broker_name)
         if template is None or template.queue is not queue or template.address != address:
             template = self._make_template(queue)
-        connection = self._link.open_connection(template.address)
+        connection = template.connection
+        if connection is None or connection.is_closed:
+            connection = template.connection = self._link.open_connection(template.address)
         return None if connection is None else (template, connection)
 
     def _make_template(self, queue: MessageQueue) -> _Template:
