@@ -40,6 +40,14 @@ def _row(name: str, cluster: Cluster, current: str | None) -> dict[str, Any]:
     }
 
 
+def _tell(sentence: str, row: dict[str, Any], output: Output) -> None:
+    """Say what was done: in a sentence, or as the row that it was done to."""
+    if output.is_table:
+        click.echo(sentence)
+    else:
+        show_rows(_COLUMNS, [row], output)
+
+
 @command.command("list", help="List the contexts; the one in use is marked.")
 @output_options
 def list_contexts(*, output: Output) -> None:
@@ -72,8 +80,16 @@ def show_context(*, name: str | None, output: Output) -> None:
 @click.option("--secret-key", help="The secret key; - reads it from standard input.")
 @click.option("--namespace", default="", help="A namespace of topics and groups.")
 @click.option("--use", "use_it", is_flag=True, help="Also use it from now on.")
+@output_options
 def add_context(
-    *, name: str, address: str, access_key: str | None, secret_key: str | None, namespace: str, use_it: bool
+    *,
+    name: str,
+    address: str,
+    access_key: str | None,
+    secret_key: str | None,
+    namespace: str,
+    use_it: bool,
+    output: Output,
 ) -> None:
     from orbitlog.client.addresses import parse_addresses
 
@@ -88,26 +104,30 @@ def add_context(
     if use_it or contexts.current is None:
         contexts.current = name
     contexts.save()
-    click.echo(f"context {name} is {address}" + (", in use" if contexts.current == name else ""))
+    told = f"context {name} is {address}" + (", in use" if contexts.current == name else "")
+    _tell(told, _row(name, contexts.table[name], contexts.current), output)
 
 
 @command.command("use", help="Have commands ask this cluster where neither -n nor --context is given.")
 @click.argument("name", shell_complete=complete_contexts)
-def use_context(*, name: str) -> None:
+@output_options
+def use_context(*, name: str, output: Output) -> None:
     contexts = load_contexts()
     cluster = contexts.get(name)
     contexts.current = name
     contexts.save()
-    click.echo(f"context {name} is in use: {cluster.address}")
+    _tell(f"context {name} is in use: {cluster.address}", _row(name, cluster, name), output)
 
 
 @command.command("remove", help="Forget a context and its credentials.")
 @click.argument("name", shell_complete=complete_contexts)
-def remove_context(*, name: str) -> None:
+@output_options
+def remove_context(*, name: str, output: Output) -> None:
     contexts = load_contexts()
-    contexts.get(name)
+    cluster = contexts.get(name)
     del contexts.table[name]
     if contexts.current == name:
         contexts.current = None
     contexts.save()
-    click.echo(f"context {name} is removed" + ("; no context is in use" if contexts.current is None else ""))
+    told = f"context {name} is removed" + ("; no context is in use" if contexts.current is None else "")
+    _tell(told, _row(name, cluster, contexts.current), output)

@@ -23,7 +23,7 @@ from orbitlog.client.administration import Administration
 from orbitlog.errors import BrokerRefused, NoRoute
 
 # They print a script, speak another tool's language, or only say that it is done.
-OTHERWISE = {"completion", "mqadmin", "context add", "context use", "context remove", "doctor undo"}
+OTHERWISE = {"completion", "mqadmin", "doctor undo"}
 AT_A_CLUSTER = {
     "topic",
     "group",

@@ -102,7 +102,7 @@ def test_the_commands(run: Any, home: Path) -> None:
     assert "hush" not in run("context", "show", "test").stdout
     assert run("context", "use", "test").exit_code == 0
     assert run("context", "show", "-f", "{name} {nameServers}").stdout == "test 10.0.0.2\n"
-    assert run("context", "remove", "test").exit_code == 0
+    assert run("context", "remove", "test", "--json").rows[0]["name"] == "test"
     assert run("context", "use", "test").exit_code == 2
     assert "hush" not in (home / "orbitlog" / "contexts.json").read_text()
 
