@@ -12,6 +12,7 @@ what memory the process took after each tenth of the way:
 from __future__ import annotations
 
 import asyncio
+import gc
 import itertools
 import resource
 import sys
@@ -32,6 +33,7 @@ _SOAK_TENTHS = 10
 _SOAK_LARGE = (b"a large body that is worth compressing " * 110_000)[: 4 << 20]
 _SOAK_LARGE_EVERY = 500  # requests
 _SOAK_GUEST_SECONDS = 2.0
+_SOAK_WIDE_QUEUES = 512
 LATE_MS = 20.0
 
 
@@ -133,9 +135,10 @@ def _soak_requests(mq: RocketMQ, topic: str) -> Callable[[], Awaitable[object]]:
 
 
 async def _soak_guests(mq: RocketMQ, topic: str, group: str) -> None:
-    """Let a member of another group come and go, as members do when programs are restarted."""
+    """Let a member of another group come and go, as members do when programs are restarted; of a wide topic, too."""
+    await mq.admin.create_topic("SoakWide", _SOAK_WIDE_QUEUES)
     for number in itertools.count():
-        async with mq.consume(topic, group=f"{group}-guest{number % 4}") as guest:
+        async with mq.consume("SoakWide" if number % 2 else topic, group=f"{group}-guest{number % 4}") as guest:
             await guest.next(_SOAK_GUEST_SECONDS)
         await asyncio.sleep(_SOAK_GUEST_SECONDS)
 
@@ -168,6 +171,9 @@ async def run(mq: RocketMQ, words: list[str]) -> str:
 async def main(name_server: str) -> None:
     loop = asyncio.get_running_loop()
     async with connect(name_server) as mq:
+        # As a program does that minds its pauses: what was imported is not looked through by the collector any more.
+        gc.collect()
+        gc.freeze()
         print("ready", flush=True)
         while line := await loop.run_in_executor(None, sys.stdin.readline):
             try:

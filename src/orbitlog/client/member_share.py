@@ -8,10 +8,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from operator import attrgetter
 from pathlib import Path
+from typing import Any, TypeVar
 
 from orbitlog.client.group_link import GroupLink, StartFrom
 from orbitlog.client.local_offsets import LocalOffsets
@@ -33,6 +35,11 @@ LOCK_SECONDS = 30.0
 HAND_OVER_SECONDS = 1.0
 MAX_ATTEMPTS = 16
 CONSUME_SECONDS = 15 * 60.0
+AT_A_TIME = 64
+_PLACE = attrgetter("topic", "broker_name", "queue_id")
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,10 +160,11 @@ class MemberShare:
     async def _rebalance_topic(self, topic: str) -> bool:
         share = list((await self._routes.freshest(topic)).read_queues)
         if not self._options.broadcasting:
-            share = self._options.allocate(self._link.client_id, sorted(share), await self._members(topic))
+            share = self._options.allocate(self._link.client_id, sorted(share, key=_PLACE), await self._members(topic))
         mine = {queue for queue in self.feeds if queue.topic == topic}
-        gone = mine - set(share)
-        stays = [queue for queue in gone if not await self._hand_over(queue)]
+        gone = list(mine - set(share))
+        handed = await _in_parts(self._hand_over, gone)
+        stays = [queue for queue, is_handed in zip(gone, handed, strict=True) if not is_handed]
         new = [queue for queue in share if queue not in mine]
         if self._options.orderly and share:
             locked, unknown = await self._link.lock(share)
@@ -183,13 +191,20 @@ class MemberShare:
             raise NoRoute(f"no broker of {topic} lists this member of {self._link.group} yet")
         return members
 
-    async def _take_all(self, queues: Iterable[MessageQueue]) -> None:
-        taken = await asyncio.gather(*map(self._take, queues), return_exceptions=True)
-        for failure in taken:
+    async def _take_all(self, queues: Sequence[MessageQueue]) -> None:
+        for failure in await _in_parts(self._take, queues):
             if failure is not None:
                 raise failure
 
-    async def _take(self, queue: MessageQueue) -> None:
+    async def _take(self, queue: MessageQueue) -> OrbitlogError | None:
+        """Fetch a queue from now on; returns why that cannot be, so that the others are taken all the same."""
+        try:
+            await self._begin(queue)
+        except OrbitlogError as error:
+            return error
+        return None
+
+    async def _begin(self, queue: MessageQueue) -> None:
         start = await self._start_offset(queue)
         if queue in self.feeds:
             return
@@ -240,7 +255,7 @@ class MemberShare:
                 log.warning("%s: %s/%d stays locked: %s", self._link.group, queue.topic, queue.queue_id, error)
 
     async def drop_all(self) -> None:
-        await asyncio.gather(*map(self._drop, list(self.feeds)))
+        await _in_parts(self._drop, list(self.feeds))
         await self._local.save()
 
     async def move(self, queue_offsets: dict[MessageQueue, int]) -> None:
@@ -255,7 +270,7 @@ class MemberShare:
 
     async def commit(self) -> None:
         """Tell the brokers, or the file of offsets, how far this member is."""
-        await asyncio.gather(*(self._commit(feed, at_once=False) for feed in list(self.feeds.values())))
+        await _in_parts(lambda feed: self._commit(feed, at_once=False), list(self.feeds.values()))
         await self._local.save()
 
     async def _commit(self, feed: QueueFeed, *, at_once: bool) -> None:
@@ -272,6 +287,14 @@ class MemberShare:
             log.warning("%s: %s/%d is not committed: %s", self._link.group, queue.topic, queue.queue_id, error)
         else:
             feed.committed_to = done_to
+
+
+async def _in_parts(work: Callable[[T], Coroutine[Any, Any, R]], items: Sequence[T]) -> list[R]:
+    """Do something with many at a time, but not with so many that the event loop is kept busy for long."""
+    done: list[R] = []
+    for start in range(0, len(items), AT_A_TIME):
+        done += await asyncio.gather(*map(work, items[start : start + AT_A_TIME]))
+    return done
 
 
 def _now_ms() -> int:
