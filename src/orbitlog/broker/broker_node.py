@@ -256,8 +256,11 @@ class Broker:
         return answer
 
     async def _after_announcing(self, answer: Command | bytes) -> Answer:
-        """Answer when name servers know the topic that was made: whoever hears of it asks them next."""
-        await self._registration.announce()
+        """Answer when the topic that was made is on the disk, and known to name servers: they are asked next."""
+        try:
+            await self._settle()
+        except StoreError as error:
+            log.error("a topic was made, and the table of topics cannot be saved: %s", error)
         return answer
 
     async def _settle(self) -> None:

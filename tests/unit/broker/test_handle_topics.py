@@ -46,3 +46,11 @@ def test_topics_that_are_not_possible_are_refused(tmp_path: Path) -> None:
         await until((tmp_path / "config" / "topics.json").is_file)
 
     at_desk(tmp_path, work)
+
+
+def test_a_topic_that_a_send_makes_is_on_the_disk_when_the_send_is_answered(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.send("Fresh")
+        assert "Fresh" in (tmp_path / "config" / "topics.json").read_text()
+
+    at_desk(tmp_path, work)
