@@ -31,6 +31,11 @@ INCIDENTS = [
     ("half_written_topics_without_a_backup", False),
     ("disk_full_while_rolling", True),
     ("missing_segment_and_all_queues", True),
+    ("segment_of_another_broker", True),
+    ("link_to_nowhere_in_the_place_of_a_segment", False),
+    ("queue_of_a_copied_topic", False),
+    ("offsets_that_no_queue_can_have", False),
+    ("everything_at_once", True),
 ]
 
 

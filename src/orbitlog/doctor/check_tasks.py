@@ -82,7 +82,7 @@ def _read_units(path: Path, part: UnitSlice) -> Units:
     try:
         with path.open("rb", buffering=0) as file:
             raw = os.pread(file.fileno(), size_bytes, position)
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raw = b""
     return np.frombuffer(raw.ljust(size_bytes, b"\0"), UNIT)
 

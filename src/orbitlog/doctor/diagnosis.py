@@ -98,6 +98,17 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
         "A Java broker does not start: NumberFormatException or IllegalArgumentException over the file's name or size",
         _REPAIR,
     ),
+    "link": (
+        Severity.ERROR,
+        "What it leads to belongs to the store and was not looked at; nothing is mended while it is there:"
+        " bring the files into the store, or mount their disk in its place",
+        None,
+    ),
+    "offset": (
+        Severity.WARNING,
+        "Consumers of this group wait for messages that will not come, or are sent back to where they began",
+        _REPAIR,
+    ),
     "layout": (Severity.NOTE, "Brokers ignore it", None),
     "timer": (
         Severity.ERROR,

@@ -10,6 +10,7 @@ from typing import Any
 from orbitlog.doctor.diagnosis import Diagnosis, Severity, diagnose
 from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.doctor.lost_messages import LogRange, LostMessage, damaged_ranges, describe_lost, find_lost
+from orbitlog.doctor.offset_survey import offset_findings
 from orbitlog.doctor.repair_journal import interrupted
 from orbitlog.doctor.store_check import StoreCheck, check_with
 from orbitlog.doctor.store_survey import survey
@@ -63,7 +64,8 @@ def examine(
     checked = check_with(run, [root], settings=settings, split_bytes=split_bytes, progress=progress)[0]
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)
-    found = [*_log_findings(checked, lost), *_missing(store, checked), *survey(store), *_behind(checked)]
+    found = [*_log_findings(checked, lost), *_missing(store, checked), *survey(store)]
+    found += [*offset_findings(store, checked.ends), *_behind(checked)]
     diagnoses = tuple(diagnose(finding, str(root)) for finding in found)
     return Examination(checked, diagnoses, tuple(ranges), tuple(lost))
 

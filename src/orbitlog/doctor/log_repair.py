@@ -49,10 +49,14 @@ def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: in
     present = {segment.base: segment for segment in store.segments}
     # Of those that overlap their neighbour, and whose name no segment can have, likewise.
     away = {base: home for base, home in homes.items() if home != base and home % segment_bytes == 0}
+    belongs = _of_this_log(set(present) - set(away), sorted(away.values()), segment_bytes)
     movable: dict[int, int] = {}
     for base, home in sorted(away.items()):
         if home in movable.values() or (home in present and home not in away):
             why = f"holds a second copy of the segment that starts at {home}"
+            journal.set_aside(present[base].path, why)
+        elif home not in belongs:
+            why = f"its records say that it starts at {home}, where this log has nothing: it is another log's"
             journal.set_aside(present[base].path, why)
         else:
             movable[base] = home
@@ -66,6 +70,19 @@ def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: in
         target = store.root / tree.COMMITLOG / tree.offset_file_name(home)
         journal.put(made[base], target, f"its records say that it starts at {home}")
     return set(away)
+
+
+def _of_this_log(standing: set[int], homes: Sequence[int], segment_bytes: int) -> set[int]:
+    """Return those places that lie between the segments that stand, or next to them: others would leave a hole."""
+    if not standing:
+        return set(homes)
+    first, end = min(standing), max(standing) + segment_bytes
+    taken = set()
+    for home in homes:
+        if first - segment_bytes <= home <= end:
+            taken.add(home)
+            end = max(end, home + segment_bytes)
+    return taken
 
 
 def _plan_strays(journal: RepairJournal, store: StoreFiles, segment_bytes: int) -> set[int]:

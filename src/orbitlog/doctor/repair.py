@@ -16,6 +16,7 @@ from orbitlog.doctor.derived_swap import CHECKPOINT, INDEX, QUEUES, make_derived
 from orbitlog.doctor.examination import Examination, examine
 from orbitlog.doctor.header_repair import plan_headers
 from orbitlog.doctor.log_repair import plan_log, plan_places
+from orbitlog.doctor.offset_survey import plan_offsets
 from orbitlog.doctor.repair_journal import RepairJournal, finish_interrupted
 from orbitlog.doctor.store_use import taken
 from orbitlog.doctor.tasks_here import PhaseProgress, run_here
@@ -97,6 +98,8 @@ class _Plan:
         self._of_kind = {kind: [one for one in found.findings if one.kind == kind] for kind in _kinds(found)}
 
     def fill_in(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
+        if links := self._of_kind.get("link"):
+            return [f"nothing is mended while a part of the store lies elsewhere: {link}" for link in links]
         segment_bytes = self._geometry.segment_bytes
         plan_places(journal, self._store, segment_bytes, self._of_kind.get("foreign segment", []))
         if journal.steps:
@@ -107,7 +110,9 @@ class _Plan:
         problems = plan_log(journal, self._store, segment_bytes, self._found)
         if journal.steps:
             return problems
-        plan_config(journal, self._store, infer_compat(self._store, self._settings), self._found.findings)
+        compat = infer_compat(self._store, self._settings)
+        plan_config(journal, self._store, compat, self._found.findings)
+        plan_offsets(journal, self._store, compat, self._found)
         return problems + self._plan_derived(journal, progress)
 
     def _plan_derived(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
@@ -153,6 +158,7 @@ _DEEDS = {
     "config": "write what can be saved, and what the queues tell",
     "config backup in use": "take the backup",
     "topic": "add the topic to topics.json",
+    "offset": "bring the offset back between the queue's bounds",
 }
 
 

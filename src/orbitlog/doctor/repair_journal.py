@@ -131,7 +131,7 @@ class RepairJournal:
 
     def replace(self, made: Path, target: Path, why: str) -> None:
         """Set aside what stands, and put what was made in its place."""
-        if target.exists():
+        if os.path.lexists(target):
             self.set_aside(target, f"{why}: what stood before is kept")
         self.put(made, target, why)
 
@@ -199,8 +199,7 @@ def undo_last(root: Path, *, force: bool = False) -> list[str]:
     run = journals[-1][1]["run"]
     wanted = [(place, told) for place, told in journals if told["run"] == run]
     if not force:
-        for place, _ in wanted:
-            _refuse_if_changed(root, place)
+        _refuse_if_changed(root, wanted)
     taken_back: list[str] = []
     for place, told in reversed(wanted):
         put_bytes(place / _UNDOING, b"", place / TEMPORARY)
@@ -295,8 +294,8 @@ def _undo(root: Path, place: Path, step: Step) -> None:
 
 
 def _rename(source: Path, target: Path) -> None:
-    """Rename unless it was done: where the target stands, what is at the source came later."""
-    if target.exists() or not source.exists():
+    """Rename unless it was done: where the target stands, what is at the source came later. A link is moved as one."""
+    if os.path.lexists(target) or not os.path.lexists(source):
         return
     target.parent.mkdir(parents=True, exist_ok=True)
     source.rename(target)
@@ -334,11 +333,17 @@ def _identity(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
-def _refuse_if_changed(root: Path, place: Path) -> None:
-    applied = place / _APPLIED
-    if not applied.exists():
-        return
-    for name, identity in orjson.loads(applied.read_bytes()).items():
+def _refuse_if_changed(root: Path, journals: list[tuple[Path, dict[str, Any]]]) -> None:
+    """Refuse where a file looks otherwise than the last of a run's journals that touched it left it."""
+    expected: dict[str, list[int]] = {}
+    for place, told in journals:
+        for step in told["steps"]:
+            expected.pop(step["path"], None)
+            expected.pop(step["to"], None)
+        applied = place / _APPLIED
+        if applied.exists():  # else it was killed on its way, and nobody knows how far that is
+            expected |= orjson.loads(applied.read_bytes())
+    for name, identity in expected.items():
         path = root / name
         if not path.exists() or _identity(path) != identity:
             raise StoreLayoutError(

@@ -33,6 +33,7 @@ from orbitlog.doctor.segment_places import segment_findings
 from orbitlog.doctor.split_derivation import SplitDerivation
 from orbitlog.doctor.store_use import confirmed_to, is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
+from orbitlog.doctor.told_rules import told_rules
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
@@ -44,7 +45,7 @@ from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles, find_store_files
-from orbitlog.store.store_inference import infer_geometry, infer_rules
+from orbitlog.store.store_inference import infer_geometry
 from orbitlog.store.store_settings import StoreGeometry, StoreSettings
 
 _STATE = "orbitlog-check"
@@ -167,7 +168,7 @@ def check_with(
 
 def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) -> _Work:
     store = find_store_files(root)
-    geometry, rules = infer_geometry(store, settings), infer_rules(store, settings)
+    geometry, rules = infer_geometry(store, settings), told_rules(store, settings)
     splits = plan_splits(
         store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=confirmed_to(store)
     )

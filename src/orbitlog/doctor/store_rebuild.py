@@ -40,6 +40,7 @@ from orbitlog.doctor.split_derivation import SplitDerivation
 from orbitlog.doctor.staging import TEMPORARY, put_bytes
 from orbitlog.doctor.store_use import confirmed_to
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
+from orbitlog.doctor.told_rules import told_rules
 from orbitlog.errors import StoreLayoutError, StoreLocked
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint, encode_checkpoint
@@ -47,7 +48,7 @@ from orbitlog.formats.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles, find_store_files
-from orbitlog.store.store_inference import infer_geometry, infer_rules
+from orbitlog.store.store_inference import infer_geometry
 from orbitlog.store.store_settings import StoreSettings
 
 _REPLICA_FIELDS = ("master_flushed_physical_offset", "confirm_physical_offset")
@@ -173,7 +174,7 @@ def _prepare(
             raise StoreLocked(f"{place} is being dispatched by another process; stop it first")
     earlier = roll_forward(place, store, is_in_place=is_in_place)
     store = find_store_files(root)
-    target = Target(store, place, is_in_place, infer_geometry(store, settings), infer_rules(store, settings))
+    target = Target(store, place, is_in_place, infer_geometry(store, settings), told_rules(store, settings))
     check_output(target)
     return target, earlier
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from orbitlog.doctor.timer_survey import timer_findings
 from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
-from orbitlog.formats.timer_wheel import turn_slots_of
 from orbitlog.formats.topic_config import TOPICS, TopicTable
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles
 
 # A broker of these makes their queues itself, with or without an entry in topics.json.
 _TOPICS_WITHOUT_CONFIG = (names.LMQ_PREFIX, names.SYSTEM_TOPIC_PREFIX)
-_DIRECTORIES_OF_FILES = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX)
+_LINKS_MATTER = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX, tree.CONFIG, tree.CHECKPOINT)
 
 
 def survey(store: StoreFiles) -> list[Finding]:
@@ -24,7 +24,7 @@ def survey(store: StoreFiles) -> list[Finding]:
     return [
         *config_findings(store.root),
         *_topic_findings(store),
-        *_timer_findings(store),
+        *timer_findings(store),
         *_foreign_findings(store),
         *_abort_findings(store),
     ]
@@ -109,20 +109,16 @@ def _topic_findings(store: StoreFiles) -> Iterator[Finding]:
         yield Finding("topic", str(path), "topics.json does not know this topic", topic=topic)
 
 
-def _timer_findings(store: StoreFiles) -> Iterator[Finding]:
-    if store.timer_wheel is not None:
-        try:
-            turn_slots_of(store.timer_wheel.size_bytes)
-        except FormatError as error:
-            yield Finding("timer", str(store.timer_wheel.path), str(error))
-    if store.timer_wheel is not None and not store.timer_log:
-        yield Finding("timer", str(store.root / tree.TIMER_LOG), "is missing, though there is a timer wheel")
-
-
 def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
     for entry in store.foreign:
         parts = entry.path.relative_to(store.root).parts
-        is_in_the_way = parts[0] == tree.COMMITLOG or (parts[0] == tree.CONSUMEQUEUE and len(parts) == 4)
+        if parts[0] in _LINKS_MATTER and entry.path.is_symlink() and entry.path.exists():
+            # What it leads to is a part of the store that was not looked at, and must not be taken for missing.
+            yield Finding("link", str(entry.path), entry.reason)
+            continue
+        is_in_the_way = (parts[0] == tree.COMMITLOG and len(parts) == 2) or (
+            parts[0] == tree.CONSUMEQUEUE and len(parts) == 4
+        )
         yield Finding("foreign segment" if is_in_the_way else "layout", str(entry.path), entry.reason)
 
 

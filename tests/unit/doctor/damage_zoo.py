@@ -503,3 +503,192 @@ def disk_full_while_rolling(root: Path) -> None:
     os.truncate(segments(root)[-1].path, 0)
     os.truncate(a_queue(root, files=2)[-1].path, 0)
     half_written_topics_with_a_backup(root)
+
+
+# What else was seen, or could be: copies that went wrong, other brokers' files, numbers that cannot be
+
+
+def another_queue(root: Path) -> tuple[OffsetFile, OffsetFile]:
+    """The first files of queues of two different topics."""
+    found: dict[str, OffsetFile] = {}
+    for (topic, _), files in find_store_files(root).queues.items():
+        if files:
+            found.setdefault(topic, files[0])
+    one, other = list(found.values())[:2]
+    return one, other
+
+
+@damages(*LOG)
+def segment_of_another_broker(root: Path) -> None:
+    """Sound records that all say that they lie elsewhere: a file of another broker under this one's name."""
+    segment = segments(root)[2]
+    size = segment.size_bytes
+    data = bytearray(segment.path.read_bytes())
+    for message in records(root):
+        position = message.physical_offset - segment.base
+        if 0 <= position < size:
+            struct.pack_into(">q", data, position + 28, message.physical_offset + 7 * size)
+    segment.path.write_bytes(data)
+
+
+@damages(*LOG)
+def sparse_copy_with_holes(root: Path) -> None:
+    """A copy tool that gave up on bad blocks left zeros of their size."""
+    for segment in segments(root)[1:4:2]:
+        for page in range(2, 5):
+            patch_file(segment.path, page * 4096, bytes(1024))
+
+
+@damages(*LOG)
+def log_written_twice_from_a_page_on(root: Path) -> None:
+    """The same bytes again a page further on: records with a right checksum at a wrong place."""
+    segment = segments(root)[1]
+    data = segment.path.read_bytes()
+    patch_file(segment.path, 8192, data[4096:8192])
+
+
+@damages(*LOG)
+def last_segment_cut_and_the_one_before_it_zeroed(root: Path) -> None:
+    found = segments(root)
+    os.truncate(found[-1].path, 300)
+    patch_file(found[-2].path, 0, bytes(found[-2].size_bytes // 2))
+
+
+@damages(*LOG)
+def first_segment_deleted_and_its_queues_kept(root: Path) -> None:
+    """Nothing is wrong with a log that begins later, but for one more hole."""
+    found = segments(root)
+    found[0].path.unlink()
+    patch_file(found[2].path, 2000, b"\xaa" * 700)
+
+
+@damages(*LOG)
+def record_that_covers_its_neighbours(root: Path) -> None:
+    """A size that reaches to the start of a later record, so that the chain goes on as if nothing was."""
+    found = records(root)
+    one, later = found[len(found) // 2], found[len(found) // 2 + 3]
+    if later.physical_offset // segment_bytes(root) != one.physical_offset // segment_bytes(root):
+        one, later = found[10], found[13]
+    patch(root, one.physical_offset, struct.pack(">i", later.physical_offset - one.physical_offset))
+
+
+@damages(*LOG)
+def every_tenth_body_flipped(root: Path) -> None:
+    for message in [one for one in records(root) if one.body][::10]:
+        patch(root, body_position(message), bytes([message.body[0] ^ 0xFF]))
+
+
+@damages(*LOG)
+def sizes_of_nothing_and_of_too_much(root: Path) -> None:
+    found = records(root)
+    patch(root, found[len(found) // 4].physical_offset, struct.pack(">i", 0x7FFFFFFF))
+    patch(root, found[len(found) // 2].physical_offset, struct.pack(">i", -1))
+    patch(root, found[3 * len(found) // 4].physical_offset, struct.pack(">i", 4))
+
+
+@damages(*LOG, "foreign segment")
+def directory_in_the_place_of_a_segment(root: Path) -> None:
+    segment = segments(root)[2]
+    segment.path.unlink()
+    segment.path.mkdir()
+
+
+@damages(*LOG, "foreign segment")
+def link_to_nowhere_in_the_place_of_a_segment(root: Path) -> None:
+    segment = segments(root)[2]
+    segment.path.unlink()
+    segment.path.symlink_to("gone-with-the-disk")
+
+
+@damages(*QUEUES)
+def queue_files_of_two_topics_swapped(root: Path) -> None:
+    one, other = another_queue(root)
+    aside = one.path.read_bytes()
+    one.path.write_bytes(other.path.read_bytes())
+    other.path.write_bytes(aside)
+
+
+@damages(*QUEUES)
+def queue_of_a_copied_topic(root: Path) -> None:
+    """Queues that somebody copied to try something: they lead to another topic's messages."""
+    topic = another_queue(root)[0].path.parent.parent
+    shutil.copytree(topic, topic.with_name("CopyOfATopic"))
+
+
+@damages(*QUEUES)
+def queue_file_under_a_name_in_the_middle_of_another(root: Path) -> None:
+    first = a_queue(root)[0]
+    shutil.copy2(first.path, first.path.with_name(f"{20:020d}"))
+
+
+@damages(*QUEUES)
+def queue_full_of_noise(root: Path) -> None:
+    for file in a_queue(root, files=2):
+        file.path.write_bytes(bytes(range(1, 21)) * (file.size_bytes // 20))
+
+
+@damages(*QUEUES, "foreign segment")
+def directory_in_the_place_of_a_queue_file(root: Path) -> None:
+    file = a_queue(root)[0]
+    file.path.unlink()
+    file.path.mkdir()
+
+
+@damages("index")
+def index_header_that_counts_too_many(root: Path) -> None:
+    patch_file(index_file(root), 36, struct.pack(">i", 0x7FFFFFF0))
+
+
+@damages("index")
+def index_header_that_counts_too_few(root: Path) -> None:
+    patch_file(index_file(root), 36, struct.pack(">i", 2))
+
+
+@damages("index")
+def index_whose_links_lead_in_a_circle(root: Path) -> None:
+    layout = infer_geometry(find_store_files(root), StoreSettings()).index_layout
+    for number in range(1, 40):
+        patch_file(index_file(root), layout.entry_position(number) + 16, struct.pack(">i", number))
+
+
+@damages("index")
+def index_file_of_another_store(root: Path) -> None:
+    path = index_file(root)
+    data = bytearray(path.read_bytes())
+    struct.pack_into(">qq", data, 16, 1 << 50, (1 << 50) + 1000)
+    path.write_bytes(data)
+
+
+@damages("offset")
+def offsets_that_no_queue_can_have(root: Path) -> None:
+    message = middle(root)
+    queues = f"{{0:-17,{message.queue_id}:{1 << 62}}}"
+    config(root, "consumerOffset.json").write_text(f'{{"offsetTable":{{"{message.topic}@billing":{queues}}}}}')
+
+
+@damages("config")
+def json_of_another_kind_of_file(root: Path) -> None:
+    for name in ("topics.json", "topics.json.bak"):
+        config(root, name).write_text('["a", "list"]')
+
+
+@damages("config", "config backup in use", "topic")
+def directory_in_the_place_of_topics(root: Path) -> None:
+    config(root, "topics.json").unlink()
+    config(root, "topics.json").mkdir()
+
+
+@damages("checkpoint")
+def directory_in_the_place_of_the_checkpoint(root: Path) -> None:
+    (root / "checkpoint").unlink()
+    (root / "checkpoint").mkdir()
+
+
+@damages(*LOG)
+def everything_at_once(root: Path) -> None:
+    bad_sector_read_back_as_noise(root)
+    missing_queue_file(root)
+    truncated_index_file(root)
+    noise_in_the_checkpoint(root)
+    half_written_topics_without_a_backup(root)
+    core_dump_among_segments(root)

@@ -8,7 +8,9 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from orbitlog.cli.main import cli
 from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.repair import apply_repair, plan_repair
@@ -85,6 +87,8 @@ def test_damage_is_found_explained_and_mended(name: str, golden_497: GoldenStore
         assert diagnosis.consequence and (diagnosis.command or diagnosis.severity is not Severity.WARNING)
         assert str(root) in str(diagnosis)
     assert plan_repair(root).actions
+    dry_run = CliRunner().invoke(cli, ["doctor", "rebuild", str(root), "--dry-run"])
+    assert isinstance(dry_run.exception, SystemExit | None), dry_run.exception
     assert fingerprint(root) == damaged, "a check or a dry run changed the store"
 
     mended = apply_repair(root)
@@ -143,3 +147,16 @@ def test_a_sound_store_is_left_alone(golden_497: GoldenStore, tmp_path: Path) ->
     assert (result.actions, result.is_sound) == ([], True)
     assert fingerprint(root) == before
     shutil.rmtree(root)
+
+
+def test_a_link_that_leads_elsewhere_stops_a_repair(golden_497: GoldenStore, tmp_path: Path) -> None:
+    """A log on another disk must not be taken for a missing one, and filled with placeholders."""
+    root = golden_497.copy_to(tmp_path / "store").store
+    segment = find_store_files(root).segments[2].path
+    segment.rename(tmp_path / "elsewhere")
+    segment.symlink_to(tmp_path / "elsewhere")
+    before = fingerprint(root)
+    assert "link" in {finding.kind for finding in examine(root).findings}
+    mended = apply_repair(root)
+    assert mended.actions == [] and mended.problems and not mended.is_sound
+    assert fingerprint(root) == before and segment.is_symlink()

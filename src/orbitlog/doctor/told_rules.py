@@ -1,0 +1,75 @@
+"""By which rules a store's index was derived: files tell what no sign of a version does.
+
+Brokers put a key for the tags of a message into the index from some 5.x on; those before did not, and nothing else in a
+store says which it was. So messages in the middle of the newest index file are looked up: their entries have that key,
+or they do not. What an operator states (`compat`) is believed instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from orbitlog.errors import FormatError
+from orbitlog.formats.derive import DeriveRules, index_hashes
+from orbitlog.formats.index_layout import IndexLayout, decode_header, decode_index_entry
+from orbitlog.formats.message import Message
+from orbitlog.formats.message_scan import read_at
+from orbitlog.store import store_settings as settings_table
+from orbitlog.store.mapped_view import mapped_view
+from orbitlog.store.store_files import StoreFiles
+from orbitlog.store.store_inference import infer_geometry, infer_rules
+from orbitlog.store.store_settings import StoreSettings
+
+_ENTRIES_SAMPLED = 400
+_FILES_SAMPLED = 3
+
+
+def told_rules(store: StoreFiles, settings: StoreSettings) -> DeriveRules:
+    """Return the rules that the store's files were derived by, as far as they tell."""
+    rules = infer_rules(store, settings)
+    if not rules.compat.indexes_tags or settings.given(settings_table.COMPAT) is not None:
+        return rules
+    without = replace(rules, compat=replace(rules.compat, indexes_tags=False))
+    layout = infer_geometry(store, settings).index_layout
+    for file in reversed(store.index_files[-_FILES_SAMPLED:]):
+        votes = [0, 0]
+        for physical_offset, hashes in _sampled(file.path, layout):
+            message = _message_at(store, physical_offset)
+            if message is None:
+                continue
+            with_tags, plain = (index_hashes(message, each.compat) for each in (rules, without))
+            if with_tags != plain:
+                votes[0] += hashes == with_tags
+                votes[1] += hashes == plain
+        if any(votes):
+            return rules if votes[0] >= votes[1] else without
+    return rules
+
+
+def _sampled(path: Path, layout: IndexLayout) -> Iterator[tuple[int, list[int]]]:
+    """Yield messages from the middle of an index file, each with the hashes of its entries."""
+    with mapped_view(path) as view:
+        try:
+            count = min(decode_header(view).key_count, layout.capacity)
+            middle = max(count // 2 - _ENTRIES_SAMPLED // 2, 1)
+            numbers = range(middle, min(middle + _ENTRIES_SAMPLED, count) + 1)
+            entries = [decode_index_entry(view, layout.entry_position(number)) for number in numbers]
+        except FormatError:
+            return
+    groups = [
+        (place, [entry.key_hash for entry in found])
+        for place, found in groupby(entries, key=lambda entry: entry.physical_offset)
+    ]
+    yield from groups[1:-1]  # those at the ends may have more entries before or behind
+
+
+def _message_at(store: StoreFiles, physical_offset: int) -> Message | None:
+    for segment in store.segments:
+        if segment.base <= physical_offset < segment.base + segment.size_bytes:
+            with mapped_view(segment.path) as view:
+                found = read_at(view, physical_offset - segment.base)
+            return found if isinstance(found, Message) and found.physical_offset == physical_offset else None
+    return None
