@@ -71,6 +71,8 @@ def _kernels(report: Report, sizes: Sizes, directory: Path) -> None:
 def _pipeline(report: Report, sizes: Sizes, directory: Path) -> None:
     for body_bytes in (200, 1024):
         bench_pipeline.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
+    if sizes is FULL:
+        bench_pipeline.run_large(report, gigabytes=sizes.log_gigabytes)
 
 
 def _doctor(report: Report, sizes: Sizes, directory: Path) -> None:

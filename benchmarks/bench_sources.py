@@ -1,7 +1,7 @@
 """The data sources and the jobs over them on Spark, over logs of one segment, beside `cat` of the same file.
 
-The session runs in a process of its own; its start is a row of its own and in none of the others. The topic that is
-read through its queues and exported is the largest of the log: its figures count its own records only.
+The session runs in a process of its own; its start is a row of its own and in none of the others. One topic of sixteen
+is read through its queues, whose figures count its own records only; the topic that is exported fills a log alone.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from benchmarks.make_log import make_segment
+from benchmarks.make_log import TOPICS, make_segment
 from benchmarks.measure import Figure, Report, best_of
 
 ROUNDS = 4
@@ -35,11 +35,9 @@ FULL = (
 
 def run(report: Report, directory: Path, *, body_bytes: int, segment_bytes: int) -> None:
     root = directory / f"sources-{body_bytes}-{segment_bytes}"
+    messages = _log(root, body_bytes, segment_bytes, TOPICS)
+    _log(_one_topic(root), body_bytes, segment_bytes, 1)
     path = root / "commitlog" / f"{0:020d}"
-    messages = make_segment(path, body_bytes=body_bytes, segment_bytes=segment_bytes)
-    counted = path.with_suffix(".count")
-    if counted.exists():
-        counted.rename(root.with_suffix(".count"))  # no file of a log
     group = f"Spark sources, a log of {segment_bytes >> 20} MiB, {body_bytes} B bodies, local[2], warm page cache"
     seconds = best_of(lambda: subprocess.run([CAT, str(path)], stdout=subprocess.DEVNULL, check=True))
     report.add(Figure(group, "baseline: cat", seconds, messages, segment_bytes))
@@ -49,6 +47,20 @@ def run(report: Report, directory: Path, *, body_bytes: int, segment_bytes: int)
         raise RuntimeError(done.stderr[-2000:])
     for name, seconds, count, size_bytes in json.loads(done.stdout.splitlines()[-1]):
         report.add(Figure(group, name, seconds, count, size_bytes))
+
+
+def _one_topic(root: Path) -> Path:
+    return root.with_name(root.name + "-one-topic")
+
+
+def _log(root: Path, body_bytes: int, segment_bytes: int, topics: int) -> int:
+    made = root.with_name(root.name + ".log")
+    messages = make_segment(made, body_bytes=body_bytes, segment_bytes=segment_bytes, topics=topics)
+    path = root / "commitlog" / f"{0:020d}"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        path.hardlink_to(made)
+    return messages
 
 
 def main() -> None:
@@ -75,16 +87,11 @@ def _jobs(
 ) -> list[tuple[str, Callable[[], object], int, int]]:
     from orbitlog.pipeline.log_stats import count_logs
     from orbitlog.pipeline.named_stores import parse_store_paths
-    from orbitlog.pipeline.rebuild import rebuild
     from orbitlog.pipeline.task_run import runner
 
-    store = root.with_name(root.name + "-store")
-    if not (store / "consumequeue").exists():
-        shutil.rmtree(store, ignore_errors=True)
-        rebuild(spark, [root], out=store)
-        (store / "commitlog").mkdir()
-        (store / "commitlog" / f"{0:020d}").hardlink_to(root / "commitlog" / f"{0:020d}")
+    store, one_topic = _derived(spark, root), _derived(spark, _one_topic(root))
     stores = parse_store_paths(f"b={store}")
+    exported = parse_store_paths(f"b={one_topic}")
 
     def scan(schema: str) -> None:
         frame = spark.read.format("rocketmq-commitlog").schema(schema).load(str(store))
@@ -96,13 +103,32 @@ def _jobs(
 
     totals = count_logs(runner(spark), stores).groups["topic", "b", TOPIC, None]
     topic = totals.messages, totals.stored_bytes
+    whole = count_logs(runner(spark), exported).groups["topic", "b", TOPIC, None]
     return [
         ("log source, slim: 8 columns", lambda: scan(SLIM), messages, segment_bytes),
         ("log source, full: 14 columns with body", lambda: scan(FULL), messages, segment_bytes),
         ("topic source, full", topic_scan, *topic),
         ("statistics", lambda: count_logs(runner(spark), stores), messages, segment_bytes),
-        ("export of a topic to Parquet", lambda: _export(spark, stores, store.with_name("exported")), *topic),
+        (
+            "export of a topic that fills its log to Parquet",
+            lambda: _export(spark, exported, store.with_name("exported")),
+            whole.messages,
+            whole.stored_bytes,
+        ),
     ]
+
+
+def _derived(spark: Any, root: Path) -> Path:
+    """Return the store of a log, with everything derived."""
+    from orbitlog.pipeline.rebuild import rebuild
+
+    store = root.with_name(root.name + "-store")
+    if not (store / "consumequeue").exists():
+        shutil.rmtree(store, ignore_errors=True)
+        rebuild(spark, [root], out=store)
+        (store / "commitlog").mkdir()
+        (store / "commitlog" / f"{0:020d}").hardlink_to(root / "commitlog" / f"{0:020d}")
+    return store
 
 
 def _export(spark: Any, stores: Any, target: Path) -> None:

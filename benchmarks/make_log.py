@@ -39,8 +39,8 @@ def template(number: int, body: bytes, topic: str, queue_id: int) -> Message:
     )
 
 
-def make_segment(path: Path, *, body_bytes: int, segment_bytes: int, seed: int = 1) -> int:
-    """Write a segment unless it is there already; returns the number of messages."""
+def make_segment(path: Path, *, body_bytes: int, segment_bytes: int, seed: int = 1, topics: int = TOPICS) -> int:
+    """Write a segment unless it is there already; returns the number of messages. Four topics have the most."""
     counted = path.with_suffix(".count")
     if path.exists() and path.stat().st_size == segment_bytes and counted.exists():
         return int(counted.read_text())
@@ -52,7 +52,7 @@ def make_segment(path: Path, *, body_bytes: int, segment_bytes: int, seed: int =
     with path.open("wb") as file:
         while True:
             draw = rng.getrandbits(48)
-            topic_number = draw & 3 if draw >> 8 & 1 else (draw >> 16) % TOPICS
+            topic_number = (draw & 3 if draw >> 8 & 1 else draw >> 16) % topics
             queue_id = (draw >> 24) % QUEUES
             body_start = (draw >> 28) % (len(pool) - 4096)
             body = pool[body_start : body_start + body_bytes + (draw >> 40 & 31) - 16]
