@@ -39,6 +39,10 @@ class QueueChoice:
         others = [queue for queue in inturn if queue.broker_name != failed_broker] or inturn
         return min(others, key=lambda queue: self._avoid_until_ms.get(queue.broker_name, 0))
 
+    def give_back(self, topic: str) -> None:
+        """Let the turn that was just taken be the next one."""
+        self._turns[topic] -= 1
+
     @property
     def is_avoiding(self) -> bool:
         """Tell whether any broker is left out."""

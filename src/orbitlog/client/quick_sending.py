@@ -84,7 +84,11 @@ class QuickSending:
         connection = template.connection
         if connection is None or connection.is_closed:
             connection = template.connection = self._link.open_connection(template.address)
-        return None if connection is None else (template, connection)
+        if connection is None:
+            # The long way connects; it must be this broker's turn there, or one that is not connected never is.
+            self._choice.give_back(topic)
+            return None
+        return template, connection
 
     def _make_template(self, queue: MessageQueue) -> _Template:
         names.check_topic(queue.topic)

@@ -36,7 +36,8 @@ def stored(request: Command, code: int = ResponseCode.SUCCESS) -> Command:
 class Place:
     """A server that is name server and broker at once, and writes down what is sent to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, *others: Place) -> None:
+        self.others = others
         self.sent: list[Command] = []
         self.behave: list[Behave] = []
         self.server = RemotingServer(self.take, host="127.0.0.1", port=0)
@@ -47,8 +48,9 @@ class Place:
 
     def take(self, connection: Connection, request: Command) -> Answer:
         if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
-            brokers = (BrokerData("a", "c", {0: self.address}),)
-            route = TopicRoute(queues=(QueueData("a", 1, 1, 6, 0),), brokers=brokers)
+            places = dict(zip("abc", (self, *self.others), strict=False))
+            brokers = tuple(BrokerData(name, "c", {0: place.address}) for name, place in places.items())
+            route = TopicRoute(queues=tuple(QueueData(name, 1, 1, 6, 0) for name in places), brokers=brokers)
             return response_to(request, ResponseCode.SUCCESS, body=encode_body(route))
         if request.code != RequestCode.SEND_MESSAGE_V2:
             return not_supported(request)
@@ -149,5 +151,23 @@ def test_what_is_large_goes_the_long_way_and_is_compressed() -> None:
         async with sending_to(place) as sending:
             await sending.send_plain("Orders", b"x" * 10_000, ID)
             assert len(place.sent[0].body) < 1_000
+
+    asyncio.run(scenario())
+
+
+def test_every_broker_has_its_turn() -> None:
+    """The short way knows only brokers that are connected; the others must not be passed over for that."""
+
+    async def scenario() -> None:
+        other = Place()
+        await other.server.start()
+        place = Place(other)
+        async with sending_to(place) as sending:
+            for _ in range(20):
+                await sending.send_plain("Orders", b"body", ID)
+                await sending.send(make_outgoing("Orders", "body", ID), seconds=3.0)
+            assert len(place.sent) + len(other.sent) == 40
+            assert abs(len(place.sent) - len(other.sent)) <= 2
+        await other.server.stop()
 
     asyncio.run(scenario())
