@@ -108,7 +108,7 @@ def test_many_sends_a_read(tmp_path: Path) -> None:
 
 def test_a_batch(tmp_path: Path) -> None:
     async def work(path: HotPath) -> None:
-        check(path, batches(2), 2 * MEMBERS, bytecodes=210, calls=12)
+        check(path, batches(2), 2 * MEMBERS, bytecodes=118, calls=7.3)
 
     at_hot_path(tmp_path, work)
 

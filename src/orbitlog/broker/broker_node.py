@@ -154,6 +154,7 @@ class Broker:
         await self._hand_over()
         await self._saver.close()
         self._disk_thread.shutdown()
+        self._loop = None  # a dispatch that is planned still finds nothing to do: closing dispatches everything
         self.state.store.close()
 
     async def _hand_over(self) -> None:
@@ -321,6 +322,8 @@ class Broker:
     def _dispatch(self) -> None:
         self._dispatch_planned = False
         self._gathering = None
+        if self._loop is None:
+            return
         store = self.state.store
         if store.written_to - store.dispatched_to >= _BUSY_BYTES and not self._kernels_wanted:
             self._load_kernels()

@@ -98,7 +98,7 @@ class SendHandler:
             or is_special(properties)
         )
         message = Message(
-            crc32(body) & BODY_CRC_MASK,
+            0 if is_batch else crc32(body) & BODY_CRC_MASK,  # members have their own
             queue_id,
             header.flag,
             0,

@@ -7,6 +7,7 @@ Whatever is unusual about a batch, or wrong with it, is left to them.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
@@ -19,10 +20,14 @@ from orbitlog.formats.message import (
     Message,
 )
 from orbitlog.formats.properties import PROPERTIES_BYTES_MAX
-from orbitlog.formats.record_template import TEMPLATE_PREFIX, template_of
+from orbitlog.formats.record_template import TEMPLATE_PREFIX, RecordTemplate, template_of
 
 _unpack_member = struct.Struct(">12xii").unpack_from  # of its head the flag and the length of the body
 _pack_prefix = TEMPLATE_PREFIX.pack
+_TWO_INTS = struct.Struct(">II")
+_REST = struct.Struct(">iq8sq20si")
+_ALIKE = struct.Struct(f">8si8sqq{_REST.size}s")
+assert _ALIKE.size == TEMPLATE_PREFIX.size
 _MEMBER_HEAD = BATCH_MEMBER.size_bytes
 _SEPARATOR = ord(props.PROPERTY_END)
 _UNUSUAL_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6 | flags.TRANSACTION_MASK | flags.INNER_BATCH
@@ -41,11 +46,75 @@ def encode_records(
     batch: Message, added: bytes, queue_offset: int, physical_offset: int, store_timestamp_ms: int
 ) -> BatchRecords | None:
     """Return the records of a batch (its body the request's), `added` behind each one's properties; None if unusual."""
-    _, queue_id, _, _, _, sys_flag, born_ms, born, _, _, _, _, body, _, _, _ = batch
     template = template_of(batch)
-    if template is None or sys_flag & _UNUSUAL_BITS or any(word in body for word in _UNUSUAL_WORDS):
+    if template is None or batch.sys_flag & _UNUSUAL_BITS:
         return None
-    _, size_without, _, _, _, after_store_time, topic_part = template
+    start = _Start(queue_offset, physical_offset, store_timestamp_ms)
+    return _encode_alike(batch, template, added, start) or _encode_any(batch, template, added, start)
+
+
+class _Start(NamedTuple):
+    """What the first record is given by the writer of the log."""
+
+    queue_offset: int
+    physical_offset: int
+    store_timestamp_ms: int
+
+
+def _encode_alike(batch: Message, template: RecordTemplate, added: bytes, start: _Start) -> BatchRecords | None:
+    """Encode members whose sizes and flags are all the same: most batches are such, and take half the time."""
+    body, queue_id, born_ms = batch.body, batch.queue_id, batch.born_timestamp_ms
+    if len(body) < _MEMBER_HEAD + 2:
+        return None
+    flag, body_bytes = _unpack_member(body)
+    length_at = _MEMBER_HEAD + body_bytes
+    if body_bytes <= 0 or length_at + 2 > len(body):
+        return None
+    raw_bytes = int.from_bytes(body[length_at : length_at + 2], "big")
+    members = _member_struct(body_bytes, raw_bytes)
+    if len(body) % members.size or len(body) == members.size:
+        return None
+    heads, bodies, lengths, raws = zip(*members.iter_unpack(body), strict=True)
+    all_raw = b"".join(raws)
+    if len(set(heads)) > 1 or len(set(lengths)) > 1 or 0 in all_raw or any(word in all_raw for word in _UNUSUAL_WORDS):
+        return None
+    added_part = added
+    if added and raw_bytes:
+        ended = all_raw[raw_bytes - 1 :: raw_bytes].count(_SEPARATOR)
+        if 0 < ended < len(raws):
+            return None
+        added_part = added if ended else b"\x02" + added
+    properties_bytes = raw_bytes + len(added_part)
+    if properties_bytes > PROPERTIES_BYTES_MAX or 0 in added:
+        return None
+    _, size_bytes, _, sys_flag, born, after_store_time, topic_part = template
+    size_bytes += body_bytes + properties_bytes
+    tail = topic_part + properties_bytes.to_bytes(2, "big")
+    queue_offset, physical_offset, store_ms = start
+    # Only the checksum and the two offsets differ from one record to the next.
+    size_and_magic, queue_and_flag = _TWO_INTS.pack(size_bytes, MAGIC_V1), _TWO_INTS.pack(queue_id, flag & 0xFFFFFFFF)
+    rest = _REST.pack(sys_flag, born_ms, born, store_ms, after_store_time, body_bytes)
+    first_physical_offset, parts, pack = physical_offset, [], _ALIKE.pack
+    for crc, member, raw in zip(map(crc32, bodies), bodies, raws, strict=True):
+        prefix = pack(size_and_magic, crc & BODY_CRC_MASK, queue_and_flag, queue_offset, physical_offset, rest)
+        parts += (prefix, member, tail, raw, added_part)
+        queue_offset += 1
+        physical_offset += size_bytes
+    return BatchRecords(b"".join(parts), list(range(first_physical_offset, physical_offset, size_bytes)))
+
+
+@lru_cache(maxsize=1024)
+def _member_struct(body_bytes: int, properties_bytes: int) -> struct.Struct:
+    return struct.Struct(f">{_MEMBER_HEAD}s{body_bytes}s2s{properties_bytes}s")
+
+
+def _encode_any(batch: Message, template: RecordTemplate, added: bytes, start: _Start) -> BatchRecords | None:
+    """Encode members of any sizes."""
+    queue_offset, physical_offset, store_timestamp_ms = start
+    body, queue_id, sys_flag, born_ms = batch.body, batch.queue_id, batch.sys_flag, batch.born_timestamp_ms
+    if any(word in body for word in _UNUSUAL_WORDS):
+        return None
+    _, size_without, _, _, born, after_store_time, topic_part = template
     parts: list[bytes] = []
     physical_offsets: list[int] = []
     position, end = 0, len(body)

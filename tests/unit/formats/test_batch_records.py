@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orbitlog.formats import flags
@@ -39,6 +39,7 @@ def one_by_one(batch: Message, added: bytes, queue_offset: int, physical_offset:
     return b"".join(records), offsets
 
 
+@settings(deadline=None)  # a busy machine may take its time
 @given(MEMBERS, st.sampled_from([b"", ADDED]))
 def test_the_same_bytes(members: list[BatchMember], added: bytes) -> None:
     batch = batch_of(encode_batch(members))
@@ -84,3 +85,32 @@ def test_every_flipped_length_is_left_to_others_or_the_same() -> None:
         damaged = body[:position] + bytes((body[position] ^ 0x80,)) + body[position + 1 :]
         records = encode_records(batch_of(damaged), ADDED, 0, 0, 9)
         assert records is None or tuple(records) == one_by_one(batch_of(damaged), ADDED, 0, 0)
+
+
+ALIKE = st.lists(
+    st.builds(
+        BatchMember,
+        st.binary(min_size=5, max_size=5),
+        st.sampled_from([b"KEYS\x01k1\x02", b"KEYS\x01k2\x02", b"KEYS\x01k3x"]),
+        st.sampled_from([-7, -7, -7, 0]),
+    ),
+    min_size=2,
+    max_size=6,
+)
+
+
+@settings(deadline=None)  # a busy machine may take its time
+@given(ALIKE, st.sampled_from([b"", ADDED]), st.booleans())
+def test_members_of_one_size_are_the_same_bytes(members: list[BatchMember], added: bytes, bare: bool) -> None:
+    if bare:
+        members = [BatchMember(member.body, b"", member.flag) for member in members]
+    batch = batch_of(encode_batch(members))
+    records = encode_records(batch, added, 7, 1000, 9)
+    assert records is not None
+    assert tuple(records) == one_by_one(batch, added, 7, 1000)
+
+
+@pytest.mark.parametrize("odd", [b"DELAY\x013\x02", b"KEYS\x01\x00x\x02", b"DELAY\x01k\x02"])
+def test_an_unusual_member_of_the_same_size_is_left_to_others(odd: bytes) -> None:
+    members = [BatchMember(b"one", b"K" * (len(odd) - 1) + b"\x02"), BatchMember(b"two", odd)]
+    assert encode_records(batch_of(encode_batch(members)), ADDED, 0, 0, 0) is None
