@@ -94,7 +94,8 @@ def _encode_alike(batch: Message, template: RecordTemplate, added: bytes, start:
     # Only the checksum and the two offsets differ from one record to the next.
     size_and_magic, queue_and_flag = _TWO_INTS.pack(size_bytes, MAGIC_V1), _TWO_INTS.pack(queue_id, flag & 0xFFFFFFFF)
     rest = _REST.pack(sys_flag, born_ms, born, store_ms, after_store_time, body_bytes)
-    first_physical_offset, parts, pack = physical_offset, [], _ALIKE.pack
+    parts: list[bytes] = []
+    first_physical_offset, pack = physical_offset, _ALIKE.pack
     for crc, member, raw in zip(map(crc32, bodies), bodies, raws, strict=True):
         prefix = pack(size_and_magic, crc & BODY_CRC_MASK, queue_and_flag, queue_offset, physical_offset, rest)
         parts += (prefix, member, tail, raw, added_part)
