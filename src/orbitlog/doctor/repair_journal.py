@@ -7,14 +7,15 @@
     .orbitlog-doctor/000001/undoing        it is being taken back
     .orbitlog-doctor/000001/progress       how many steps stand
 
-Progress is noted after each step, so a kill leaves one step of which it is not known whether it was done: that one may
-be repeated with the same effect, for a rename that has its target was done.
+Progress is noted after each write, and after some renames at a time, so a kill leaves steps of which it is not known
+whether they were done. They may be repeated with the same effect: a rename that has its target was done. Of renames
+that are noted together those into the journal come first, and are on the disk before any of the others is begun.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -29,6 +30,7 @@ from orbitlog.store.disk import disk_errors
 _JOURNAL, _APPLIED, _UNDOING, _PROGRESS = "journal.json", "applied", "undoing", "progress"
 _KEPT, _NEW = "kept", "new"
 _COPY_BYTES = 1 << 20
+_MOVES_TOGETHER_MAX = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,9 +234,15 @@ def _read(place: Path) -> dict[str, Any] | None:
 
 def _apply(root: Path, place: Path, steps: list[Step]) -> None:
     with disk_errors(f"repairing {root}"):
-        for number in range(_progress(place), len(steps)):
-            _do(root, place, steps[number])
-            _note_progress(root, place, steps[number], number + 1)
+        done = _progress(place)
+        while done < len(steps):
+            together = _moves_from(steps, done) or steps[done : done + 1]
+            for group in _asides_first(together, place):
+                for step in group:
+                    _do(root, place, step)
+                _sync_places(root, group)
+            done += len(together)
+            _note_progress(place, done)
         changed = {step.path: _identity(root / step.path) for step in steps if step.do != "move"}
         put_bytes(place / _APPLIED, orjson.dumps(changed), place / TEMPORARY)
         remove_tree(place / TEMPORARY)
@@ -244,10 +252,13 @@ def _apply(root: Path, place: Path, steps: list[Step]) -> None:
 def _take_back(root: Path, place: Path, told: dict[str, Any]) -> None:
     steps = [Step(**step) for step in told["steps"]]
     with disk_errors(f"taking back a repair of {root}"):
-        # The step behind the last that is noted may have been done, too.
-        for number in reversed(range(min(_progress(place) + 1, len(steps)))):
+        # Behind the last step that is noted one more may have been done, or some renames.
+        done = _progress(place)
+        done += max(len(_moves_from(steps, done)), 1)
+        for number in reversed(range(min(done, len(steps)))):
             _undo(root, place, steps[number])
-            _note_progress(root, place, steps[number], number)
+            _sync_places(root, steps[number : number + 1])
+            _note_progress(place, number)
         (place / _JOURNAL).unlink()  # from here on it is rubbish
         remove_tree(place)
         if not any((root / DOCTOR).iterdir()):
@@ -259,12 +270,38 @@ def _progress(place: Path) -> int:
     return int(path.read_bytes()) if path.exists() else 0
 
 
-def _note_progress(root: Path, place: Path, step: Step, done: int) -> None:
-    for name in (step.path, step.to):
-        if name is not None and (root / name).parent.is_dir():
-            sync_directory((root / name).parent)
+def _note_progress(place: Path, done: int) -> None:
     put_bytes(place / _PROGRESS, str(done).encode(), place / TEMPORARY)
     sync_directory(place)
+
+
+def _moves_from(steps: list[Step], start: int) -> list[Step]:
+    """Return the renames that may be repeated together: none takes away what another one of them brings."""
+    found: list[Step] = []
+    brought: set[str | None] = set()
+    for step in steps[start : start + _MOVES_TOGETHER_MAX]:
+        if step.do != "move" or step.path in brought:
+            break
+        found.append(step)
+        brought.add(step.to)
+    return found
+
+
+def _is_aside(step: Step, place: Path) -> bool:
+    return step.do == "move" and f"/{place.name}/{_KEPT}/" in f"/{step.to}"
+
+
+def _asides_first(steps: list[Step], place: Path) -> list[list[Step]]:
+    groups = ([step for step in steps if _is_aside(step, place) is wanted] for wanted in (True, False))
+    return [group for group in groups if group]
+
+
+def _sync_places(root: Path, steps: Iterable[Step]) -> None:
+    """Take the names that were changed to the disk, each directory once."""
+    named = {(root / name).parent for step in steps for name in (step.path, step.to) if name is not None}
+    for directory in sorted(named):
+        if directory.is_dir():
+            sync_directory(directory)
 
 
 def _do(root: Path, place: Path, step: Step) -> None:
