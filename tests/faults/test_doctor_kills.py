@@ -1,6 +1,7 @@
 """The doctor killed -9 at random calls of the file system: the store is never worse, and the next run ends the work.
 
-One kill of each command in every run of the tests, 200 in all with `make faults`. Each failure prints the seed that repeats it.
+One kill of each command in every run of the tests, 200 in all with `make faults`. Each failure prints the seed that
+repeats it.
 """
 
 from __future__ import annotations

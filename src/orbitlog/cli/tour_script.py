@@ -134,8 +134,8 @@ class Tour:
         self._report.show(
             "dispatched",
             "Spark dispatches a live broker",
-            f"{dispatched:,} messages in {batches} {'batch' if batches == 1 else 'batches'}, {consumed.messages:,} consumed,"
-            f" {consumed.out_of_order} out of order",
+            f"{dispatched:,} messages in {batches} {'batch' if batches == 1 else 'batches'},"
+            f" {consumed.messages:,} consumed, {consumed.out_of_order} out of order",
             holds=dispatched >= len(sent.acknowledged) == consumed.messages and not consumed.out_of_order,
             messages=dispatched,
             batches=batches,
