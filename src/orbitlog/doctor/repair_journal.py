@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +51,10 @@ class Step:
     new: str | None = None
     to: str | None = None
     modified_ns: int = 0
+
+
+def _plain(step: Step) -> dict[str, Any]:
+    return {name: getattr(step, name) for name in Step.__slots__}
 
 
 @dataclass(slots=True)
@@ -147,7 +151,7 @@ class RepairJournal:
         """Write the steps down, and then do them."""
         for directory in (self.place / _KEPT, self.new):
             sync_tree(directory)
-        told = {"run": self.run, "title": self.title, "steps": [asdict(step) for step in self.steps]}
+        told = {"run": self.run, "title": self.title, "steps": [_plain(step) for step in self.steps]}
         put_bytes(self.place / _JOURNAL, orjson.dumps(told), self.place / TEMPORARY)
         remove_tree(self.place / TEMPORARY)
         sync_directory(self.place)
