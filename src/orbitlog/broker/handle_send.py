@@ -246,6 +246,9 @@ class SendHandler:
         added = self._added_raw if self._state.compat.batch_members_get_batch_properties else b""
         whole = self._writer.put_members(batch, added)
         if whole is not None:
+            config = self._state.topics.find(batch.topic)
+            if self._flushes is None and config is not None:
+                self.quick.learn(connection, request, batch, config)
             frame = self._answers.batch_stored(
                 request, batch.store_host_raw, whole.physical_offsets, batch.queue_id, whole.queue_offset
             )

@@ -34,8 +34,9 @@ from orbitlog.wire.command import Command, Serialization
 from orbitlog.wire.frames import Frame
 
 _JSON = int(Serialization.JSON)
-_CODE = int(RequestCode.SEND_MESSAGE_V2)
-_START = b'{"code":310,'
+_SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
+_STARTS = {_SEND: b'{"code":310,', _BATCH: b'{"code":320,'}
+_START_BATCH = _STARTS[_BATCH]
 _OWN_FIELDS = ("e", "g", "i")
 _RUN_MAX = 64
 _TIME_DIGITS_MAX = 18
@@ -66,9 +67,12 @@ Match = Callable[[bytes], re.Match[bytes] | None]
 class _Lane:
     """What sends of one kind share: a template, queues by their ids as text, how they are answered."""
 
-    __slots__ = ("answer", "is_oneway", "match", "queues", "template", "uses")
+    __slots__ = ("answer", "is_oneway", "match", "message", "queues", "template", "uses")
 
-    def __init__(self, template: RecordTemplate, queue_count: int, answer: bytes, *, is_oneway: bool) -> None:
+    def __init__(
+        self, message: Message, template: RecordTemplate, queue_count: int, answer: bytes, *, is_oneway: bool
+    ) -> None:
+        self.message = message
         self.template = template
         self.queues = {b"%d" % queue_id: (template.topic, queue_id) for queue_id in range(queue_count)}
         self.answer = answer
@@ -78,7 +82,7 @@ class _Lane:
 
 
 class _Lanes:
-    """The lanes of one connection; `recent` is the one that was used last, of those that have a pattern."""
+    """The lanes of one connection; `recent` are the ones that were used last, by code, of those that have a pattern."""
 
     __slots__ = ("by_fields", "pattern_count", "recent")
 
@@ -88,7 +92,7 @@ class _Lanes:
     def clear(self) -> None:
         self.by_fields: dict[LaneKey, _Lane] = {}
         self.pattern_count = 0
-        self.recent: _Lane | None = None
+        self.recent: dict[int, _Lane] = {}
 
 
 def is_special(properties: str) -> bool:
@@ -101,6 +105,7 @@ class QuickSends:
 
     def __init__(self, state: BrokerState, answers: SendAnswers, added_raw: bytes) -> None:
         self._state = state
+        self._added_to_members = added_raw if state.compat.batch_members_get_batch_properties else b""
         self._topics = state.topics
         self._version = state.topics.data_version
         self._lanes: dict[Connection, _Lanes] = {}
@@ -111,7 +116,7 @@ class QuickSends:
 
     def learn(self, connection: Connection, request: Command, message: Message, config: TopicConfig) -> None:
         """Take note of an ordinary send that was stored: others like it may go the short way."""
-        if request.code != _CODE or request.serialization != _JSON or message.topic == names.TIMER_TOPIC:
+        if request.code not in _STARTS or request.serialization != _JSON or message.topic == names.TIMER_TOPIC:
             return
         template = template_of(message)
         shared = {name: text for name, text in request.ext_fields.items() if name not in _OWN_FIELDS}
@@ -126,8 +131,8 @@ class QuickSends:
             lanes.clear()
         queue_count = max(config.write_queue_count, config.read_queue_count)
         answer = self._answers.stored_template(message.store_host_raw)
-        lane = _Lane(template, queue_count, answer, is_oneway=request.is_oneway)
-        lanes.by_fields[(*shared, *shared.values(), request.flag)] = lane
+        lane = _Lane(message._replace(body=b""), template, queue_count, answer, is_oneway=request.is_oneway)
+        lanes.by_fields[(*shared, *shared.values(), request.flag, request.code)] = lane
 
     def _forget(self, connection: Connection) -> None:
         self._lanes.pop(connection, None)
@@ -146,6 +151,10 @@ class QuickSends:
         lanes = self._lanes.get(connection)
         if lanes is None or not lanes.by_fields:
             return
+        while backlog and backlog[0][1].startswith(_START_BATCH) and len(outgoing) < _RUN_MAX:
+            if not self._take_batch(lanes, backlog[0], outgoing):
+                return
+            backlog.popleft()
         rows: list[Row] = []
         asked: list[tuple[_Lane, int]] = []
         is_mixed = self._read(lanes, backlog, rows, asked)
@@ -169,6 +178,32 @@ class QuickSends:
             state.statistics.note_put(rows[0][0][0], len(rows), size_bytes, len(rows))
         state.message_appended()
 
+    def _take_batch(self, lanes: _Lanes, frame: Frame, outgoing: list[bytes]) -> bool:
+        """Store and answer an ordinary batch; False where it is for the long way."""
+        kind, header, body = frame
+        state = self._state
+        if kind != _JSON or not 0 < len(body) <= state.settings[keys.MESSAGE_BYTES]:
+            return False
+        try:
+            found = _by_text(lanes, header, _BATCH) or _by_fields(lanes, header, _BATCH)
+            lane, opaque, queue_text, time_text, properties = found
+            queue, born_ms = lane.queues[queue_text], _time_ms(time_text)
+            properties.encode()  # not stored with a batch, but what is no text is for the long way
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return False
+        batch = lane.message._replace(body=body, queue_id=queue[1], born_timestamp_ms=born_ms)
+        appended = state.store.append_members(batch, self._added_to_members)
+        if appended is None:
+            return False
+        state.statistics.note_put(batch.topic, len(appended.physical_offsets), appended.size_bytes)
+        state.message_appended()
+        if not lane.is_oneway:
+            host = batch.store_host_raw
+            outgoing.append(
+                self._answers.batch_frame(opaque, host, appended.physical_offsets, queue[1], appended.queue_offset)
+            )
+        return True
+
     def _read(self, lanes: _Lanes, backlog: deque[Frame], rows: list[Row], asked: list[tuple[_Lane, int]]) -> bool:
         """Find out which frames from the first on are ordinary sends, and what is to be stored for them.
 
@@ -181,12 +216,11 @@ class QuickSends:
             if kind != _JSON or not 0 < len(body) <= body_bytes_max:
                 break
             try:
-                lane, opaque, queue_text, time_text, properties = _by_text(lanes, header) or _by_fields(lanes, header)
+                found = _by_text(lanes, header, _SEND) or _by_fields(lanes, header, _SEND)
+                lane, opaque, queue_text, time_text, properties = found
                 queue = lane.queues[queue_text]
                 if time_text != born_text:
-                    if not time_text.isdigit() or len(time_text) > _TIME_DIGITS_MAX:
-                        break
-                    born_text, born_ms = time_text, int(time_text)
+                    born_text, born_ms = time_text, _time_ms(time_text)
                 raw = properties.encode()
             except (KeyError, TypeError, ValueError, AttributeError):
                 break  # not what was seen before; the long way says what it is, or what is wrong with it
@@ -210,12 +244,18 @@ def _size_bytes(row: Row) -> int:
     return template.size_bytes + len(body) + len(properties)
 
 
+def _time_ms(text: bytes) -> int:
+    if not text.isdigit() or len(text) > _TIME_DIGITS_MAX:
+        raise ValueError("for the long way")
+    return int(text)
+
+
 _Found = tuple[_Lane, int, bytes, bytes, str]
 
 
-def _by_text(lanes: _Lanes, header: bytes) -> _Found | None:
+def _by_text(lanes: _Lanes, header: bytes, code: int) -> _Found | None:
     """Find the values of a header that differs from others of its lane in nothing but them."""
-    lane = lanes.recent
+    lane = lanes.recent.get(code)
     if lane is None or lane.match is None:
         return None
     match, groups = lane.match
@@ -226,29 +266,29 @@ def _by_text(lanes: _Lanes, header: bytes) -> _Found | None:
     return lane, int(opaque), queue_text, time_text, _loads(properties)
 
 
-def _by_fields(lanes: _Lanes, header: bytes) -> _Found:
+def _by_fields(lanes: _Lanes, header: bytes, code: int) -> _Found:
     """Read a header, and look for its lane; raises what its values raise where it has none."""
-    if not header.startswith(_START):
+    if not header.startswith(_STARTS[code]):
         raise ValueError("another request")
     fields = _loads(header)
     opaque, flag = fields["opaque"], fields["flag"]
     ext_fields = fields["extFields"]
     if (
         not (type(opaque) is type(flag) is type(fields["version"]) is int)
-        or fields["code"] != _CODE
+        or fields["code"] != code
         or not 0 <= opaque <= INT_MAX
     ):
         raise ValueError("for the long way")
     pop = ext_fields.pop
     queue_text, time_text, properties = pop("e").encode(), pop("g").encode(), pop("i")
-    lane = lanes.by_fields[(*ext_fields, *ext_fields.values(), flag)]
+    lane = lanes.by_fields[(*ext_fields, *ext_fields.values(), flag, code)]
     lane.uses += 1
     if lane.uses >= _PATTERN_AFTER_USES:
         if lane.uses == _PATTERN_AFTER_USES and lanes.pattern_count < _PATTERNS_MAX:
             lanes.pattern_count += 1
             lane.match = _pattern_of(header)
         if lane.match is not None:
-            lanes.recent = lane
+            lanes.recent[code] = lane
     return lane, opaque, queue_text, time_text, properties
 
 

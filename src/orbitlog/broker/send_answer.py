@@ -52,16 +52,19 @@ class SendAnswers:
         self, request: Command, store_host_raw: bytes, physical_offsets: list[int], queue_id: int, queue_offset: int
     ) -> bytes:
         """Answer that several were stored, the first of them at that queue offset."""
-        pack = _OFFSET.pack
-        raw = b"".join([store_host_raw + pack(each) for each in physical_offsets])
-        ids = raw.hex(",", len(store_host_raw) + _OFFSET.size).upper()
+        ids = _ids(store_host_raw, physical_offsets)
         return self._frame(request, ResponseCode.SUCCESS, ids, queue_id, queue_offset)
+
+    def batch_frame(
+        self, opaque: int, store_host_raw: bytes, physical_offsets: list[int], queue_id: int, queue_offset: int
+    ) -> bytes:
+        """Answer the same to a request in JSON that has this number."""
+        ids = _ids(store_host_raw, physical_offsets)
+        return _json_frame(self._template % (ResponseCode.SUCCESS, opaque, ids, queue_id, queue_offset))
 
     def _frame(self, request: Command, code: int, message_id: str, queue_id: int, queue_offset: int) -> bytes:
         if request.serialization == Serialization.JSON:
-            header = (self._template % (code, request.opaque, message_id, queue_id, queue_offset)).encode()
-            size = len(header)
-            return _START.pack(4 + size, size) + header
+            return _json_frame(self._template % (code, request.opaque, message_id, queue_id, queue_offset))
         return encode_command(
             response_to(request, code, ext_fields=self._ext_fields(message_id, queue_id, queue_offset))
         )
@@ -74,3 +77,16 @@ class SendAnswers:
             "MSG_REGION": self._region,
             "TRACE_ON": self._trace_on,
         }
+
+
+def _json_frame(text: str) -> bytes:
+    header = text.encode()
+    size = len(header)
+    return _START.pack(4 + size, size) + header
+
+
+def _ids(store_host_raw: bytes, physical_offsets: list[int]) -> str:
+    """Write the ids of messages, apart by commas."""
+    pack = _OFFSET.pack
+    raw = b"".join([store_host_raw + pack(each) for each in physical_offsets])
+    return raw.hex(",", len(store_host_raw) + _OFFSET.size).upper()

@@ -256,9 +256,15 @@ def test_both_ways_store_and_answer_the_same(tmp_path: Path, monkeypatch: pytest
     asyncio.run(work())
 
 
-def test_each_odd_value_is_met_after_ordinary_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+BATCH = encode_batch([BatchMember(b"one", b"KEYS\x01k"), BatchMember(b"two", b"KEYS\x01l")])
+
+
+@pytest.mark.parametrize(("code", "body"), [(310, b"x"), (320, BATCH)])
+def test_each_odd_value_is_met_after_ordinary_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, body: bytes
+) -> None:
     monkeypatch.setattr(quick_sends, "_PATTERN_AFTER_USES", 2)
-    usual = {"code": 310, "opaque": 7, "flag": 0, "version": 479}
+    usual = {"code": code, "opaque": 7, "flag": 0, "version": 479}
     ext = {
         **dict.fromkeys("fhj", "0"),
         "a": "P",
@@ -272,6 +278,7 @@ def test_each_odd_value_is_met_after_ordinary_ones(tmp_path: Path, monkeypatch: 
     odd = [({**usual, name: value}, ext) for name in usual for value in (*ODD_NUMBERS, None)]
     odd += [(usual, {**ext, name: value}) for name in [*ext, "k", "m", "z"] for value in VALUES if value != "\ud800"]
     odd += [(usual, {**ext, "i": properties}) for properties in PROPERTIES]
+    odd += [({**usual, "flag": 2}, ext)] * 3
 
     async def work() -> None:
         async with broker_at(tmp_path / "quick") as quick, broker_at(tmp_path / "long") as plain:
@@ -282,7 +289,7 @@ def test_each_odd_value_is_met_after_ordinary_ones(tmp_path: Path, monkeypatch: 
                     random.seed(1)
                     for headers in ((usual, ext), (usual, ext), (usual, ext), (usual, ext), (fields, ext_fields)):
                         header = java(*headers)
-                        path.feed(struct.pack(">II", 5 + len(header), len(header)) + header + b"x")
+                        path.feed(struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body)
                 await _settled(*both)
                 assert answers(both[0]) == answers(both[1]), (fields, ext_fields)
                 for path in both:
