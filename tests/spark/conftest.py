@@ -1,7 +1,7 @@
 """Spark for tests: one local session shared by all of them, and a real cluster of a master and two workers.
 
 All tests of this directory belong to one group, so that one process of the suite runs them, and one JVM serves them.
-Jobs on the cluster are run as commands, in processes of their own: a process has one Spark context only.
+Jobs on the cluster are run in processes of their own: a process has one Spark context only.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ import pytest
 
 HERE = Path(__file__).parent
 ORBITLOG = [sys.executable, "-c", "from orbitlog.cli.main import main; main()"]
+# Spark runs a slow task a second time on another host only; all of 127.0.0.0/8 is loopback on Linux.
+WORKER_HOSTS = ("127.0.0.1", "127.0.0.2" if sys.platform == "linux" else "127.0.0.1")
 HAS_JAVA = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
 MARKS = (
     pytest.mark.spark,
@@ -60,16 +62,31 @@ class Cluster:
     workers: list[subprocess.Popen[bytes]]
     log: Path
 
-    def run(self, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-        """Run an `orbitlog` command with --master, and return what came of it."""
-        command = [*ORBITLOG, *map(str, arguments), "--master", self.url]
-        return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=600)
-
-    def run_json(self, *arguments: str | Path) -> list[dict[str, Any]]:
-        """Run a command that succeeds and prints JSON lines."""
-        done = self.run(*arguments, "--json")
+    def run_all(self, *commands: list[str | Path]) -> list[list[dict[str, Any]]]:
+        """Run `orbitlog` commands that succeed and print JSON lines, all in one application; returns what they said."""
+        told = [[*map(str, command), "--json", "--master", self.url] for command in commands]
+        command = [sys.executable, "-c", COMMANDS, json.dumps(told)]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=600)
         assert done.returncode == 0, done.stderr + self.log.read_text()[-2000:]
-        return [json.loads(line) for line in done.stdout.splitlines()]
+        return [[json.loads(line) for line in output.splitlines()] for output in json.loads(done.stdout)]
+
+
+# An application takes ten seconds to start on two cores: commands of a test share one.
+COMMANDS = """
+import json, sys
+from click.testing import CliRunner
+import orbitlog.pipeline.session as session
+from orbitlog.cli.main import cli
+
+session.end_session = lambda spark: None
+said = []
+for command in json.loads(sys.argv[1]):
+    done = CliRunner().invoke(cli, command)
+    if done.exit_code:
+        sys.exit(f"{command}: {done.output} {done.exception!r}")
+    said.append(done.stdout)
+print(json.dumps(said))
+"""
 
 
 def environment() -> dict[str, str]:
@@ -91,7 +108,7 @@ def spark_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]
             url = f"spark://127.0.0.1:{port}"
             wait_for(lambda: state_of(page) is not None, log)
             for number in range(2):
-                arguments = ["--host", "127.0.0.1", "--webui-port", "0", "--cores", "1", "--memory", "2g"]
+                arguments = ["--host", WORKER_HOSTS[number], "--webui-port", "0", "--cores", "1", "--memory", "2g"]
                 arguments += ["--work-dir", str(directory / f"worker{number}"), url]
                 daemons.append(start("worker.Worker", *arguments, log=output))
             wait_for(lambda: len((state_of(page) or {"workers": []})["workers"]) == 2, log)

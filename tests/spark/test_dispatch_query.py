@@ -1,6 +1,7 @@
 """A Spark query dispatches a live store: killed with kill -9, stopped, recalled; the bytes are those of one engine.
 
-`ORBITLOG_DISPATCH_KILLS=100` lets so many drivers die instead of two. The seed is printed; times of kills are random.
+`ORBITLOG_DISPATCH_KILLS=100` lets so many drivers die instead of one; `test_kills` kills them among other jobs. The
+seed is printed; times of kills are random.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from typing import Any
 
 import pytest
 
+import orbitlog as mq
 from tests.spark.live_store import check_store, live_writer, messages_of
 
 HAS_JAVA = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))
-KILLS = int(os.environ.get("ORBITLOG_DISPATCH_KILLS", "2"))
+KILLS = int(os.environ.get("ORBITLOG_DISPATCH_KILLS", "1"))
 
 pytestmark = [
     pytest.mark.spark,
@@ -63,7 +65,7 @@ def test_drivers_die_and_the_bytes_are_those_of_one_engine(tmp_path: Path) -> No
                     writer.wait_until(lambda now, at=before: now["dispatched_to"] > at, "a batch")
                 time.sleep(chance.random())
                 driver.kill()
-            if kill % 2:
+            if kill % 2 == 0:
                 assert writer.ask("back")["is_inline"]
                 assert writer.ask("over")["engine"] == "inline"
         with dispatching(root) as driver:
@@ -108,3 +110,49 @@ def test_once_and_a_broker_that_wants_it_back(tmp_path: Path) -> None:
             assert [one["event"] for one in told][-1] == "done", "it ends when the broker is gone"
             assert driver.wait() == 0
     check_store(root)
+
+
+@pytest.mark.xdist_group("spark-dispatch")
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="the child is found below /proc")
+def test_a_broker_whose_spark_is_killed_dispatches_itself(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    command = [str(Path(sys.executable).with_name("orbitlog")), "up", "--store", str(root), "--dispatch", "spark"]
+    command += ["--name-server-port", "0", "--broker-port", "0", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as broker:
+        try:
+            assert broker.stdout is not None
+            ready = json.loads(broker.stdout.readline())
+            with mq.connect(f"rocketmq://{ready['name-server']}") as client:
+                sent = [f"m{number}" for number in range(20)]
+                for body in sent[:10]:
+                    client.send("Orders", body)
+                found: list[str] = []
+                for message in client.consume("Orders", group="g", start_from="first"):
+                    found.append(message.text)
+                    if len(found) == 10:
+                        assert json.loads((root / "orbitlog.lease").read_text())["engine"] == "spark"
+                        os.kill(child_of(broker.pid, b"dispatch"), signal.SIGKILL)
+                        for body in sent[10:]:
+                            client.send("Orders", body)
+                    if len(found) == len(sent):
+                        break
+                assert sorted(found) == sorted(sent), "each arrives once"
+                assert json.loads((root / "orbitlog.lease").read_text())["engine"] == "inline"
+            broker.terminate()
+            assert broker.wait() == 0
+        finally:
+            broker.kill()
+    assert "Spark, which dispatched, has ended (killed by signal 9)" in Path(ready["log"]).read_text()
+
+
+def child_of(pid: int, word: bytes) -> int:
+    """Find the child of a process by a word of its command."""
+    for process in Path("/proc").iterdir():
+        if process.name.isdecimal():
+            try:
+                parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+                if parent == pid and word in (process / "cmdline").read_bytes().split(b"\0"):
+                    return int(process.name)
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+    raise AssertionError(f"process {pid} has no child with {word!r}")

@@ -1,117 +1,240 @@
-"""kill -9 on drivers and workers at random moments of a rebuild: in the end the files are those of the log, exactly.
+"""kill -9 on drivers and workers at random moments of rebuilds, dispatch and exports: nothing is lost or there twice.
 
-Three kills here; `make cluster` makes a hundred (ORBITLOG_KILLS). The seed is printed, and ORBITLOG_SEED repeats it.
+A few kills here; `make cluster` makes a hundred (ORBITLOG_KILLS), a fifth of them on a cluster of a master and two
+workers, where executors die, too. The seed is printed; ORBITLOG_SEED repeats its choices, though not the machine's.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import random
+import select
 import signal
 import subprocess
+import sys
 import time
+from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import pyarrow.dataset
 import pytest
 
 from orbitlog.doctor.rebuild_publish import STAGING
-from tests.spark.conftest import ORBITLOG, environment
+from orbitlog.formats.message import Message
+from orbitlog.pipeline.parquet_export import ParquetTable
+from tests.spark.conftest import Cluster, environment
 from tests.spark.generated import derived_files, write_store
+from tests.spark.live_store import REPOSITORY, Writer, check_store, live_writer, messages_of
 
 KILLS = int(os.environ.get("ORBITLOG_KILLS", "3"))
 SEED = int(os.environ.get("ORBITLOG_SEED", str(random.SystemRandom().randrange(1 << 32))))
-_JOB_S = 4.0
+_MANY = 20
+_ANSWERS_WITHIN_S = 300
+TOPIC = "Orders"
+FORMATS = ("parquet", "delta", "iceberg")
 
 
-def test_a_rebuild_that_is_killed_again_and_again(tmp_path: Path) -> None:
-    print(f"ORBITLOG_SEED={SEED}")
-    chance = random.Random(SEED)
-    root = write_store(tmp_path / "store", messages=4000, seed=SEED)
-    expected = derived_files(root)
-    kills = finished = resumed = 0
-    while kills < KILLS:
-        spoil(root, chance)
-        job = start(root)
-        try:
-            if wait_for_work(job, root):
-                time.sleep(chance.random() * _JOB_S)
-                kills += kill_something(job, chance)
-            job.wait(timeout=chance.choice((0.5, 300)))
-        except subprocess.TimeoutExpired:
-            end(job)
-        if job.returncode == 0:
-            finished += 1
-            assert derived_files(root) == expected, f"ORBITLOG_SEED={SEED}, {kills} kills"
-        elif (root / STAGING / "plan.json").exists():
-            resumed += 1
-    job = start(root)
-    assert job.wait(timeout=300) == 0
-    assert derived_files(root) == expected, f"ORBITLOG_SEED={SEED}, {kills} kills"
-    assert not (root / STAGING).exists()
-    print(f"{kills} kills, {finished} runs ended by themselves, {resumed} left something to take up")
+class Driver:
+    """A process that runs jobs on Spark; all that it starts is of its session, and killed by `kill`."""
+
+    def __init__(self, master: str, cluster: Cluster | None) -> None:
+        command = [sys.executable, "-m", "tests.spark.kill_driver", master]
+        self._cluster = cluster
+        self._process = subprocess.Popen(
+            command,
+            cwd=REPOSITORY,
+            env=environment(),
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            start_new_session=True,
+        )
+        assert self.answer(_ANSWERS_WITHIN_S) == "ready"
+
+    def begin(self, job: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(job) + "\n")
+        self._process.stdin.flush()
+
+    def answer(self, timeout_s: float) -> str | None:
+        """Return the answer to a job, or None where it does not come in time."""
+        assert self._process.stdout is not None
+        ready, _, _ = select.select([self._process.stdout], [], [], timeout_s)
+        return self._process.stdout.readline().strip() if ready else None
+
+    def kill(self) -> None:
+        """Kill the driver and its JVM; Python workers are left to find out for themselves."""
+        os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.communicate()
+
+    def workers(self) -> list[int]:
+        """Find Python workers, and on a cluster the executors."""
+        if self._cluster is None:
+            return processes(lambda pid, words: b"pyspark.daemon" in words and os.getsid(pid) == self._process.pid)
+        hosts = {worker.pid for worker in self._cluster.workers}
+        executors = processes(lambda pid, words: b"CoarseGrainedExecutorBackend" in words and parent(pid) in hosts)
+        daemons = processes(lambda pid, words: b"pyspark.daemon" in words and parent(pid) in executors)
+        return executors + daemons
 
 
-def spoil(root: Path, chance: random.Random) -> None:
-    """Give the next run something to replace; a run that was stopped has its own work to go on with."""
-    queue_files = sorted(path for path in (root / "consumequeue").rglob("*") if path.is_file())
-    if queue_files and not (root / STAGING).exists():
-        chance.choice(queue_files).write_bytes(b"not what it was")
-
-
-def start(root: Path) -> subprocess.Popen[bytes]:
-    command = [*ORBITLOG, "pipeline", "rebuild", str(root), "--in-place", "--master", "local[2]"]
-    command += ["--split-bytes", "65536"]
-    quiet = subprocess.DEVNULL
-    return subprocess.Popen(command, env=environment(), stdout=quiet, stderr=quiet, start_new_session=True)
-
-
-def wait_for_work(job: subprocess.Popen[bytes], root: Path) -> bool:
-    """Wait until the job has begun, or ended."""
-    began = (root / STAGING / "plan.json").exists()
-    staged = root / STAGING / "splits"
-    seen = len(list(staged.iterdir())) if staged.exists() else 0
-    while job.poll() is None:
-        if staged.exists() and (not began or len(list(staged.iterdir())) != seen or workers_of(job)):
-            return True
-        time.sleep(0.05)
-    return False
-
-
-def kill_something(job: subprocess.Popen[bytes], chance: random.Random) -> int:
-    """Kill the driver with all its children, or one Python worker of it."""
-    workers = workers_of(job)
-    if workers and chance.random() < 0.4:
-        try:
-            os.kill(chance.choice(workers), signal.SIGKILL)
-        except ProcessLookupError:
-            return 0
-        return 1
-    return end(job)
-
-
-def end(job: subprocess.Popen[bytes]) -> int:
-    if job.poll() is not None:
-        return 0
-    os.killpg(job.pid, signal.SIGKILL)
-    job.wait()
-    return 1
-
-
-def workers_of(job: subprocess.Popen[bytes]) -> list[int]:
-    """Find the Python workers of a driver: they share its process group."""
+def processes(is_wanted: Callable[[int, bytes], bool]) -> list[int]:
     found = []
     for process in Path("/proc").iterdir():
         if process.name.isdecimal():
             try:
-                words = (process / "cmdline").read_bytes()
-                if b"pyspark.daemon" in words and os.getpgid(int(process.name)) == job.pid:
+                if is_wanted(int(process.name), (process / "cmdline").read_bytes()):
                     found.append(int(process.name))
             except (FileNotFoundError, ProcessLookupError):
                 continue
     return found
 
 
-@pytest.fixture(autouse=True)
-def only_where_processes_can_be_seen() -> None:
+def parent(pid: int) -> int:
+    return int(Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[1])
+
+
+class Trial:
+    """Jobs in turn on stores that must come out right, whatever is killed."""
+
+    def __init__(self, directory: Path, writer: Writer, chance: random.Random, cluster: Cluster | None) -> None:
+        self._directory, self._writer, self._chance, self._cluster = directory, writer, chance, cluster
+        self._rebuilt = write_store(directory / "rebuilt", messages=4000, seed=SEED)
+        self._expected = derived_files(self._rebuilt)
+        self._driver: Driver | None = None
+        self._longest_s = {"rebuild": 2.0, "dispatch": 2.0, "export": 2.0}
+        self.kills: Counter[str] = Counter()
+        self.finished: Counter[str] = Counter()
+
+    def turn(self, name: str, *, is_safe: bool = False) -> None:
+        """Begin a job, and kill the driver or a worker somewhere in it, unless it is to end in peace."""
+        if self._driver is None:
+            on_cluster = self._cluster is not None and self._chance.random() < 0.2
+            cluster = self._cluster if on_cluster else None
+            self._driver = Driver("local[2]" if cluster is None else cluster.url, cluster)
+        job = self._job(name, is_safe=is_safe)
+        began_s = time.monotonic()
+        self._driver.begin(job)
+        within_s = _ANSWERS_WITHIN_S if is_safe else self._chance.random() * self._longest_s[name]
+        answer = self._driver.answer(within_s)
+        if answer is None:
+            self._kill(name)
+        if self._driver is not None:
+            answer = answer or self._driver.answer(_ANSWERS_WITHIN_S)
+            assert answer == "done", f"{job}: {answer}; ORBITLOG_SEED={SEED}"
+            self._longest_s[name] = time.monotonic() - began_s
+            self.finished[name] += 1
+            self._check(job)
+
+    def _job(self, name: str, *, is_safe: bool) -> dict[str, Any]:
+        if name == "rebuild":
+            queue_files = sorted(path for path in (self._rebuilt / "consumequeue").rglob("*") if path.is_file())
+            if queue_files and not (self._rebuilt / STAGING).exists():
+                self._chance.choice(queue_files).write_bytes(b"not what it was")
+            return {"job": name, "root": str(self._rebuilt)}
+        if name == "dispatch":
+            seconds = None if is_safe or self._chance.random() < 0.5 else 4 * self._chance.random()
+            return {"job": name, "root": str(self._directory / "live"), "seconds": seconds}
+        chosen = self._chance.choice(FORMATS)
+        target = {"topic": TOPIC, "to": str(self._directory / chosen), "format": chosen}
+        follow = self._chance.random() < 0.5
+        return {"job": name, "root": str(self._directory / "live"), "follow": follow, **target}
+
+    def _kill(self, name: str) -> None:
+        assert self._driver is not None
+        workers = self._driver.workers()
+        if workers and self._chance.random() < 0.4:
+            try:
+                os.kill(self._chance.choice(workers), signal.SIGKILL)
+            except ProcessLookupError:
+                return
+            self.kills[f"{name}: worker"] += 1
+        else:
+            self.end()
+            self.kills[f"{name}: driver"] += 1
+
+    def end(self) -> None:
+        if self._driver is not None:
+            self._driver.kill()
+            self._driver = None
+
+    def _check(self, job: dict[str, Any]) -> None:
+        if job["job"] == "rebuild":
+            assert derived_files(self._rebuilt) == self._expected, f"ORBITLOG_SEED={SEED}"
+        elif job["job"] == "export":
+            exported(Path(job["to"]), job["format"])
+
+    def finish(self) -> None:
+        """Let every job end by itself, and compare what there is with the log."""
+        self._writer.ask("pause")
+        self.turn("rebuild", is_safe=True)
+        self.turn("dispatch", is_safe=True)
+        ended = self._writer.ask("close")
+        root = self._directory / "live"
+        messages = [one for one in messages_of(root) if one.transaction_type.enters_queue]
+        assert check_store(root) == ended["sent"] > 0
+        assert ended["arrived"] == len(messages), "every message arrives once"
+        for table_format in FORMATS:
+            job = {"job": "export", "root": str(root), "topic": TOPIC, "follow": False, "format": table_format}
+            self._begin_and_wait(job | {"to": str(self._directory / table_format)})
+            compare(exported(self._directory / table_format, table_format), messages)
+        self.end()
+
+    def _begin_and_wait(self, job: dict[str, Any]) -> None:
+        assert self._driver is not None
+        self._driver.begin(job)
+        assert self._driver.answer(_ANSWERS_WITHIN_S) == "done"
+
+
+def exported(target: Path, table_format: str) -> dict[tuple[int, int], int]:
+    """Read a table with another's reader: the flag of each message by its place; none may be missing or there twice."""
+    if table_format == "delta":
+        from deltalake import DeltaTable
+
+        table = DeltaTable(target).to_pyarrow_dataset().to_table(["queueId", "queueOffset", "flag"])
+    elif table_format == "iceberg":
+        from pyiceberg.table import StaticTable
+
+        from orbitlog.pipeline.iceberg_export import latest_metadata
+
+        table = StaticTable.from_metadata(str(latest_metadata(target))).scan().to_arrow()
+    else:
+        files = [str(path) for path in ParquetTable(target).files()]
+        table = pyarrow.dataset.dataset(files, format="parquet").to_table(["queueId", "queueOffset", "flag"])
+    rows = table.select(["queueId", "queueOffset", "flag"]).to_pylist()
+    found = {(row["queueId"], row["queueOffset"]): row["flag"] for row in rows}
+    assert len(found) == len(rows), f"messages are there twice; ORBITLOG_SEED={SEED}"
+    counts = Counter(queue_id for queue_id, _ in found)
+    assert all(found.keys() >= {(queue, each) for each in range(count)} for queue, count in counts.items()), SEED
+    return found
+
+
+def compare(found: dict[tuple[int, int], int], messages: list[Message]) -> None:
+    expected = {(one.queue_id, one.queue_offset): one.flag for one in messages if one.topic == TOPIC}
+    assert found == expected, f"ORBITLOG_SEED={SEED}"
+
+
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")
+def test_jobs_that_are_killed_again_and_again(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     if not Path("/proc/self/cmdline").exists():
         pytest.skip("workers are found below /proc")
+    print(f"ORBITLOG_SEED={SEED} ORBITLOG_KILLS={KILLS}")
+    chance = random.Random(SEED)
+    cluster = request.getfixturevalue("spark_cluster") if KILLS >= _MANY else None
+    with live_writer(tmp_path / "live", SEED, rate=100 if KILLS >= _MANY else 500) as writer:
+        trial = Trial(tmp_path, writer, chance, cluster)
+        try:
+            writer.wait_until(lambda now: now["sent"] > 100, "messages")
+            trial.turn("dispatch", is_safe=True)  # an export needs its topic
+            while trial.kills.total() < KILLS:
+                # Whatever was killed least: chance alone would leave one of them out in a short run.
+                least = Counter({name: 0 for name in ("rebuild", "dispatch", "export")})
+                least.update(Counter(name.partition(":")[0] for name in trial.kills.elements()))
+                trial.turn(min(least, key=least.__getitem__))
+            trial.finish()
+        finally:
+            trial.end()
+    print(f"{trial.kills.total()} kills: {dict(trial.kills)}; jobs that ended by themselves: {dict(trial.finished)}")

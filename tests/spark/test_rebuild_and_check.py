@@ -20,7 +20,7 @@ from orbitlog.pipeline.rebuild import rebuild
 from orbitlog.pipeline.task_run import JobFailed, run_tasks
 from orbitlog.store.store_settings import StoreSettings
 from orbitlog.testing.golden import GoldenStore
-from tests.spark.conftest import Cluster, environment
+from tests.spark.conftest import WORKER_HOSTS, Cluster, environment
 from tests.spark.generated import derived_files, write_store
 
 
@@ -96,23 +96,40 @@ def test_a_task_that_fails_for_good_ends_in_one_sentence(spark: Any) -> None:
 
 
 ON_THE_CLUSTER = """
-import json, os, sys
+import json, os, sys, time, uuid
 from pathlib import Path
 from orbitlog.pipeline.check import check
 from orbitlog.doctor.store_rebuild import rebuild_with
-from orbitlog.pipeline.rebuild import rebuild
 from orbitlog.pipeline.session import build_session
 from orbitlog.pipeline.task_run import run_tasks
+from orbitlog.store.store_settings import StoreSettings
 
 def look(_):
     import orbitlog, orbitlog.errors
     return {"init": orbitlog.__file__, "errors": orbitlog.errors.__file__, "worker": os.getcwd()}
 
-url, out, *roots = sys.argv[1:]
-spark = build_session(url)
+def run(function, tasks, **more):
+    def unlucky(task):
+        from pyspark import TaskContext
+        context = TaskContext.get()
+        number, is_first = context.partitionId(), context.attemptNumber() == 0
+        Path(marks, f"{function.__name__}-{number}-{uuid.uuid4().hex}").touch()
+        report = function(task)
+        if is_first and function.__name__ == "derive":
+            if number == 1:
+                raise OSError("the report is lost")
+            if number == 0:
+                time.sleep(30)  # slow: Spark runs it a second time elsewhere, at once
+        return report
+    return run_tasks(spark, unlucky, tasks, **more)
+
+url, out, marks, *roots = sys.argv[1:]
+speculation = {"interval": "50ms", "multiplier": "1.1", "quantile": "0.1", "minTaskRuntime": "10ms"}
+settings = {f"spark.speculation.{name}": value for name, value in speculation.items()}
+spark = build_session(url, settings={"spark.speculation": "true", **settings})
 seen = run_tasks(spark, look, [1, 2, 3, 4])
 split = {"split_bytes": 512 * 1024}
-rebuilt = rebuild(spark, [Path(root) for root in roots], out=Path(out), **split)
+rebuilt = rebuild_with(run, [Path(root) for root in roots], out=Path(out), settings=StoreSettings(), **split)
 checked = check(spark, [Path(root) for root in roots], **split)
 print(json.dumps({"workers": seen, **{name: [each.as_object() for each in found]
     for name, found in (("rebuilt", rebuilt), ("checked", checked))}}))
@@ -121,12 +138,17 @@ spark.stop()
 
 
 def test_on_a_cluster(spark_cluster: Cluster, generated: Path, golden_497: GoldenStore, tmp_path: Path) -> None:
-    """One application does everything, for it takes long to start on two cores."""
+    """One application does everything, for it takes long to start on two cores; one task fails, one runs twice."""
     golden = golden_497.copy_to(tmp_path / "golden").store
-    command = [sys.executable, "-c", ON_THE_CLUSTER, spark_cluster.url, tmp_path / "out", generated, golden]
+    marks = tmp_path / "marks"
+    marks.mkdir()
+    command = [sys.executable, "-c", ON_THE_CLUSTER, spark_cluster.url, tmp_path / "out", marks, generated, golden]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=280)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
+    assert len(list(marks.glob("derive-1-*"))) >= 2, "no task was tried again"
+    if len(set(WORKER_HOSTS)) > 1:
+        assert len(list(marks.glob("derive-0-*"))) >= 2, "no task was run twice at once"
     for report in found["workers"]:
         assert report["init"].startswith(report["worker"]), "the archive was not on the import path"
         assert not report["errors"].startswith(report["worker"]), "kernels would be compiled in every application"

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
 from typing import Any
 
 import pytest
+from click.testing import CliRunner, Result
 
+from orbitlog.cli.main import cli
 from orbitlog.formats import flags
 from orbitlog.formats.message import make_message
+from orbitlog.pipeline import session
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
 from orbitlog.testing.golden import GoldenStore
-from tests.spark.conftest import ORBITLOG, Cluster, environment
+from tests.spark.conftest import Cluster
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 ORDERS = 500
@@ -169,32 +171,41 @@ def test_an_export_that_follows_is_a_streaming_query(
 
 
 def test_commands_on_a_cluster(spark_cluster: Cluster, orders: Path, tmp_path: Path) -> None:
-    found = spark_cluster.run_json("pipeline", "query", orders, "--topic", "Orders", "--key", "order-17")
+    export: list[str | Path] = ["pipeline", "export", orders, "--topic", "Orders", "--to", tmp_path / "table"]
+    export += ["--format", "iceberg"]
+    found, rows, exported, nothing_new = spark_cluster.run_all(
+        ["pipeline", "query", orders, "--topic", "Orders", "--key", "order-17"],
+        ["pipeline", "stats", orders, "--by", "topics"],
+        export,
+        [*export, "--follow", "--trigger", "available-now"],
+    )
     assert [row["keys"] for row in found] == ["order-17"]
     assert found[0]["bodyLength"] == len('{"amount": 4.25, "customer": "c3"}')
-    rows = spark_cluster.run_json("pipeline", "stats", orders, "--by", "topics")
     assert {row["topic"]: row["messages"] for row in rows} == {"Orders": ORDERS, "Other": ORDERS}
-    arguments = ["pipeline", "export", orders, "--topic", "Orders", "--to", tmp_path / "table", "--format", "iceberg"]
-    assert sum(batch["messages"] for batch in spark_cluster.run_json(*arguments)) == ORDERS
-    assert spark_cluster.run_json(*arguments) == []
+    assert sum(batch["messages"] for batch in exported) == ORDERS
+    assert nothing_new == []
 
 
-def orbitlog(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [*ORBITLOG, "pipeline", *map(str, arguments), "--master", "local[1]"]
-    return subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=600)
+@pytest.fixture
+def orbitlog(spark: Any, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Result]:
+    """Commands in this process, on the session that the tests share."""
+    monkeypatch.setattr(session, "end_session", lambda _: None)
+    return lambda *words: CliRunner().invoke(cli, ["pipeline", *map(str, words), "--master", "local[2]"])
 
 
-def test_query_with_sql_and_into_parquet(orders: Path, tmp_path: Path, spark: Any) -> None:
+def test_query_with_sql_and_into_parquet(
+    orders: Path, tmp_path: Path, spark: Any, orbitlog: Callable[..., Result]
+) -> None:
     sql = "select tags, count(*) n, min(storeTimestamp) t from messages where topic = 'Orders' group by tags order by 1"
     done = orbitlog("query", orders, "--sql", sql, "--json")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.output
     assert [json.loads(line) for line in done.stdout.splitlines()] == [
         {"tags": "open", "n": 167, "t": 1_800_000_000_000},
         {"tags": "paid", "n": 333, "t": 1_800_000_000_000},
     ]
     done = orbitlog("query", orders, "--contains", '"c3"', "--out", tmp_path / "found")
-    assert done.returncode == 0, done.stderr
+    assert done.exit_code == 0, done.output
     assert spark.read.parquet(str(tmp_path / "found")).count() == len(range(3, ORDERS, 7))
     wrong = orbitlog("query", orders, "--sql", "selec 1")
-    assert wrong.returncode == 1
+    assert wrong.exit_code == 1
     assert re.fullmatch(r"orbitlog: \[PARSE_SYNTAX_ERROR\][^\n]*\n", wrong.stderr)
