@@ -21,6 +21,8 @@ from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_files import OffsetFile, StoreFiles
 
 OFFSETS_MAX = 100_000
+_UNITS_ASKED = 1000
+_STRANGERS_MAX = 3
 Queue = tuple[str, int]
 
 
@@ -70,8 +72,11 @@ def plan_headers(journal: RepairJournal, store: StoreFiles, check: StoreCheck) -
     odd |= jumps.jumps.keys() | jumps.falls.keys()
     mended: set[int] = set()
     left_out = ((queue, queue_offset) for queue, queue_offset, _ in jumps.left_out())
+    trusted: dict[Queue, bool] = {}
     for queue, queue_offset in chain(left_out, jumps.before_falls(), _led_astray(found)):
-        right = _as_the_unit_says(store, queue, queue_offset, odd)
+        if queue not in trusted:
+            trusted[queue] = _is_witness(store, queue)
+        right = _as_the_unit_says(store, queue, queue_offset, odd) if trusted[queue] else None
         if right is not None and right.physical_offset not in mended:
             mended.add(right.physical_offset)
             why = f"is message {queue_offset} of {queue[0]} queue {queue[1]}, as the queue has it"
@@ -89,6 +94,25 @@ def _led_astray(findings: Iterable[Finding]) -> Iterator[tuple[Queue, int]]:
             assert one.queue_offset is not None
             for queue_offset in range(one.queue_offset, one.queue_offset + min(one.count, OFFSETS_MAX)):
                 yield (one.topic, one.queue_id), queue_offset
+
+
+def _is_witness(store: StoreFiles, queue: Queue) -> bool:
+    """Tell whether a queue's files may testify: if most units lead to messages of others, they are another queue's."""
+    agreeing = disagreeing = 0
+    files = store.queues.get(queue, ())
+    for file in files:
+        count = file.size_bytes // ENTRY_BYTES
+        for number in range(0, count, max(count * len(files) // _UNITS_ASKED, 1)):
+            unit = _decoded(file.path, number * ENTRY_BYTES)
+            message = None if unit is None else _message(store, unit.physical_offset)
+            if unit is None or message is None or message.size_bytes != unit.size_bytes:
+                continue
+            own = (message.topic, message.queue_id, message.queue_offset)
+            if own == (*queue, file.base // ENTRY_BYTES + number):
+                agreeing += 1
+            else:
+                disagreeing += 1
+    return disagreeing <= max(agreeing, _STRANGERS_MAX)
 
 
 def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: Collection[Queue]) -> Message | None:

@@ -197,16 +197,31 @@ def _placeholders(
         home = next((each for each in ranges if each.start <= one.physical_offset < each.stop), None)
         if home is not None:
             table[home].append(one)
-    for (topic, queue_id), offsets in missing.items():
-        for queue_offset, before in offsets.items():
-            if (topic, queue_id, queue_offset) not in known:
-                home = next((each for each in reversed(ranges) if each.start < before), None)
-                if home is not None:
-                    table[home].append(Placeholder(topic, queue_id, queue_offset, home.start))
+    for home, one in _from_gaps(ranges, missing, known):
+        table[home].append(one)
     if ranges and store.segments[0].base == 0:
         for one in _before_the_first(found, known):
             table[ranges[0]].append(replace(one, physical_offset=ranges[0].start))
     return table
+
+
+def _from_gaps(
+    ranges: Sequence[LogRange],
+    missing: Mapping[Queue, Mapping[int, int]],
+    known: Mapping[tuple[str, int, int], Placeholder],
+) -> Iterable[tuple[LogRange, Placeholder]]:
+    """Yield what queues leave out and nothing else tells, each with the last range before the message that follows it.
+
+    Of several gaps of a queue only the first can lie in a range: before the others comes a message that is there.
+    """
+    for (topic, queue_id), offsets in missing.items():
+        nearest: dict[LogRange, int] = {}
+        for queue_offset, before in sorted(offsets.items()):
+            home = next((each for each in reversed(ranges) if each.start < before), None)
+            if home is None or nearest.setdefault(home, before) != before:
+                continue
+            if (topic, queue_id, queue_offset) not in known:
+                yield home, Placeholder(topic, queue_id, queue_offset, home.start)
 
 
 def _believable(

@@ -685,6 +685,14 @@ def directory_in_the_place_of_the_checkpoint(root: Path) -> None:
 
 
 @damages(*LOG)
+def holes_in_the_log_and_swapped_queues(root: Path) -> None:
+    """Queues that are not whole any more, and files that would give their messages to others."""
+    every_tenth_body_flipped(root)
+    queue_files_of_two_queues_swapped(root)
+    directory_in_the_place_of_a_queue_file(root)
+
+
+@damages(*LOG)
 def everything_at_once(root: Path) -> None:
     bad_sector_read_back_as_noise(root)
     missing_queue_file(root)
