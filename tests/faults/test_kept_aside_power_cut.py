@@ -9,6 +9,7 @@ from random import Random
 
 import pytest
 
+from orbitlog.formats import names
 from orbitlog.formats.message import Message
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.kept_aside import DAY_MS, Clock, KeptAside, Ledger, Promise
@@ -148,6 +149,7 @@ def check_image(disk: CrashDisk, ledger: Ledger, durable_to: int, now_ms: int, c
         raise AssertionError("messages wait for ever")
     kept.close()
     hold_against(ledger, kept.seen())
+    assert kept.state.max_offset(names.CHECK_MAX_TIME_TOPIC, 0) == 0, "an end did not end the questions"
     assert open_halves <= asked, f"nobody was asked about {sorted(open_halves - asked)}"
 
 

@@ -13,12 +13,19 @@ from orbitlog.formats import flags, names
 from orbitlog.formats import properties as props
 from orbitlog.formats.flags import TransactionType
 from orbitlog.formats.message import Message, make_message, record_version
-from orbitlog.formats.transaction_ops import OP_SEPARATOR, ended_queue_offsets
+from orbitlog.formats.transaction_ops import CHECK_TIMES, OP_SEPARATOR, PREPARED_QUEUE_OFFSET, ended_queue_offsets
 from orbitlog.store.put_result import PutResult
 
 HALF_QUEUE = 0
 CHECK_IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+_DIGITS_MAX = 18
 _OP_PROPERTIES = {props.TAGS: "d", props.WAIT: "true"}
+
+
+def origin_of(half: Message) -> int:
+    """Return the queue offset under which a half message was sent, be this the first copy of it or a later one."""
+    first = half.properties.get(PREPARED_QUEUE_OFFSET, "")
+    return int(first) if first.isascii() and first.isdigit() and len(first) <= _DIGITS_MAX else half.queue_offset
 
 
 class HalfMessages:
@@ -30,6 +37,8 @@ class HalfMessages:
 
     def prepared(self, message: Message, properties: dict[str, str]) -> Message:
         """Return the half message to store instead; changes `properties`."""
+        for name in (PREPARED_QUEUE_OFFSET, CHECK_TIMES):
+            properties.pop(name, None)  # ours: who set it could end another one's message
         unique_id = properties.get(props.UNIQ_KEY)
         if unique_id and self._state.compat.half_message_has_transaction_id:
             properties[props.TRANSACTION_ID] = unique_id

@@ -6,7 +6,7 @@ import logging
 
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.flush_queue import FlushQueue, once_flushed
-from orbitlog.broker.half_messages import HalfMessages
+from orbitlog.broker.half_messages import HalfMessages, origin_of
 from orbitlog.broker.message_writer import refuse
 from orbitlog.errors import RemotingError, RequestRefused
 from orbitlog.formats import properties as props
@@ -20,6 +20,8 @@ from orbitlog.wire.send_headers import CheckTransactionRequest, EndTransactionRe
 
 log = logging.getLogger(__name__)
 
+ENDED_MAX = 100_000
+
 
 class TransactionHandler:
     """Serves 37, and sends 39."""
@@ -29,20 +31,29 @@ class TransactionHandler:
         self._halves = halves
         self._flushes = flushes
         self._turn = 0
+        # Which were ended, as far back as is remembered: a producer may answer a question and end it by itself, too.
+        self._ended: dict[int, None] = {}
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         header = EndTransactionRequest.from_ext_fields(request.ext_fields)
         if header.commit_or_rollback not in (TransactionType.COMMIT, TransactionType.ROLLBACK):
             return NO_ANSWER  # the producer does not know yet: it will be asked
         half = self._checked(header)
-        if header.commit_or_rollback == TransactionType.COMMIT:
+        is_first_word = origin_of(half) not in self._ended  # else this copy ends, too, and nothing else happens
+        if is_first_word and header.commit_or_rollback == TransactionType.COMMIT:
             stored = self._halves.commit(half)
             if not stored.is_stored:
                 refuse(stored)
         ended = self._halves.end(half.queue_offset)
         if not ended.is_stored:
             refuse(ended)
+        self._note_ended(origin_of(half))
         return once_flushed(self._flushes, ended.end, connection, request, response_to(request, ResponseCode.SUCCESS))
+
+    def _note_ended(self, origin: int) -> None:
+        self._ended[origin] = None
+        if len(self._ended) > ENDED_MAX:
+            del self._ended[next(iter(self._ended))]
 
     def _checked(self, header: EndTransactionRequest) -> Message:
         """Return the half message that is meant; refuses what fits no half message."""

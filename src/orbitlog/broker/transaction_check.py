@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.broker.half_messages import CHECK_IMMUNITY_SECONDS, HALF_QUEUE, HalfMessages
+from orbitlog.broker.half_messages import CHECK_IMMUNITY_SECONDS, HALF_QUEUE, HalfMessages, origin_of
 from orbitlog.formats import names
 from orbitlog.formats import properties as props
 from orbitlog.formats.message import Message
@@ -23,6 +23,7 @@ from orbitlog.formats.transaction_ops import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 log = logging.getLogger(__name__)
 
 STEP_MESSAGES_MAX = 10_000
+LATE_ENDS_MAX = 100_000
 _HOUR_MS = 3_600_000
 
 Ask = Callable[[Message, Message], bool]
@@ -51,11 +52,15 @@ class TransactionCheck:
         self._can_ask = can_ask
         self._ask = ask
         self._reserved_ms = state.settings.store.retention.reserved_hours * _HOUR_MS
+        # Origins of messages that were ended by an earlier copy than the one that stands for them now.
+        self._late_ends: set[int] = set()
+        self._noted_to = 0
 
     def check_once(self, now_ms: int) -> int:
         """Ask about what is pending for too long; returns how many producers were asked."""
         ended, op_records = self._read_ops()
         half_cursor = self._cursor(names.HALF_TOPIC)
+        self._note_late_ends(op_records, half_cursor)
         last = min(self._state.max_offset(names.HALF_TOPIC, HALF_QUEUE), half_cursor + STEP_MESSAGES_MAX)
         asked, position = 0, half_cursor
         while position < last:
@@ -70,16 +75,28 @@ class TransactionCheck:
         self._move_over_ops(op_records, position)
         return asked
 
+    def _note_late_ends(self, records: list[tuple[int, list[int]]], half_cursor: int) -> None:
+        """Remember who ended a message by a copy that the cursor has passed: the next copy must not be asked about."""
+        for op_queue_offset, ended in records:
+            if op_queue_offset < self._noted_to:
+                continue
+            self._noted_to = op_queue_offset + 1
+            for queue_offset in ended:
+                half = self._halves.at(queue_offset) if queue_offset < half_cursor else None
+                if half is not None and len(self._late_ends) < LATE_ENDS_MAX:
+                    self._late_ends.add(origin_of(half))
+
     def pending(self, now_ms: int, limit: int = STEP_MESSAGES_MAX) -> list[PendingTransaction]:
         """Return what is not ended, oldest first."""
-        ended, _ = self._read_ops()
+        ended, op_records = self._read_ops()
+        self._note_late_ends(op_records, self._cursor(names.HALF_TOPIC))
         found = []
         for position in range(self._cursor(names.HALF_TOPIC), self._state.max_offset(names.HALF_TOPIC, HALF_QUEUE)):
             half = None if position in ended else self._halves.at(position)
             if half is None:
                 continue
             properties = half.properties
-            if _first_offset(properties) in ended:
+            if origin_of(half) in ended or origin_of(half) in self._late_ends:
                 continue
             found.append(_described(half, properties, now_ms))
             if len(found) >= limit:
@@ -89,7 +106,8 @@ class TransactionCheck:
     def _look_at(self, half: Message, ended: set[int], now_ms: int) -> int | None:
         """Deal with one pending message: None to stop here, else how many producers were asked."""
         properties = half.properties
-        if _first_offset(properties) in ended:
+        if origin_of(half) in ended or origin_of(half) in self._late_ends:
+            self._late_ends.discard(origin_of(half))
             return 0
         settings = self._state.settings
         age_ms = now_ms - half.born_timestamp_ms
@@ -117,15 +135,14 @@ class TransactionCheck:
 
     def _keep(self, half: Message, properties: dict[str, str]) -> int | None:
         """Carry a message along that asked not to be asked about yet."""
-        first = properties.get(PREPARED_QUEUE_OFFSET, str(half.queue_offset))
-        _, result = self._halves.put_again(half, {PREPARED_QUEUE_OFFSET: first})
+        _, result = self._halves.put_again(half, {PREPARED_QUEUE_OFFSET: str(origin_of(half))})
         return 0 if result.is_stored else None
 
     def _question(self, half: Message, properties: dict[str, str]) -> int | None:
         group = properties.get(props.PRODUCER_GROUP, "")
         can_ask = self._can_ask(group)
         times = _number(properties.get(CHECK_TIMES)) + can_ask
-        changed = {CHECK_TIMES: str(times)}
+        changed = {CHECK_TIMES: str(times), PREPARED_QUEUE_OFFSET: str(origin_of(half))}
         copy, result = self._halves.put_again(half, changed)
         if not result.is_stored:
             return None
@@ -168,11 +185,6 @@ def _described(half: Message, properties: dict[str, str], now_ms: int) -> Pendin
         now_ms - half.born_timestamp_ms,
         _number(properties.get(CHECK_TIMES)),
     )
-
-
-def _first_offset(properties: dict[str, str]) -> int:
-    """Return the queue offset of the first copy, under which the producer may have ended it; -1 if there is none."""
-    return _number(properties.get(PREPARED_QUEUE_OFFSET), -1)
 
 
 def _immunity_ms(own_seconds: str | None, default_ms: int) -> int:

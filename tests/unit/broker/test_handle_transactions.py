@@ -151,6 +151,62 @@ def test_a_producer_is_asked_and_its_answer_counts(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
+async def answer(desk: Desk, state: int) -> Command:
+    """Answer the last question, as a producer does."""
+    (*_, asked) = [each for each in desk.heard if each.code == RequestCode.CHECK_TRANSACTION_STATE]
+    header = CheckTransactionRequest.from_ext_fields(asked.ext_fields)
+    place = {"tranStateTableOffset": header.half_queue_offset, "commitLogOffset": header.half_physical_offset}
+    done = await desk.ask(RequestCode.END_TRANSACTION, producerGroup="P", commitOrRollback=state, **place)
+    await dispatched(desk)
+    return done
+
+
+def test_a_producer_that_ends_it_late_is_not_asked_again(tmp_path: Path) -> None:
+    """It was asked and did not know; then its own branch came to an end, and it names the copy that it sent."""
+
+    async def work(desk: Desk) -> None:
+        await desk.heartbeat()
+        sent = await send_half(desk)
+        check = desk.broker._transaction_check
+        for minute in (1, 2):
+            assert check.check_once(minute * MINUTE_MS) == 1
+            await dispatched(desk)
+        await send_half(desk, b"another, too young to be asked about", CHECK_IMMUNITY_TIME_IN_SECONDS="36000")
+        assert (await end(desk, sent, COMMIT)).code == ResponseCode.SUCCESS
+        assert [each.message_id for each in check.pending(3 * MINUTE_MS)] != []
+        assert len(check.pending(3 * MINUTE_MS)) == 1
+        assert check.check_once(4 * MINUTE_MS) == 0
+        assert [message.body for message in await messages_of(desk, "Orders", 1)] == [b"order"]
+
+    at_desk(tmp_path, work)
+
+
+def test_an_answer_and_an_end_of_its_own_make_one_message(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.heartbeat()
+        sent = await send_half(desk)
+        assert desk.broker._transaction_check.check_once(MINUTE_MS) == 1
+        await dispatched(desk)
+        await until(lambda: any(each.code == RequestCode.CHECK_TRANSACTION_STATE for each in desk.heard))
+        assert (await answer(desk, COMMIT)).code == ResponseCode.SUCCESS
+        for state in (COMMIT, ROLLBACK):
+            assert (await end(desk, sent, state)).code == ResponseCode.SUCCESS, "the first word counted"
+        assert [message.body for message in await messages_of(desk, "Orders", 1)] == [b"order"]
+
+    at_desk(tmp_path, work)
+
+
+def test_nobody_ends_the_message_of_another(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        first = await send_half(desk, b"first")
+        second = await send_half(desk, b"second", TRAN_PREPARED_QUEUE_OFFSET="0", TRANSACTION_CHECK_TIMES="99")
+        await end(desk, second, ROLLBACK)
+        await end(desk, first, COMMIT)
+        assert [message.body for message in await messages_of(desk, "Orders", 1)] == [b"first"]
+
+    at_desk(tmp_path, work)
+
+
 def test_questions_have_an_end(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat()
