@@ -1,7 +1,7 @@
 """The doctor killed -9 at random calls of the file system: the store is never worse, and the next run ends the work.
 
-One kill of each command in every run of the tests, 200 in all with `make faults`. Each failure prints the seed that
-repeats it.
+One kill of each command in every run of the tests, always the same; 200 in all with `make faults`. Each failure prints
+the seed that repeats it.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def findings(root: Path) -> Counter[tuple[str, str, int | None]]:
 def test_a_doctor_that_is_killed_makes_nothing_worse(
     golden_497: GoldenStore, tmp_path: Path, scale: int, checked: Counter[str]
 ) -> None:
-    seed = int(os.environ.get("ORBITLOG_SEED", str(random.randrange(1 << 30))))
+    seed = int(os.environ.get("ORBITLOG_SEED", "1" if scale == 1 else str(random.randrange(1 << 30))))
     print(f"ORBITLOG_SEED={seed}")
     chance = random.Random(seed)
     undisturbed = Undisturbed(golden_497, tmp_path)
