@@ -51,6 +51,14 @@ def events(process: subprocess.Popen[str]) -> Iterator[dict[str, Any]]:
         yield json.loads(line)
 
 
+def wait_until_taken(process: subprocess.Popen[str]) -> None:
+    event = next(events(process), None)
+    if event is None:
+        assert process.stderr is not None
+        raise AssertionError(f"it ended with {process.wait()}: {process.stderr.read()}")
+    assert event["event"] == "taken"
+
+
 @pytest.mark.xdist_group("spark-dispatch")
 def test_drivers_die_and_the_bytes_are_those_of_one_engine(tmp_path: Path) -> None:
     seed = KILLS
@@ -59,7 +67,7 @@ def test_drivers_die_and_the_bytes_are_those_of_one_engine(tmp_path: Path) -> No
     with live_writer(root, seed, rate=1500) as writer:
         for kill in range(KILLS):
             with dispatching(root) as driver:
-                assert next(events(driver))["event"] == "taken"
+                wait_until_taken(driver)
                 before = writer.ask("status")["dispatched_to"]
                 if chance.random() < 0.8:
                     writer.wait_until(lambda now, at=before: now["dispatched_to"] > at, "a batch")
@@ -69,7 +77,7 @@ def test_drivers_die_and_the_bytes_are_those_of_one_engine(tmp_path: Path) -> No
                 assert writer.ask("back")["is_inline"]
                 assert writer.ask("over")["engine"] == "inline"
         with dispatching(root) as driver:
-            assert next(events(driver))["event"] == "taken"
+            wait_until_taken(driver)
             writer.ask("pause")
             found = writer.wait_until(lambda now: now["dispatched_to"] == now["written_to"], "all dispatched")
             assert found["engine"] == "spark"
