@@ -11,6 +11,7 @@ message would otherwise wait for the disk four times each.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from contextlib import suppress
 from pathlib import Path
 
 from orbitlog.errors import StoreError, StoreLayoutError
@@ -158,7 +159,9 @@ class Segments:
     def _sync_directories(self) -> None:
         waiting, self._unsynced_directories = self._unsynced_directories, []
         for directory in waiting:
-            self._disk.sync_directory(directory)
+            # One that somebody removed meanwhile, with all that was in it, has no names to keep.
+            with suppress(FileNotFoundError):
+                self._disk.sync_directory(directory)
 
     def _keep(self, base: int, mapped: MappedFile) -> None:
         if self._scattered:

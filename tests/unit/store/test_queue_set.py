@@ -144,3 +144,15 @@ def test_nothing_is_closed_while_a_queue_is_taken_to_the_disk(
     queues.sync()
     assert disk.unsynced == set()
     queues.close()
+
+
+def test_a_queue_whose_directory_was_removed_by_hand_stops_nothing(tmp_path: Path) -> None:
+    """As `rm -r` of a topic beside a running broker does, before the names of its files were synced."""
+    import shutil
+
+    with MessageStore.open(tmp_path, CONFIG, lambda: 1_700_000_000_000) as store:
+        store.append(make_message("Removed", b"x"))
+        store.dispatch_once()
+        shutil.rmtree(tmp_path / "consumequeue" / "Removed")
+        store.flush_derived()
+        assert store.append(make_message("Other", b"x")).is_stored
