@@ -1,4 +1,7 @@
-"""Fixtures for every test: the golden stores, shared and as private copies."""
+"""For every test: the golden stores, shared and as private copies; and how hypothesis looks for examples.
+
+Property tests give the same answer each time and have no time limit; `--hypothesis-profile=search` looks for new ones.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,19 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from orbitlog.testing.golden import GoldenStore, extract_golden
 
 GOLDEN = Path(__file__).parent / "golden"
+
+settings.register_profile("repeatable", derandomize=True, max_examples=60, deadline=None, database=None)
+settings.register_profile("search", max_examples=2000, deadline=None, database=None, print_blob=True)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--hypothesis-profile", default=None):
+        settings.load_profile("repeatable")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
