@@ -11,7 +11,11 @@ from orbitlog.cli.main import cli
 @pytest.mark.parametrize(
     ("arguments", "code", "sentence"),
     [
-        (["S", "--topic", "T", "--to", "d", "--trigger", "soon"], 2, "'soon' is no time such as 500ms, 10s or 1m"),
+        (
+            ["S", "--topic", "T", "--to", "d", "--trigger", "soon"],
+            2,
+            "'soon' is neither available-now nor a time such as 500ms, 10s or 1m",
+        ),
         (["S", "--to", "d"], 2, "Missing option '--topic'"),
         (["S", "--topic", "T", "--to", "d", "--json-schema", "id decimal"], 1, "'id decimal' is no column"),
         (["a/store", "b/../a/store", "--topic", "T", "--to", "d"], 1, "two stores would be called 'a'"),
