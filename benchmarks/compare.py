@@ -1,6 +1,6 @@
 """`make compare`: Orbitlog's broker beside Apache RocketMQ's, under the same official client, in one run.
 
-python -m benchmarks.compare [--quick] [--full] [--rounds N] [--row WORD]... [--only NAME] [--out FILE]
+python -m benchmarks.compare [--quick] [--scale X] [--full] [--rounds N] [--row WORD]... [--only NAME] [--out FILE]
 
 Rounds alternate between the brokers; each row is the median of its rounds. Warm-up is a round that is not counted.
 """
@@ -92,7 +92,7 @@ def more_starts(names: Sequence[str], count: int, record: Record) -> None:
 
 def main() -> None:
     arguments = parsed()
-    scale = QUICK if arguments.quick else 1.0
+    scale = QUICK if arguments.quick else arguments.scale
     chosen = [job for job in jobs(scale) if _is_wanted(job.rows, arguments.row)]
     names = [arguments.only] if arguments.only else list(STARTERS)
     record = Record(arguments.rounds)
@@ -120,6 +120,7 @@ def _is_wanted(rows: Sequence[Row], words: Sequence[str]) -> bool:
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make compare ARGS=…", description="Both brokers, side by side.")
     parser.add_argument("--quick", action="store_true", help="few messages: shows that it runs, not how fast")
+    parser.add_argument("--scale", type=float, default=1.0, help="that many times as many messages (default 1)")
     parser.add_argument("--full", action="store_true", help="stores of 10 GB where others are of 1")
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each row (default 3)")
     parser.add_argument("--row", action="append", default=[], help="only rows whose name has this in it")
