@@ -132,7 +132,7 @@ def _sends(size: int, count: Callable[[int], int]) -> list[Job]:
                 Row(f"CPU of the broker, a million in batches, {told}", "cpu", 1.0),
             ),
         ),
-        # Java's client has room for 65,535 that are not written yet, and with more of them it waits for itself for ever.
+        # Java's client has room for 65,535 that are not written yet; with more it waits for itself for ever.
         Job(f"oneway {TOPIC} 4 {size} {min(count(200_000), 60_000)}", (Row(f"one-way, 4 threads, {told}"),)),
     ]
 
