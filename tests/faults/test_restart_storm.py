@@ -36,8 +36,8 @@ class Storm:
             count += 1
             try:
                 await mq.send("Storm", name, timeout=1.0)
-            except (RemotingError, ClientError):
-                pass  # nobody there, or nobody who knows the topic yet
+            except (RemotingError, ClientError) as error:
+                assert error.retriable, error
             else:
                 self.acknowledged.add(name)
             await asyncio.sleep(0.002)
