@@ -28,6 +28,7 @@ class Storm:
         self.acknowledged: set[str] = set()
         self.seen: set[str] = set()
         self.is_over = False
+        self.is_all_sent = False
 
     async def send(self, mq: RocketMQ, number: int) -> None:
         count = 0
@@ -43,7 +44,7 @@ class Storm:
             await asyncio.sleep(0.002)
 
     async def consume(self, consumer: Consumer) -> None:
-        while not (self.is_over and self.acknowledged <= self.seen):
+        while not (self.is_all_sent and self.acknowledged <= self.seen):
             message = await consumer.next(0.2)
             if message is not None:
                 self.seen.add(message.text)
@@ -79,11 +80,13 @@ def test_everybody_outlives_a_storm(tmp_path: Path, scale: int, checked: Counter
             # Joining needs a name server; the storm begins when all who are to outlive it are there.
             await connected[0].send("Storm", "before the storm")
             consumers = [await mq.consume("Storm", group="shelter", start_from="first") for mq in connected[-2:]]
-            running = [tasks.create_task(storm.send(mq, number)) for number, mq in enumerate(connected[:-2])]
-            running += [tasks.create_task(storm.consume(consumer)) for consumer in consumers]
+            sending = [tasks.create_task(storm.send(mq, number)) for number, mq in enumerate(connected[:-2])]
+            consuming = [tasks.create_task(storm.consume(consumer)) for consumer in consumers]
             await storm.weather(process, random.Random(seed), RESTARTS * scale, checked)
             storm.is_over = True
-            _, late = await asyncio.wait(running, timeout=CAUGHT_UP_SECONDS_MAX)
+            await asyncio.wait(sending)  # what is under way now may still be acknowledged, and must be seen then
+            storm.is_all_sent = True
+            _, late = await asyncio.wait(consuming, timeout=CAUGHT_UP_SECONDS_MAX)
             for task in late:
                 task.cancel()
 
