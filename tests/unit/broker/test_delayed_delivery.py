@@ -22,7 +22,7 @@ def test_a_delayed_message_waits_and_comes(tmp_path: Path) -> None:
         assert message.body == b"later" and message.properties["DELAY"] == "1"
         assert message.properties["REAL_TOPIC"] == "Now"
         (waiting,) = records(await desk.pull(SCHEDULE_TOPIC, 0))
-        assert 1000 <= message.store_timestamp_ms - waiting.store_timestamp_ms < 3000
+        assert message.store_timestamp_ms - waiting.store_timestamp_ms >= 1000
 
     at_desk(tmp_path, work)
 
