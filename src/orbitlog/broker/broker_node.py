@@ -47,6 +47,7 @@ from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.remoting.flow import RemotingLimits
 from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
+from orbitlog.store.disk import Disk
 from orbitlog.store.dispatcher import Progress
 from orbitlog.store.flushing import FlushRule
 from orbitlog.wire.codes import RequestCode
@@ -76,17 +77,23 @@ class Broker:
     """Serves one store. Use it from one event loop: `await start()`, `await stop()`."""
 
     def __init__(
-        self, settings: BrokerSettings, root: Path, *, now_ms: NowMs = clock_ms, progress: Progress | None = None
+        self,
+        settings: BrokerSettings,
+        root: Path,
+        *,
+        now_ms: NowMs = clock_ms,
+        progress: Progress | None = None,
+        disk: Disk | None = None,
     ) -> None:
         self.root = root
-        self.state, self._directory = open_broker_state(settings, root, now_ms=now_ms, progress=progress)
+        self.state, self._directory = open_broker_state(settings, root, now_ms=now_ms, progress=progress, disk=disk)
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
         self._writer = MessageWriter(self.state)
         self._saver = TableSaver(self.state, self._directory, self._disk_thread)
         self._delayed = DelayedDelivery(self.state, self._writer, self._directory.load(DELAY_OFFSET))
         self._saver.delayed = self._delayed
         self._timed = TimedDelivery(
-            self.state, self._writer, self._directory.load(TIMER_PROGRESS), TimerHandOver(self.root)
+            self.state, self._writer, self._directory.load(TIMER_PROGRESS), TimerHandOver(self.root, disk)
         )
         self._saver.timed = self._timed
         self._flushes = self._make_flush_queue()
@@ -397,6 +404,9 @@ class Broker:
     def _topics_changed(self) -> None:
         self._saver.soon()
         self._registration.changed.set()
+        if self._flushes is not None:
+            # Who is told that a message is on the disk may count on its topic, too.
+            self._flushes.hold(self._saver.begin_tables())
 
     async def _flush_step(self) -> None:
         store, settings, now_ms = self.state.store, self.state.settings, self.state.now_ms()

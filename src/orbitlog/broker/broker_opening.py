@@ -23,7 +23,7 @@ from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET
 from orbitlog.formats.topic_config import TOPICS
 from orbitlog.store import store_settings
-from orbitlog.store.disk import RealDisk
+from orbitlog.store.disk import Disk, RealDisk
 from orbitlog.store.dispatcher import Progress
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
@@ -42,10 +42,18 @@ def clock_ms() -> int:
 
 
 def open_broker_state(
-    settings: BrokerSettings, root: Path, *, now_ms: NowMs = clock_ms, progress: Progress | None = None
+    settings: BrokerSettings,
+    root: Path,
+    *,
+    now_ms: NowMs = clock_ms,
+    progress: Progress | None = None,
+    disk: Disk | None = None,
 ) -> tuple[BrokerState, ConfigDirectory]:
-    """Open the store at `root`, made if there is none, and load the tables in its config directory."""
-    disk = RealDisk()
+    """Open the store at `root`, made if there is none, and load the tables in its config directory.
+
+    A disk other than the machine's must be empty.
+    """
+    disk = disk or RealDisk()
     config = _store_config(settings, root, disk)
     store = MessageStore.open(root, config, now_ms, disk, progress=progress)
     with ExitStack() as undo:
@@ -85,7 +93,7 @@ def load_broker_state(
     )
 
 
-def _store_config(settings: BrokerSettings, root: Path, disk: RealDisk) -> StoreConfig:
+def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConfig:
     """What the files of a store say wins over defaults; what an operator says wins over both."""
     disk.make_directory(root)
     given = settings.store

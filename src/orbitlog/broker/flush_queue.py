@@ -56,6 +56,8 @@ class FlushQueue:
         self._held: asyncio.TimerHandle | None = None
         self._next_late: asyncio.TimerHandle | None = None
         self._all_answered: asyncio.Future[None] | None = None
+        self._held_by: set[asyncio.Future[None]] = set()
+        self._landed_to = 0
 
     def flush_soon(self) -> None:
         """Take to the disk what is written by now, whether or not anybody waits for it."""
@@ -72,6 +74,11 @@ class FlushQueue:
             self._next_late = loop.call_at(waiting.until_s, self._give_up)
         if not self._is_under_way:
             self._plan_start(loop)
+
+    def hold(self, saving: asyncio.Future[None]) -> None:
+        """Answer nobody until `saving` has ended: what they sent may need the table that is saved."""
+        self._held_by.add(saving)
+        saving.add_done_callback(self._let_go)
 
     def _plan_start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -115,15 +122,29 @@ class FlushQueue:
         assert self._loop is not None
         self._trip_seconds = self._loop.time() - self._started_s
         self._is_under_way = False
+        self._landed_to = flushed_to
+        self._answer_landed()
+        self._flushed()
+        if self._is_wanted or (self._waiting and self._waiting[-1].end > flushed_to):
+            self._plan_start(self._loop)
+
+    def _answer_landed(self) -> None:
+        """Answer all whose messages are on the disk, unless a table that they may need is not."""
+        if self._held_by:
+            return
         waiting = self._waiting
-        served = [waiting.popleft() for _ in range(len(waiting)) if waiting[0].end <= flushed_to]
+        served = [waiting.popleft() for _ in range(len(waiting)) if waiting[0].end <= self._landed_to]
         self._expected = max(len(served) + len(waiting), 1)
         for done in served:
             done.connection.respond(done.request, done.answer)
-        self._flushed()
-        if waiting or self._is_wanted:
-            self._plan_start(self._loop)
         self._note_answered()
+
+    def _let_go(self, saving: asyncio.Future[None]) -> None:
+        self._held_by.discard(saving)
+        error = None if saving.cancelled() else saving.exception()
+        if error is not None:
+            self._refuse_all(f"a table that messages need cannot be saved: {error}")
+        self._answer_landed()
 
     def _give_up(self) -> None:
         """Answer those for whom the disk took too long: stored, but not yet on it."""
@@ -140,10 +161,13 @@ class FlushQueue:
 
     def _fail(self, error: StoreError) -> None:
         self._is_under_way = False
-        log.error("%s", error)
-        while self._waiting:
-            lost = self._waiting.popleft()
-            answer = response_to(lost.request, ResponseCode.SERVICE_NOT_AVAILABLE, str(error))
+        self._refuse_all(str(error))
+
+    def _refuse_all(self, reason: str) -> None:
+        log.error("%s", reason)
+        refused, self._waiting = self._waiting, deque()
+        for lost in refused:
+            answer = response_to(lost.request, ResponseCode.SERVICE_NOT_AVAILABLE, reason)
             lost.connection.respond(lost.request, answer)
         self._note_answered()
 

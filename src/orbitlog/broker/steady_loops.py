@@ -29,7 +29,16 @@ class SteadyLoops:
             await event.wait()
             event.clear()
 
-        self._start(name, self._repeat(name, step, wait))
+        async def take() -> None:
+            try:
+                taken = step()
+                if taken is not None:
+                    await taken
+            except Exception:
+                event.set()  # what was to be done still is
+                raise
+
+        self._start(name, self._repeat(name, take, wait))
 
     def run(self, name: str, turn: Callable[[], Awaitable[None]]) -> None:
         """Let `turn` both wait and work, again and again."""

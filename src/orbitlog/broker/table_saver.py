@@ -59,6 +59,10 @@ class TableSaver:
         """Save topics and groups as soon as the event loop has a moment."""
         self.wanted.set()
 
+    def begin_tables(self) -> asyncio.Future[None]:
+        """Begin to save topics and groups as they are now; it ends when they are on the disk."""
+        return self._tables.begin()
+
     async def save_tables(self) -> None:
         """Return when topics and groups, as they are now, are on the disk."""
         await self._tables.run()

@@ -163,3 +163,58 @@ async def test_closing_waits_for_those_who_wait(waiting: int) -> None:
     async with asyncio.timeout(60):
         await closing
     assert all(sender.answers == [b"done"] for sender in senders)
+
+
+@run_in_loop
+async def test_nobody_is_answered_before_the_table_is_saved() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    saving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    flushes.hold(saving)
+    senders = [Sender(log, flushes, 1) for _ in range(3)]
+    for sender in senders:
+        sender.send()
+    await until(lambda: log.trips == [3])
+    flushes.flush_soon()
+    await until(lambda: log.trips == [3, 3])
+    assert not any(sender.answers for sender in senders)
+    closing = asyncio.create_task(flushes.close())
+    saving.set_result(None)
+    async with asyncio.timeout(60):
+        await closing
+    assert all(sender.answers == [b"done"] for sender in senders)
+    assert log.trips == [3, 3], "who waits for the table alone needs no trip of its own"
+
+
+@run_in_loop
+async def test_a_saved_table_is_not_enough() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.disk.clear()
+    saving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    flushes.hold(saving)
+    sender = Sender(log, flushes, 1)
+    sender.send()
+    await until(lambda: log.trips == [1])
+    saving.set_result(None)
+    await asyncio.sleep(0)
+    assert not sender.answers
+    log.disk.set()
+    await until(lambda: sender.answers == [b"done"])
+    await flushes.close()
+
+
+@run_in_loop
+async def test_a_table_that_cannot_be_saved() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    saving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    flushes.hold(saving)
+    sender = Sender(log, flushes, 2)
+    sender.send()
+    saving.set_exception(StoreError("no room"))
+    await until(lambda: len(sender.answers) == 2)
+    refused, stored = sender.answers
+    assert isinstance(refused, Command) and refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "no room" in (refused.remark or "") and stored == b"done"
+    await flushes.close()

@@ -49,3 +49,23 @@ def test_a_step_follows_its_event() -> None:
         await loops.stop()
 
     asyncio.run(run())
+
+
+def test_a_step_that_failed_is_taken_again_without_another_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steady_loops, "_FAILED_AGAIN_S", 0)
+    taken: list[int] = []
+
+    async def step() -> None:
+        taken.append(1)
+        if len(taken) == 1:
+            raise RuntimeError("once")
+
+    async def run() -> None:
+        loops, event = SteadyLoops(), asyncio.Event()
+        loops.whenever("a test", event, step)
+        event.set()
+        await until(lambda: len(taken) == 2)
+        assert not event.is_set()
+        await loops.stop()
+
+    asyncio.run(run())
