@@ -30,6 +30,7 @@ _STARTED_S = time.perf_counter()
 _INTERRUPTED = 130
 _COLLECT_AFTER_OBJECTS = 100_000
 _RECOVERY_SECONDS = 2.0
+_OPEN_FILES_WANTED = 65_536
 ENDS_WITH_INPUT = "ORBITLOG_ENDS_WITH_INPUT"
 """The variable that tells a server to stop when its standard input ends: whoever started it is gone."""
 
@@ -126,8 +127,23 @@ class RecoveryProgress:
 
 def serve(make: Callable[[], Served], *, as_json: bool) -> None:
     """Run a server until it is told to stop: TERM and INT do, a second INT ends the process at once."""
+    raise_open_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(make(), as_json))
+
+
+def raise_open_files() -> None:
+    """Have as many files as the system lets this process have: a store with room for few opens them over and over."""
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = _OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES_WANTED)
+    if soft == resource.RLIM_INFINITY or soft >= allowed:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (ValueError, OSError) as error:  # some systems have a limit beside the one they tell
+        log.warning("no more than %d files can be open: %s", soft, error)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
