@@ -53,7 +53,15 @@ class OffsetHandlers:
         raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"group {header.group[:255]} has committed nothing there")
 
     def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
-        return self._state.min_offset(topic, queue_id) <= 0 and self._state.is_in_memory(topic, queue_id, 0)
+        """Tell whether a group that never was there begins at 0, whatever it wants.
+
+        An empty queue says so, as 4.x does. A 5.x broker says "not found", the client then asks for the end of the
+        queue, and a message that comes between the two questions is never delivered.
+        """
+        state = self._state
+        if state.max_offset(topic, queue_id) == 0:
+            return state.topics.find(topic) is not None
+        return state.min_offset(topic, queue_id) <= 0 and state.is_in_memory(topic, queue_id, 0)
 
     def update(self, _: Connection, request: Command) -> Answer:
         """Take a commit."""

@@ -34,6 +34,21 @@ def test_progress_and_reset(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
+def test_a_new_group_begins_at_the_start_of_a_queue_that_is_empty_or_whole(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        asked = {"consumerGroup": "New", "topic": "Orders", "queueId": 3}
+        unknown = await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, **asked)
+        assert unknown.code == ResponseCode.QUERY_NOT_FOUND, "nobody made the topic yet"
+        await desk.send("Orders", queue_id=0)
+        for queue_id in (3, 0):
+            answer = await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, **{**asked, "queueId": queue_id})
+            assert (answer.code, answer.ext_fields.get("offset")) == (ResponseCode.SUCCESS, "0")
+        wants_to_know = await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, **asked, setZeroIfNotFound="false")
+        assert wants_to_know.code == ResponseCode.QUERY_NOT_FOUND
+
+    at_desk(tmp_path, work)
+
+
 def test_commits_on_their_way_do_not_undo_a_reset(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
