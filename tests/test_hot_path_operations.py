@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from benchmarks.hot_path import QUEUES, HotPath, batches, hot_path_at, pulls, sends
+from benchmarks.hot_path import QUEUES, TOPIC, HotPath, batches, hot_path_at, pulls, sends
 
 MESSAGES = 64
 MEMBERS = 32
@@ -116,6 +116,41 @@ def test_a_batch(tmp_path: Path) -> None:
 def test_a_pull(tmp_path: Path) -> None:
     async def work(path: HotPath) -> None:
         check(path, pulls([0, MEMBERS]), 2 * MEMBERS, bytecodes=187, calls=10.1)
+
+    at_hot_path(tmp_path, work)
+
+
+def test_pulls_that_wait(tmp_path: Path) -> None:
+    """Fifty groups wait for one message: what each costs when it comes to wait, and when it is woken."""
+    groups = 50
+
+    async def work(path: HotPath) -> None:
+        consumers = [HotPath(path.broker) for _ in range(groups)]
+        one_send = sends(1, first=QUEUES)
+        queue_offset = path.broker.state.max_offset(TOPIC, 0)
+
+        def wait_and_wake(count: Callable[[Callable[[], object]], Any]) -> tuple[Any, Any]:
+            nonlocal queue_offset
+            asked = [pulls([queue_offset], consumerGroup=f"group{number}")[0] for number in range(groups)]
+            queue_offset += 1
+            held = count(lambda: [each.feed(data) for each, data in zip(consumers, asked, strict=True)])
+            path.feed(one_send[0])
+            return held, count(path.dispatch)
+
+        wait_and_wake(lambda work: work())
+        written = [each.transport.calls for each in consumers]
+        (held, _), (woken, of_system) = wait_and_wake(calls_of)
+        assert [each.transport.calls - before for each, before in zip(consumers, written, strict=True)] == [1] * groups
+        assert all(b'"code":0' in each.transport.last for each in consumers)
+        assert not of_system
+        assert held / groups <= 122
+        assert woken / groups <= 57
+        if COUNTS_BYTECODES:
+            held, woken = wait_and_wake(bytecodes_of)
+            assert held / groups <= 1760
+            assert woken / groups <= 740
+        for each in consumers:
+            each.close()
 
     at_hot_path(tmp_path, work)
 

@@ -1,7 +1,8 @@
 """Pulls: messages of a queue as they lie in the log, or a wait for the next one. Mirrors `PullMessageProcessor`.
 
 A pull that finds nothing is held; `wake` answers those that a new message is for, `tick` those that have waited long
-enough. Held or not, a pull is answered once.
+enough. Held or not, a pull is answered once. Those that are woken together and want the same are read for once, and a
+connection gets all of its answers in one write: fifty groups that wait for a message cost fifty writes and one read.
 """
 
 from __future__ import annotations
@@ -15,12 +16,13 @@ from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.clients import BROADCASTING, Subscription, no_property_filter, parse_subscription
 from orbitlog.broker.edge_names import checked_group
 from orbitlog.broker.held_pulls import HeldPull, HeldPulls
-from orbitlog.errors import RequestRefused
+from orbitlog.broker.pull_answer import pull_frame
+from orbitlog.errors import OrbitlogError, RequestRefused
 from orbitlog.formats.group_config import GroupConfig
 from orbitlog.formats.topic_config import PERMISSION_READ, TopicConfig
-from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.remoting.connection import Answer, Connection, failure_answer
 from orbitlog.store.dispatcher import Arrival
-from orbitlog.store.queue_reader import GetResult, GetStatus, ReadRequest
+from orbitlog.store.queue_reader import GetResult, GetStatus, ReadRequest, RecordFilter, TagsFilter
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.consume_headers import PullMessageRequest, PullMessageResponse
@@ -54,6 +56,11 @@ class _Pull:
     subscription: Subscription
 
 
+_Read = tuple[GetResult, bytes]
+_ReadKey = tuple[str, int, int, int, TagsFilter | None, RecordFilter | None]
+_Reads = dict[_ReadKey, _Read]
+
+
 class PullHandler:
     """Serves 11 and 361."""
 
@@ -66,85 +73,99 @@ class PullHandler:
         pull = self._understood(connection, request, header)
         if header.sys_flag & COMMIT:
             self._state.offsets.commit(header.topic, header.group, header.queue_id, header.commit_queue_offset)
-        return self._read(pull, may_hold=True)
+        return self._answer(pull, None)
 
     def wake(self, arrivals: Iterable[Arrival]) -> None:
         """Answer those that a new message is for."""
-        for held in self.held.take_arrived(arrivals):
-            self._answer_held(held)
+        self._answer_held(self.held.take_arrived(arrivals))
 
     def tick(self, now_ms: int) -> None:
         """Answer those that have waited long enough, and any whose message came without a word."""
-        for held in self.held.take_expired(now_ms):
-            self._answer_held(held)
+        self._answer_held(self.held.take_expired(now_ms))
         for topic, queue_id in self.held.queues():
-            for held in self.held.take_behind(topic, queue_id, self._state.max_offset(topic, queue_id)):
-                self._answer_held(held)
+            self._answer_held(self.held.take_behind(topic, queue_id, self._state.max_offset(topic, queue_id)))
 
     def wake_queue(self, topic: str, queue_id: int) -> None:
         """Answer everybody who waits for a queue: one of them is to go elsewhere."""
-        for held in self.held.take_queue(topic, queue_id):
-            self._answer_held(held)
+        self._answer_held(self.held.take_queue(topic, queue_id))
 
     def answer_all(self) -> None:
         """Answer everybody: the broker stops."""
-        for held in self.held.take_all():
-            self._answer_held(held)
+        self._answer_held(self.held.take_all())
 
     def answer_owner(self, connection: Connection) -> None:
         """Answer what one connection waits for."""
-        for held in self.held.take_owner(connection):
-            self._answer_held(held)
+        self._answer_held(self.held.take_owner(connection))
 
     def drop(self, connection: Connection) -> None:
         """Forget what a connection that is gone waited for."""
         self.held.take_owner(connection)
 
-    def _answer_held(self, held: HeldPull[_Pull]) -> None:
-        pull = held.request
-        answer = self._read(pull, may_hold=False)
+    def _answer_held(self, held: Iterable[HeldPull[_Pull]]) -> None:
+        """Answer pulls that wait no longer: one write for each connection."""
+        of_connections: dict[Connection, list[_Pull]] = {}
+        for each in held:
+            pull = each.request
+            of_connections.setdefault(pull.connection, []).append(pull)
+        reads: _Reads = {}
+        for connection, pulls in of_connections.items():
+            connection.respond_all([(pull.request, self._woken(pull, reads)) for pull in pulls])
+
+    def _woken(self, pull: _Pull, reads: _Reads) -> Command | bytes:
+        try:
+            answer = self._answer(pull, reads)
+        except OrbitlogError as error:
+            return failure_answer(pull.connection, pull.request, error)
         assert answer is not None
-        pull.connection.respond(pull.request, answer)
+        return answer
 
     # Reading
 
-    def _read(self, pull: _Pull, *, may_hold: bool) -> Command | None:
+    def _answer(self, pull: _Pull, reads: _Reads | None) -> Command | bytes | None:
+        """Answer a pull that waited, by `reads` for all that wait no longer; or one that has just come, or hold it."""
         state, header = self._state, pull.header
         reset_to = state.offsets.take_reset(header.topic, header.group, header.queue_id)
         if reset_to is not None and reset_to != header.queue_offset:
             return self._moved(pull, reset_to)
-        request = ReadRequest(
-            header.queue_offset,
-            max(min(header.message_count_max, _COUNT_MAX), 1),
-            pull.subscription.tags_filter,
-            pull.subscription.record_filter,
-            state.read_limits,
-        )
-        result = state.store.get(header.topic, header.queue_id, request)
-        if may_hold:
-            state.offsets.note_pull(header.topic, header.group, header.queue_id, result.next_offset)
-        if result.status is GetStatus.FOUND:
-            state.statistics.note_get(header.topic, header.group, len(result.records), sum(map(len, result.records)))
-            return self._answer(pull, ResponseCode.SUCCESS, result, b"".join(result.records))
-        state.statistics.get_requests_missed.add(1)
-        code = _code(result, header)
-        if code == ResponseCode.PULL_NOT_FOUND and may_hold and header.sys_flag & SUSPEND and not state.is_stopping:
+        may_hold = reads is None and header.sys_flag & SUSPEND and not state.is_stopping
+        if may_hold and 0 < header.queue_offset == state.max_offset(header.topic, header.queue_id):
+            # What nearly every consumer does that keeps up: nothing needs to be read to see that there is nothing.
+            state.offsets.note_pull(header.topic, header.group, header.queue_id, header.queue_offset)
+            state.statistics.get_requests_missed.add(1)
             self._hold(pull)
             return None
-        if code == ResponseCode.PULL_OFFSET_MOVED:
-            log.warning(
-                "group %s asked for offset %d of %s queue %d, which has %d to %d; it is sent to %d",
-                header.group,
-                header.queue_offset,
-                header.topic,
-                header.queue_id,
-                result.min_offset,
-                result.max_offset,
-                result.next_offset,
-            )
-        return self._answer(pull, code, result)
+        result, body = self._read(pull, reads)
+        if reads is None:
+            state.offsets.note_pull(header.topic, header.group, header.queue_id, result.next_offset)
+        code = _code(result, header)
+        if code == ResponseCode.SUCCESS:
+            state.statistics.note_get(header.topic, header.group, len(result.records), len(body))
+        else:
+            state.statistics.get_requests_missed.add(1)
+            if code == ResponseCode.PULL_NOT_FOUND and may_hold:
+                self._hold(pull)
+                return None
+            if code == ResponseCode.PULL_OFFSET_MOVED:
+                _warn_of_move(header, result)
+        return pull_frame(pull.request, code, result, body, (pull.topic.sys_flag, pull.group.sys_flag))
+
+    def _read(self, pull: _Pull, reads: _Reads | None) -> _Read:
+        """Read what is asked for, unless that is among `reads` already."""
+        state, header, subscription = self._state, pull.header, pull.subscription
+        count_max = max(min(header.message_count_max, _COUNT_MAX), 1)
+        tags_filter, record_filter = subscription.tags_filter, subscription.record_filter
+        key = header.topic, header.queue_id, header.queue_offset, count_max, tags_filter, record_filter
+        if reads is not None and (known := reads.get(key)) is not None:
+            return known
+        request = ReadRequest(header.queue_offset, count_max, tags_filter, record_filter, state.read_limits)
+        result = state.store.get(header.topic, header.queue_id, request)
+        read = result, b"".join(result.records)
+        if reads is not None:
+            reads[key] = read
+        return read
 
     def _hold(self, pull: _Pull) -> None:
+        """Let a pull wait, as long as it may."""
         state, header = self._state, pull.header
         wait_ms = header.suspend_timeout_ms
         if not state.settings[keys.LONG_POLLING]:
@@ -161,17 +182,6 @@ class PullHandler:
                 pull,
             )
         )
-
-    def _answer(self, pull: _Pull, code: ResponseCode, result: GetResult, body: bytes = b"") -> Command:
-        header = PullMessageResponse(
-            suggested_broker_id=0,
-            next_queue_offset=result.next_offset,
-            min_queue_offset=result.min_offset,
-            max_queue_offset=result.max_offset,
-            topic_sys_flag=pull.topic.sys_flag,
-            group_sys_flag=pull.group.sys_flag,
-        )
-        return response_to(pull.request, code, result.status.value, header.to_ext_fields(), body)
 
     def _moved(self, pull: _Pull, queue_offset: int) -> Command:
         """Send a consumer to where an operator wants it."""
@@ -254,3 +264,16 @@ def _code(result: GetResult, header: PullMessageRequest) -> ResponseCode:
     if result.status is GetStatus.NO_MESSAGE_IN_QUEUE:
         return ResponseCode.PULL_NOT_FOUND if header.queue_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
     return _CODES[result.status]
+
+
+def _warn_of_move(header: PullMessageRequest, result: GetResult) -> None:
+    log.warning(
+        "group %s asked for offset %d of %s queue %d, which has %d to %d; it is sent to %d",
+        header.group,
+        header.queue_offset,
+        header.topic,
+        header.queue_id,
+        result.min_offset,
+        result.max_offset,
+        result.next_offset,
+    )

@@ -53,11 +53,15 @@ class HeldPulls(Generic[T]):
             waiting = held.get((arrival.topic, arrival.queue_id))
             if waiting is None:
                 continue
-            woken = [pull for pull in waiting if _is_for(arrival, pull)]
-            if woken:
-                taken += woken
-                gone = set(woken)
-                self._keep((arrival.topic, arrival.queue_id), [pull for pull in waiting if pull not in gone])
+            kept: list[HeldPull[T]] = []
+            _, _, queue_offset, tags_code, _ = arrival
+            for pull in waiting:
+                # A message that fills a queue again from 0 wakes whoever asked for more than it has.
+                is_new = queue_offset >= pull.queue_offset or queue_offset == 0
+                tags_filter = pull.tags_filter
+                is_woken = is_new and (tags_filter is None or tags_filter(tags_code))
+                (taken if is_woken else kept).append(pull)
+            self._keep((arrival.topic, arrival.queue_id), kept)
         return taken
 
     def take_expired(self, now_ms: int) -> list[HeldPull[T]]:
@@ -102,9 +106,3 @@ class HeldPulls(Generic[T]):
             self._held[key] = waiting
         else:
             del self._held[key]
-
-
-def _is_for(arrival: Arrival, pull: HeldPull[T]) -> bool:
-    # A message that fills a queue again from 0 wakes whoever asked for more than it has.
-    is_new = arrival.queue_offset >= pull.queue_offset or arrival.queue_offset == 0
-    return is_new and (pull.tags_filter is None or pull.tags_filter(arrival.tags_code))

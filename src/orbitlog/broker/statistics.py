@@ -81,6 +81,7 @@ class Statistics:
         self.started_ms = now_ms
         self._counters: dict[tuple[str, str], Counter] = {}
         self._put_counters: dict[str, tuple[Counter, Counter]] = {}
+        self._get_counters: dict[tuple[str, str], tuple[Counter, Counter]] = {}
         self.put_messages, self.get_messages, self.get_requests_found, self.get_requests_missed = (
             Counter(),
             Counter(),
@@ -129,9 +130,15 @@ class Statistics:
         """Count messages that were given to a consumer."""
         self.get_messages.add(count)
         self.get_requests_found.add(1)
-        key = f"{topic}@{group}"
-        self.add(GROUP_GET_NUMS, key, count)
-        self.add(GROUP_GET_SIZE, key, size_bytes)
+        counters = self._get_counters.get((topic, group))
+        if counters is None:
+            key = f"{topic}@{group}"
+            counters = self._counter(GROUP_GET_NUMS, key), self._counter(GROUP_GET_SIZE, key)
+            if len(self._get_counters) < _KEYS_MAX:
+                self._get_counters[topic, group] = counters
+        messages, size = counters
+        messages.add(count)
+        size.add(size_bytes)
 
     def sample(self, now_ms: int, local_day: int) -> None:
         for counter in (self.put_messages, self.get_messages, self.get_requests_found, self.get_requests_missed):
@@ -143,6 +150,8 @@ class Statistics:
 
     def forget_topic(self, topic: str) -> None:
         self._put_counters.pop(topic, None)
+        for read in [read for read in self._get_counters if read[0] == topic]:
+            del self._get_counters[read]
         for name, key in list(self._counters):
             if key == topic or key.startswith(f"{topic}@"):
                 del self._counters[name, key]

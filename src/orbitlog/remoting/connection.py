@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from typing import Final, cast
 
@@ -91,6 +91,22 @@ class Connection(asyncio.Protocol):
         if not (request.flag & FLAG_ONEWAY or self.is_closed):
             self._send(self._answer_frame(request, answer))
         self.go_on()
+
+    def respond_all(self, answers: Iterable[tuple[Command, Command | bytes]]) -> None:
+        """Answer several such requests, in one write where they are small."""
+        is_inside = self._outgoing is not None
+        outgoing = [] if self._outgoing is None else self._outgoing
+        for request, answer in answers:
+            self._forget(request)
+            if request.flag & FLAG_ONEWAY or self.is_closed:
+                continue
+            frame = self._answer_frame(request, answer)
+            outgoing.append(frame)
+            if not is_inside and (len(frame) > _LARGE_ANSWER or len(outgoing) >= _ANSWERS_A_WRITE):
+                self._write(outgoing)
+        if not is_inside:
+            self._write(outgoing)
+            self.go_on()
 
     def forget(self, request: Command) -> None:
         """Give up a request for which the handler returned None: it is never answered."""

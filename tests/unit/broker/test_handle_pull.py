@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.errors import StoreError
+from orbitlog.store.queue_reader import GetResult, ReadRequest
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_desk import Desk, at_desk, client_of, records, until
 
@@ -127,5 +129,61 @@ def test_one_pull_brings_no_more_than_the_limits(tmp_path: Path) -> None:
         assert len(records(await desk.pull(message_count_max=3))) == 3
         desk.broker.state.settings.change({"maxTransferBytesOnMessageInMemory": "3000"})
         assert len(records(await desk.pull())) == 2
+
+    at_desk(tmp_path, work)
+
+
+def test_groups_that_wait_for_the_same_are_read_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.send(body=b"0")
+        await desk.send(body=b"0", queue_id=1)
+        asked = [
+            *({"group": f"G{number}", "subscription": "*"} for number in range(4)),
+            {"group": "tagged", "subscription": "b"},
+            {"group": "other", "subscription": "c"},
+            {"group": "one", "subscription": "*", "message_count_max": 1},
+            {"group": "G0", "subscription": "*", "queue_id": 1},
+        ]
+        waiting = [asyncio.ensure_future(desk.pull(queue_offset=1, sys_flag=SUSPEND, **each)) for each in asked]
+        held = desk.broker._pulls.held
+        await until(lambda: len(held) == len(asked))
+        store, reads = desk.broker.state.store, []
+        get = store.get
+        monkeypatch.setattr(store, "get", lambda *request: reads.append(request) or get(*request))
+        await desk.send(body=b"1", properties={"TAGS": "b"})
+        *answers, other, one, second = waiting
+        for answer in [*(await asyncio.gather(*answers)), await one]:
+            assert [message.body for message in records(answer)] == [b"1"]
+            assert (answer.code, answer.ext_fields["nextBeginOffset"]) == (ResponseCode.SUCCESS, "2")
+        assert len(reads) == 3, "everything, one tag, and one message at most"
+        assert len(held) == 2
+        monkeypatch.undo()
+        await asyncio.gather(desk.send(properties={"TAGS": "c"}), desk.send(body=b"2", queue_id=1))
+        assert [len(records(await each)) for each in (other, second)] == [1, 1]
+
+    at_desk(tmp_path, work)
+
+
+def test_a_woken_pull_that_cannot_be_read_for_is_told_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.send()
+        waiting = [
+            asyncio.ensure_future(desk.pull(queue_offset=1, sys_flag=SUSPEND, message_count_max=count))
+            for count in (1, 2)
+        ]
+        await until(lambda: len(desk.broker._pulls.held) == 2)
+        store = desk.broker.state.store
+        get = store.get
+
+        def fail_for_one(topic: str, queue_id: int, request: ReadRequest) -> GetResult:
+            if request.max_count == 1:
+                raise StoreError("the disk is gone")
+            return get(topic, queue_id, request)
+
+        monkeypatch.setattr(store, "get", fail_for_one)
+        await desk.send(body=b"1")
+        failed, found = await asyncio.gather(*waiting)
+        assert failed.code == ResponseCode.SYSTEM_ERROR and "the disk is gone" in (failed.remark or "")
+        assert [message.body for message in records(found)] == [b"1"]
 
     at_desk(tmp_path, work)

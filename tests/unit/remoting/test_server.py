@@ -77,6 +77,40 @@ def test_answers_come_in_the_order_in_which_they_are_ready() -> None:
     run(test())
 
 
+def test_several_are_answered_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def test() -> None:
+        held: list[tuple[Connection, Command]] = []
+
+        def handler(connection: Connection, asked: Command) -> Answer:
+            if asked.opaque != 4:
+                held.append((connection, asked))
+                return None
+            connection.respond_all([(each, response_to(each, 0)) for _, each in held[:2]])  # within: before its own
+            return response_to(asked, 0)
+
+        async with serving(handler) as server, raw_client(server) as client:
+            await client.send(*map(request, range(5)))
+            assert [answer.opaque for answer in await client.answers(3)] == [0, 1, 4]
+            connection, _ = held[0]
+            written: list[bytes] = []
+            put = connection._put
+            monkeypatch.setattr(connection, "_put", lambda data: written.append(data) or put(data))
+            connection.respond_all([(each, response_to(each, 7)) for _, each in held[2:]])
+            assert len(written) == 1
+            assert [(answer.opaque, answer.code) for answer in await client.answers(2)] == [(2, 7), (3, 7)]
+            large = b"x" * 200_000
+            connection.respond_all(
+                [(request(number), response_to(request(number), 0, body=large)) for number in (8, 9)]
+            )
+            assert len(written) == 3, "large ones are not copied together"
+            assert [len(answer.body) for answer in await client.answers(2)] == [len(large)] * 2
+            connection.respond_all([(Command(1, opaque=3, flag=2), response_to(request(3), 0))])  # one way
+            assert len(written) == 3
+            assert connection.unanswered == 0 and server.working_bytes == 0
+
+    run(test())
+
+
 def test_an_answer_from_within_the_handler_counts() -> None:
     async def test() -> None:
         def handler(connection: Connection, asked: Command) -> Answer:
@@ -537,6 +571,7 @@ def test_whoever_waits_learns_that_the_connection_is_lost() -> None:
             assert closed == [connection, connection]
             assert connection.is_closed and connection.unanswered == 0 and server.working_bytes == 0
             connection.respond(request(1), response_to(request(1), 0))
+            connection.respond_all([(request(1), response_to(request(1), 0))])
             with pytest.raises(ConnectionLost):
                 await connection.request(Command(1), timeout=1)
             with pytest.raises(ConnectionLost):
