@@ -37,8 +37,8 @@ class Storm:
             count += 1
             try:
                 await mq.send("Storm", name, timeout=1.0)
-            except (RemotingError, ClientError):
-                pass  # what counts here is what was acknowledged
+            except (RemotingError, ClientError) as error:
+                assert error.retriable, f"{type(error).__name__}: {error}"
             else:
                 self.acknowledged.add(name)
             await asyncio.sleep(0.002)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import random
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -26,7 +28,7 @@ class ServingProcess:
     def __init__(self, store: Path, *settings: str) -> None:
         self._store = store
         self._settings = [word for setting in settings for word in ("--set", setting)]
-        self._ports = ("0", "0")
+        self._ports = (_own_port(), _own_port())
         self._process: subprocess.Popen[str] | None = None
         self.name_server = self.broker = ""
 
@@ -37,7 +39,6 @@ class ServingProcess:
         assert line, f"it ended with {self._process.wait()} before it was ready"
         ready = json.loads(line)
         self.name_server, self.broker = ready["name-server"], ready["broker"]
-        self._ports = (self.name_server.rpartition(":")[2], self.broker.rpartition(":")[2])
 
     def start_and_kill_after(self, seconds: float) -> None:
         """Start it, and kill it after so long, ready or not."""
@@ -71,3 +72,15 @@ class ServingProcess:
         lines = (own / "status").read_text().splitlines()
         (anonymous,) = (int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
         return Held(anonymous / 1024, sum(1 for _ in (own / "fd").iterdir()))
+
+
+def _own_port() -> str:
+    """Find a port that stays free between a stop and the next start: none that the system gives to whoever asks."""
+    while True:
+        port = random.SystemRandom().randrange(20_000, 30_000)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        return str(port)

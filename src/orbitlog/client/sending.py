@@ -50,6 +50,7 @@ _RETRY_CODES = frozenset(
     (
         *(ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SERVICE_NOT_AVAILABLE, ResponseCode.SYSTEM_ERROR),
         *(ResponseCode.SYSTEM_BUSY, ResponseCode.NO_PERMISSION),
+        ResponseCode.REQUEST_CODE_NOT_SUPPORTED,  # no broker listens there any more, but somebody else: see `_send_to`
     )
 )
 if TYPE_CHECKING:
@@ -213,10 +214,11 @@ class Sending:
                 self._choice.failed(failed_broker, self._now_ms())
             if tries >= TRIES or self._loop.time() + pause >= deadline:
                 raise failure
-            if await self._other_broker(topic, failed_broker, deadline):
-                continue
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+            if not await self._other_broker(topic, failed_broker, deadline):
+                await asyncio.sleep(pause)
+                pause = min(2 * pause, _PAUSE_SECONDS_MAX)
+            if self._loop.time() >= deadline:
+                raise failure  # it says more than that no time was left
 
     async def _queue(
         self, topic: str, ordered_by: str | None, failed_broker: str | None, deadline: float
@@ -245,7 +247,12 @@ class Sending:
         started = self._loop.time()
         address = self._routes.address_of(queue)
         left = max(deadline - started, 0.0)
-        answer = await self._link.ask(address, code, header, body, seconds=left, accept=_STORED_CODES)
+        try:
+            answer = await self._link.ask(address, code, header, body, seconds=left, accept=_STORED_CODES)
+        except BrokerRefused as error:
+            if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                raise NoRoute(f"{queue.broker_name} is not at {address} any more: {error.remark}") from None
+            raise
         now = self._loop.time()
         self._choice.sent(queue.broker_name, int((now - started) * 1000), int(now * 1000))
         told = SendMessageResponse.from_ext_fields(answer.ext_fields)

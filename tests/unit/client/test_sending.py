@@ -13,7 +13,15 @@ from orbitlog.client.outgoing import make_outgoing
 from orbitlog.client.receipts import SendStatus
 from orbitlog.client.routes import Routes
 from orbitlog.client.sending import Sending
-from orbitlog.errors import BrokerRefused, ClientClosed, ConnectFailed, ConnectionLost, OrbitlogError, RequestTimeout
+from orbitlog.errors import (
+    BrokerRefused,
+    ClientClosed,
+    ConnectFailed,
+    ConnectionLost,
+    NoRoute,
+    OrbitlogError,
+    RequestTimeout,
+)
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.send_headers import SendMessageResponse
@@ -77,6 +85,27 @@ def test_a_refusal_that_will_not_change_is_told_at_once() -> None:
     with pytest.raises(BrokerRefused, match=r"told so \(code 13\); the message is over a limit") as caught:
         send(brokers)
     assert not caught.value.retriable and len(brokers.tried) == 1
+
+
+def test_an_address_that_another_server_has_now_is_worth_another_try() -> None:
+    brokers = Brokers("a", answers=[ResponseCode.REQUEST_CODE_NOT_SUPPORTED])
+    assert send(brokers).status is SendStatus.SENT and len(brokers.tried) == 2
+    with pytest.raises(NoRoute, match="a is not at a:1 any more: told so") as caught:
+        send(Brokers("a", answers=[ResponseCode.REQUEST_CODE_NOT_SUPPORTED] * 9))
+    assert caught.value.retriable
+
+
+def test_when_the_time_is_over_the_error_says_what_kept_failing() -> None:
+    class Vanished(Brokers):
+        async def ask_name_server(self, *_: Any, **__: Any) -> Command:
+            if self.tried:
+                await asyncio.sleep(60)
+            return await super().ask_name_server(*_, **__)
+
+    brokers = Vanished("a", answers=[ConnectFailed("down")] * 9)
+    with pytest.raises(ConnectFailed, match="down"):
+        send(brokers, seconds=0.1)
+    assert len(brokers.tried) == 1, "asking where it is took all the time that there was"
 
 
 @pytest.mark.parametrize(
