@@ -106,11 +106,12 @@ def test_many_sends_a_read(tmp_path: Path) -> None:
     at_hot_path(tmp_path, work)
 
 
-def test_a_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("kernels", "bytecodes", "calls"), [(False, 88, 5.1), (True, 46, 3.5)])
+def test_a_batch(tmp_path: Path, kernels: bool, bytecodes: float, calls: float) -> None:
     async def work(path: HotPath) -> None:
-        check(path, batches(2), 2 * MEMBERS, bytecodes=99, calls=6)
+        check(path, batches(2), 2 * MEMBERS, bytecodes=bytecodes, calls=calls)
 
-    at_hot_path(tmp_path, work)
+    at_hot_path(tmp_path, work, kernels=kernels)
 
 
 def test_a_pull(tmp_path: Path) -> None:

@@ -12,9 +12,11 @@ import sys
 
 import numpy as np
 
+from orbitlog.formats.batch import BatchMember, encode_batch
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.message import encode_message
 from orbitlog.kernels.arrow_batches import ArrowDecoder
+from orbitlog.kernels.batch_encode import put_records
 from orbitlog.kernels.columns import read_columns
 from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.record_walk import walk_messages
@@ -60,6 +62,21 @@ def run_all(view: memoryview, *, check_crc: bool) -> None:
     walk_in_splits(view, 150, base_physical_offset=0, check_crc=check_crc)
 
 
+def run_batches(rng: random.Random) -> int:
+    """Encode cut and damaged batches, the request before a fence, and the records before another."""
+    requests, made = Fenced(), Fenced()
+    shared, places = np.frombuffer(bytes(88) + b"\x01TCLUSTER\x01c\x02", np.uint8), np.empty(8, np.int64)
+    data = encode_batch([BatchMember(b"x" * size, b"KEYS\x01k" + b"y" * size + b"\x02") for size in (1, 30, 200)])
+    for case in range(2 * len(data)):
+        broken = bytearray(data[: case % len(data) + 1])
+        if case >= len(data):
+            broken[rng.randrange(len(broken))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF])
+        members = np.frombuffer(requests.at_end(bytes(broken)), np.uint8)
+        records = np.frombuffer(made.at_end(bytes(rng.randrange(1, 1200))), np.uint8)
+        put_records(members, shared, 10, 0, 0, records, places)
+    return 2 * len(data)
+
+
 def main(seed: int) -> None:
     rng = random.Random(seed)
     fenced = Fenced()
@@ -76,6 +93,7 @@ def main(seed: int) -> None:
             broken[rng.randrange(len(broken))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
         run_all(fenced.at_end(bytes(broken)), check_crc=rng.random() < 0.5)
         cases += 1
+    cases += run_batches(rng)
     print(f"{cases} cases")
 
 

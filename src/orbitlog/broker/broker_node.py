@@ -55,8 +55,9 @@ from orbitlog.wire.command import Command
 
 log = logging.getLogger(__name__)
 
-# A step of dispatch keeps the event loop busy: this much takes some milliseconds.
+# A step of dispatch keeps the event loop busy: this much takes some milliseconds, in plain Python and with the kernels.
 _DISPATCH_BYTES = 128 * 1024
+_KERNEL_DISPATCH_BYTES = 1024 * 1024
 _DERIVED_BYTES = 16 * 1024 * 1024
 # A broker is busy that has this much to dispatch at once.
 _BUSY_BYTES = 16 * 1024
@@ -335,7 +336,8 @@ class Broker:
         if store.written_to - store.dispatched_to >= _BUSY_BYTES and not self._kernels_wanted:
             self._load_kernels()
         try:
-            arrivals = store.dispatch_once(_DISPATCH_BYTES, each=self._is_awaited)
+            max_bytes = _KERNEL_DISPATCH_BYTES if store.has_kernels else _DISPATCH_BYTES
+            arrivals = store.dispatch_once(max_bytes, each=self._is_awaited)
         except StoreError as error:
             log.error("dispatch failed, it is tried again: %s", error)
             asyncio.get_running_loop().call_later(1, self._plan_dispatch)

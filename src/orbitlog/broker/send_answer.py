@@ -86,7 +86,7 @@ def _json_frame(text: str) -> bytes:
 
 
 def _ids(store_host_raw: bytes, physical_offsets: list[int]) -> str:
-    """Write the ids of messages, apart by commas."""
-    pack = _OFFSET.pack
-    raw = b"".join([store_host_raw + pack(each) for each in physical_offsets])
-    return raw.hex(",", len(store_host_raw) + _OFFSET.size).upper()
+    """Write the ids of messages, apart by commas: each the host and a place, all places in one go."""
+    host = store_host_raw.hex().upper()
+    places = struct.pack(f">{len(physical_offsets)}q", *physical_offsets).hex(",", _OFFSET.size).upper()
+    return host + places.replace(",", "," + host)

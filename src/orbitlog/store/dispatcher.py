@@ -168,6 +168,10 @@ class Dispatcher:
             finally:
                 view.release()
 
+    @property
+    def has_kernels(self) -> bool:
+        return self._live is not None
+
     def load_kernels(self) -> None:
         """Let steps of many messages be taken with the kernels; takes a while, and may be called in any thread."""
         from orbitlog.store.live_dispatch import LiveDispatch

@@ -70,6 +70,7 @@ class MessageStore(StoreReads):
         self._index = IndexFiles(disk, root, geometry.index_layout)
         self._retention = Retention(disk, self._log, self._queues, self._index, config.retention)
         self._put_rules = PutRules(config)
+        self._encode_records = encode_records
         self._dispatch = BrokerDispatch(disk, root, config)
         self._derived_to = 0
         self._next_queue_offsets: dict[QueueKey, int] = {}
@@ -257,7 +258,7 @@ class MessageStore(StoreReads):
             return None
         now_ms = max(self._now_ms(), self._last_append_ms)
         queue_offset = self._next_queue_offsets.get(queue_key, 0)
-        records = encode_records(batch, added, queue_offset, log.written_to, now_ms)
+        records = self._encode_records(batch, added, queue_offset, log.written_to, now_ms)
         if records is None or self._put_rules.is_too_long(batch, added, len(records.physical_offsets)):
             return None
         try:
@@ -265,7 +266,7 @@ class MessageStore(StoreReads):
         except (FormatError, StoreError):
             return None
         if records.physical_offsets[0] != log.written_to:  # they did not fit: the segment was ended
-            records = encode_records(batch, added, queue_offset, log.written_to, now_ms)
+            records = self._encode_records(batch, added, queue_offset, log.written_to, now_ms)
             assert records is not None
         log.write(records.raw)
         count = len(records.physical_offsets)
@@ -324,11 +325,22 @@ class MessageStore(StoreReads):
         return arrivals
 
     def load_kernels(self) -> None:
-        """Let large steps of dispatching be taken in machine code: call it once, in another thread if it must not wait.
+        """Let large steps of dispatching be taken in machine code, and batches encoded in it.
 
-        It takes half a second, and most of a minute where the kernels were never compiled on this machine.
+        Call it once, in another thread if it must not wait: it takes half a second, and most of a minute where the
+        kernels were never compiled on this machine.
         """
+        from orbitlog.kernels.batch_encode import BatchEncoder
+
         self._dispatcher.load_kernels()
+        encoder = BatchEncoder()
+        encoder.load()
+        self._encode_records = encoder.encode_records
+
+    @property
+    def has_kernels(self) -> bool:
+        """Tell whether large steps of dispatching are taken in machine code."""
+        return self._dispatcher.has_kernels
 
     def hand_over_dispatch(self) -> None:
         """Let an engine outside this process own dispatch; `dispatch_once` then follows it (docs/durability.md)."""

@@ -300,13 +300,15 @@ def test_a_long_retry_topic_is_taken_and_read(store: MessageStore) -> None:
 def test_a_batch_taken_whole_is_what_its_members_are(tmp_path: Path) -> None:
     host = Host(bytes((127, 0, 0, 1)), 10911)
     logs = []
-    for whole in (True, False):
-        root = tmp_path / str(whole)
+    for way in ("whole", "whole, with kernels", "one by one"):
+        root = tmp_path / way
         with MessageStore.open(root, CONFIG, lambda: 1_700_000_000_000) as store:
+            if way == "whole, with kernels":
+                store.load_kernels()
             for number in range(60):
                 members = [BatchMember(b"%d-%d" % (number, each) * 9, b"KEYS\x01k\x02") for each in range(5)]
                 batch = make_message("T", encode_batch(members), born_host=host, store_host=host, queue_id=1)
-                if whole:
+                if way != "one by one":
                     appended = store.append_members(batch, b"CLUSTER\x01c\x02")
                     assert appended is not None and appended.queue_offset == 5 * number
                     assert appended.end == store.written_to
@@ -314,4 +316,4 @@ def test_a_batch_taken_whole_is_what_its_members_are(tmp_path: Path) -> None:
                     store.append_batch(expand_batch(batch._replace(properties_raw=b"CLUSTER\x01c\x02")))
             store.dispatch_once(1 << 30)
         logs.append({path.name: path.read_bytes() for path in sorted((root / "commitlog").iterdir())})
-    assert logs[0] == logs[1] and len(logs[0]) > 1
+    assert logs[0] == logs[1] == logs[2] and len(logs[0]) > 1
