@@ -81,7 +81,7 @@ def test_tasks_that_die_after_their_work_are_run_again(spark: Any, generated: Pa
     def run(function: Any, tasks: Any, **more: Any) -> list[dict[str, Any]]:
         return run_tasks(spark, functools.partial(dying, function), tasks, **more)
 
-    (result,) = rebuild_with(run, [generated], out=tmp_path / "out", settings=StoreSettings(), split_bytes=256 * 1024)
+    (result,) = rebuild_with(run, [generated], out=tmp_path / "out", settings=StoreSettings(), split_bytes=128 * 1024)
     assert result.findings == ()
     assert result.resumed_splits > 2, "no task found the work of an attempt that died"
     assert derived_files(tmp_path / "out") == derived_files(generated)

@@ -111,7 +111,8 @@ def index_tasks(
     pairs = zip(tasks, derivations, strict=True)
     with_messages = [(task, derivation) for task, derivation in pairs if derivation.walk.message_count]
     parts = [KeyPart(str(task.target), task.split.stop - task.split.start) for task, _ in with_messages]
-    key_ends = list(accumulate(derivation.key_count for _, derivation in with_messages))
+    counts = [derivation.key_count for _, derivation in with_messages]
+    key_ends = list(accumulate(counts))
     key_starts = [0, *key_ends[:-1]]
     found = []
     for number in range(index_file_count(derivations, layout)):
@@ -123,5 +124,6 @@ def index_tasks(
         ]
         wanted = wanted or [0]
         chosen = tuple(parts[wanted[0] : wanted[-1] + 1])
-        found.append(IndexTask(staging, number, layout, chosen, key_starts[wanted[0]]))
+        key_count = max(min(end_key, sum(counts)) - first_key, 0)
+        found.append(IndexTask(staging, number, layout, chosen, key_starts[wanted[0]], key_count))
     return found

@@ -20,7 +20,7 @@ import orjson
 
 from orbitlog.doctor.log_splits import LogSplit
 from orbitlog.doctor.split_derivation import Units, derive_split
-from orbitlog.doctor.staging import TEMPORARY, WholeFiles, whole_file, write_all
+from orbitlog.doctor.staging import TEMPORARY, WholeFiles, begin_writing, whole_file, write_all
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import (
@@ -180,6 +180,7 @@ def _write_units(descriptor: int, file: QueueFile, queue_file_bytes: int, starts
             units = os.pread(source.fileno(), size_bytes, starts[part.path] + part.unit_number * ENTRY_BYTES)
         assert len(units) == size_bytes
         write_all(descriptor, units, part.place * ENTRY_BYTES)
+    begin_writing(descriptor, 0, queue_file_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,6 +201,7 @@ class IndexTask:
     parts: tuple[KeyPart, ...]
     keys_before: int
     """How many keys of the log lie before the first of the parts."""
+    key_count: int
 
     @property
     def target(self) -> Path:
@@ -233,6 +235,7 @@ def _fill_index(task: IndexTask, descriptor: int) -> None:
             place = task.layout.entry_position(stream.header.index_count)
             entries, row, key = stream.put(columns, row, key)
             write_all(descriptor, entries.data, place)
+            begin_writing(descriptor, place, len(entries))
         if stream.is_full:
             break
     if stream is not None and stream.header.key_count:

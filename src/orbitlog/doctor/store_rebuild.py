@@ -245,10 +245,17 @@ def _put_together(run: Runner, works: Sequence[_Work], progress: PhaseProgress |
     total = sum(part.log_bytes for task in index for part in task.parts)
     phase = phase_of(progress, "building", total)
     builds: list[IndexTask | AssembleTask] = [*index, *queues]
-    reports = run(_build, builds, progress=phase, name="rebuild: build")
+    reports = run(_build, builds, progress=phase, name="rebuild: build", cost=_build_cost)
     headers = iter(reports)
     for work in works:
         work.headers = [next(headers) for _ in work.index]
+
+
+def _build_cost(task: IndexTask | AssembleTask) -> float:
+    """Return about how many microseconds a task takes."""
+    if isinstance(task, IndexTask):
+        return 0.03 * task.key_count
+    return sum(300 + 0.015 * sum(part.unit_count for part in file.parts) for file in task.files)
 
 
 def _build(task: IndexTask | AssembleTask) -> dict[str, Any]:

@@ -21,7 +21,7 @@ PhaseProgress = Callable[[str, int, int, int], None]
 
 
 class Runner(Protocol):
-    """Whatever runs tasks: Spark, or this process."""
+    """Whatever runs tasks: Spark, or this process; `cost` tells how tasks compare, where they are not alike."""
 
     def __call__(
         self,
@@ -30,6 +30,7 @@ class Runner(Protocol):
         *,
         progress: Progress | None = None,
         name: str = "orbitlog",
+        cost: Callable[[Task], float] | None = None,
     ) -> list[TaskReport]: ...
 
 
@@ -39,6 +40,7 @@ def run_here(
     *,
     progress: Progress | None = None,
     name: str = "orbitlog",
+    cost: Callable[[Task], float] | None = None,
 ) -> list[TaskReport]:
     """Run tasks one after the other in this process; reports become what JSON makes of them, as on Spark."""
     reports: list[TaskReport] = []
