@@ -34,7 +34,6 @@ _SUSPEND_MS_MAX = 10 * 60_000
 _COUNT_MAX = 4096
 
 _CODES = {
-    GetStatus.FOUND: ResponseCode.SUCCESS,
     GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
     GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
@@ -56,7 +55,7 @@ class _Pull:
     subscription: Subscription
 
 
-_Read = tuple[GetResult, bytes]
+_Read = tuple[ResponseCode, GetResult, bytes]
 _ReadKey = tuple[str, int, int, int, TagsFilter | None, RecordFilter | None]
 _Reads = dict[_ReadKey, _Read]
 
@@ -134,18 +133,17 @@ class PullHandler:
             state.statistics.get_requests_missed.add(1)
             self._hold(pull)
             return None
-        result, body = self._read(pull, reads)
+        code, result, body = self._read(pull, reads)
         if reads is None:
             state.offsets.note_pull(header.topic, header.group, header.queue_id, result.next_offset)
-        code = _code(result, header)
-        if code == ResponseCode.SUCCESS:
+        if code is ResponseCode.SUCCESS:
             state.statistics.note_get(header.topic, header.group, len(result.records), len(body))
         else:
             state.statistics.get_requests_missed.add(1)
-            if code == ResponseCode.PULL_NOT_FOUND and may_hold:
+            if code is ResponseCode.PULL_NOT_FOUND and may_hold:
                 self._hold(pull)
                 return None
-            if code == ResponseCode.PULL_OFFSET_MOVED:
+            if code is ResponseCode.PULL_OFFSET_MOVED:
                 _warn_of_move(header, result)
         return pull_frame(pull.request, code, result, body, (pull.topic.sys_flag, pull.group.sys_flag))
 
@@ -159,7 +157,7 @@ class PullHandler:
             return known
         request = ReadRequest(header.queue_offset, count_max, tags_filter, record_filter, state.read_limits)
         result = state.store.get(header.topic, header.queue_id, request)
-        read = result, b"".join(result.records)
+        read = _code(result, header), result, b"".join(result.records)
         if reads is not None:
             reads[key] = read
         return read
@@ -261,6 +259,8 @@ class PullHandler:
 
 
 def _code(result: GetResult, header: PullMessageRequest) -> ResponseCode:
+    if result.status is GetStatus.FOUND:
+        return ResponseCode.SUCCESS
     if result.status is GetStatus.NO_MESSAGE_IN_QUEUE:
         return ResponseCode.PULL_NOT_FOUND if header.queue_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
     return _CODES[result.status]

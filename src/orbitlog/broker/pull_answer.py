@@ -25,12 +25,11 @@ def pull_frame(
     request: Command, code: ResponseCode, result: GetResult, body: bytes, sys_flags: tuple[int, int]
 ) -> bytes:
     """Answer a pull with what was read, or why nothing was; `sys_flags` are the topic's and the group's."""
-    remark = result.status.value
     if request.serialization == _JSON:
         header = _TEMPLATE % (
             code,
             request.opaque,
-            remark.encode(),
+            result.status.value.encode(),
             result.next_offset,
             result.min_offset,
             result.max_offset,
@@ -46,4 +45,4 @@ def pull_frame(
         topic_sys_flag=sys_flags[0],
         group_sys_flag=sys_flags[1],
     )
-    return encode_command(response_to(request, code, remark, told.to_ext_fields(), body))
+    return encode_command(response_to(request, code, result.status.value, told.to_ext_fields(), body))

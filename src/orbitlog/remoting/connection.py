@@ -106,7 +106,8 @@ class Connection(asyncio.Protocol):
                 self._write(outgoing)
         if not is_inside:
             self._write(outgoing)
-            self.go_on()
+            if self._backlog or self._reading_paused or self._closes_when_answered:
+                self.go_on()
 
     def forget(self, request: Command) -> None:
         """Give up a request for which the handler returned None: it is never answered."""
