@@ -2,6 +2,7 @@
 
 A table that says how far somebody is in the log (consumers, delayed delivery, checks of transactions) must not be
 ahead of what the disk has of that log: after a power cut what was passed over would be nowhere. So the log goes first.
+Nor must it be ahead of topics and groups: what was put into a retry topic made for it would not be found there.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from orbitlog.formats.json_records import JsonFile, JsonRecord
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET, CONSUMER_ORDER_INFO, DELAY_OFFSET
 from orbitlog.formats.pop_progress import POP_PROGRESS
 from orbitlog.formats.timer_progress import TIMER_PROGRESS
-from orbitlog.formats.topic_config import TOPICS
+from orbitlog.formats.topic_config import TOPICS, DataVersion
 
 if TYPE_CHECKING:
     from orbitlog.broker.delayed_delivery import DelayedDelivery
@@ -53,6 +54,7 @@ class TableSaver:
         self.timed: TimedDelivery | None = None
         self.pops: PopConsumption | None = None
         self._tables = SharedRun(self._save_tables)
+        self._saved_versions: tuple[DataVersion, DataVersion] | None = None
         self.wanted = asyncio.Event()
 
     def soon(self) -> None:
@@ -67,9 +69,14 @@ class TableSaver:
         """Return when topics and groups, as they are now, are on the disk."""
         await self._tables.run()
 
+    def _versions(self) -> tuple[DataVersion, DataVersion]:
+        return self._state.topics.data_version, self._state.groups.data_version
+
     async def _save_tables(self) -> None:
+        versions = self._versions()
         await self._write(TOPICS, self._state.topics.snapshot())
         await self._write(SUBSCRIPTION_GROUP, self._state.groups.snapshot())
+        self._saved_versions = versions
         await self._save_changed(CONSUMER_FILTER, self._state.filters)
         if self.pops is not None:
             await self._save_changed(MESSAGE_REQUEST_MODE, self.pops.modes)
@@ -87,7 +94,7 @@ class TableSaver:
         popped = pops.popped.snapshot() if pops is not None and pops.popped.is_changed else None
         is_saved = False
         try:
-            await self._save_changed(CONSUMER_OFFSET, self._state.offsets)
+            await self._save_changed(CONSUMER_OFFSET, self._state.offsets, tables_first=True)
             if popped is not None:
                 await self.flush_log()
                 await self._write(POP_PROGRESS, popped)
@@ -105,12 +112,14 @@ class TableSaver:
         if self.timed is not None:
             await self._save_changed(TIMER_PROGRESS, self.timed)
 
-    async def _save_changed(self, file: JsonFile[R], table: ChangingTable[R]) -> None:
+    async def _save_changed(self, file: JsonFile[R], table: ChangingTable[R], *, tables_first: bool = False) -> None:
         if not table.is_changed:
             return
         snapshot = table.snapshot()
         is_saved = False
         try:
+            if tables_first and self._saved_versions != self._versions():
+                await self.save_tables()
             await self.flush_log()
             await self._write(file, snapshot)
             is_saved = True
