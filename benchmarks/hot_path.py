@@ -7,6 +7,7 @@ requests give the same steps, so that operations can be counted as well as timed
 from __future__ import annotations
 
 import asyncio
+import re
 import struct
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from orbitlog.wire.codes import RequestCode
 TOPIC = "Compare"
 QUEUES = 8
 PEER = ("127.0.0.1", 50_000)
+_PLACE = re.compile(rb'"msgId":"[0-9A-F]{16}([0-9A-F]{16})","queueId":"[0-9]+","queueOffset":"([0-9]+)"')
 
 
 class FakeTransport:
@@ -167,6 +169,37 @@ def batches(count: int, members: int = 32, body_bytes: int = 128, first: int = 1
         fields = _send_fields(number % QUEUES, f"UNIQ_KEY\x017F000001{number:024X}\x02WAIT\x01true\x02", is_batch=True)
         frames.append(frame(RequestCode.SEND_BATCH_MESSAGE, number, fields, body))
     return frames
+
+
+def halves(count: int, body_bytes: int = 128, first: int = 1) -> list[bytes]:
+    """Frames of half messages (310), as the Java client's."""
+    return [
+        frame(RequestCode.SEND_MESSAGE_V2, number, _half_fields(number), b"x" * body_bytes)
+        for number in range(first, first + count)
+    ]
+
+
+def _half_fields(number: int) -> dict[str, str]:
+    properties = f"{_properties(number)}TRAN_MSG\x01true\x02PGROUP\x01load_producers\x02"
+    return _send_fields(number % QUEUES, properties) | {"f": "4"}
+
+
+def commits(answers: bytes) -> list[bytes]:
+    """Frames that commit what was answered (37)."""
+    return [
+        frame(
+            RequestCode.END_TRANSACTION,
+            number,
+            {
+                "commitLogOffset": str(int(place, 16)),
+                "commitOrRollback": "8",
+                "fromTransactionCheck": "false",
+                "producerGroup": "load_producers",
+                "tranStateTableOffset": queue_offset.decode(),
+            },
+        )
+        for number, (place, queue_offset) in enumerate(_PLACE.findall(answers), 1)
+    ]
 
 
 def _member(body: bytes, number: int) -> bytes:

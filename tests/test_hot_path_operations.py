@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from benchmarks.hot_path import QUEUES, TOPIC, HotPath, batches, hot_path_at, pulls, sends
+from benchmarks.hot_path import QUEUES, TOPIC, HotPath, batches, commits, halves, hot_path_at, pulls, sends
 
 MESSAGES = 64
 MEMBERS = 32
@@ -112,6 +112,27 @@ def test_a_batch(tmp_path: Path, kernels: bool, bytecodes: float, calls: float) 
         check(path, batches(2), 2 * MEMBERS, bytecodes=bytecodes, calls=calls)
 
     at_hot_path(tmp_path, work, kernels=kernels)
+
+
+def test_a_transaction(tmp_path: Path) -> None:
+    async def work(path: HotPath) -> None:
+        check(path, [b"".join(halves(MESSAGES))], MESSAGES, bytecodes=2680, calls=184.5)
+        store = path.broker.state.store
+
+        def ends() -> bytes:
+            path.feed(b"".join(halves(MESSAGES)))
+            return b"".join(commits(path.transport.last))
+
+        first, second = ends(), ends()
+        dispatched_to, written_to = store.dispatched_to, store.written_to
+        called, of_system = calls_of(lambda: path.feed(first))
+        assert not of_system and store.written_to > written_to
+        assert called / MESSAGES <= 251
+        if COUNTS_BYTECODES:
+            assert bytecodes_of(lambda: path.feed(second)) / MESSAGES <= 3580
+        assert store.dispatched_to == dispatched_to, "commits are dispatched together, and not each when it comes"
+
+    at_hot_path(tmp_path, work)
 
 
 def test_a_pull(tmp_path: Path) -> None:

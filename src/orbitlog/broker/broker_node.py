@@ -68,7 +68,15 @@ _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _DELAY_LOOK_MS = 1_000
 _GATHER_SECONDS = 0.005
-_SENDS = frozenset((RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
+# Requests whose answers do not depend on what is dispatched.
+_SENDS = frozenset(
+    (
+        RequestCode.SEND_MESSAGE,
+        RequestCode.SEND_MESSAGE_V2,
+        RequestCode.SEND_BATCH_MESSAGE,
+        RequestCode.END_TRANSACTION,
+    )
+)
 _VIP_DISTANCE = 2
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 _WAITING_TOPICS = frozenset((names.SCHEDULE_TOPIC, names.TIMER_TOPIC))

@@ -7,12 +7,14 @@ topics tell it to whoever opens the store, a Java broker too.
 
 from __future__ import annotations
 
+from zlib import crc32
+
 from orbitlog.broker.broker_state import BrokerState, host_bits
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.formats import flags, names
 from orbitlog.formats import properties as props
 from orbitlog.formats.flags import TransactionType
-from orbitlog.formats.message import Message, make_message, record_version
+from orbitlog.formats.message import BODY_CRC_MASK, Message, record_version
 from orbitlog.formats.transaction_ops import CHECK_TIMES, OP_SEPARATOR, PREPARED_QUEUE_OFFSET, ended_queue_offsets
 from orbitlog.store.put_result import PutResult
 
@@ -22,9 +24,12 @@ _DIGITS_MAX = 18
 _OP_PROPERTIES = {props.TAGS: "d", props.WAIT: "true"}
 
 
-def origin_of(half: Message) -> int:
-    """Return the queue offset under which a half message was sent, be this the first copy of it or a later one."""
-    first = half.properties.get(PREPARED_QUEUE_OFFSET, "")
+def origin_of(half: Message, properties: dict[str, str] | None = None) -> int:
+    """Return the queue offset under which a half message was sent, be this the first copy of it or a later one.
+
+    Whoever has read its properties gives them: that is dear.
+    """
+    first = (half.properties if properties is None else properties).get(PREPARED_QUEUE_OFFSET, "")
     return int(first) if first.isascii() and first.isdigit() and len(first) <= _DIGITS_MAX else half.queue_offset
 
 
@@ -34,6 +39,7 @@ class HalfMessages:
     def __init__(self, state: BrokerState, writer: MessageWriter) -> None:
         self._state = state
         self._writer = writer
+        self._op_properties_raw = writer.encode(_OP_PROPERTIES)
 
     def prepared(self, message: Message, properties: dict[str, str]) -> Message:
         """Return the half message to store instead; changes `properties`."""
@@ -61,9 +67,8 @@ class HalfMessages:
         """Return the half message with that queue offset."""
         return self._read(names.HALF_TOPIC, queue_offset)
 
-    def commit(self, half: Message) -> PutResult:
-        """Store the message for real; the half message is not ended by that."""
-        properties = half.properties
+    def commit(self, half: Message, properties: dict[str, str]) -> PutResult:
+        """Store the message for real; the half message is not ended by that. Changes its `properties`."""
         topic, queue_id = properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
         if not self._state.compat.commit_keeps_real_topic:
             del properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
@@ -82,17 +87,26 @@ class HalfMessages:
         text = str(half_queue_offset)
         if self._state.compat.transaction_ops_are_batched:
             text += OP_SEPARATOR
-        store_raw = self._state.store_host_raw(None)
-        message = make_message(
+        body, store_raw = text.encode(), self._state.store_host_raw(None)
+        message = Message(
+            crc32(body) & BODY_CRC_MASK,
+            HALF_QUEUE,
+            0,
+            0,
+            0,
+            host_bits(store_raw, store_raw),
+            self._state.now_ms(),
+            store_raw,
+            0,
+            store_raw,
+            0,
+            0,
+            body,
             names.OP_HALF_TOPIC,
-            text.encode(),
-            properties=self._writer.encode(dict(_OP_PROPERTIES)),
-            sys_flag=0,
-            queue_id=HALF_QUEUE,
-            born_timestamp_ms=self._state.now_ms(),
+            self._op_properties_raw,
+            1,
         )
-        bits = host_bits(store_raw, store_raw)
-        return self._writer.put(message._replace(born_host_raw=store_raw, store_host_raw=store_raw, sys_flag=bits))
+        return self._writer.put(message)
 
     def put_again(self, half: Message, changed: dict[str, str]) -> tuple[Message, PutResult]:
         """Append a copy of a half message with other properties; it stands for the first one from now on."""

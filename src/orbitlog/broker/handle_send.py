@@ -117,15 +117,16 @@ class SendHandler:
         )
         if is_batch:
             return self._send_batch(connection, request, message, properties)
+        told: dict[str, str] = {}
         if not is_usual:
-            message = self._unusual(request, header, message)
+            message, told = self._unusual(request, header, message)
         result = self._writer.put(message)
         if result.physical_offset < 0:
             refuse(result)
         if is_usual and self._flushes is None:
             self.quick.learn(connection, request, message, config)
         if message.topic in _TOLD_MORE:
-            frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, self._told_of(message))
+            frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, told)
         else:
             frame = self._answers.stored(request, ends.store_raw, result.physical_offset, queue_id, result.queue_offset)
         return self._answer(connection, request, frame, result.end, waits=_NO_WAIT not in properties)
@@ -156,11 +157,11 @@ class SendHandler:
         self._flushes.wait(end, connection, request, frame)
         return None
 
-    def _told_of(self, message: Message) -> dict[str, str]:
+    def _told_of(self, message: Message, properties: dict[str, str]) -> dict[str, str]:
         """Return what the sender of a message that is put aside needs to take it back, or to end it through a proxy."""
         if message.topic == names.TIMER_TOPIC:
-            return {"recallHandle": str(recall_handle(self._state.broker_name, message.properties))}
-        return {"transactionId": message.properties.get(props.UNIQ_KEY, "")}
+            return {"recallHandle": str(recall_handle(self._state.broker_name, properties))}
+        return {"transactionId": properties.get(props.UNIQ_KEY, "")} if message.topic == names.HALF_TOPIC else {}
 
     # What is unusual
 
@@ -194,8 +195,10 @@ class SendHandler:
         )
         return made
 
-    def _unusual(self, request: Command, header: SendMessageRequest, message: Message) -> Message:
-        """Return the message as it is to be stored, its properties looked at one by one."""
+    def _unusual(
+        self, request: Command, header: SendMessageRequest, message: Message
+    ) -> tuple[Message, dict[str, str]]:
+        """Return the message as it is to be stored, its properties looked at one by one, and what is told of it."""
         state = self._state
         properties = decode_properties(utf8_encode(header.properties or ""))
         properties.pop(_POP_RECEIPT, None)
@@ -212,11 +215,13 @@ class SendHandler:
         if is_half and not (message.reconsume_times > 0 and props.DELAY in properties):
             if state.settings[keys.REJECT_TRANSACTIONS]:
                 raise RequestRefused(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
-            return self._halves.prepared(message, properties)
+            half = self._halves.prepared(message, properties)
+            return half, self._told_of(half, properties)
         if header.sys_flag & flags.TRANSACTION_MASK:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a half message needs TRAN_MSG")
         message = message._replace(properties_raw=self._writer.encode(properties))
-        return self._writer.schedule(message, properties)
+        message = self._writer.schedule(message, properties)
+        return message, self._told_of(message, properties)
 
     def _retried(
         self, request: Command, header: SendMessageRequest, message: Message, properties: dict[str, str]

@@ -38,16 +38,17 @@ class TransactionHandler:
         header = EndTransactionRequest.from_ext_fields(request.ext_fields)
         if header.commit_or_rollback not in (TransactionType.COMMIT, TransactionType.ROLLBACK):
             return NO_ANSWER  # the producer does not know yet: it will be asked
-        half = self._checked(header)
-        is_first_word = origin_of(half) not in self._ended  # else this copy ends, too, and nothing else happens
+        half, properties = self._checked(header)
+        origin = origin_of(half, properties)
+        is_first_word = origin not in self._ended  # else this copy ends, too, and nothing else happens
         if is_first_word and header.commit_or_rollback == TransactionType.COMMIT:
-            stored = self._halves.commit(half)
+            stored = self._halves.commit(half, properties)
             if not stored.is_stored:
                 refuse(stored)
         ended = self._halves.end(half.queue_offset)
         if not ended.is_stored:
             refuse(ended)
-        self._note_ended(origin_of(half))
+        self._note_ended(origin)
         return once_flushed(self._flushes, ended.end, connection, request, response_to(request, ResponseCode.SUCCESS))
 
     def _note_ended(self, origin: int) -> None:
@@ -55,8 +56,8 @@ class TransactionHandler:
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
 
-    def _checked(self, header: EndTransactionRequest) -> Message:
-        """Return the half message that is meant; refuses what fits no half message."""
+    def _checked(self, header: EndTransactionRequest) -> tuple[Message, dict[str, str]]:
+        """Return the half message that is meant, and its properties; refuses what fits no half message."""
         half = self._halves.find(header.half_physical_offset)
         if half is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
@@ -67,7 +68,7 @@ class TransactionHandler:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         if not properties.get(props.REAL_TOPIC) or not properties.get(props.REAL_QUEUE_ID, "").isdecimal():
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the half message does not say where it belongs")
-        return half
+        return half, properties
 
     # Questions
 

@@ -49,10 +49,12 @@ _SEPARATORS = re.compile("[\x01\x02]")
 
 def encode_properties(properties: Mapping[str, str], *, trailing_separator: bool = True) -> bytes:
     """Join properties in their order; an empty value is written (though Java's reader drops it)."""
-    for name, value in properties.items():
-        if _SEPARATORS.search(name) or PROPERTY_END in value:
-            raise BadField("holds a separator (0x01, 0x02)", field=f"property {name!r}")
-    text = PROPERTY_END.join(f"{name}{NAME_END}{value}" for name, value in properties.items())
+    # All at once, and one by one only to say which: properties are written for every message that is put aside.
+    if PROPERTY_END in "".join(properties.values()) or _SEPARATORS.search("".join(properties)):
+        for name, value in properties.items():
+            if _SEPARATORS.search(name) or PROPERTY_END in value:
+                raise BadField("holds a separator (0x01, 0x02)", field=f"property {name!r}")
+    text = PROPERTY_END.join([f"{name}{NAME_END}{value}" for name, value in properties.items()])
     return utf8_encode(text + PROPERTY_END if trailing_separator and text else text)
 
 

@@ -162,6 +162,23 @@ class EndTransactionRequest(Header):
     transaction_id: str | None = text("transactionId", None)
     topic: str | None = text("topic", None)
 
+    @classmethod
+    def from_ext_fields(cls, ext_fields: Mapping[str, str]) -> EndTransactionRequest:
+        get = ext_fields.get
+        try:
+            return cls(
+                producer_group=ext_fields["producerGroup"],
+                half_queue_offset=parse_long(ext_fields["tranStateTableOffset"], "tranStateTableOffset"),
+                half_physical_offset=parse_long(ext_fields["commitLogOffset"], "commitLogOffset"),
+                commit_or_rollback=parse_int(ext_fields["commitOrRollback"], "commitOrRollback"),
+                from_check=parse_bool(get("fromTransactionCheck", "")),
+                message_id=get("msgId"),
+                transaction_id=get("transactionId"),
+                topic=get("topic"),
+            )
+        except KeyError as error:
+            raise missing(error.args[0]) from None
+
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CheckTransactionRequest(Header):
