@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
@@ -56,20 +57,25 @@ class ClientHandlers:
         now_ms = self._state.now_ms()
         for consumer in data.consumers:
             member = Member(data.client_id, request.language, request.version, connection, now_ms)
-            self._register_consumer(consumer, member)
+            if self._register_consumer(consumer, member):
+                self._notify(consumer.group, but=connection)
+                # Not before: a Java client that shares queues anew while it waits for this answer cannot send the
+                # heartbeat that goes with that, and its pulls are refused until the next one, half a minute later.
+                connection.when_answered(request, partial(self._tell, connection, consumer.group))
         for producer in data.producers:
             member = Member(data.client_id, request.language, request.version, connection, now_ms)
             self._state.clients.register_producer(checked_group(producer.group), member)
         return response_to(request, ResponseCode.SUCCESS)
 
-    def _register_consumer(self, consumer: ConsumerData, member: Member) -> None:
+    def _register_consumer(self, consumer: ConsumerData, member: Member) -> bool:
+        """Take in a consumer; True if its group shares the queues anew."""
         state = self._state
         group = checked_group(consumer.group)
         is_new = state.groups.find(group) is None
         config = state.groups.find_or_make(group, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
         if config is None:
             log.warning("group %s does not exist and is not made automatically; %s waits", group, member.client_id)
-            return
+            return False
         if is_new:
             log.info("group %s auto-created by the heartbeat of %s", group, member.client_id)
         # Its route must be known at once: consumers look for it soon, and tools depend on it.
@@ -78,9 +84,10 @@ class ClientHandlers:
         )
         if state.filters.register(group, consumer.subscriptions):
             state.save_soon()
-        if state.clients.register_consumer(consumer, member):
+        is_changed = state.clients.register_consumer(consumer, member)
+        if is_changed:
             log.info("consumer %s of group %s: %s", member.client_id, group, _wanted(consumer))
-            self._notify(group)
+        return is_changed
 
     def unregister(self, connection: Connection, request: Command) -> Answer:
         header = UnregisterClientRequest.from_ext_fields(request.ext_fields)
@@ -106,22 +113,28 @@ class ClientHandlers:
             connection.close()
         self._state.locks.drop_expired(now_ms)
 
-    def _notify(self, group: str) -> None:
-        """Tell every member of a group to share the queues anew."""
+    def _notify(self, group: str, but: Connection | None = None) -> None:
+        """Tell the members of a group to share the queues anew, all but one."""
         members = self._state.clients.consumer_group(group)
-        if members is None and self._state.filters.unregister(group):
-            self._state.save_soon()
-        config = self._state.groups.find(group)
-        enabled = self._state.settings[keys.NOTIFY_CHANGES] and (config is None or config.notify_ids_changed_enabled)
-        if members is None or not enabled:
+        if members is None:
+            if self._state.filters.unregister(group):
+                self._state.save_soon()
             return
-        header = ConsumerGroupRequest(group=group).to_ext_fields()
         for connection in list(members.members):
             assert isinstance(connection, Connection)
-            try:
-                connection.request_oneway(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext_fields=header))
-            except ConnectionLost:
-                continue  # its end is on its way to `drop`
+            if connection is not but:
+                self._tell(connection, group)
+
+    def _tell(self, connection: Connection, group: str) -> None:
+        """Tell one member, unless nobody wants that."""
+        config = self._state.groups.find(group)
+        if not self._state.settings[keys.NOTIFY_CHANGES] or (config and not config.notify_ids_changed_enabled):
+            return
+        header = ConsumerGroupRequest(group=group).to_ext_fields()
+        try:
+            connection.request_oneway(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext_fields=header))
+        except ConnectionLost:
+            return  # its end is on its way to `drop`
 
     # Sharing
 

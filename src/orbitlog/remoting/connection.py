@@ -71,6 +71,7 @@ class Connection(asyncio.Protocol):
         self._last_opaque = 0
         self._close_callbacks: list[Callable[[Connection], object]] = []
         self._end_callbacks: list[Callable[[Connection], object]] = []
+        self._answer_callbacks: dict[int, list[Callable[[], object]]] = {}  # by id() of requests that are being handled
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._unfinished_bytes = 0
@@ -90,6 +91,8 @@ class Connection(asyncio.Protocol):
         self._forget(request)
         if not (request.flag & FLAG_ONEWAY or self.is_closed):
             self._send(self._answer_frame(request, answer))
+        if self._answer_callbacks:
+            self._call_answered(request)
         self.go_on()
 
     def respond_all(self, answers: Iterable[tuple[Command, Command | bytes]]) -> None:
@@ -112,7 +115,12 @@ class Connection(asyncio.Protocol):
     def forget(self, request: Command) -> None:
         """Give up a request for which the handler returned None: it is never answered."""
         self._forget(request)
+        self._answer_callbacks.pop(id(request), None)
         self.go_on()
+
+    def when_answered(self, request: Command, callback: Callable[[], object]) -> None:
+        """Call back once when the request that is being handled has been answered; never if the peer is gone first."""
+        self._answer_callbacks.setdefault(id(request), []).append(callback)
 
     def on_close(self, callback: Callable[[Connection], object]) -> None:
         """Call back once when the connection is gone; at once if it is."""
@@ -284,6 +292,7 @@ class Connection(asyncio.Protocol):
         self._flow.unfinished_bytes -= self._unfinished_bytes
         self._unfinished_bytes = 0
         self._backlog.clear()
+        self._answer_callbacks.clear()
         working, self._working = self._working, {}
         for future in self._waiting.values():
             if not future.done():
@@ -349,6 +358,8 @@ class Connection(asyncio.Protocol):
         if isinstance(answer, _AT_ONCE):
             if not request.flag & FLAG_ONEWAY:
                 self._send(self._answer_frame(request, answer))
+            if self._answer_callbacks:
+                self._call_answered(request)
         elif answer is None:
             # The handler may have answered through `respond` before it returned.
             if self._handling is request and not request.flag & FLAG_ONEWAY:
@@ -366,6 +377,10 @@ class Connection(asyncio.Protocol):
             self.respond(request, answer)
         elif answer is NO_ANSWER or request.flag & FLAG_ONEWAY:
             self.forget(request)
+
+    def _call_answered(self, request: Command) -> None:
+        for callback in self._answer_callbacks.pop(id(request), ()):
+            callback()
 
     def _answer_frame(self, request: Command, answer: Command | bytes) -> bytes:
         if isinstance(answer, bytes):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
 from orbitlog.broker.queue_locks import LEASE_MS, QueueLocks, QueueName
 from orbitlog.wire.bodies.body_json import write_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, encode_command
+from orbitlog.wire.frames import FrameDecoder
 from tests.unit.broker.broker_desk import Desk, at_desk, client_of, until
 
 NOTICE = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
@@ -40,6 +43,24 @@ def test_members_are_told_when_others_come_and_go(tmp_path: Path) -> None:
         await until(lambda: len(desk.heard) == 3)
         ids = await desk.ask(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup="G")
         assert json.loads(ids.body) == {"consumerIdList": ["one"]}
+
+    at_desk(tmp_path, work)
+
+
+def test_a_member_is_told_of_itself_when_its_heartbeat_is_answered(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", desk.broker.address[1])
+        consumer = {"groupName": "New", "subscriptionDataSet": [{"topic": "Orders", "subString": "*", "subVersion": 1}]}
+        body = write_body({"clientID": "raw", "consumerDataSet": [consumer], "producerDataSet": []})
+        writer.write(encode_command(Command(RequestCode.HEART_BEAT, opaque=7, body=body)))
+        decoder, heard = FrameDecoder(), list[Command]()
+        async with asyncio.timeout(60):
+            while len(heard) < 2:
+                heard += decoder.receive_data(await reader.read(65536))
+        # Its topic of retries is saved before the answer leaves: long enough for a notice to come first.
+        assert [(each.is_response, each.code) for each in heard] == [(True, ResponseCode.SUCCESS), (False, NOTICE)]
+        writer.close()
+        await writer.wait_closed()
 
     at_desk(tmp_path, work)
 

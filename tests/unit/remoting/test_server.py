@@ -111,6 +111,32 @@ def test_several_are_answered_in_one_write(monkeypatch: pytest.MonkeyPatch) -> N
     run(test())
 
 
+def test_who_wants_to_know_is_told_when_a_request_is_answered() -> None:
+    async def test() -> None:
+        told: list[int] = []
+        held: list[tuple[Connection, Command]] = []
+
+        def handler(connection: Connection, asked: Command) -> Answer:
+            connection.when_answered(asked, lambda: told.append(asked.opaque))
+            if asked.opaque == 0:
+                return response_to(asked, 0)
+            held.append((connection, asked))
+            return None
+
+        async with serving(handler) as server, raw_client(server) as client:
+            await client.send(*map(request, range(3)))
+            assert [answer.opaque for answer in await client.answers(1)] == [0]
+            assert told == [0]
+            (connection, first), (_, second) = held
+            connection.forget(second)
+            connection.respond(first, response_to(first, 0))
+            assert told == [0, 1]
+            assert [answer.opaque for answer in await client.answers(1)] == [1]
+            assert not connection._answer_callbacks
+
+    run(test())
+
+
 def test_an_answer_from_within_the_handler_counts() -> None:
     async def test() -> None:
         def handler(connection: Connection, asked: Command) -> Answer:
