@@ -38,7 +38,7 @@ LATE_MS = 20.0
 
 
 class LoopMonitor:
-    """Wakes up often, and notes by how much it was late: as far as this process worked meanwhile, not others."""
+    """Wakes up often, and notes by how much it was late: as far as the loop's thread worked meanwhile, not others."""
 
     def __init__(self) -> None:
         self.latest_ms = 0.0
@@ -47,9 +47,9 @@ class LoopMonitor:
 
     async def _look(self) -> None:
         while True:
-            due, worked = time.perf_counter() + _LOOK_SECONDS, time.process_time()
+            due, worked = time.perf_counter() + _LOOK_SECONDS, time.thread_time()
             await asyncio.sleep(_LOOK_SECONDS)
-            late = min(time.perf_counter() - due, time.process_time() - worked)
+            late = min(time.perf_counter() - due, time.thread_time() - worked)
             self.latest_ms = max(self.latest_ms, late * 1000)
             self.late_count += late * 1000 > LATE_MS
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 
 from orbitlog.client.consume_window import ConsumeWindow
 from orbitlog.client.group_link import GroupLink
@@ -115,6 +116,12 @@ class QueueFeed:
             self._deliver(self, message)
 
     async def _run(self) -> None:
+        # A task keeps the error that it ends by, and with it this feed: of a member with hundreds of queues that is so
+        # much for the collector to find that the event loop would stand still. So it ends without one.
+        with suppress(asyncio.CancelledError):
+            await self._fetch_on()
+
+    async def _fetch_on(self) -> None:
         while not self.is_dropped:
             if self.window.is_full or self.is_paused:
                 self._has_room.clear()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -141,3 +143,30 @@ def test_a_broker_that_is_lost_is_asked_again_and_told_everything_again(monkeypa
         assert feed.committed_to < feed.window.commit_offset == 2
 
     run(scenario, broker, out_of_touch=lambda: lost.append(True))
+
+
+def test_one_that_was_stopped_leaves_nothing_for_the_collector() -> None:
+    async def whole() -> None:
+        feed = QueueFeed(QUEUE, 0, Broker(found(record(0))), make_subscription("Orders", "*"), lambda *_: None)  # type: ignore[arg-type]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await feed.stop()
+        gone = weakref.ref(feed)
+        del feed
+        await asyncio.sleep(0)
+        assert gone() is None
+
+    gc.disable()
+    try:
+        asyncio.run(whole())
+    finally:
+        gc.enable()
+
+
+def test_one_that_is_stopped_before_it_began() -> None:
+    async def whole() -> None:
+        broker = Broker()
+        await QueueFeed(QUEUE, 0, broker, make_subscription("Orders", "*"), lambda *_: None).stop()  # type: ignore[arg-type]
+        assert not broker.pulls
+
+    asyncio.run(whole())
