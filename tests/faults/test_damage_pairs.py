@@ -31,7 +31,7 @@ def test_nothing_readable_is_lost_and_all_can_be_taken_back(
     seed = int(os.environ.get("ORBITLOG_SEED", "1" if scale == 1 else str(random.randrange(1 << 30))))
     print(f"ORBITLOG_SEED={seed}")
     chance = random.Random(seed)
-    sound = readable(golden_497.store)
+    sound, undamaged = readable(golden_497.store), fingerprint(golden_497.store)
     for _ in range(STORES if scale == 1 else STORES_WHEN_LONG * scale):
         names = chance.sample(sorted(ZOO), chance.choice((2, 2, 3)))
         where = f"{' and '.join(names)}; ORBITLOG_SEED={seed}"
@@ -42,6 +42,9 @@ def test_nothing_readable_is_lost_and_all_can_be_taken_back(
             except (OSError, IndexError, StopIteration, ValueError):
                 checked["damage that the one before left nothing for"] += 1
         damaged, wanted = fingerprint(root), still_readable(root, sound)
+        if damaged == undamaged:  # files that were swapped twice
+            shutil.rmtree(root)
+            continue
         assert not examine(root).is_sound, where
         mended = apply_repair(root)
         assert mended.is_sound or mended.problems, where

@@ -80,11 +80,16 @@ def _read_units(path: Path, part: UnitSlice) -> Units:
     position = part.first * ENTRY_BYTES - part.file_base
     size_bytes = part.unit_count * ENTRY_BYTES
     try:
-        with path.open("rb", buffering=0) as file:
-            raw = os.pread(file.fileno(), size_bytes, position)
-    except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
+        # What stands in a file's place may be a directory, or a pipe that nobody writes to.
+        raw = _pread(path, size_bytes, position) if path.is_file() else b""
+    except (FileNotFoundError, NotADirectoryError):
         raw = b""
     return np.frombuffer(raw.ljust(size_bytes, b"\0"), UNIT)
+
+
+def _pread(path: Path, size_bytes: int, position: int) -> bytes:
+    with path.open("rb", buffering=0) as file:
+        return os.pread(file.fileno(), size_bytes, position)
 
 
 def _compare(wanted: Units, found: Units, *, ignores_tags: bool) -> tuple[Bools, Bools]:
@@ -177,8 +182,7 @@ def _strays(  # noqa: PLR0917
     task: CheckQueuesTask, queue: CheckedQueue, path: Path, base: int, start: int, stop: int
 ) -> list[Finding]:
     """Name the units of a part of a file that lead to what the log should have and has not."""
-    with path.open("rb", buffering=0) as file:
-        raw = os.pread(file.fileno(), stop - start, start)
+    raw = _pread(path, stop - start, start)
     if not raw.strip(b"\0"):
         return []
     units = np.frombuffer(raw, UNIT, len(raw) // ENTRY_BYTES)

@@ -98,6 +98,8 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
         "A Java broker does not start: NumberFormatException or IllegalArgumentException over the file's name or size",
         _REPAIR,
     ),
+    "journal": (Severity.ERROR, "Nothing can be mended or taken back while it is there", None),
+    "lock": (Severity.ERROR, "Neither a broker nor a repair can take the store; move it away", None),
     "link": (
         Severity.ERROR,
         "What it leads to belongs to the store and was not looked at; nothing is mended while it is there:"

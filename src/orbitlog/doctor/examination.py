@@ -16,6 +16,7 @@ from orbitlog.doctor.store_check import StoreCheck, check_with
 from orbitlog.doctor.store_survey import survey
 from orbitlog.doctor.store_use import is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, run_here
+from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles, find_store_files
@@ -99,8 +100,11 @@ def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
         yield Finding("index", str(store.root / tree.INDEX), reason, count=checked.keys)
     if checked.messages and store.checkpoint is None and not is_in_use(store):
         yield Finding("checkpoint", str(store.root / tree.CHECKPOINT), "is missing")
-    for place in interrupted(store.root):
-        yield Finding("repair", str(place), "a repair was interrupted here")
+    try:
+        for place in interrupted(store.root):
+            yield Finding("repair", str(place), "a repair was interrupted here")
+    except StoreLayoutError as error:
+        yield Finding("journal", str(store.root / tree.DOCTOR), str(error))
 
 
 def _behind(checked: StoreCheck) -> Iterator[Finding]:

@@ -13,8 +13,10 @@ from pathlib import Path
 
 from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.doctor.store_check import StoreCheck
+from orbitlog.formats.flags import TransactionType, enters_queue, with_transaction_type
 from orbitlog.formats.message import Message, encode_message
 from orbitlog.formats.message_scan import read_at
+from orbitlog.formats.properties import TRANSACTION_PREPARED
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QueueEntry, decode_entry
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import mapped_view
@@ -80,10 +82,7 @@ def plan_headers(journal: RepairJournal, store: StoreFiles, check: StoreCheck) -
         if right is not None and right.physical_offset not in mended:
             mended.add(right.physical_offset)
             why = f"is message {queue_offset} of {queue[0]} queue {queue[1]}, as the queue has it"
-            _plan_record(journal, store, right, why)
-    for queue, falls in jumps.falls.items():
-        for fall in falls:
-            _plan_outlier(journal, store, queue, fall, jumps.jumps[queue], mended)
+            plan_record(journal, store, right, why)
 
 
 def _led_astray(findings: Iterable[Finding]) -> Iterator[tuple[Queue, int]]:
@@ -104,7 +103,7 @@ def _is_witness(store: StoreFiles, queue: Queue) -> bool:
         count = file.size_bytes // ENTRY_BYTES
         for number in range(0, count, max(count * len(files) // _UNITS_ASKED, 1)):
             unit = _decoded(file.path, number * ENTRY_BYTES)
-            message = None if unit is None else _message(store, unit.physical_offset)
+            message = None if unit is None else message_at(store, unit.physical_offset)
             if unit is None or message is None or message.size_bytes != unit.size_bytes:
                 continue
             own = (message.topic, message.queue_id, message.queue_offset)
@@ -122,11 +121,16 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
     that has a unit where it says it belongs is right, and the other unit wrong.
     """
     unit = _unit(store, queue, queue_offset)
-    message = None if unit is None else _message(store, unit.physical_offset)
+    message = None if unit is None else message_at(store, unit.physical_offset)
     if unit is None or message is None or message.size_bytes != unit.size_bytes:
         return None
     if (message.topic, message.queue_id) not in odd:
         return None
+    if not enters_queue(message.sys_flag) and message.queue_offset == queue_offset and message.topic == queue[0]:
+        # Flags are covered by no checksum, and only messages that enter queues are led to by units.
+        is_of_transaction = message.properties.get(TRANSACTION_PREPARED) == "true"
+        kind = TransactionType.COMMIT if is_of_transaction else TransactionType.NONE
+        return message._replace(sys_flag=with_transaction_type(message.sys_flag, kind))
     own = _unit(store, (message.topic, message.queue_id), message.queue_offset)
     if own is not None and own.physical_offset == message.physical_offset:
         return None
@@ -134,22 +138,8 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
     return right if len(right.topic.encode()) == len(message.topic.encode()) else None
 
 
-def _plan_outlier(  # noqa: PLR0917
-    journal: RepairJournal, store: StoreFiles, queue: Queue, fall: Finding, jumps: list[Finding], mended: set[int]
-) -> None:
-    """Mend a message between two whose offsets leave room for exactly one."""
-    outlier = int(fall.reason.rsplit(" ", 1)[-1])
-    jump = next((one for one in jumps if one.queue_offset == outlier), None)
-    if jump is None or jump.physical_offset is None or jump.physical_offset in mended:
-        return
-    before = outlier - jump.count - 1
-    message = _message(store, jump.physical_offset)
-    if fall.queue_offset == before + 2 and message is not None:
-        why = f"lies between messages {before} and {before + 2} of {queue[0]} queue {queue[1]}"
-        _plan_record(journal, store, message._replace(queue_offset=before + 1), why)
-
-
-def _plan_record(journal: RepairJournal, store: StoreFiles, right: Message, why: str) -> None:
+def plan_record(journal: RepairJournal, store: StoreFiles, right: Message, why: str) -> None:
+    """Plan to write a record as it should have been; its size is the same."""
     segment = _segment(store, right.physical_offset)
     assert segment is not None
     journal.write(segment.path, right.physical_offset - segment.base, encode_message(right), why)
@@ -173,7 +163,8 @@ def _decoded(path: Path, position: int) -> QueueEntry | None:
     return None if entry is None or entry.is_pre_blank else entry
 
 
-def _message(store: StoreFiles, physical_offset: int) -> Message | None:
+def message_at(store: StoreFiles, physical_offset: int) -> Message | None:
+    """Return the message at a place of the log, if there is one."""
     segment = _segment(store, physical_offset)
     if segment is None:
         return None

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from orbitlog.formats import names
 from orbitlog.formats.flags import TransactionType
@@ -35,6 +36,8 @@ class Placeholder:
     physical_offset: int
     """Where it lay, or a place before which it must have lain."""
     properties: dict[str, str] | None = None
+    is_bare: bool = False
+    """Whether it is to be as short as it can be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +55,17 @@ class CannotFill(Exception):
 
 def fill(start: int, stop: int, lost: Sequence[Placeholder], *, store_timestamp_ms: int, ends_segment: bool) -> Filling:
     """Return records for the bytes from physical offset `start` to `stop`, and a BLANK where a segment ends there."""
+    filling = _fill(start, stop, lost, store_timestamp_ms=store_timestamp_ms, ends_segment=ends_segment)
+    if filling.left_out:
+        bare = [replace(one, is_bare=True) for one in lost]
+        tighter = _fill(start, stop, bare, store_timestamp_ms=store_timestamp_ms, ends_segment=ends_segment)
+        filling = min(filling, tighter, key=lambda each: len(each.left_out))
+    return filling
+
+
+def _fill(
+    start: int, stop: int, lost: Sequence[Placeholder], *, store_timestamp_ms: int, ends_segment: bool
+) -> Filling:
     room = stop - start
     keep_back = BLANK_BYTES if ends_segment else 0
     parts: list[bytes] = []
@@ -77,7 +91,7 @@ def _fitting(
     one: Placeholder, physical_offset: int, store_timestamp_ms: int, free: int, *, must_fill: bool
 ) -> bytes | None:
     """Return a record that leaves nothing of `free`, or enough for a filler; None where it is too long."""
-    for properties in (_properties(one), {}):
+    for properties in ({},) if one.is_bare else (_properties(one), {}):
         record = _record(one, physical_offset, store_timestamp_ms, properties)
         rest = free - len(record)
         if rest < 0:
@@ -91,9 +105,15 @@ def _fitting(
     return None
 
 
+@cache
 def filler_bytes_min() -> int:
     """Return the size of the smallest filler."""
     return len(_filler(0, 0, 0))
+
+
+def placeholder_bytes_min(topic: str) -> int:
+    """Return the size of a placeholder without properties."""
+    return filler_bytes_min() - len(FILLER_TOPIC) + len(topic.encode())
 
 
 def _rest(start: int, stop: int, store_timestamp_ms: int, *, ends_segment: bool) -> list[bytes]:

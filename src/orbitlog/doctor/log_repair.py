@@ -6,29 +6,22 @@ all; then the log, with placeholders for the messages that are known to be lost;
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from orbitlog.doctor.examination import Examination
-from orbitlog.doctor.header_repair import QueueJumps
 from orbitlog.doctor.log_filling import CannotFill, Placeholder, fill
 from orbitlog.doctor.lost_messages import LogRange
+from orbitlog.doctor.placeholder_places import placeholders_of, spots_of
+from orbitlog.doctor.queue_lines import Line
 from orbitlog.doctor.repair_journal import RepairJournal
-from orbitlog.errors import FormatError
-from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.flags import enters_queue
-from orbitlog.formats.message import Message, decode_message
+from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import read_at
-from orbitlog.formats.properties import KEYS, TAGS, UNIQ_KEY
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import end_of_written, holds_data, mapped_view, written_until
 from orbitlog.store.store_files import OffsetFile, StoreFiles
 
-_SAVED_PROPERTIES = (KEYS, TAGS, UNIQ_KEY)
-_BEFORE_MAX = 100_000
 Queue = tuple[str, int]
 
 
@@ -105,7 +98,9 @@ def _home_of(segment: OffsetFile) -> int | None:
     return found.physical_offset if isinstance(found, Message) else None
 
 
-def plan_log(journal: RepairJournal, store: StoreFiles, segment_bytes: int, found: Examination) -> list[str]:
+def plan_log(
+    journal: RepairJournal, store: StoreFiles, segment_bytes: int, found: Examination, lines: Mapping[Queue, Line]
+) -> list[str]:
     """Cut the tail, fill ranges; returns what could not be mended."""
     log_end = found.check.log_end
     tail = [one for one in found.ranges if one.start >= log_end]
@@ -113,9 +108,15 @@ def plan_log(journal: RepairJournal, store: StoreFiles, segment_bytes: int, foun
     problems: list[str] = []
     if tail:
         _plan_cut(journal, store, segment_bytes, max(tail[0].start, log_end))
-    placeholders = _placeholders(store, inner, found)
-    for one in inner:
-        problems += _plan_fill(journal, store, segment_bytes, one, placeholders.get(one, []))
+    spots = [spot for one in inner for spot in spots_of(one, segment_bytes)]
+    placeholders, homeless = placeholders_of(store, spots, found, lines)
+    for spot in spots:
+        problems += _plan_fill(journal, store, segment_bytes, spot, placeholders.get(spot, []))
+    if spots:
+        problems += [
+            f"no damaged range has room for message {one.queue_offset} of {one.topic} queue {one.queue_id}"
+            for one in homeless
+        ]
     return problems
 
 
@@ -137,37 +138,28 @@ def _plan_cut(journal: RepairJournal, store: StoreFiles, segment_bytes: int, end
 
 
 def _plan_fill(
-    journal: RepairJournal, store: StoreFiles, segment_bytes: int, damaged: LogRange, lost: Sequence[Placeholder]
+    journal: RepairJournal, store: StoreFiles, segment_bytes: int, spot: LogRange, lost: Sequence[Placeholder]
 ) -> list[str]:
-    """Fill one range, segment by segment; a segment that is missing is made."""
-    problems = []
-    present = {segment.base: segment for segment in store.segments}
-    base = damaged.start // segment_bytes * segment_bytes
-    time_ms = _time_near(store, damaged)
-    while base < damaged.stop:
-        start, stop = max(damaged.start, base), min(damaged.stop, base + segment_bytes)
-        inside = [one for one in lost if start <= one.physical_offset < stop]
-        ends_segment = stop == base + segment_bytes
-        try:
-            filling = fill(start, stop, inside, store_timestamp_ms=time_ms, ends_segment=ends_segment)
-        except CannotFill as error:
-            problems.append(f"physical offset {start} to {stop}: {error}")
-            base += segment_bytes
-            continue
-        kept = f"; placeholders for {len(filling.placed)} lost messages" if filling.placed else ""
-        why = f"physical offset {start} to {stop} could not be read{kept}"
-        segment = present.get(base)
-        if segment is None:
-            made = journal.new / f"{len(journal.steps)}-segment"
-            with made.open("xb") as file:
-                file.write(filling.data)
-                file.truncate(segment_bytes)
-            journal.put(made, store.root / tree.COMMITLOG / tree.offset_file_name(base), why)
-        else:
-            journal.write(segment.path, start - base, filling.data, why)
-        problems += [f"no room for a placeholder of {one.topic} {one.queue_id}" for one in filling.left_out]
-        base += segment_bytes
-    return problems
+    """Fill what is damaged of one segment; one that is missing is made."""
+    start, stop = spot.start, spot.stop
+    base = start // segment_bytes * segment_bytes
+    time_ms, ends_segment = _time_near(store, spot), stop == base + segment_bytes
+    try:
+        filling = fill(start, stop, lost, store_timestamp_ms=time_ms, ends_segment=ends_segment)
+    except CannotFill as error:
+        return [f"physical offset {start} to {stop}: {error}"]
+    kept = f"; placeholders for {len(filling.placed)} lost messages" if filling.placed else ""
+    why = f"physical offset {start} to {stop} could not be read{kept}"
+    segment = next((one for one in store.segments if one.base == base), None)
+    if segment is None:
+        made = journal.new / f"{len(journal.steps)}-segment"
+        with made.open("xb") as file:
+            file.write(filling.data)
+            file.truncate(segment_bytes)
+        journal.put(made, store.root / tree.COMMITLOG / tree.offset_file_name(base), why)
+    else:
+        journal.write(segment.path, start - base, filling.data, why)
+    return [f"no room for a placeholder of {one.topic} {one.queue_id}" for one in filling.left_out]
 
 
 def _time_near(store: StoreFiles, damaged: LogRange) -> int:
@@ -179,120 +171,3 @@ def _time_near(store: StoreFiles, damaged: LogRange) -> int:
         if isinstance(found, Message):
             return found.store_timestamp_ms
     return 0
-
-
-def _placeholders(
-    store: StoreFiles, ranges: Sequence[LogRange], found: Examination
-) -> dict[LogRange, list[Placeholder]]:
-    """Say of each range which messages it held: as headers, queue units and gaps in the queues tell."""
-    missing = _missing_offsets(found)
-    known: dict[tuple[str, int, int], Placeholder] = {}
-    for one in _from_headers(store, ranges):
-        known[one.topic, one.queue_id, one.queue_offset] = one
-    for lost in found.lost:
-        key = (lost.topic, lost.queue_id, lost.queue_offset)
-        known.setdefault(key, Placeholder(*key, lost.physical_offset))
-    table: dict[LogRange, list[Placeholder]] = defaultdict(list)
-    for one in _believable(known, missing, found):
-        home = next((each for each in ranges if each.start <= one.physical_offset < each.stop), None)
-        if home is not None:
-            table[home].append(one)
-    for home, one in _from_gaps(ranges, missing, known):
-        table[home].append(one)
-    if ranges and store.segments[0].base == 0:
-        for one in _before_the_first(found, known):
-            table[ranges[0]].append(replace(one, physical_offset=ranges[0].start))
-    return table
-
-
-def _from_gaps(
-    ranges: Sequence[LogRange],
-    missing: Mapping[Queue, Mapping[int, int]],
-    known: Mapping[tuple[str, int, int], Placeholder],
-) -> Iterable[tuple[LogRange, Placeholder]]:
-    """Yield what queues leave out and nothing else tells, each with the last range before the message that follows it.
-
-    Of several gaps of a queue only the first can lie in a range: before the others comes a message that is there.
-    """
-    for (topic, queue_id), offsets in missing.items():
-        nearest: dict[LogRange, int] = {}
-        for queue_offset, before in sorted(offsets.items()):
-            home = next((each for each in reversed(ranges) if each.start < before), None)
-            if home is None or nearest.setdefault(home, before) != before:
-                continue
-            if (topic, queue_id, queue_offset) not in known:
-                yield home, Placeholder(topic, queue_id, queue_offset, home.start)
-
-
-def _believable(
-    known: Mapping[tuple[str, int, int], Placeholder], missing: Mapping[Queue, Mapping[int, int]], found: Examination
-) -> Iterable[Placeholder]:
-    """Yield those that fit what the log has of their queue: in a gap, or joined to its beginning or its end.
-
-    A queue file can be damaged, too, or be another queue's.
-    """
-    by_queue: dict[Queue, dict[int, Placeholder]] = defaultdict(dict)
-    for (topic, queue_id, queue_offset), one in known.items():
-        by_queue[topic, queue_id][queue_offset] = one
-    for queue, offered in by_queue.items():
-        ends = found.check.ends.get(queue)
-        first, following = (ends.first, ends.next_offset) if ends else (min(offered), min(offered))
-        accepted = {queue_offset for queue_offset in offered if queue_offset in missing.get(queue, ())}
-        while following in offered:
-            accepted.add(following)
-            following += 1
-        while first - 1 in offered:
-            first -= 1
-            accepted.add(first)
-        yield from (offered[queue_offset] for queue_offset in sorted(accepted))
-
-
-def _before_the_first(found: Examination, known: Mapping[tuple[str, int, int], Placeholder]) -> Iterable[Placeholder]:
-    """Yield what a queue must have held before its first message, where the log still has its beginning.
-
-    Java takes units that only fill room for messages of the log's first segment, and then skips that segment.
-    """
-    for (topic, queue_id), ends in found.check.ends.items():
-        if not topic.startswith(names.LMQ_PREFIX):
-            for queue_offset in range(min(ends.first, _BEFORE_MAX)):
-                if (topic, queue_id, queue_offset) not in known:
-                    yield Placeholder(topic, queue_id, queue_offset, 0)
-
-
-def _missing_offsets(found: Examination) -> dict[Queue, dict[int, int]]:
-    """Return the offsets that queues leave out, each with a physical offset before which it must have lain.
-
-    A queue that falls back somewhere is left out: then a jump is a wrong offset rather than a gap.
-    """
-    missing: dict[Queue, dict[int, int]] = defaultdict(dict)
-    jumps = QueueJumps(found.check.findings)
-    for queue, queue_offset, finding in jumps.left_out():
-        if queue in jumps.falls:
-            continue
-        before = finding.physical_offset
-        if before is None:
-            base = tree.parse_offset_file_name(Path(finding.path).name) or 0
-            before = base + Path(finding.path).stat().st_size
-        missing[queue][queue_offset] = before
-    return missing
-
-
-def _from_headers(store: StoreFiles, ranges: Iterable[LogRange]) -> Iterable[Placeholder]:
-    """Yield the messages of which only the body is damaged: their headers and properties can be read."""
-    for damaged in ranges:
-        segment = next((one for one in store.segments if one.base <= damaged.start < one.base + one.size_bytes), None)
-        if segment is None:
-            continue
-        with mapped_view(segment.path) as view:
-            position = damaged.start - segment.base
-            while position < min(damaged.stop - segment.base, len(view)):
-                try:
-                    message = decode_message(view, position, physical_offset=segment.base + position, check_crc=False)
-                except FormatError:
-                    break
-                if enters_queue(message.sys_flag):
-                    saved = {name: message.properties[name] for name in _SAVED_PROPERTIES if name in message.properties}
-                    yield Placeholder(
-                        message.topic, message.queue_id, message.queue_offset, message.physical_offset, saved
-                    )
-                position += message.size_bytes

@@ -17,9 +17,11 @@ from orbitlog.doctor.examination import Examination, examine
 from orbitlog.doctor.header_repair import plan_headers
 from orbitlog.doctor.log_repair import plan_log, plan_places
 from orbitlog.doctor.offset_survey import plan_offsets
+from orbitlog.doctor.order_repair import QueueOrder
 from orbitlog.doctor.repair_journal import RepairJournal, finish_interrupted
 from orbitlog.doctor.store_use import taken
 from orbitlog.doctor.tasks_here import PhaseProgress, run_here
+from orbitlog.doctor.told_rules import told_rules
 from orbitlog.errors import StoreLayoutError
 from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_inference import infer_compat, infer_geometry
@@ -107,7 +109,11 @@ class _Plan:
         plan_headers(journal, self._store, self._found.check)
         if journal.steps:
             return []
-        problems = plan_log(journal, self._store, segment_bytes, self._found)
+        order = QueueOrder(self._store, self._found, self._geometry, told_rules(self._store, self._settings))
+        order.plan(journal)
+        if journal.steps:
+            return []
+        problems = plan_log(journal, self._store, segment_bytes, self._found, order.lines)
         if journal.steps:
             return problems
         compat = infer_compat(self._store, self._settings)

@@ -14,18 +14,18 @@ that are noted together those into the journal come first, and are on the disk b
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from orbitlog.doctor.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree, write_all
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats.store_tree import DOCTOR
 from orbitlog.store.disk import disk_errors
+from orbitlog.store.mapped_view import written_until
 
 _JOURNAL, _APPLIED, _UNDOING, _PROGRESS = "journal.json", "applied", "undoing", "progress"
 _KEPT, _NEW = "kept", "new"
@@ -112,8 +112,7 @@ class RepairJournal:
         old = None
         if size_bytes < status.st_size:
             old = f"{_KEPT}/{len(self.steps)}"
-            with path.open("rb") as file:
-                self._keep(old, os.pread(file.fileno(), status.st_size - size_bytes, size_bytes))
+            self._keep_end(old, path, size_bytes)
         self.steps.append(
             Step(
                 "resize",
@@ -152,7 +151,8 @@ class RepairJournal:
         for directory in (self.place / _KEPT, self.new):
             sync_tree(directory)
         told = {"run": self.run, "title": self.title, "steps": [_plain(step) for step in self.steps]}
-        put_bytes(self.place / _JOURNAL, orjson.dumps(told), self.place / TEMPORARY)
+        # Names of files need not be text: what is none is escaped, which orjson does not do.
+        put_bytes(self.place / _JOURNAL, json.dumps(told).encode("ascii"), self.place / TEMPORARY)
         remove_tree(self.place / TEMPORARY)
         sync_directory(self.place)
         sync_directory(self.place.parent)
@@ -167,6 +167,14 @@ class RepairJournal:
 
     def _keep(self, name: str, data: bytes) -> None:
         put_bytes(self.place / name, data, self.place / TEMPORARY)
+
+    def _keep_end(self, name: str, path: Path, start: int) -> None:
+        """Keep what a file holds from a position on, but for the hole that it ends with: that is made by its size."""
+        with path.open("rb") as file, (self.place / name).open("xb") as kept:
+            position, end = start, written_until(path)
+            while chunk := os.pread(file.fileno(), max(min(_COPY_BYTES, end - position), 0), position):
+                kept.write(chunk)
+                position += len(chunk)
 
     def _relative(self, path: Path) -> str:
         return path.relative_to(self.root).as_posix()
@@ -232,8 +240,26 @@ def _places(root: Path) -> Iterator[Path]:
 
 def _read(place: Path) -> dict[str, Any] | None:
     path = place / _JOURNAL
-    found: dict[str, Any] | None = orjson.loads(path.read_bytes()) if path.exists() else None
-    return found
+    if not path.exists():
+        return None
+    try:
+        told: dict[str, Any] = json.loads(path.read_bytes())
+        steps = [Step(**step) for step in told["steps"]]
+        is_sound = isinstance(told["title"], str) and isinstance(told["run"], str)
+        is_sound = is_sound and all(_stays_inside(name) for step in steps for name in (step.path, step.to or "."))
+        is_sound = is_sound and all(_stays_inside(name or ".") for step in steps for name in (step.old, step.new))
+    except (ValueError, TypeError, KeyError):
+        is_sound = False
+    if not is_sound:
+        raise StoreLayoutError(
+            f"{path} is no journal of a repair, and nothing is mended or taken back by it; move {place} away"
+        )
+    return told
+
+
+def _stays_inside(name: str) -> bool:
+    """Tell whether a name leads to a place below: a store that somebody sent must not lead to other files."""
+    return not name.startswith("/") and ".." not in name.split("/")
 
 
 def _apply(root: Path, place: Path, steps: list[Step]) -> None:
@@ -248,7 +274,7 @@ def _apply(root: Path, place: Path, steps: list[Step]) -> None:
             done += len(together)
             _note_progress(place, done)
         changed = {step.path: _identity(root / step.path) for step in steps if step.do != "move"}
-        put_bytes(place / _APPLIED, orjson.dumps(changed), place / TEMPORARY)
+        put_bytes(place / _APPLIED, json.dumps(changed).encode("ascii"), place / TEMPORARY)
         remove_tree(place / TEMPORARY)
         sync_directory(place)
 
@@ -271,7 +297,10 @@ def _take_back(root: Path, place: Path, told: dict[str, Any]) -> None:
 
 def _progress(place: Path) -> int:
     path = place / _PROGRESS
-    return int(path.read_bytes()) if path.exists() else 0
+    raw = path.read_bytes() if path.exists() else b"0"
+    if not raw.isdigit():
+        raise StoreLayoutError(f"{path} holds no number of steps; what the repair of {place} did cannot be told")
+    return int(raw)
 
 
 def _note_progress(place: Path, done: int) -> None:
@@ -324,6 +353,8 @@ def _undo(root: Path, place: Path, step: Step) -> None:
     path = root / step.path
     if step.do == "move":
         assert step.to is not None
+        if path.is_dir() and os.path.lexists(root / step.to):
+            _remove_empty(path)  # made for files that were moved into it, and are gone again
         _rename(root / step.to, path)
     elif step.do == "write":
         assert step.old is not None
@@ -332,6 +363,14 @@ def _undo(root: Path, place: Path, step: Step) -> None:
         _resize(path, step.old_size_bytes, step.modified_ns)
         if step.old is not None:
             _write(path, step.size_bytes, place / step.old, step.modified_ns)
+
+
+def _remove_empty(directory: Path) -> None:
+    """Remove a directory and those in it, unless a file lies there."""
+    inside = sorted(directory.rglob("*"), reverse=True)
+    if not directory.is_symlink() and all(path.is_dir() and not path.is_symlink() for path in inside):
+        for path in (*inside, directory):
+            path.rmdir()
 
 
 def _rename(source: Path, target: Path) -> None:
@@ -383,7 +422,7 @@ def _refuse_if_changed(root: Path, journals: list[tuple[Path, dict[str, Any]]]) 
             expected.pop(step["to"], None)
         applied = place / _APPLIED
         if applied.exists():  # else it was killed on its way, and nobody knows how far that is
-            expected |= orjson.loads(applied.read_bytes())
+            expected |= json.loads(applied.read_bytes())
     for name, identity in expected.items():
         path = root / name
         if not path.exists() or _identity(path) != identity:

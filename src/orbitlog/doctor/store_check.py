@@ -31,6 +31,7 @@ from orbitlog.doctor.proved_reports import prove_reports
 from orbitlog.doctor.rebuild_plan import QueueEnds, order_findings
 from orbitlog.doctor.segment_places import segment_findings
 from orbitlog.doctor.split_derivation import SplitDerivation
+from orbitlog.doctor.store_survey import read_config
 from orbitlog.doctor.store_use import confirmed_to, is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.doctor.told_rules import told_rules
@@ -360,7 +361,7 @@ def _config_findings(store: StoreFiles) -> list[Finding]:
     for file in store.config_files:
         if file.path.name.removesuffix(BACKUP_SUFFIX) not in CONFIG_CODECS:
             continue
-        raw = file.path.read_bytes()
+        raw = read_config(file.path)
         if not raw:
             continue  # as a new one; brokers take the backup then
         try:

@@ -12,10 +12,17 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
 from orbitlog.formats.topic_config import TOPICS, TopicTable
 from orbitlog.store.findings import Finding
-from orbitlog.store.store_files import StoreFiles
+from orbitlog.store.store_files import ROOT_ENTRIES, StoreFiles
 
 # A broker of these makes their queues itself, with or without an entry in topics.json.
 _TOPICS_WITHOUT_CONFIG = (names.LMQ_PREFIX, names.SYSTEM_TOPIC_PREFIX)
+# Where an entry that is none of the store's keeps brokers from starting: its directory, and how deep it lies.
+_FOREIGN_KINDS = {(name, 1): "foreign segment" for name in ROOT_ENTRIES} | {
+    (tree.COMMITLOG, 2): "foreign segment",
+    (tree.CONSUMEQUEUE, 4): "foreign segment",
+    (tree.LOCK, 1): "lock",
+}
+_CONFIG_BYTES_MAX = 256 * 1024 * 1024
 _LINKS_MATTER = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX, tree.CONFIG, tree.CHECKPOINT)
 
 
@@ -31,8 +38,11 @@ def survey(store: StoreFiles) -> list[Finding]:
 
 
 def read_config(path: Path) -> bytes:
-    """Return a file of config/, empty where there is none."""
-    return path.read_bytes() if path.is_file() else b""
+    """Return a file of config/, empty where there is none; of one that is too large for any table the beginning."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(_CONFIG_BYTES_MAX)
 
 
 def is_readable(path: Path) -> bool:
@@ -116,10 +126,7 @@ def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
             # What it leads to is a part of the store that was not looked at, and must not be taken for missing.
             yield Finding("link", str(entry.path), entry.reason)
             continue
-        is_in_the_way = (parts[0] == tree.COMMITLOG and len(parts) == 2) or (
-            parts[0] == tree.CONSUMEQUEUE and len(parts) == 4
-        )
-        yield Finding("foreign segment" if is_in_the_way else "layout", str(entry.path), entry.reason)
+        yield Finding(_FOREIGN_KINDS.get((parts[0], len(parts)), "layout"), str(entry.path), entry.reason)
 
 
 def _abort_findings(store: StoreFiles) -> Iterator[Finding]:

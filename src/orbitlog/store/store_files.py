@@ -31,6 +31,20 @@ _UNREAD_ENTRIES = frozenset(
         "transaction",
     )
 )
+# What else may stand under these names keeps a broker from making its own.
+ROOT_ENTRIES = frozenset(
+    (
+        tree.COMMITLOG,
+        tree.CONSUMEQUEUE,
+        tree.INDEX,
+        tree.CONFIG,
+        tree.TIMER_LOG,
+        tree.TIMER_WHEEL,
+        tree.CHECKPOINT,
+        tree.ABORT,
+        tree.LOCK,
+    )
+)
 _LOOKED_FOR = "commitlog/, consumequeue/, index/, config/topics.json, checkpoint and dledger-*/data"
 _SHOWN_ENTRIES_MAX = 5
 
@@ -177,9 +191,11 @@ class _Listing:
             lock=files.pop(tree.LOCK, None),
             unread=tuple(unread),
         )
-        rest = [*directories.values(), *(file.path for file in files.values())]
-        unknown = (ForeignEntry(path, "is no part of a store") for path in sorted(rest))
-        return replace(found, foreign=(*self.foreign, *unknown))
+        self.foreign += [ForeignEntry(path, _why_unknown(name, "file")) for name, path in sorted(directories.items())]
+        self.foreign += [
+            ForeignEntry(file.path, _why_unknown(name, "directory")) for name, file in sorted(files.items())
+        ]
+        return replace(found, foreign=tuple(self.foreign))
 
     def offset_files(self, directory: Path | None) -> tuple[OffsetFile, ...]:
         found = []
@@ -261,6 +277,11 @@ class _Listing:
 
     def _note(self, path: Path, reason: str) -> None:
         self.foreign.append(ForeignEntry(path, reason))
+
+
+def _why_unknown(name: str, kind_of_name: str) -> str:
+    """Say why an entry of a store's root is none of its own; `kind_of_name` is what a known one would be."""
+    return f"is no {kind_of_name}, as a store has it" if name in ROOT_ENTRIES else "is no part of a store"
 
 
 def _take(entries: dict[str, Path] | dict[str, SizedFile], names: frozenset[str]) -> list[Path]:

@@ -260,6 +260,17 @@ def queue_offset_that_no_file_can_hold(root: Path) -> None:
     patch(root, message.physical_offset + 20, struct.pack(">q", message.queue_offset | 1 << 60))
 
 
+@damages(*LOG)
+def message_that_says_it_was_rolled_back(root: Path) -> None:
+    message = middle(root)
+    patch(root, message.physical_offset + 36, struct.pack(">i", message.sys_flag | 0xC))
+
+
+@damages("foreign segment")
+def file_whose_name_is_no_text(root: Path) -> None:
+    (root / "commitlog" / os.fsdecode(b"\xff\xfe")).write_bytes(b"x")
+
+
 @damages(*LOG, *QUEUES)
 def wrong_offset_of_the_first_message_of_a_queue(root: Path) -> None:
     first = next(one for one in records(root)[20:] if one.queue_offset == 0 and not one.sys_flag & 0x4)
@@ -682,6 +693,51 @@ def directory_in_the_place_of_topics(root: Path) -> None:
 def directory_in_the_place_of_the_checkpoint(root: Path) -> None:
     (root / "checkpoint").unlink()
     (root / "checkpoint").mkdir()
+
+
+@damages(*QUEUES, "foreign segment")
+def pipe_in_the_place_of_a_queue_file(root: Path) -> None:
+    """Whoever opens it waits for ever."""
+    path = a_queue(root)[0].path
+    path.unlink()
+    os.mkfifo(path)
+
+
+@damages(*QUEUES)
+def file_in_the_place_of_all_queues(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue")
+    (root / "consumequeue").write_bytes(b"redirected here by a careless script")
+
+
+@damages("config", "foreign segment")
+def file_in_the_place_of_config(root: Path) -> None:
+    shutil.rmtree(root / "config")
+    (root / "config").write_bytes(b"x")
+
+
+@damages("foreign segment")
+def directory_in_the_place_of_abort(root: Path) -> None:
+    (root / "abort").unlink(missing_ok=True)
+    (root / "abort").mkdir()
+
+
+@damages(*LOG)
+def sparse_last_segment_a_thousand_times_too_long(root: Path) -> None:
+    os.truncate(segments(root)[-1].path, 1 << 26)
+
+
+@damages("offset")
+def delay_level_that_is_where_no_queue_can_be(root: Path) -> None:
+    config(root, "delayOffset.json").write_text('{"offsetTable":{1:-5,2:7}}')
+
+
+@damages(*QUEUES)
+def only_the_log_is_left(root: Path) -> None:
+    for path in root.iterdir():
+        if path.is_dir() and path.name != "commitlog":
+            shutil.rmtree(path)
+        elif path.is_file():
+            path.unlink()
 
 
 @damages(*LOG)

@@ -183,3 +183,60 @@ def test_a_plan_that_was_never_written_down_leaves_nothing(store: Path) -> None:
     assert finish_interrupted(store) == []
     RepairJournal.begin(store, "another").forget()
     assert fingerprint(store) == before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"garbage",
+        b"[]",
+        b'{"run":1,"title":"t","steps":[]}',
+        b'{"run":"000001","title":"t","steps":[{"do":"move","path":"../outside","why":"w","to":"inside"}]}',
+        b'{"run":"000001","title":"t","steps":[{"do":"move","path":"index","why":"w","to":"/outside"}]}',
+        b'{"run":"000001","title":"t","steps":[{"do":"write","path":"index/old","why":"w","new":"../../../x"}]}',
+    ],
+)
+def test_a_journal_that_somebody_made_up_is_refused(store: Path, content: bytes) -> None:
+    """A store that was sent must not lead a repair to files outside it."""
+    before = fingerprint(store)
+    place = store / ".orbitlog-doctor" / "000001"
+    place.mkdir(parents=True)
+    (place / "journal.json").write_bytes(content)
+    for use in (finish_interrupted, interrupted, undo_last):
+        with pytest.raises(StoreLayoutError, match="is no journal of a repair"):
+            use(store)
+    shutil.rmtree(place.parent)
+    assert fingerprint(store) == before
+
+
+def test_progress_that_is_no_number_is_told(store: Path) -> None:
+    some_repair(store).carry_out()
+    (store / ".orbitlog-doctor" / "000001" / "progress").write_bytes(b"x")
+    with pytest.raises(StoreLayoutError, match="holds no number of steps"):
+        undo_last(store, force=True)
+
+
+def test_a_file_that_became_a_directory_is_given_back(store: Path) -> None:
+    (store / "config").write_bytes(b"in the way")
+    before = fingerprint(store)
+    journal = RepairJournal.begin(store, "a test")
+    journal.set_aside(store / "config", "is in the way")
+    journal.put_file(store / "config" / "topics.json", b"{}", "made")
+    journal.carry_out()
+    assert (store / "config" / "topics.json").read_bytes() == b"{}"
+    undo_last(store)
+    assert fingerprint(store) == before
+
+
+def test_what_is_cut_off_is_kept_without_the_hole_behind_it(store: Path) -> None:
+    path = store / "commitlog" / "a"
+    os.truncate(path, 1 << 30)
+    journal = RepairJournal.begin(store, "a test")
+    journal.resize(path, 40, "shorter")
+    kept = store / ".orbitlog-doctor" / "000001" / "kept" / "0"
+    assert kept.stat().st_size < 1 << 20
+    journal.carry_out()
+    undo_last(store)
+    assert path.stat().st_size == 1 << 30
+    with path.open("rb") as file:
+        assert file.read(110) == b"0123456789" * 10 + bytes(10)
