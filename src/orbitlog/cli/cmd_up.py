@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import sys
-from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import click
@@ -16,6 +12,7 @@ from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_node import Broker
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.cli.broker_processes import BROKERS_MAX, BrokerPlace, BrokerProcesses, broker_places
+from orbitlog.cli.dispatch_process import DispatchProcess
 from orbitlog.cli.serving import (
     RecoveryProgress,
     config_option,
@@ -29,7 +26,7 @@ from orbitlog.cli.serving import (
     show_settings,
     start_logging,
 )
-from orbitlog.errors import OrbitlogError, StoreError
+from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
@@ -37,10 +34,6 @@ from orbitlog.nameserver.nameserver_settings import NameServerSettings
 NAME_SERVER_PORT = 9876
 _PORT_MAX = 65535
 _KV_CONFIG = "kvConfig.json"
-_SPARK_STOP_SECONDS = 15.0
-_TAKE_BACK_SECONDS = 0.5
-
-log = logging.getLogger(__name__)
 
 
 class _Up:
@@ -64,7 +57,9 @@ class _Up:
         self._running.push_async_callback(broker.stop)
         await broker.start()
         if self._settings[keys.DISPATCH_ENGINE] == "spark":
-            await self._start_spark(broker)
+            spark = DispatchProcess(broker, self._root, self._log_path.with_name("dispatch.log"))
+            self._running.push_async_callback(spark.stop)
+            await spark.start()
         if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
             self._name_server.own_broker_addresses = (joined((_reachable(host), broker.address[1])),)
         return {
@@ -74,43 +69,8 @@ class _Up:
             "log": str(self._log_path),
         }
 
-    async def _start_spark(self, broker: Broker) -> None:
-        """Let a process of its own dispatch; the broker follows it, and takes dispatch back when it ends."""
-        program = "from orbitlog.cli.main import main; main()"
-        command = (sys.executable, "-c", program, "pipeline", "dispatch", str(self._root))
-        output_path = self._log_path.with_name("dispatch.log")
-        with output_path.open("ab") as output:
-            process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=output, stderr=output)
-        self._running.push_async_callback(_end, process)
-        watching = asyncio.create_task(_take_back_after(process, broker, output_path))
-        self._running.push_async_callback(_cancel, watching)
-
     async def stop(self) -> None:
         await self._running.aclose()
-
-
-async def _take_back_after(process: Process, broker: Broker, output_path: Path) -> None:
-    """Wait for the end of the process that dispatches: nobody but the broker is left to do it then."""
-    status = await process.wait()
-    log.error(
-        "Spark, which dispatched, has ended (%s); the broker dispatches from now on. %s may tell why",
-        f"killed by signal {-status}" if status < 0 else f"exit status {status}",
-        output_path,
-    )
-    while True:
-        try:
-            if broker.take_back_dispatch():
-                break
-        except StoreError as error:
-            log.error("dispatch cannot be taken back yet: %s", error)
-        await asyncio.sleep(_TAKE_BACK_SECONDS)
-    log.warning("dispatch is the broker's again")
-
-
-async def _cancel(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
 
 
 class _UpTogether:
@@ -155,17 +115,6 @@ def _name_server(settings: BrokerSettings, root: Path, port: int) -> NameServer:
             bind_address=settings[keys.BIND_ADDRESS], listen_port=port, kv_config_path=root / "config" / _KV_CONFIG
         )
     )
-
-
-async def _end(process: Process) -> None:
-    """Ask a process to end and wait; it hands dispatch back first."""
-    if process.returncode is None:
-        process.terminate()
-    try:
-        await asyncio.wait_for(process.wait(), _SPARK_STOP_SECONDS)
-    except TimeoutError:
-        process.kill()
-        await process.wait()
 
 
 def _reachable(host: str) -> str:
