@@ -186,3 +186,18 @@ def test_members_that_come_and_go_share_all_messages(orbitlog_broker: RunningBro
                 consuming.cancel()
 
     asyncio.run(scenario())
+
+
+def test_a_client_that_closes_waits_for_a_consumer_that_is_leaving(
+    orbitlog_broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with orbitlog_broker.connect() as mq:
+            await mq.admin.create_topic("Leaving", 512)  # to give back so many takes a while
+            consumer = await mq.consume("Leaving", group="leaving", start_from="first")
+            leaving = asyncio.create_task(consumer.close())
+            await asyncio.sleep(0)
+        assert leaving.done()
+
+    asyncio.run(scenario())
+    assert "is not committed" not in caplog.text

@@ -77,6 +77,7 @@ class Consumer:
         self._loop = asyncio.get_running_loop()
         self._turn_ends_at = 0.0
         self._is_closed = False
+        self._has_left = asyncio.Event()
         self.started_ms = time.time_ns() // 1_000_000
 
     @property
@@ -282,9 +283,17 @@ class Consumer:
         Listeners of `run` may finish the message that they work on, for so many seconds.
         """
         if self._is_closed:
+            if asyncio.current_task() not in self._workers:
+                await self._has_left.wait()
             return
         self._is_closed = True
         self._arrived.set()
+        try:
+            await self._leave(work_seconds)
+        finally:
+            self._has_left.set()
+
+    async def _leave(self, work_seconds: float) -> None:
         if others := [worker for worker in self._workers if worker is not asyncio.current_task()]:
             await asyncio.wait(others, timeout=work_seconds)
         for task in self._tasks:
