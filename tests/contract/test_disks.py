@@ -52,6 +52,17 @@ def test_a_file_is_made_written_and_opened_again(disk: Disk, root: Path) -> None
     assert disk.modified_ms(root / "a") > 0
 
 
+def test_fetching_changes_nothing(disk: Disk, root: Path) -> None:
+    file = disk.create_file(root / "a", 1_000_000)
+    file.allocate(0, 10_000)
+    file.write(5, b"hello")
+    file.fetch(0, 1_000_000)
+    file.fetch(999_999, 2_000_000)
+    assert file.read(0, 12) == bytes(5) + b"hello" + bytes(2)
+    file.close()
+    file.fetch(0, 10_000)
+
+
 def test_names(disk: Disk, root: Path) -> None:
     disk.make_directory(root / "sub" / "deeper")
     disk.create_file(root / "b", 3).close()

@@ -7,8 +7,9 @@ marks only ever grow: `flushed_to` <= `written_to`; which of them readers may fo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from threading import Lock
 
 from orbitlog.errors import LimitExceeded
@@ -35,6 +36,7 @@ class CommitLog:
         self.written_to = segments.start
         self.flushed_to = segments.start
         self.own_from = LONG_MAX  # where the records begin that this process wrote itself; LONG_MAX where it wrote none
+        self._fetched_to = 0
         self._flushing = Lock()
 
     @property
@@ -109,6 +111,22 @@ class CommitLog:
             return False
         self.segments.add(following)
         return True
+
+    def fetch_ahead(self, ahead_bytes: int) -> Callable[[], None] | None:
+        """Return what has the bytes in memory that are written to next, for another thread to call; None if they are.
+
+        A page that is written to for the first time is made by the system, with many that follow it: a pause of
+        milliseconds for all who wait for an answer.
+        """
+        segments = self.segments
+        if segments.tail is None or self.written_to < segments.tail_base:
+            return None
+        segment_end = segments.tail_base + segments.file_bytes
+        start, stop = max(self._fetched_to, self.written_to), min(self.written_to + ahead_bytes, segment_end)
+        if start >= stop or (stop - start < ahead_bytes // 2 and stop < segment_end):
+            return None
+        self._fetched_to = stop
+        return partial(segments.tail.fetch, start - segments.tail_base, stop - segments.tail_base)
 
     def flush(self, target: int) -> None:
         """Put the log up to `target` on the disk; may be called in any thread."""

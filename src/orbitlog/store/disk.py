@@ -14,7 +14,7 @@ import os
 import struct
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -24,6 +24,7 @@ from orbitlog.store.mapped_view import end_of_data
 
 Bytes = bytes | bytearray | memoryview
 _OPEN_FILES_ENOUGH = 1 << 20
+_FETCH_BYTES = 256 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +72,10 @@ class MappedFile(Protocol):
 
     def expect_scattered(self) -> None:
         """Say that bytes far apart are read: neighbours of those that are need not be fetched from the disk."""
+        ...
+
+    def fetch(self, start: int, stop: int) -> None:
+        """Have a range in memory before it is written to or read; may be called in any thread, even after `close`."""
         ...
 
     def data_end(self) -> int:
@@ -192,6 +197,15 @@ class RealMappedFile:
     def expect_scattered(self) -> None:
         if hasattr(mmap, "MADV_RANDOM"):
             self._map.madvise(mmap.MADV_RANDOM)
+
+    def fetch(self, start: int, stop: int) -> None:
+        # Reads, and forgets what it read: touching the map would hold the interpreter's lock while the system works.
+        if not hasattr(os, "preadv"):
+            return
+        room = [bytearray(_FETCH_BYTES)]
+        with suppress(OSError):
+            while start < stop and (count := os.preadv(self._descriptor, room, start)) > 0:
+                start += count
 
     def data_end(self) -> int:
         return end_of_data(self._descriptor, self.size_bytes)

@@ -432,6 +432,13 @@ class MessageStore(StoreReads):
         """Make the next segment ahead of its need; True if one was made."""
         return self._log.prepare_next()
 
+    def fetch_ahead(self, ahead_bytes: int) -> Callable[[], None] | None:
+        """Return what has the log's next bytes in memory before they are written to; None where they are already.
+
+        It may be called in any thread, and pays for a store under load: appends do not wait for the system then.
+        """
+        return self._log.fetch_ahead(ahead_bytes)
+
     def retain_once(self) -> Deleted:
         """Delete what has expired, or what a disk that fills up has no room for; returns what, and why.
 

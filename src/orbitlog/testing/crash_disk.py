@@ -83,6 +83,9 @@ class CrashFile:
             self._disk.take_space()
             self._inode.allocated.update(self._inode.pages(start, stop))
 
+    def fetch(self, start: int, stop: int) -> None:
+        """Nothing has to be fetched."""
+
     def expect_scattered(self) -> None:
         """It is all in memory."""
 

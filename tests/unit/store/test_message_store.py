@@ -18,6 +18,7 @@ from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import Message, decode_message, encode_message, make_message
 from orbitlog.formats.message_scan import scan_messages
 from orbitlog.formats.properties import check_crc_property, decode_properties
+from orbitlog.store.disk import RealMappedFile
 from orbitlog.store.key_query import KeyQuery
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.put_result import PutStatus
@@ -317,3 +318,27 @@ def test_a_batch_taken_whole_is_what_its_members_are(tmp_path: Path) -> None:
             store.dispatch_once(1 << 30)
         logs.append({path.name: path.read_bytes() for path in sorted((root / "commitlog").iterdir())})
     assert logs[0] == logs[1] == logs[2] and len(logs[0]) > 1
+
+
+def test_what_is_written_next_is_fetched_before_in_halves_and_up_to_the_segment_end(
+    store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[tuple[int, int]] = []
+    monkeypatch.setattr(RealMappedFile, "fetch", lambda _, start, stop: fetched.append((start, stop)))
+    assert store.fetch_ahead(1000) is None, "there is no file yet"
+    segment_bytes = GEOMETRY.segment_bytes
+    store.append(make_message("T", b"x" * 100))
+    while store.written_to < segment_bytes:
+        fetch = store.fetch_ahead(1000)
+        if fetch is not None:
+            written_to = store.written_to
+            fetch()
+            assert fetched[-1][1] == min(written_to + 1000, segment_bytes)
+        assert store.fetch_ahead(1000) is None, "it is fetched already"
+        store.append(make_message("T", b"x" * 100))
+    assert [start for start, _ in fetched[1:]] == [stop for _, stop in fetched[:-1]], "nothing twice, nothing left out"
+    assert fetched[-1][1] == segment_bytes
+    fetch = store.fetch_ahead(1000)
+    assert fetch is not None, "the next segment has not been fetched"
+    fetch()
+    assert fetched[-1][0] == store.written_to - segment_bytes
