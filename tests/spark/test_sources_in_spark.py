@@ -203,6 +203,8 @@ def test_query_with_sql_and_into_parquet(
         {"tags": "open", "n": 167, "t": 1_800_000_000_000},
         {"tags": "paid", "n": 333, "t": 1_800_000_000_000},
     ]
+    done = orbitlog("query", orders, "--sql", sql, "-f", "{n}x{tags}")
+    assert done.stdout == "167xopen\n333xpaid\n", done.output
     done = orbitlog("query", orders, "--contains", '"c3"', "--out", tmp_path / "found")
     assert done.exit_code == 0, done.output
     assert spark.read.parquet(str(tmp_path / "found")).count() == len(range(3, ORDERS, 7))

@@ -9,20 +9,27 @@ from pathlib import Path
 import click
 
 from orbitlog.cli.dump_options import read_settings, settings_options
-from orbitlog.cli.pipeline_options import JobProgress, json_option, store_argument
+from orbitlog.cli.json_rows import RowOutput, row_options
+from orbitlog.cli.pipeline_options import JobProgress, store_argument
 from orbitlog.cli.show import byte_count
+
+_FIELDS = (
+    *("severity", "kind", "path", "reason", "position", "count", "physicalOffset", "topic", "queueId", "queueOffset"),
+    *("store", "consequence", "command"),
+)
 
 
 @click.command("check")
 @store_argument
-@json_option
+@row_options
 @settings_options
-def command(*, store: Path, as_json: bool, config_path: Path | None, assignments: tuple[str, ...]) -> None:
+def command(*, store: Path, output: RowOutput, config_path: Path | None, assignments: tuple[str, ...]) -> None:
     """Say what is wrong with a store, and what mends it.
 
     Every record, queue, unit, index entry, the checkpoint, config and timer files, and files that are missing or do
     not belong there. Nothing is changed, and a broker may run meanwhile. Exit code 0: nothing to mend, 1: something
-    is wrong, 2: wrong use. With --json one object for each finding, then one with the figures."""
+    is wrong, 2: wrong use. With --json one object for each finding, then one with the figures; with -f the findings."""
+    output.check(_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.doctor.examination import examine
 
@@ -30,10 +37,12 @@ def command(*, store: Path, as_json: bool, config_path: Path | None, assignments
         started_s = time.perf_counter()
         found = examine(store, settings=settings, progress=progress)
         seconds = time.perf_counter() - started_s
-    if as_json:
-        for diagnosis in found.diagnoses:
-            click.echo(json.dumps(diagnosis.as_object(), separators=(",", ":")))
-        click.echo(json.dumps(found.summary() | {"seconds": round(seconds, 3)}, separators=(",", ":")))
+    if not output.is_table:
+        with output.writer(_FIELDS) as writer:
+            for diagnosis in found.diagnoses:
+                writer.line(json.dumps(diagnosis.as_object(), separators=(",", ":")))
+            if output.as_json:
+                writer.line(json.dumps(found.summary() | {"seconds": round(seconds, 3)}, separators=(",", ":")))
     else:
         for diagnosis in found.diagnoses:
             click.echo(str(diagnosis))

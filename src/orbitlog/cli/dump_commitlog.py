@@ -14,8 +14,9 @@ import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import LogTarget, log_target
+from orbitlog.cli.json_rows import RowOutput, row_options
 from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.message_row import message_cells, message_json
+from orbitlog.cli.message_row import STORED_FIELDS, message_cells, message_json
 from orbitlog.cli.progress import Progress
 from orbitlog.cli.show import byte_count, counted, local_time, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -30,7 +31,7 @@ _ROWS_PER_UPDATE = 512
     "commitlog", help="Show the messages of the log. PATH: a store, its commitlog directory, or one segment."
 )
 @options.path_argument
-@options.json_option
+@row_options
 @options.topic_option
 @options.from_option("Start at the first message at or after this physical offset.")
 @options.limit_option
@@ -38,19 +39,24 @@ _ROWS_PER_UPDATE = 512
 def command(
     *,
     path: Path,
-    as_json: bool,
+    output: RowOutput,
     topic: str | None,
     start: int,
     limit: int | None,
     config_path: Path | None,
     assignments: tuple[str, ...],
 ) -> None:
+    output.check(STORED_FIELDS)
     target = log_target(path, options.read_settings(config_path, assignments))
     walk = target.walk(target.segments, target.segment_bytes, start=start)
     shown = _Shown(target)
-    with LineWriter() as writer, Progress(target.size_bytes) as progress, closing(walk.records()) as records:
+    with (
+        output.writer(STORED_FIELDS) as writer,
+        Progress(target.size_bytes) as progress,
+        closing(walk.records()) as records,
+    ):
         rows = islice(_of_topic(records, topic), limit)
-        if as_json:
+        if not output.is_table:
             _write_json(rows, shown, writer, progress)
         else:
             _write_table(rows, shown, writer, progress)

@@ -11,6 +11,7 @@ import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import QueueTarget, queue_target
+from orbitlog.cli.json_rows import RowOutput, row_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.show import byte_count, counted, local_time, printable, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -20,6 +21,7 @@ from orbitlog.formats.queue_entry import QueueEntry
 from orbitlog.store.damage import DamagedRange
 from orbitlog.store.queue_walk import QueueWalk
 
+_FIELDS = ("topic", "queueId", "queueOffset", "commitLogOffset", "size", "tagsCode", "deliverTimestamp", "preBlank")
 Row = tuple[str | None, int | None, int, QueueEntry]
 
 
@@ -28,7 +30,7 @@ Row = tuple[str | None, int | None, int, QueueEntry]
     help="Show the units of queues. PATH: a store, its consumequeue directory, that of a topic or queue, or one file.",
 )
 @options.path_argument
-@options.json_option
+@row_options
 @options.topic_option
 @options.from_option("Start each queue at this queue offset.")
 @options.limit_option
@@ -37,7 +39,7 @@ Row = tuple[str | None, int | None, int, QueueEntry]
 def command(
     *,
     path: Path,
-    as_json: bool,
+    output: RowOutput,
     topic: str | None,
     start: int,
     limit: int | None,
@@ -45,12 +47,13 @@ def command(
     config_path: Path | None,
     assignments: tuple[str, ...],
 ) -> None:
+    output.check(_FIELDS)
     target = queue_target(path, options.read_settings(config_path, assignments))
     damage: list[DamagedRange] = []
     units = _units(target, topic, start, damage)
     rows = islice((row for row in units if with_pre_blank or not row[3].is_pre_blank), limit)
-    with LineWriter() as writer:
-        if as_json:
+    with output.writer(_FIELDS) as writer:
+        if not output.is_table:
             for row in rows:
                 writer.line(_as_json(row))
         else:

@@ -13,6 +13,7 @@ import click
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import IndexTarget, index_target
 from orbitlog.cli.index_topics import IndexTopics
+from orbitlog.cli.json_rows import RowOutput, row_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.show import local_time, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -21,6 +22,14 @@ from orbitlog.formats.index_layout import IndexEntry, IndexHeader, IndexLayout, 
 from orbitlog.store.index_walk import IndexWalk
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_files import SizedFile
+
+_ENTRY_FIELDS = (
+    *("file", "entry", "keyHash", "commitLogOffset", "timeDiffSeconds", "storeTimestamp", "previousEntry", "slot"),
+)
+_HEADER_FIELDS = (
+    *("file", "beginTimestamp", "endTimestamp", "beginPhyOffset", "endPhyOffset", "hashSlotCount", "indexCount"),
+    *("slots", "entries"),
+)
 
 
 class _Row(NamedTuple):
@@ -42,7 +51,7 @@ class _Row(NamedTuple):
 
 @click.command("index", help="Show the entries of index files. PATH: a store, its index directory, or one file.")
 @options.path_argument
-@options.json_option
+@row_options
 @click.option("--headers", is_flag=True, help="One row a file instead of one an entry.")
 @click.option("--topic", help="Only entries of messages in this topic, as the commit log of the same store says.")
 @click.option("--key", help="With --topic: only entries of this key (and of others with the same hash); needs no log.")
@@ -52,7 +61,7 @@ class _Row(NamedTuple):
 def command(
     *,
     path: Path,
-    as_json: bool,
+    output: RowOutput,
     headers: bool,
     topic: str | None,
     key: str | None,
@@ -65,13 +74,15 @@ def command(
         raise click.UsageError("an index file holds hashes of topic and key together: give --topic with --key")
     if headers and topic is not None:
         raise click.UsageError("--headers shows whole files, which are of no one topic: leave out --topic")
+    fields = _HEADER_FIELDS if headers else _ENTRY_FIELDS
+    output.check(fields)
     wanted = None if topic is None or key is None else key_hash(index_key(topic, key))
     topics = IndexTopics(path) if topic is not None and key is None else None
     target = index_target(path, options.read_settings(config_path, assignments))
     problems: list[str] = []
-    with LineWriter() as writer:
+    with output.writer(fields) as writer:
         if headers:
-            _write_headers(target, as_json, limit, writer, problems)
+            _write_headers(target, output, limit, writer, problems)
         else:
             rows = (row for row in _rows(target, problems) if row.entry.physical_offset >= start)
             rows = (row for row in rows if wanted in (None, row.entry.key_hash))
@@ -79,7 +90,7 @@ def command(
                 topic_at = topics.topic_at
                 rows = (row for row in rows if topic_at(row.entry.physical_offset) == topic)
             chosen = islice(rows, limit)
-            if as_json:
+            if not output.is_table:
                 _write_json(chosen, writer)
             else:
                 _write_table(chosen, writer)
@@ -155,7 +166,7 @@ def _cells(row: _Row) -> tuple[str, ...]:
 
 
 def _write_headers(
-    target: IndexTarget, as_json: bool, limit: int | None, writer: LineWriter, problems: list[str]
+    target: IndexTarget, output: RowOutput, limit: int | None, writer: LineWriter, problems: list[str]
 ) -> None:
     table = StreamTable(writer, _header_columns())
     for file in islice(target.files, limit):
@@ -165,7 +176,7 @@ def _write_headers(
             except FormatError as error:
                 problems.append(f"{file.path}: {error}")
                 continue
-        if as_json:
+        if not output.is_table:
             writer.line(json.dumps(_header_object(file, header, target.layout), separators=(",", ":")))
         else:
             table.row(_header_cells(file, header, target.layout))

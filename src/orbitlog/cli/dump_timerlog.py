@@ -11,6 +11,7 @@ import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import timer_log_target
+from orbitlog.cli.json_rows import RowOutput, row_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.show import byte_count, counted, local_time, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -19,19 +20,24 @@ from orbitlog.formats.timer_log import TimerLogUnit, scan_timer_log
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_files import OffsetFile
 
+_FIELDS = (
+    *("logPosition", "deliverTimestamp", "writeTimestamp", "commitLogOffset", "size", "realTopicHash", "isRoll"),
+    *("isDelete", "previousLogPosition"),
+)
 Row = tuple[int, TimerLogUnit]
 
 
 @click.command("timerlog", help="Show the units of the timer log. PATH: a store, its timerlog directory, or one file.")
 @options.path_argument
-@options.json_option
+@row_options
 @options.from_option("Start at this position of the timer log.")
 @options.limit_option
-def command(*, path: Path, as_json: bool, start: int, limit: int | None) -> None:
+def command(*, path: Path, output: RowOutput, start: int, limit: int | None) -> None:
+    output.check(_FIELDS)
     problems: list[str] = []
     rows = islice((row for row in _units(timer_log_target(path), problems) if row[0] >= start), limit)
-    with LineWriter() as writer:
-        if as_json:
+    with output.writer(_FIELDS) as writer:
+        if not output.is_table:
             for log_position, unit in rows:
                 writer.line(json.dumps(_as_object(log_position, unit), separators=(",", ":")))
         else:

@@ -11,6 +11,7 @@ import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import timer_wheel_target
+from orbitlog.cli.json_rows import RowOutput, row_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.show import counted, local_time, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -19,15 +20,18 @@ from orbitlog.formats.timer_checkpoint import decode_timer_checkpoint
 from orbitlog.formats.timer_wheel import TimerSlot, scan_wheel
 from orbitlog.store.mapped_view import mapped_view
 
+_FIELDS = ("deliverTimestamp", "messages", "firstLogPosition", "lastLogPosition")
+
 
 @click.command(
     "timerwheel", help="Show slots of the timer wheel, the earliest first. PATH: a store or the wheel's file."
 )
 @options.path_argument
-@options.json_option
+@row_options
 @click.option("--all", "with_delivered", is_flag=True, help="Also slots whose time config/timercheck says is over.")
 @options.limit_option
-def command(*, path: Path, as_json: bool, with_delivered: bool, limit: int | None) -> None:
+def command(*, path: Path, output: RowOutput, with_delivered: bool, limit: int | None) -> None:
+    output.check(_FIELDS)
     wheel, checkpoint = timer_wheel_target(path)
     if wheel is None:
         options.warn(f"{path} has no timer wheel; only brokers of 5.x make one")
@@ -41,8 +45,8 @@ def command(*, path: Path, as_json: bool, with_delivered: bool, limit: int | Non
             slots = []
             problems.append(f"{wheel}: {error}")
     slots.sort(key=lambda slot: slot.time_ms)
-    with LineWriter() as writer:
-        if as_json:
+    with output.writer(_FIELDS) as writer:
+        if not output.is_table:
             for slot in islice(slots, limit):
                 writer.line(json.dumps(_as_object(slot), separators=(",", ":")))
         else:

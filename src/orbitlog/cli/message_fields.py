@@ -8,18 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orbitlog.cli.cluster_command import Output, check_template
-from orbitlog.cli.message_row import message_json
+from orbitlog.cli.message_row import STORED_FIELDS, message_json
 from orbitlog.cli.row_format import RowFormat
 from orbitlog.cli.show import host_text, local_time, printable
 
 if TYPE_CHECKING:
     from orbitlog.client.received import Received
 
-MESSAGE_FIELDS = (
-    *("topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "msgId", "offsetMsgId", "keys", "tags"),
-    *("properties", "bodyCRC", "bodySha256", "bodyLength", "sysFlag", "flag", "bornTimestamp", "storeTimestamp"),
-    *("bornHost", "storeHost", "reconsumeTimes", "preparedTransactionOffset", "brokerName", "body"),
-)
+MESSAGE_FIELDS = (*STORED_FIELDS, "brokerName", "body")
 
 
 def message_fields(message: Received, *, as_text: bool = True) -> dict[str, Any]:

@@ -18,6 +18,11 @@ from orbitlog.formats.message import Message
 from orbitlog.formats.properties import decode_properties
 
 _NULL = "null"
+STORED_FIELDS = (
+    *("topic", "queueId", "queueOffset", "commitLogOffset", "storeSize", "msgId", "offsetMsgId", "keys", "tags"),
+    *("properties", "bodyCRC", "bodySha256", "bodyLength", "sysFlag", "flag", "bornTimestamp", "storeTimestamp"),
+    *("bornHost", "storeHost", "reconsumeTimes", "preparedTransactionOffset"),
+)
 
 
 def message_json(message: Message, size_bytes: int) -> tuple[str, FormatError | None]:

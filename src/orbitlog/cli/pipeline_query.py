@@ -9,9 +9,10 @@ from typing import Any
 
 import click
 
+from orbitlog.cli.json_rows import RowOutput, row_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.main import Problem
-from orbitlog.cli.pipeline_options import json_option, master_option, spark_session
+from orbitlog.cli.pipeline_options import master_option, spark_session
 from orbitlog.cli.show import body_preview, byte_count, counted, local_time, printable
 from orbitlog.cli.stream_table import Column, StreamTable
 
@@ -48,7 +49,7 @@ def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
 @click.option("--out", type=click.Path(path_type=Path), help="A new directory: write the rows to it as Parquet.")
 @master_option
-@json_option
+@row_options
 def command(
     *,
     stores: tuple[str, ...],
@@ -61,7 +62,7 @@ def command(
     limit: int | None,
     out: Path | None,
     master: str,
-    as_json: bool,
+    output: RowOutput,
 ) -> None:
     """Find messages by topic, key, time or content, or ask with SQL.
 
@@ -76,7 +77,7 @@ def command(
     with spark_session(master, "query") as spark, _SparkErrors():
         if sql is not None:
             frame = query_sql(spark, named, sql, wanted)
-        elif as_json or out is not None:
+        elif not output.is_table or out is not None:
             frame = messages_frame(spark, named, wanted)
         else:
             frame = messages_frame(spark, named, wanted, _SHOWN)
@@ -84,8 +85,8 @@ def command(
             frame = frame.limit(limit)
         if out is not None:
             frame.write.parquet(str(out))
-        elif as_json:
-            _write_json(frame if sql is not None else as_json_rows(frame))
+        elif not output.is_table:
+            _write_json(frame if sql is not None else as_json_rows(frame), output)
         elif sql is not None:
             _write_rows(frame)
         else:
@@ -106,8 +107,8 @@ class _SparkErrors:
         raise Problem((ours or lines or [str(kind)])[0][:_SENTENCE_MAX]) from error
 
 
-def _write_json(frame: Any) -> None:
-    with LineWriter() as writer:
+def _write_json(frame: Any, output: RowOutput) -> None:
+    with output.writer(frame.columns) as writer:
         for row in frame.toLocalIterator(prefetchPartitions=True):
             writer.line(json.dumps(_plain(row.asDict(recursive=True)), separators=(",", ":")))
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from orbitlog.cli.json_rows import RowOutput, row_options
 from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.pipeline_options import JobProgress, json_option, master_option, spark_session, split_option
+from orbitlog.cli.pipeline_options import JobProgress, master_option, spark_session, split_option
 from orbitlog.cli.show import byte_count, counted, local_time, printable
 from orbitlog.cli.stream_table import Column, StreamTable
 
@@ -57,7 +58,7 @@ _SHORT = ("topics", "lag", "delays", "transactions", "retries", "dead_letters")
 @click.option("--ignore-damage", is_flag=True, help="Leave out what lies behind damage in a segment instead of ending.")
 @split_option
 @master_option
-@json_option
+@row_options
 def command(
     *,
     stores: tuple[str, ...],
@@ -67,7 +68,7 @@ def command(
     ignore_damage: bool,
     split_bytes: int,
     master: str,
-    as_json: bool,
+    output: RowOutput,
 ) -> None:
     """Count messages by topic, queue, tag, hour and producer; consumer lag, delays, transactions, dead letters.
 
@@ -88,9 +89,10 @@ def command(
         from orbitlog.pipeline.stats_plot import plot_statistics
 
         plot_statistics(found, plot)
-    shown = by or (tuple(_HEADINGS) if show_all or as_json else _SHORT)
-    with LineWriter() as writer:
-        if as_json:
+    shown = by or (tuple(_HEADINGS) if show_all or output.as_json else _SHORT)
+    fields = dict.fromkeys(name for table in shown for row in found.tables[table][:1] for name in row)
+    with output.writer(["table", *fields]) as writer:
+        if not output.is_table:
             for table in shown:
                 for row in found.tables[table]:
                     writer.line(json.dumps({"table": table, **row}, separators=(",", ":")))
