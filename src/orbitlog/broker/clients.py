@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from orbitlog.errors import BadExpression
 from orbitlog.formats.java import string_hash
@@ -74,10 +75,16 @@ def parse_subscription(topic: str, expression: str | None, expression_type: str 
     """Read `a || b`, as Java `FilterAPI.build` does; `*`, nothing and blanks mean everything."""
     if expression_type not in (None, "", TAG):
         return Subscription(SubscriptionData(topic, expression or "", expression_type=expression_type or TAG))
-    if expression is None or expression.strip() in ("", ALL):
-        return Subscription(SubscriptionData(topic))
+    if expression is None or expression == ALL or expression.strip() in ("", ALL):
+        return _to_everything(topic)
     tags = tuple(dict.fromkeys(tag for part in expression.split("||") if (tag := part.strip())))
     return Subscription(SubscriptionData(topic, expression, tags, tuple(map(string_hash, tags))))
+
+
+@lru_cache(maxsize=1024)
+def _to_everything(topic: str) -> Subscription:
+    """What most pulls say that bring a subscription, each of them anew."""
+    return Subscription(SubscriptionData(topic))
 
 
 @dataclass(slots=True)

@@ -68,7 +68,9 @@ class PullHandler:
         self.held: HeldPulls[_Pull] = HeldPulls()
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
-        header = PullMessageRequest.from_ext_fields(request.ext_fields)
+        header = request.header
+        if not isinstance(header, PullMessageRequest):
+            header = PullMessageRequest.from_ext_fields(request.ext_fields)
         pull = self._understood(connection, request, header)
         if header.sys_flag & COMMIT:
             self._state.offsets.commit(header.topic, header.group, header.queue_id, header.commit_queue_offset)

@@ -60,6 +60,8 @@ class Command:
     version: int = PROTOCOL_VERSION
     language: str = LANGUAGE
     serialization: int = Serialization.JSON
+    header: object = field(default=None, repr=False, compare=False)
+    """The header of its code, where whoever read it has made that as well."""
 
     @property
     def is_response(self) -> bool:

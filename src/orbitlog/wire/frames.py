@@ -11,10 +11,14 @@ call raises it. Mirrors Java `NettyDecoder`.
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import WireError
 from orbitlog.wire.command import Command, Serialization
 from orbitlog.wire.command_decoding import FRAME_BYTES_MAX, WireLimits, decode_binary_header, decode_json_header
+
+if TYPE_CHECKING:
+    from orbitlog.wire.repeated_pulls import RepeatedPulls
 
 _START = struct.Struct(">II")
 _unpack_start = _START.unpack_from
@@ -26,6 +30,8 @@ _TLS_START = b"\x16\x03"
 _HTTP_STARTS = frozenset((b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"PRI "))
 _JSON = int(Serialization.JSON)
 _BINARY = int(Serialization.BINARY)
+_PULL_START = b'{"code":11,'
+_PULL_START_BYTES = len(_PULL_START)
 
 Frame = tuple[int, bytes, bytes]
 """The serialization, the header and the body of a command."""
@@ -34,12 +40,13 @@ Frame = tuple[int, bytes, bytes]
 class FrameDecoder:
     """Turns the bytes that one peer sends into commands."""
 
-    __slots__ = ("_kept", "_limits", "_needed_bytes", "failure")
+    __slots__ = ("_kept", "_limits", "_needed_bytes", "_pulls", "failure")
 
     def __init__(self, max_frame_bytes: int = FRAME_BYTES_MAX, *, limits: WireLimits | None = None) -> None:
         self._limits = limits or WireLimits(frame_bytes_max=max_frame_bytes)
         self._kept = bytearray()  # one buffer, not a list of chunks: a peer may send two bytes at a time
         self._needed_bytes = _START.size
+        self._pulls: RepeatedPulls | None = None
         self.failure: WireError | None = None
 
     @property
@@ -86,12 +93,21 @@ class FrameDecoder:
         kind, header, body = frame
         try:
             if kind == _JSON:
+                if header[:_PULL_START_BYTES] == _PULL_START and (pull := self._read_pull(header, body)) is not None:
+                    return pull
                 return decode_json_header(header, body, self._limits)
             return decode_binary_header(header, body, self._limits)
         except WireError as error:
             self.failure = error
             self._kept = bytearray()
             raise
+
+    def _read_pull(self, header: bytes, body: bytes) -> Command | None:
+        if self._pulls is None:
+            from orbitlog.wire.repeated_pulls import RepeatedPulls  # only whoever serves consumers needs it
+
+            self._pulls = RepeatedPulls()
+        return self._pulls.read(header, body, self._limits)
 
     def _cut_frames(self, data: bytes, frames: list[Frame]) -> int:
         """Cut off every whole frame; return where the unfinished one starts."""
