@@ -1,12 +1,13 @@
 """What each task reads: ranges of queues, cut where they are long and put together where they are short.
 
 Messages of a queue keep their order within a task. A queue is no unit of work: a store may have ten thousand of them
-with three messages each, or one with a hundred million.
+with three messages each, or one with a hundred million. Long queues are cut at the same shares of their lengths, and
+the pieces of one share make a task: they lie near each other in the log, so that a task maps a part of it and not all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -15,6 +16,7 @@ from orbitlog.pipeline.topic_offsets import Offsets, QueueKey
 
 MESSAGES_TOGETHER = 200_000
 MESSAGES_MAX = 1_000_000
+_PIECE_MESSAGES_MIN = 4096  # a piece of its own costs as much as some hundred messages
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,22 +59,36 @@ def plan_tasks(ranges: Sequence[QueueRange], partitions_min: int | None = None) 
     together, largest = MESSAGES_TOGETHER, MESSAGES_MAX
     if partitions_min:
         together = largest = max(min(total // partitions_min, MESSAGES_MAX), 1)
+    count = -(-total // together)
+    is_long = [found.message_count >= count * _PIECE_MESSAGES_MIN for found in ranges]
+    long = [found for found, is_one in zip(ranges, is_long, strict=True) if is_one]
+    short = [found for found, is_one in zip(ranges, is_long, strict=True) if not is_one]
+    return _side_by_side(long, together) + _one_by_one(short, together, largest)
+
+
+def _side_by_side(ranges: Sequence[QueueRange], together: int) -> list[tuple[QueueRange, ...]]:
+    """Give each task the same share of every range."""
+    count = -(-sum(found.message_count for found in ranges) // together)
+    pieces = [_pieces(found, count) for found in ranges]
+    return list(zip(*pieces, strict=True))
+
+
+def _one_by_one(ranges: Sequence[QueueRange], together: int, largest: int) -> list[tuple[QueueRange, ...]]:
+    """Fill tasks with range after range; one that is too long for a task is cut."""
     tasks: list[tuple[QueueRange, ...]] = []
     waiting: list[QueueRange] = []
-    for piece in _pieces(ranges, largest):
-        if waiting and sum(found.message_count for found in waiting) + piece.message_count > together:
-            tasks.append(tuple(waiting))
-            waiting = []
-        waiting.append(piece)
+    for found in ranges:
+        for piece in _pieces(found, -(-found.message_count // largest)):
+            if waiting and sum(each.message_count for each in waiting) + piece.message_count > together:
+                tasks.append(tuple(waiting))
+                waiting = []
+            waiting.append(piece)
     return [*tasks, tuple(waiting)] if waiting else tasks
 
 
-def _pieces(ranges: Iterable[QueueRange], largest: int) -> Iterable[QueueRange]:
-    for found in ranges:
-        count = -(-found.message_count // largest)
-        marks = [found.start + found.message_count * number // count for number in range(count + 1)]
-        for start, stop in pairwise(marks):
-            yield replace(found, start=start, stop=stop)
+def _pieces(found: QueueRange, count: int) -> list[QueueRange]:
+    marks = [found.start + found.message_count * number // count for number in range(count + 1)]
+    return [replace(found, start=start, stop=stop) for start, stop in pairwise(marks)]
 
 
 def shape_of(store: NamedStore, segment_bytes: int, queue_file_bytes: int) -> StoreShape:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
+from base64 import b85encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -240,6 +241,31 @@ def test_tasks_that_run_twice_leave_the_same_files(send: Send, request_of: Calla
     assert [batch.messages for batch in export_topic(twice, request)] == [40]
     assert len(places(request.target, "parquet")) == 40
     assert [path.name for path in request.target.rglob(".part*")] == []
+
+
+@pytest.mark.parametrize(
+    ("bodies", "share_min", "share_max"),
+    [
+        # Letters without any repeat: fewer bits would do for each, and that is not worth its time.
+        ([b85encode(hashlib.shake_256(bytes([number])).digest(200)) for number in range(30)], 0.95, 1.05),
+        ([b'{"order": 17, "note": "as before"}' * 10 for _ in range(30)], 0, 0.2),
+        ([b"" for _ in range(3)], 0, 2),
+    ],
+)
+def test_bodies_are_squeezed_where_it_pays(
+    send: Send, request_of: Callable[..., ExportRequest], bodies: list[bytes], share_min: float, share_max: float
+) -> None:
+    for body in bodies:
+        send(1, body=body)
+    request = request_of()
+    assert run(request) == [len(bodies)]
+    assert [row["body"] for row in read_table(request.target, "parquet")] == bodies
+    (path,) = request.target.rglob("*.parquet")
+    group = pq.read_metadata(path).row_group(0)
+    (column,) = [
+        group.column(number) for number in range(group.num_columns) if group.column(number).path_in_schema == "body"
+    ]
+    assert share_min <= column.total_compressed_size / column.total_uncompressed_size <= share_max
 
 
 def test_progress_counts_the_bytes_of_the_topic_alone(

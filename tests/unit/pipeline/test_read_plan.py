@@ -42,6 +42,16 @@ def test_tasks_hold_every_message_once_and_in_order(messages: list[int], partiti
         assert len(tasks) >= partitions_min
 
 
+def test_long_queues_are_cut_side_by_side_and_short_ones_are_put_together() -> None:
+    counts = [300_000, 500_000, 10, 20]
+    ranges = [QueueRange(SHAPE, "T", number, 0, count) for number, count in enumerate(counts)]
+    *shares, rest = plan_tasks(ranges)
+    assert [[(piece.queue_id, piece.start) for piece in task] for task in shares] == [
+        [(0, 300_000 * number // 4), (1, 500_000 * number // 4)] for number in range(4)
+    ]
+    assert [(piece.queue_id, piece.message_count) for piece in rest] == [(2, 10), (3, 20)]
+
+
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=10), st.integers(1, 500))
 def test_shares_of_a_limit(queues: list[tuple[int, int]], offsets_max: int) -> None:
     start = {key(number): first for number, (first, _) in enumerate(queues)}
