@@ -43,20 +43,24 @@ class HalfMessages:
 
     def prepared(self, message: Message, properties: dict[str, str]) -> Message:
         """Return the half message to store instead; changes `properties`."""
+        return message._replace(
+            topic=names.HALF_TOPIC,
+            queue_id=HALF_QUEUE,
+            sys_flag=flags.with_transaction_type(message.sys_flag, TransactionType.NONE),
+            properties_raw=self.prepared_properties(properties, message.topic, message.queue_id),
+            version=1,
+        )
+
+    def prepared_properties(self, properties: dict[str, str], topic: str, queue_id: int) -> bytes:
+        """Return a half message's properties for a message that is to go there; changes `properties`."""
         for name in (PREPARED_QUEUE_OFFSET, CHECK_TIMES):
             properties.pop(name, None)  # ours: who set it could end another one's message
         unique_id = properties.get(props.UNIQ_KEY)
         if unique_id and self._state.compat.half_message_has_transaction_id:
             properties[props.TRANSACTION_ID] = unique_id
-        properties[props.REAL_TOPIC] = message.topic
-        properties[props.REAL_QUEUE_ID] = str(message.queue_id)
-        return message._replace(
-            topic=names.HALF_TOPIC,
-            queue_id=HALF_QUEUE,
-            sys_flag=flags.with_transaction_type(message.sys_flag, TransactionType.NONE),
-            properties_raw=self._writer.encode(properties),
-            version=1,
-        )
+        properties[props.REAL_TOPIC] = topic
+        properties[props.REAL_QUEUE_ID] = str(queue_id)
+        return self._writer.encode(properties)
 
     def find(self, physical_offset: int) -> Message | None:
         """Return the half message there; None where another message or none is."""

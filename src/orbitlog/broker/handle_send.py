@@ -75,7 +75,7 @@ class SendHandler:
         self._added_raw = writer.encode(added)
         self._keeps_wait = state.compat.plain_send_keeps_wait
         self._ends: dict[Connection, _Ends] = {}
-        self.quick = QuickSends(state, self._answers, self._added_raw)
+        self.quick = QuickSends(state, self._answers, halves, added, self._added_raw)
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         kind = SendMessageRequest if request.code == RequestCode.SEND_MESSAGE else SendMessageV2Request
@@ -123,7 +123,7 @@ class SendHandler:
         result = self._writer.put(message)
         if result.physical_offset < 0:
             refuse(result)
-        if is_usual and self._flushes is None:
+        if self._flushes is None and (is_usual or (message.topic == names.HALF_TOPIC and self._keeps_wait)):
             self.quick.learn(connection, request, message, config)
         if message.topic in _TOLD_MORE:
             frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, told)

@@ -5,6 +5,8 @@ with all checks; what it has found is a lane: whatever says the same in every fi
 and its properties may take it. A send that differs in anything else, or is unusual in any way, is left where it is, for
 the long way. Both give the same records and the same answers, which a test holds them to.
 
+Half messages of transactions have lanes of their own: their properties are read and added to, all else is the same.
+
 A lane that is used often even knows its headers by their text: a pattern finds the four values in it, and nothing else
 has to be read. Requests in JSON alone; what waits for the disk goes the long way.
 """
@@ -20,12 +22,13 @@ import orjson
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
+from orbitlog.broker.half_messages import HALF_QUEUE, HalfMessages
 from orbitlog.broker.send_answer import SendAnswers
 from orbitlog.formats import names
 from orbitlog.formats import properties as props
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.message import Message
-from orbitlog.formats.properties import PROPERTIES_BYTES_MAX
+from orbitlog.formats.properties import PROPERTIES_BYTES_MAX, decode_properties
 from orbitlog.formats.record_template import RecordTemplate, Row, template_of
 from orbitlog.formats.topic_config import TopicConfig
 from orbitlog.remoting.connection import Connection
@@ -36,7 +39,7 @@ from orbitlog.wire.frames import Frame
 _JSON = int(Serialization.JSON)
 _SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 _STARTS = {_SEND: b'{"code":310,', _BATCH: b'{"code":320,'}
-_START_BATCH = _STARTS[_BATCH]
+_START_SEND, _START_BATCH = _STARTS[_SEND], _STARTS[_BATCH]
 _OWN_FIELDS = ("e", "g", "i")
 _RUN_MAX = 64
 _TIME_DIGITS_MAX = 18
@@ -44,10 +47,12 @@ _LANES_MAX = 4096
 _PATTERNS_MAX = 16
 _PATTERN_AFTER_USES = 32
 _UNIQ_KEY = props.UNIQ_KEY + props.NAME_END
+_HALF_QUEUE = (names.HALF_TOPIC, HALF_QUEUE)
 
 # Properties that hold one of these, behind a separator, are not stored as they came.
-_NAMES = "DELAY|TRAN_MSG|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+"
-_find_special = re.compile(f"\x02(?:{_NAMES})").search
+_NAMES = "DELAY|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+"
+_find_special = re.compile(f"\x02(?:TRAN_MSG|{_NAMES})").search
+_find_special_of_half = re.compile(f"\0|\x02(?:{_NAMES})").search
 _loads = orjson.loads
 _pack_start = struct.Struct(">II").pack
 
@@ -70,11 +75,12 @@ class _Lane:
     __slots__ = ("answer", "is_oneway", "match", "message", "queues", "template", "uses")
 
     def __init__(
-        self, message: Message, template: RecordTemplate, queue_count: int, answer: bytes, *, is_oneway: bool
+        self, message: Message, template: RecordTemplate, config: TopicConfig, answer: bytes, *, is_oneway: bool
     ) -> None:
+        queue_count = max(config.write_queue_count, config.read_queue_count)
         self.message = message
         self.template = template
-        self.queues = {b"%d" % queue_id: (template.topic, queue_id) for queue_id in range(queue_count)}
+        self.queues = {b"%d" % queue_id: (config.topic, queue_id) for queue_id in range(queue_count)}
         self.answer = answer
         self.uses = 0
         self.match: tuple[Match, tuple[int, ...]] | None = None
@@ -82,9 +88,12 @@ class _Lane:
 
 
 class _Lanes:
-    """The lanes of one connection; `recent` are the ones that were used last, by code, of those that have a pattern."""
+    """The lanes of one connection; `recent` are the ones that were used last, by code, of those that have a pattern.
 
-    __slots__ = ("by_fields", "pattern_count", "recent")
+    Those of half messages are apart.
+    """
+
+    __slots__ = ("by_fields", "halves", "pattern_count", "recent")
 
     def __init__(self) -> None:
         self.clear()
@@ -93,6 +102,7 @@ class _Lanes:
         self.by_fields: dict[LaneKey, _Lane] = {}
         self.pattern_count = 0
         self.recent: dict[int, _Lane] = {}
+        self.halves: _Lanes | None = None
 
 
 def is_special(properties: str) -> bool:
@@ -103,13 +113,17 @@ def is_special(properties: str) -> bool:
 class QuickSends:
     """Sends that go the short way."""
 
-    def __init__(self, state: BrokerState, answers: SendAnswers, added_raw: bytes) -> None:
+    def __init__(
+        self, state: BrokerState, answers: SendAnswers, halves: HalfMessages, added: dict[str, str], added_raw: bytes
+    ) -> None:
         self._state = state
         self._added_to_members = added_raw if state.compat.batch_members_get_batch_properties else b""
         self._topics = state.topics
         self._version = state.topics.data_version
         self._lanes: dict[Connection, _Lanes] = {}
         self._answers = answers
+        self._halves = halves
+        self._added_to_halves = added
         self._added = added_raw
         self._added_after_separator = b"\x02" + added_raw
         self._born_text, self._born_ms = b"0", 0
@@ -127,11 +141,12 @@ class QuickSends:
         if lanes is None:
             lanes = self._lanes[connection] = _Lanes()
             connection.on_close(self._forget)
+        if message.topic == names.HALF_TOPIC:
+            lanes.halves = lanes = lanes.halves or _Lanes()
         if len(lanes.by_fields) >= _LANES_MAX:
             lanes.clear()
-        queue_count = max(config.write_queue_count, config.read_queue_count)
         answer = self._answers.stored_template(message.store_host_raw)
-        lane = _Lane(message._replace(body=b""), template, queue_count, answer, is_oneway=request.is_oneway)
+        lane = _Lane(message._replace(body=b""), template, config, answer, is_oneway=request.is_oneway)
         lanes.by_fields[(*shared, *shared.values(), request.flag, request.code)] = lane
 
     def _forget(self, connection: Connection) -> None:
@@ -149,7 +164,11 @@ class QuickSends:
         if self._version is not self._topics.data_version:
             self._forget_stale()
         lanes = self._lanes.get(connection)
-        if lanes is None or not lanes.by_fields:
+        if (
+            lanes is None
+            or (lanes.halves is not None and self._takes_halves(lanes.halves, backlog, outgoing))
+            or not lanes.by_fields
+        ):
             return
         while backlog and backlog[0][1].startswith(_START_BATCH) and len(outgoing) < _RUN_MAX:
             if not self._take_batch(lanes, backlog[0], outgoing):
@@ -202,6 +221,44 @@ class QuickSends:
             outgoing.append(
                 self._answers.batch_frame(opaque, host, appended.physical_offsets, queue[1], appended.queue_offset)
             )
+        return True
+
+    def _takes_halves(self, lanes: _Lanes, backlog: deque[Frame], outgoing: list[bytes]) -> bool:
+        """Take half messages off the front; tells whether nothing is left."""
+        while backlog and backlog[0][1].startswith(_START_SEND) and len(outgoing) < _RUN_MAX:
+            if not self._take_half(lanes, backlog[0], outgoing):
+                return False
+            backlog.popleft()
+        return not backlog
+
+    def _take_half(self, lanes: _Lanes, frame: Frame, outgoing: list[bytes]) -> bool:
+        """Put aside and answer an ordinary half message; False where it is none, or for the long way."""
+        kind, header, body = frame
+        state, settings = self._state, self._state.settings
+        if kind != _JSON or not 0 < len(body) <= settings[keys.MESSAGE_BYTES] or settings[keys.REJECT_TRANSACTIONS]:
+            return False
+        try:
+            found = _by_text(lanes, header, _SEND) or _by_fields(lanes, header, _SEND)
+            lane, opaque, queue_text, time_text, text = found
+            (topic, queue_id), born_ms = lane.queues[queue_text], _time_ms(time_text)
+            properties = decode_properties(text.encode())
+            if properties[props.TRANSACTION_PREPARED] != "true" or _find_special_of_half("\x02" + text):
+                return False
+            unique_id = properties[props.UNIQ_KEY]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            return False
+        properties |= self._added_to_halves
+        raw = self._halves.prepared_properties(properties, topic, queue_id)
+        row = (lane.template, _HALF_QUEUE, born_ms, body, raw)
+        places = state.store.append_run((row,)) if len(raw) <= PROPERTIES_BYTES_MAX else None
+        if not places:
+            return False
+        state.statistics.note_put(names.HALF_TOPIC, 1, _size_bytes(row))
+        state.message_appended()
+        if not lane.is_oneway:
+            answer = lane.answer % (opaque, places[0][0], queue_id, places[0][1])
+            answer = b'%b,"transactionId":%b}}' % (answer[:-2], orjson.dumps(unique_id))
+            outgoing.append(_pack_start(len(answer) + 4, len(answer)) + answer)
         return True
 
     def _read(self, lanes: _Lanes, backlog: deque[Frame], rows: list[Row], asked: list[tuple[_Lane, int]]) -> bool:

@@ -25,6 +25,7 @@ from tests.unit.broker.broker_desk import SMALL
 NOW_MS = 1_731_700_000_000
 UNIQUE = "UNIQ_KEY\x017F00000100002A9F0000000000000001\x02"
 USUAL = f"KEYS\x01k\x02{UNIQUE}WAIT\x01true\x02TAGS\x01tag"
+HALF = USUAL + "\x02TRAN_MSG\x01true\x02PGROUP\x01P"
 
 # Properties as they come from clients, and as they should not.
 PROPERTIES = [
@@ -39,7 +40,26 @@ PROPERTIES = [
     USUAL + "\x02DELAY\x01x",
     USUAL + "\x02XDELAY\x013",
     USUAL + "\x02CLUSTER\x01other",
-    USUAL + "\x02TRAN_MSG\x01true\x02PGROUP\x01P",
+    *([HALF] * 4),
+    HALF + "\x02",
+    "TRAN_MSG\x01true\x02PGROUP\x01P",
+    "TRAN_MSG\x01true\x02UNIQ_KEY\x01\x02PGROUP\x01P",
+    HALF + "\x02TRAN_MSG\x01false",
+    USUAL + "\x02TRAN_MSG\x01TRUE",
+    USUAL + "\x02TRAN_MSG\x01",
+    HALF + "\x02DELAY\x013",
+    HALF + "\x02POP_CK\x01x",
+    HALF + "\x02INNER_NUM\x012",
+    HALF + "\x02CLUSTER\x01other",
+    HALF + "\x02WAIT\x01false",
+    HALF + "\x02KEYS\x01again\x02UNIQ_KEY\x01other",
+    HALF + "\x02REAL_TOPIC\x01Other\x02REAL_QID\x019\x02__transactionId__\x01other",
+    HALF + "\x02TRAN_PREPARED_QUEUE_OFFSET\x010\x02TRANSACTION_CHECK_TIMES\x013",
+    HALF + '\x02quoted\x01"a\\b"\x02umlaut\x01Ümläut 😀',
+    HALF + "\x02zero\x01\0",
+    HALF + "\x02empty\x01\x02odd",
+    HALF + "\x02big\x01" + "x" * 32_600,
+    HALF.replace("7F00", 'q"Ü'),
     USUAL + "\x02INNER_NUM\x012",
     USUAL + "\x02name\x01INNER_NUM",
     USUAL + "\x02TIMER_DELAY_SEC\x012",
@@ -120,6 +140,8 @@ def any_ext_fields(chance: random.Random) -> dict[str, Any]:
     }
     if chance.random() < 0.5:
         return ext | {"a": "P", "b": "Orders", "f": "0", "h": "0", "n": "broker-a"}
+    if chance.random() < 0.2:
+        return ext | {"f": "4", "i": HALF, "n": "broker-a"}
     if chance.random() < 0.5:
         ext["n"] = "broker-a"
     if chance.random() < 0.2:
@@ -215,6 +237,15 @@ def test_both_ways_store_and_answer_the_same(tmp_path: Path, monkeypatch: pytest
         return found
 
     monkeypatch.setattr(quick_sends, "_by_text", watched)
+    take_half, halves = quick_sends.QuickSends._take_half, 0
+
+    def watched_half(*arguments: Any) -> bool:
+        nonlocal halves
+        is_taken = take_half(*arguments)
+        halves += is_taken
+        return is_taken
+
+    monkeypatch.setattr(quick_sends.QuickSends, "_take_half", watched_half)
 
     async def work() -> None:
         nonlocal long_way
@@ -252,6 +283,7 @@ def test_both_ways_store_and_answer_the_same(tmp_path: Path, monkeypatch: pytest
             assert quick.state.statistics.put_bytes == plain.state.statistics.put_bytes
             assert sum(counts[0] for counts in used) < sum(counts[1] for counts in used) * 0.9, "the short way is taken"
             assert read_by_text > 20, "and headers are known by their text"
+            assert halves > 20, "half messages take it, too"
 
     asyncio.run(work())
 
@@ -259,9 +291,13 @@ def test_both_ways_store_and_answer_the_same(tmp_path: Path, monkeypatch: pytest
 BATCH = encode_batch([BatchMember(b"one", b"KEYS\x01k"), BatchMember(b"two", b"KEYS\x01l")])
 
 
-@pytest.mark.parametrize(("code", "body"), [(310, b"x"), (320, BATCH)])
+@pytest.mark.parametrize(
+    ("code", "body", "sys_flag", "properties"),
+    [(310, b"x", "0", USUAL), (320, BATCH, "0", USUAL), (310, b"x", "4", HALF)],
+    ids=["single", "batch", "half"],
+)
 def test_each_odd_value_is_met_after_ordinary_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, body: bytes
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, body: bytes, sys_flag: str, properties: str
 ) -> None:
     monkeypatch.setattr(quick_sends, "_PATTERN_AFTER_USES", 2)
     usual = {"code": code, "opaque": 7, "flag": 0, "version": 479}
@@ -273,11 +309,12 @@ def test_each_odd_value_is_met_after_ordinary_ones(
         "d": "4",
         "e": "1",
         "g": "1",
-        "i": USUAL,
+        "f": sys_flag,
+        "i": properties,
     }
     odd = [({**usual, name: value}, ext) for name in usual for value in (*ODD_NUMBERS, None)]
     odd += [(usual, {**ext, name: value}) for name in [*ext, "k", "m", "z"] for value in VALUES if value != "\ud800"]
-    odd += [(usual, {**ext, "i": properties}) for properties in PROPERTIES]
+    odd += [(usual, {**ext, "i": each}) for each in PROPERTIES]
     odd += [({**usual, "flag": 2}, ext)] * 3
 
     async def work() -> None:
