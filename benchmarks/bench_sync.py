@@ -7,7 +7,7 @@ import os
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import cast
@@ -123,9 +123,9 @@ async def _waiting_senders(
                 left -= 1
                 flushes.wait(store.append(message).end, cast(Connection, self), _REQUEST, b"")
 
-        def respond(self, request: Command, answer: bytes) -> None:
+        def respond_all(self, answers: Sequence[tuple[Command, bytes]]) -> None:
             nonlocal answered
-            answered += 1
+            answered += len(answers)
             if answered == count:
                 all_answered.set_result(None)
             self.send()

@@ -135,8 +135,11 @@ class FlushQueue:
         waiting = self._waiting
         served = [waiting.popleft() for _ in range(len(waiting)) if waiting[0].end <= self._landed_to]
         self._expected = max(len(served) + len(waiting), 1)
+        answers: dict[Connection, list[tuple[Command, Command | bytes]]] = {}
         for done in served:
-            done.connection.respond(done.request, done.answer)
+            answers.setdefault(done.connection, []).append((done.request, done.answer))
+        for connection, of_connection in answers.items():
+            connection.respond_all(of_connection)
         self._note_answered()
 
     def _let_go(self, saving: asyncio.Future[None]) -> None:

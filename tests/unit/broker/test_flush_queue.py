@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import wraps
 from typing import ParamSpec, cast
 
@@ -57,6 +57,10 @@ class Sender:
         self.answers.append(answer)
         self.send()
 
+    def respond_all(self, answers: Sequence[tuple[Command, Command | bytes]]) -> None:
+        for request, answer in answers:
+            self.respond(request, answer)
+
 
 def run_in_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
     @wraps(test)
@@ -80,6 +84,26 @@ async def test_all_who_wait_go_with_one_trip() -> None:
     await until(lambda: all(len(sender.answers) == 10 for sender in senders))
     await flushes.close()
     assert log.trips == [8 * trip for trip in range(1, 11)], "each trip carries every sender's message"
+
+
+@run_in_loop
+async def test_the_answers_of_one_connection_leave_together_and_in_order() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    together: list[list[bytes]] = []
+
+    class Shared:
+        peer = "many threads"
+
+        def respond_all(self, answers: Sequence[tuple[Command, bytes]]) -> None:
+            together.append([answer for _, answer in answers])
+
+    connection = cast(Connection, Shared())
+    for number in range(5):
+        log.written_to += 1
+        flushes.wait(log.written_to, connection, REQUEST, b"%d" % number)
+    await flushes.close()
+    assert together == [[b"0", b"1", b"2", b"3", b"4"]]
 
 
 @run_in_loop
