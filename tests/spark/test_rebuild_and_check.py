@@ -87,6 +87,19 @@ def test_tasks_that_die_after_their_work_are_run_again(spark: Any, generated: Pa
     assert derived_files(tmp_path / "out") == derived_files(generated)
 
 
+def test_reports_come_in_the_order_of_tasks_and_progress_is_their_sum(spark: Any) -> None:
+    told: list[tuple[int, int]] = []
+    reports = run_tasks(
+        spark,
+        lambda task: {"scanned_bytes": task, "messages": 1},
+        list(range(11)),
+        progress=lambda *sums: told.append(sums),
+        cost=lambda task: float(task % 4),
+    )
+    assert [report["scanned_bytes"] for report in reports] == list(range(11))
+    assert told[-1] == (55, 11)
+
+
 def test_a_task_that_fails_for_good_ends_in_one_sentence(spark: Any) -> None:
     def fail(_: int) -> dict[str, Any]:
         raise ValueError("no such thing")

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _POLL_S = 0.2
 _SENTENCE_MAX = 500
 _TASKS_IN_A_ROW = 4
+_WATCHED = ("scanned_bytes", "messages")
 
 
 class JobFailed(OrbitlogError):
@@ -55,15 +56,16 @@ def run_tasks(
     if not tasks:
         return []
     context = spark.sparkContext
-    scanned, messages = context.accumulator(0), context.accumulator(0)
+    # Every task that ends tells the driver, which then asks its Python side: only where somebody looks at it.
+    watched = [] if progress is None else [(told, context.accumulator(0)) for told in _WATCHED]
 
     def run(groups: Iterable[Sequence[tuple[int, Task]]]) -> Iterator[tuple[int, bytes]]:
         settle_worker()
         for group in groups:
             for number, task in group:
                 report = function(task)
-                scanned.add(int(report.get("scanned_bytes", 0)))
-                messages.add(int(report.get("messages", 0)))
+                for told, sum_so_far in watched:
+                    sum_so_far.add(int(report.get(told, 0)))
                 yield number, orjson.dumps(report)
 
     slots = context.defaultParallelism if is_local(context.master or "") else len(tasks)
@@ -75,7 +77,7 @@ def run_tasks(
     # An RDD and not a DataFrame: without a plan to make and Arrow streams to open a job costs a quarter.
     job = context.parallelize(groups, len(groups)).mapPartitions(run)
     try:
-        with _Watch(progress, lambda: (scanned.value, messages.value)):
+        with _Watch(progress, lambda: (watched[0][1].value, watched[1][1].value)):
             found = dict(job.collect())
     except (PySparkException, Py4JError) as error:
         raise JobFailed(f"the Spark job '{name}' failed: {_reason(error)}") from error
