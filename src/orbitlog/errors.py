@@ -37,7 +37,9 @@ from __future__ import annotations
 
 
 class OrbitlogError(Exception):
-    """Root of everything that Orbitlog raises on purpose."""
+    """Root of everything that Orbitlog raises on purpose; `retriable` if the same may work later."""
+
+    retriable = False
 
 
 class FormatError(OrbitlogError):
@@ -170,9 +172,7 @@ class BadRequest(RequestRefused):
 
 
 class ClientError(OrbitlogError):
-    """What a producer, consumer or administrator asked for cannot be done; `retriable` if it may work later."""
-
-    retriable = False
+    """What a producer, consumer or administrator asked for cannot be done."""
 
 
 class NoRoute(ClientError):
@@ -185,7 +185,7 @@ class BrokerRefused(ClientError):
     """A broker or name server answered with an error `code` and its `remark`."""
 
     def __init__(self, code: int, remark: str, *, advice: str = "", retriable: bool = False) -> None:
-        super().__init__(f"{remark or 'refused'} (code {code}){'; ' + advice if advice else ''}")
+        super().__init__(f"{remark.strip() or 'refused'} (code {code}){'; ' + advice if advice else ''}")
         self.code = code
         self.remark = remark
         self.advice = advice

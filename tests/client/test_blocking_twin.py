@@ -10,7 +10,7 @@ import pytest
 from orbitlog.client.administration import Administration
 from orbitlog.client.blocking import BlockingAdministration, BlockingDelivery, BlockingRocketMQ
 from orbitlog.client.rocketmq import RocketMQ
-from orbitlog.errors import ClientClosed, FormatError
+from orbitlog.errors import ClientClosed, ClientError
 from orbitlog.testing.running_broker import RunningBroker
 
 SECONDS_MAX = 20
@@ -57,6 +57,6 @@ def test_a_day_without_an_event_loop(orbitlog_broker: RunningBroker) -> None:
 
 
 def test_a_mistake_leaves_no_thread_behind(orbitlog_broker: RunningBroker) -> None:
-    with pytest.raises(FormatError), orbitlog_broker.connect(producer_group="no name!"):
+    with pytest.raises(ClientError), orbitlog_broker.connect(producer_group="no name!"):
         pass
     assert "orbitlog client" not in {thread.name for thread in threading.enumerate()}

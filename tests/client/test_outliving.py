@@ -9,9 +9,10 @@ import time
 
 import pytest
 
+import orbitlog
 from orbitlog.client.consuming import Consumer
 from orbitlog.client.rocketmq import RocketMQ
-from orbitlog.errors import ClientClosed, ClientError, ConnectFailed, RemotingError
+from orbitlog.errors import BrokerRefused, ClientClosed, ClientError, ConnectFailed, RemotingError
 from orbitlog.testing.running_broker import RunningBroker
 
 SECONDS_MAX = 30
@@ -184,6 +185,15 @@ def test_members_that_come_and_go_share_all_messages(orbitlog_broker: RunningBro
                 ledger.is_over = True
                 await ledger.everything_came()
                 consuming.cancel()
+
+    asyncio.run(scenario())
+
+
+def test_the_address_of_a_broker_is_not_that_of_a_name_server(orbitlog_broker: RunningBroker) -> None:
+    async def scenario() -> None:
+        async with orbitlog.connect(orbitlog_broker.broker_address) as mq:
+            with pytest.raises(BrokerRefused, match=r"is 127\.0\.0\.1:\d+ a name server\?"):
+                await mq.send("Orders", "one")
 
     asyncio.run(scenario())
 

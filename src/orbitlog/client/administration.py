@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orbitlog.client.cluster_link import ClusterLink
+from orbitlog.client.namespaces import topic_name
 from orbitlog.client.routes import Routes
 from orbitlog.errors import BrokerRefused, NoRoute
 from orbitlog.formats import names
@@ -93,7 +94,7 @@ class Administration:
         """Make a topic, or change it, at every broker."""
         from orbitlog.wire.admin_headers import CreateTopicRequest
 
-        names.check_topic(topic)
+        topic_name(topic)
         header = CreateTopicRequest(
             topic=topic,
             default_topic=names.AUTO_CREATE_TOPIC,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from orbitlog.client.advice import refusal
-from orbitlog.errors import ClientClosed, RemotingError
+from orbitlog.errors import BrokerRefused, ClientClosed, RemotingError
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection, Handler
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -59,8 +59,14 @@ class ClusterLink:
         """Ask the name servers until one answers."""
         failure: RemotingError | None = None
         for _ in range(len(self._name_servers)):
+            address = self._name_servers[0]
             try:
-                return await self.ask(self._name_servers[0], code, header, accept=accept)
+                return await self.ask(address, code, header, accept=accept)
+            except BrokerRefused as error:
+                if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    advice = f"is {address} a name server? brokers have addresses of their own"
+                    raise BrokerRefused(error.code, error.remark, advice=advice) from None
+                raise
             except RemotingError as error:
                 failure = error
                 self._name_servers.append(self._name_servers.pop(0))

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+from orbitlog.errors import ClientError, FormatError
 from orbitlog.formats import names
 
 SEPARATOR = "%"
 _SPECIAL = (names.RETRY_PREFIX, names.DLQ_PREFIX)
+
+
+def topic_name(topic: str) -> str:
+    """Return the topic if a broker accepts its name."""
+    try:
+        return names.check_topic(topic)
+    except FormatError as error:
+        raise ClientError(f"{error.field}: {error.problem}") from None
+
+
+def group_name(group: str) -> str:
+    """Return the group if a broker accepts its name."""
+    try:
+        return names.check_group(group)
+    except FormatError as error:
+        raise ClientError(f"{error.field}: {error.problem}") from None
 
 
 def wrapped(namespace: str, name: str) -> str:

@@ -10,9 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from orbitlog.client.namespaces import topic_name
 from orbitlog.client.routes import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
 from orbitlog.errors import ClientError
-from orbitlog.formats import flags, names, properties
+from orbitlog.formats import flags, properties
 from orbitlog.formats.batch import batch_member_parts
 from orbitlog.formats.compression import compress_body
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
@@ -50,6 +51,16 @@ class Outgoing:
         return self.properties[properties.UNIQ_KEY]
 
 
+def body_bytes(body: bytes | str) -> bytes:
+    """Return what goes over the wire; raises `ClientError` for what no broker takes."""
+    raw = body.encode() if isinstance(body, str) else bytes(body)
+    if not raw:
+        raise ClientError("a message needs a body: brokers refuse an empty one")
+    if len(raw) > BODY_BYTES_MAX:
+        raise ClientError(f"a body of {len(raw)} bytes; brokers take {BODY_BYTES_MAX}")
+    return raw
+
+
 def make_outgoing(
     topic: str,
     body: bytes | str,
@@ -64,11 +75,9 @@ def make_outgoing(
     ordered_by: str | None = None,
     flag: int = 0,
 ) -> Outgoing:
-    """Check what the user gave; raises `ClientError` or `FormatError` before anything is sent."""
-    names.check_topic(topic)
-    raw = body.encode() if isinstance(body, str) else bytes(body)
-    if len(raw) > BODY_BYTES_MAX:
-        raise ClientError(f"a body of {len(raw)} bytes; brokers take {BODY_BYTES_MAX}")
+    """Check what the user gave; raises `ClientError` before anything is sent."""
+    topic_name(topic)
+    raw = body_bytes(body)
     given = dict(user_properties or {})
     if wrong := _RESERVED & given.keys():
         raise ClientError(f"property {min(wrong)} has a parameter of its own, or belongs to the broker")
@@ -105,11 +114,11 @@ def make_batch(
     """Make messages that differ in their bodies and ids alone: what they share is checked, and encoded, once."""
     if not bodies:
         raise ClientError("an empty batch")
-    shared = make_outgoing(topic, b"", _ANY_ID, tags=tags, user_properties=user_properties).properties
+    shared = make_outgoing(topic, b"any", _ANY_ID, tags=tags, user_properties=user_properties).properties
     before, after = properties.encode_properties(shared).rsplit(_ANY_ID.encode(), 1)
     parts: list[bytes] = []
     for body, unique_id in zip(bodies, unique_ids, strict=True):
-        raw = body.encode() if isinstance(body, str) else bytes(body)
+        raw = body_bytes(body)
         own = b"%b%b%b" % (before, unique_id.encode(), after)
         parts += batch_member_parts(raw, own)
     joined = b"".join(parts)

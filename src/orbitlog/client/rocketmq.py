@@ -24,8 +24,8 @@ from orbitlog.client.consuming import CLOSE_SECONDS, Consumer, Joining
 from orbitlog.client.group_link import GroupLink, StartFrom
 from orbitlog.client.identity import UniqueIdMaker, make_client_id
 from orbitlog.client.member_share import CONSUME_SECONDS, ConsumeOptions
-from orbitlog.client.namespaces import wrapped
-from orbitlog.client.outgoing import Outgoing, make_batch, make_outgoing
+from orbitlog.client.namespaces import group_name, topic_name, wrapped
+from orbitlog.client.outgoing import Outgoing, body_bytes, make_batch, make_outgoing
 from orbitlog.client.quick_sending import SEND_SECONDS
 from orbitlog.client.reading import Reader
 from orbitlog.client.receipts import Receipt
@@ -37,7 +37,6 @@ from orbitlog.client.subscriptions import make_subscription
 from orbitlog.client.tracing import Tracer
 from orbitlog.client.transactional import Branch, Check, Outcome, Transactional
 from orbitlog.errors import ClientClosed, ClientError, NoRoute, OrbitlogError
-from orbitlog.formats import names
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.bodies.body_json import MessageQueue, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import ALL, HeartbeatData, ProducerData, SubscriptionData
@@ -65,7 +64,7 @@ class RocketMQ:
         trace: bool = False,
     ) -> None:
         self._namespace = namespace
-        producer_group = wrapped(namespace, names.check_group(producer_group))
+        producer_group = wrapped(namespace, group_name(producer_group))
         self.client_id = make_client_id()
         self._questions = BrokerQuestions(self._consumer_of, ";".join(name_servers))
         self._link = ClusterLink(name_servers, self._questions, credentials)
@@ -104,9 +103,10 @@ class RocketMQ:
         `ordered_by`: messages with the same key go to the same queue, and are consumed in the order sent by an
         orderly consumer. `delay` (seconds), `deliver_at` or `delay_level` (1 to 18): delivered later.
         """
-        is_more_said = tags or keys or properties or delay or deliver_at or delay_level or ordered_by or queue
-        if not is_more_said and timeout == SEND_SECONDS and delay is None and ordered_by is None:
-            raw = body.encode() if isinstance(body, str) else bytes(body)
+        is_more_said = tags or keys or properties or deliver_at or queue
+        is_usual = timeout == SEND_SECONDS and delay is None and delay_level is None and ordered_by is None
+        if is_usual and not is_more_said:
+            raw = body_bytes(body)
             return await self._sending.send_plain(wrapped(self._namespace, topic), raw, self._unique_ids.make())
         message = make_outgoing(
             wrapped(self._namespace, topic),
@@ -214,7 +214,7 @@ class RocketMQ:
         a word for `consume_timeout` seconds goes back to the broker, unless it is consumed in order. `broadcasting`:
         every member gets every message, and `offsets_file` is where this one keeps how far it is.
         """
-        group = wrapped(self._namespace, names.check_group(group))
+        group = wrapped(self._namespace, group_name(group))
         if not topics:
             raise ClientError("name at least one topic to consume")
         if strategy not in STRATEGIES:
@@ -222,7 +222,7 @@ class RocketMQ:
         if offsets_file is not None and not broadcasting:
             raise ClientError("offsets_file is for broadcasting: otherwise brokers keep the offsets")
         version = time.time_ns() // 1_000_000
-        wanted = [wrapped(self._namespace, names.check_topic(topic)) for topic in topics]
+        wanted = [wrapped(self._namespace, topic_name(topic)) for topic in topics]
         subscriptions = [make_subscription(topic, tags, sql, version=version) for topic in wanted]
         options = ConsumeOptions(
             orderly=orderly,
@@ -279,7 +279,7 @@ class RocketMQ:
         `group` is the name that the broker is told; nobody joins it.
         """
         self._refuse_when_closed()
-        topic = wrapped(self._namespace, names.check_topic(topic))
+        topic = wrapped(self._namespace, topic_name(topic))
         subscription = make_subscription(topic, tags, sql, version=time.time_ns() // 1_000_000)
         link = GroupLink(self._link, self._routes, wrapped(self._namespace, group), self.client_id)
         reader = Reader(link, self._routes, subscription, forget=self._forget_reader)

@@ -185,7 +185,7 @@ class JsonRecord:
 
     COMPUTED: ClassVar[Mapping[str, Computed]] = {}
 
-    unknown: Mapping[str | int, Json] = field(default_factory=dict, kw_only=True)
+    unknown: Mapping[str | int, Json] = field(default_factory=dict, kw_only=True, repr=False)
 
     def __init__(self, *values: object, **named: object) -> None:
         init = _init_of(type(self))

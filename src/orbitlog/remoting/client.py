@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 
 from orbitlog.errors import ConnectFailed, RemotingError, RequestTimeout
 from orbitlog.remoting.connection import Answer, Connection, Handler
@@ -89,8 +91,15 @@ class RemotingClient:
         except TimeoutError:
             raise ConnectFailed(f"{address} cannot be connected to within {CONNECT_SECONDS:g} s") from None
         except OSError as error:
-            raise ConnectFailed(f"{address} cannot be connected to: {error.strerror or error}") from None
+            raise ConnectFailed(f"{address} cannot be connected to: {_reason(error)}") from None
         return connection
+
+
+def _reason(error: OSError) -> str:
+    """Say why in the system's words: event loops put the address there instead, each in its own way."""
+    if error.errno is None or isinstance(error, socket.gaierror):
+        return error.strerror or str(error)
+    return os.strerror(error.errno)
 
 
 def _look_at_failure(task: asyncio.Task[Connection]) -> None:

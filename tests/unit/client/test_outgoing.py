@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from orbitlog.client.outgoing import BODY_BYTES_MAX, batch_request, compressed, make_batch, make_outgoing, send_request
-from orbitlog.errors import ClientError, OrbitlogError
+from orbitlog.errors import ClientError
 from orbitlog.formats.batch import decode_batch
 from orbitlog.formats.compression import inflate_body
 from orbitlog.formats.properties import decode_properties
@@ -42,6 +42,7 @@ def test_what_is_given_becomes_properties() -> None:
         ({"deliver_at": datetime(2030, 1, 1)}, "needs a time zone"),
         ({"user_properties": {"TAGS": "x"}}, "TAGS has a parameter of its own"),
         ({"body": bytes(BODY_BYTES_MAX + 1)}, "brokers take 4194304"),
+        ({"body": ""}, "needs a body"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_sent(given: dict[str, Any], reason: str) -> None:
@@ -50,14 +51,19 @@ def test_mistakes_are_told_before_anything_is_sent(given: dict[str, Any], reason
 
 
 def test_a_topic_that_cannot_be_is_refused() -> None:
-    with pytest.raises(OrbitlogError):
+    with pytest.raises(ClientError, match=r"^topic: 'no topic!' has characters other than"):
         make_outgoing("no topic!", b"x", "ID")
+
+
+def test_a_batch_has_no_empty_members() -> None:
+    with pytest.raises(ClientError, match="needs a body"):
+        make_batch("Orders", [b"x", b""], ["ONE", "TWO"])
 
 
 def test_a_moment_is_told_in_milliseconds() -> None:
     moment = datetime(2030, 1, 1, tzinfo=UTC)
-    assert make_outgoing("T", b"", "ID", deliver_at=moment).properties["TIMER_DELIVER_MS"] == "1893456000000"
-    soon = int(make_outgoing("T", b"", "ID", delay=timedelta(hours=1)).properties["TIMER_DELIVER_MS"])
+    assert make_outgoing("T", b"x", "ID", deliver_at=moment).properties["TIMER_DELIVER_MS"] == "1893456000000"
+    soon = int(make_outgoing("T", b"x", "ID", delay=timedelta(hours=1)).properties["TIMER_DELIVER_MS"])
     assert abs(soon - datetime.now(UTC).timestamp() * 1000 - 3_600_000) < 60_000
 
 
