@@ -1,4 +1,4 @@
-"""The broker's own processor time for sends, batches and pulls: frames in, answers out, no socket between."""
+"""The processor time of the thread that serves, for sends, batches, transactions and pulls: no socket between."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.hot_path import QUEUES, HotPath, batches, hot_path_at, pulls, sends
+from benchmarks.hot_path import QUEUES, HotPath, batches, commits, halves, hot_path_at, pulls, sends, sends_to_many
 from benchmarks.measure import Reading, Report
 
 GROUP = "the broker's own processor time, 128 B bodies"
 PIPELINED = 64
 MEMBERS = 32
 ROUNDS = 3
+TOGETHER = 8
+MANY_TOPICS = 1000
+MANY_QUEUES = 4
 
 
 def run(report: Report, *, count: int) -> None:
@@ -37,6 +40,10 @@ async def _run(report: Report, root: Path, count: int) -> None:
             _measure(report, path, f"{PIPELINED} sends a read", together, len(single), PIPELINED)
             batched = batches(count // MEMBERS)
             _measure(report, path, f"batch of {MEMBERS} a read", batched, len(batched) * MEMBERS, MEMBERS)
+            large = batches(count // MEMBERS, body_bytes=1024)
+            _measure(report, path, f"batch of {MEMBERS} a read, 1 KB", large, len(large) * MEMBERS, MEMBERS)
+            _measure_transactions(report, path, count // 4)
+            _measure_many_queues(report, path, min(MANY_TOPICS, count // 8))
             pulled = pulls(range(0, count // QUEUES, MEMBERS))
             _measure(report, path, f"pull of {MEMBERS} a read", pulled, len(pulled) * MEMBERS, 0)
         finally:
@@ -53,6 +60,44 @@ def _measure(report: Report, path: HotPath, name: str, reads: Sequence[bytes], m
         report.read(Reading(GROUP, f"{name}: dispatch", _quiet(dispatching) * per_message, "µs"))
 
 
+def _measure_transactions(report: Report, path: HotPath, count: int) -> None:
+    """Half messages, some a read, and then their commits."""
+    clock = time.thread_time
+    spent: tuple[list[float], list[float], list[float]] = ([], [], [])
+    for first in range(1, count, PIPELINED):
+        answered = []
+        started = clock()
+        for frames in _in_groups(halves(PIPELINED, first=first)):
+            path.feed(frames)
+            answered.append(path.transport.last)
+        spent[0].append(clock() - started)
+        ends = _in_groups(commits(b"".join(answered)))
+        started = clock()
+        for frames in ends:
+            path.feed(frames)
+        spent[1].append(clock() - started)
+        started = clock()
+        path.dispatch()
+        spent[2].append(clock() - started)
+    for name, seconds in zip(("half message", "commit", "dispatch of the three records"), spent, strict=True):
+        report.read(Reading(GROUP, f"transactions, {TOGETHER} a read: {name}", _quiet(seconds) / PIPELINED * 1e6, "µs"))
+
+
+def _measure_many_queues(report: Report, path: HotPath, topic_count: int) -> None:
+    """Sends over thousands of queues in turn, each of which has had messages before."""
+    names = [f"Many{number}" for number in range(topic_count)]
+    count = 2 * topic_count * MANY_QUEUES
+    for name in names:
+        path.broker.state.topics.make(name, MANY_QUEUES)
+    reads = _in_groups(sends_to_many(count, names, MANY_QUEUES))
+    _steps(path, reads, TOGETHER)
+    _measure(report, path, f"{TOGETHER} sends a read, {count // 2:,} queues", reads, count, TOGETHER)
+
+
+def _in_groups(frames: Sequence[bytes]) -> list[bytes]:
+    return [b"".join(frames[at : at + TOGETHER]) for at in range(0, len(frames), TOGETHER)]
+
+
 def _quiet(seconds: list[float]) -> float:
     return sorted(seconds)[len(seconds) // 5]
 
@@ -60,7 +105,7 @@ def _quiet(seconds: list[float]) -> float:
 def _steps(path: HotPath, reads: Sequence[bytes], a_read: int) -> tuple[list[float], list[float]]:
     """Return processor seconds of each step for answering and for dispatching: 64 messages or more."""
     answering, dispatching = [], []
-    clock: Callable[[], float] = time.process_time
+    clock: Callable[[], float] = time.thread_time
     every = max(PIPELINED // a_read, 1) if a_read else 1
     for at in range(0, len(reads), every):
         started = clock()

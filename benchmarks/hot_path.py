@@ -161,6 +161,16 @@ def sends(count: int, body_bytes: int = 128, first: int = 1) -> list[bytes]:
     ]
 
 
+def sends_to_many(count: int, topics: Sequence[str], queue_count: int, body_bytes: int = 128) -> list[bytes]:
+    """Frames of sends over all topics in turn, and over all queues of each."""
+    frames = []
+    for number in range(count):
+        fields = _send_fields(number // len(topics) % queue_count, _properties(number))
+        fields["b"] = topics[number % len(topics)]
+        frames.append(frame(RequestCode.SEND_MESSAGE_V2, number + 1, fields, b"x" * body_bytes))
+    return frames
+
+
 def batches(count: int, members: int = 32, body_bytes: int = 128, first: int = 1) -> list[bytes]:
     """Frames of batches (320)."""
     frames = []
