@@ -151,6 +151,9 @@ def test_messages_that_wait_and_one_that_is_taken_back(cluster: str) -> None:
     assert "no message" in run(cluster, "message", "cancel", "Later", later["msgId"], exit_code=1)
     level = next(row["msgId"] for row in rows if not row["cancellable"])
     assert "delay level" in run(cluster, "message", "cancel", "Later", level, exit_code=1)
+    handle = next(row["recallHandle"] for row in rows if row["cancellable"])
+    run(cluster, "message", "cancel", "Later", handle)
+    assert len(objects(cluster, "message", "delayed", "Later")) == 1
 
 
 def test_the_life_of_a_message(cluster: str) -> None:
@@ -176,6 +179,7 @@ def test_the_life_of_a_message(cluster: str) -> None:
     assert [row["step"] for row in rows] == ["sent", "given to a consumer", "consumed"]
     assert [row["outcome"] for row in rows] == ["success", "success", "failed"]
     assert "no trace" in run(cluster, "message", "trace", "C" * 32, exit_code=1)
+    assert "no trace" in run(cluster, "message", "trace", one, "--trace-topic", "NobodyTraced", exit_code=1)
 
 
 def test_this_client_writes_traces_that_it_reads(cluster: str) -> None:

@@ -119,7 +119,7 @@ def cancel_message(*, topic: str, message_id: str, cluster: Cluster, output: Out
         from orbitlog.client.inspection import Inspection
 
         for each in await _waiting(admin, topic):
-            if each.message.message_id == message_id:
+            if message_id in (each.message.message_id, each.recall_handle):
                 if each.recall_handle is None:
                     raise Problem(f"{message_id} waits by a delay level; brokers cannot take such a message back")
                 return await Inspection(admin).recall(each.place.broker_name, topic, each.recall_handle)

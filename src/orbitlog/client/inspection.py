@@ -220,10 +220,13 @@ class Inspection:
     async def traces(self, message_id: str, trace_topic: str = names.TRACE_TOPIC) -> list[TraceRecord]:
         """Return what producers and consumers wrote down about a message, in the order of time."""
         found: dict[TraceRecord, None] = {}
-        async for message in self._admin.find(trace_topic, message_id, count=_TRACES_MAX):
-            for record in decode_trace(message.body):
-                if record.message_id == message_id or message_id in record.keys.split():
-                    found[record] = None
+        try:
+            async for message in self._admin.find(trace_topic, message_id, count=_TRACES_MAX):
+                for record in decode_trace(message.body):
+                    if record.message_id == message_id or message_id in record.keys.split():
+                        found[record] = None
+        except NoRoute:
+            return []  # nobody has written one yet: the topic is made by the first
         return sorted(found, key=lambda each: each.timestamp_ms)
 
 

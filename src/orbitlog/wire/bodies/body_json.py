@@ -161,7 +161,7 @@ class MessageQueue(JsonRecord):
     topic: str = field(metadata=java("topic", TEXT))
     broker_name: str = field(metadata=java("brokerName", TEXT))
     queue_id: int = field(metadata=java("queueId", INT))
-    unknown: Mapping[str | int, Json] = field(default_factory=dict, compare=False, kw_only=True)
+    unknown: Mapping[str | int, Json] = field(default_factory=dict, compare=False, kw_only=True, repr=False)
 
     # By hand: clients look for queues in tables all the time.
     def __eq__(self, other: object) -> bool:
