@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 
 import click
 
 from orbitlog.cli.contexts import Cluster, choose_cluster
+from orbitlog.cli.light_asyncio import load_asyncio
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.main import Problem
 from orbitlog.cli.name_completion import complete_contexts
@@ -30,8 +30,7 @@ _TOPIC_UNKNOWN, _NO_PERMISSION = 17, 16
 _ACCESS_DENIED = "AclException"
 
 
-@dataclass(frozen=True, slots=True)
-class Output:
+class Output(NamedTuple):
     """How rows are to be printed: a table, JSON, or by a format string."""
 
     as_json: bool = False
@@ -87,6 +86,7 @@ def cluster_options(function: F) -> F:
 
 def ask_cluster(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], *, topic: str | None = None) -> R:
     """Connect, do the work, close; `topic` is what the work is about, for a hint if there is none of that name."""
+    load_asyncio()
     from orbitlog.client.connecting import connect
 
     async def run() -> R:
@@ -101,6 +101,7 @@ def ask_cluster(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], *, t
 
 def ask_admin(cluster: Cluster, work: Callable[[Administration], Awaitable[R]], *, topic: str | None = None) -> R:
     """The same for what neither sends nor consumes: it starts in half the time."""
+    load_asyncio()
     from orbitlog.client.administering import administer
 
     async def run() -> R:

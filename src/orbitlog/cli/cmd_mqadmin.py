@@ -110,7 +110,9 @@ def _complaint_of(verb: Verb, given: Given, context_name: str | None) -> str | N
 
 def _run(verb: Verb, given: Given, cluster: Cluster) -> None:
     from orbitlog.cli.cluster_command import ask_admin, ask_cluster
+    from orbitlog.cli.light_asyncio import load_asyncio
 
+    load_asyncio()
     module, _, name = verb.place.partition(":")
     work = getattr(importlib.import_module(module), name)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import click
 
@@ -21,8 +21,7 @@ _GAP = "  "
 _WIDTH_WITHOUT_TERMINAL = 160
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(NamedTuple):
     """One column; it may shrink to `width_min`, and the higher `dispensable`, the earlier it is left out (0: never)."""
 
     title: str
