@@ -134,6 +134,8 @@ def serve(make: Callable[[], Served], *, as_json: bool) -> None:
 
 def raise_open_files() -> None:
     """Have as many files as the system lets this process have: a store with room for few opens them over and over."""
+    if sys.platform == "win32":
+        return
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
