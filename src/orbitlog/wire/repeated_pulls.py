@@ -28,11 +28,12 @@ _OWN_FIELDS = {"queueId": 9, "queueOffset": 18, "sysFlag": 9, "commitOffset": 18
 class RepeatedPulls:
     """The kinds of pulls that one peer repeats, the one that came last first."""
 
-    __slots__ = ("_kinds", "_unknown_count")
+    __slots__ = ("_kinds", "_known_count", "_patience", "_unknown_count")
 
     def __init__(self) -> None:
         self._kinds: list[_Kind] = []
-        self._unknown_count = 0
+        self._patience = _KNOWN_AFTER
+        self._known_count = self._unknown_count = 0  # since the last kind was taken up
 
     def read(self, header: bytes, body: bytes, limits: WireLimits) -> Command | None:
         """Read the header of a pull; None where it is of no known kind."""
@@ -42,12 +43,22 @@ class RepeatedPulls:
             if found is not None:
                 if place:
                     kinds.insert(0, kinds.pop(place))
+                self._known_count += 1
                 return kind.command(found, body)
         self._unknown_count += 1
-        if self._unknown_count % _KNOWN_AFTER == 0 and (new := _kind_of(header, limits)) is not None:
-            kinds.insert(0, new)
-            del kinds[_KINDS_MAX:]
+        if self._unknown_count >= self._patience:
+            self._take_up(header, limits)
         return None
+
+    def _take_up(self, header: bytes, limits: WireLimits) -> None:
+        """Remember one more kind; a peer that repeats none is asked ever more seldom: a pattern costs fifty pulls."""
+        is_of_use = self._known_count >= self._unknown_count
+        self._patience = _KNOWN_AFTER if is_of_use else 2 * self._patience
+        self._known_count = self._unknown_count = 0
+        new = _kind_of(header, limits)
+        if new is not None:
+            self._kinds.insert(0, new)
+            del self._kinds[_KINDS_MAX:]
 
 
 class _Kind:

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from orbitlog.errors import OrbitlogError, WireError
+from orbitlog.wire import repeated_pulls
 from orbitlog.wire.command import Command
 from orbitlog.wire.command_decoding import WireLimits, decode_json_header
 from orbitlog.wire.consume_headers import PullMessageRequest
@@ -108,7 +109,7 @@ def test_a_few_kinds_are_known_at_a_time() -> None:
     pulls = RepeatedPulls()
     kinds = [text(topic=f"Topic{number}") for number in range(6)]
     for header in kinds:
-        for _ in range(40):
+        for _ in range(100):  # most of them by the pattern, so that the next kind is taken up as soon
             pulls.read(header, b"", LIMITS)
     known = [pulls.read(header, b"", LIMITS) for header in kinds]
     assert [None if read is None else read.ext_fields["topic"] for read in known] == [
@@ -121,6 +122,21 @@ def test_a_few_kinds_are_known_at_a_time() -> None:
     ]
     turns = [pulls.read(kinds[number % 3 + 2], b"", LIMITS) for number in range(12)]
     assert [read.ext_fields["topic"] for read in turns if read is not None] == ["Topic2", "Topic3", "Topic4"] * 4
+
+
+def test_many_kinds_in_turn_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken_up: list[bytes] = []
+    kind_of = repeated_pulls._kind_of
+    monkeypatch.setattr(
+        repeated_pulls, "_kind_of", lambda header, limits: taken_up.append(header) or kind_of(header, limits)
+    )
+    pulls = RepeatedPulls()
+    for number in range(4000):
+        pulls.read(text(topic=f"Topic{number % 40}"), b"", LIMITS)
+    assert len(taken_up) <= 7, "each time after twice as many as the time before"
+    for number in range(6000):
+        pulls.read(text(number), b"", LIMITS)
+    assert pulls.read(text(), b"", LIMITS) is not None, "but not for good"
 
 
 def test_every_byte_flipped_gives_what_the_plain_decoder_gives() -> None:
