@@ -188,7 +188,7 @@ def test_pulls_that_wait(tmp_path: Path) -> None:
         assert woken / groups <= 49
         if COUNTS_BYTECODES:
             held, woken = wait_and_wake(bytecodes_of)
-            assert held / groups <= 1190
+            assert held / groups <= 1195
             assert woken / groups <= 660
         for each in consumers:
             each.close()
