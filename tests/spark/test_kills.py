@@ -1,7 +1,8 @@
 """kill -9 on drivers and workers at random moments of rebuilds, dispatch and exports: nothing is lost or there twice.
 
-A few kills here; `make cluster` makes a hundred (ORBITLOG_KILLS), a fifth of them on a cluster of a master and two
-workers, where executors die, too. The seed is printed; ORBITLOG_SEED repeats its choices, though not the machine's.
+A few kills here; `make cluster` makes a hundred (ORBITLOG_KILLS), a good part of them on a cluster of a master and two
+workers, where executors die as often as drivers and Python workers do. The seed is printed; ORBITLOG_SEED repeats its
+choices, though not the machine's.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ _MANY = 20
 _ANSWERS_WITHIN_S = 300
 TOPIC = "Orders"
 FORMATS = ("parquet", "delta", "iceberg")
+DRIVER, WORKER, EXECUTOR = "driver", "worker", "executor"
+_LOOK_S = 0.05
 
 
 class Driver:
@@ -71,14 +74,20 @@ class Driver:
         os.killpg(self._process.pid, signal.SIGKILL)
         self._process.communicate()
 
-    def workers(self) -> list[int]:
-        """Find Python workers, and on a cluster the executors."""
+    @property
+    def victims(self) -> list[str]:
+        """What can be killed."""
+        return [DRIVER, WORKER] if self._cluster is None else [DRIVER, WORKER, EXECUTOR]
+
+    def find(self, victim: str) -> list[int]:
+        """Find Python workers, or the executors of a cluster."""
         if self._cluster is None:
             return processes(lambda pid, words: b"pyspark.daemon" in words and os.getsid(pid) == self._process.pid)
         hosts = {worker.pid for worker in self._cluster.workers}
         executors = processes(lambda pid, words: b"CoarseGrainedExecutorBackend" in words and parent(pid) in hosts)
-        daemons = processes(lambda pid, words: b"pyspark.daemon" in words and parent(pid) in executors)
-        return executors + daemons
+        if victim == EXECUTOR:
+            return executors
+        return processes(lambda pid, words: b"pyspark.daemon" in words and parent(pid) in executors)
 
 
 def processes(is_wanted: Callable[[int, bytes], bool]) -> list[int]:
@@ -112,8 +121,9 @@ class Trial:
     def turn(self, name: str, *, is_safe: bool = False) -> None:
         """Begin a job, and kill the driver or a worker somewhere in it, unless it is to end in peace."""
         if self._driver is None:
-            on_cluster = self._cluster is not None and self._chance.random() < 0.2
-            cluster = self._cluster if on_cluster else None
+            # A quarter of all are to be executors, which only a cluster has.
+            wants_cluster = self._chance.random() < 0.2 or 4 * self._killed(EXECUTOR) <= self.kills.total()
+            cluster = self._cluster if wants_cluster else None
             self._driver = Driver("local[2]" if cluster is None else cluster.url, cluster)
         job = self._job(name, is_safe=is_safe)
         began_s = time.monotonic()
@@ -121,7 +131,7 @@ class Trial:
         within_s = _ANSWERS_WITHIN_S if is_safe else self._chance.random() * self._longest_s[name]
         answer = self._driver.answer(within_s)
         if answer is None:
-            self._kill(name)
+            answer = self._kill(name)
         if self._driver is not None:
             answer = answer or self._driver.answer(_ANSWERS_WITHIN_S)
             assert answer == "done", f"{job}: {answer}; ORBITLOG_SEED={SEED}"
@@ -143,18 +153,33 @@ class Trial:
         follow = self._chance.random() < 0.5
         return {"job": name, "root": str(self._directory / "live"), "follow": follow, **target}
 
-    def _kill(self, name: str) -> None:
+    def _kill(self, name: str) -> str | None:
+        """Kill something; returns the job's answer where the job ended before there was a worker to kill."""
         assert self._driver is not None
-        workers = self._driver.workers()
-        if workers and self._chance.random() < 0.4:
-            try:
-                os.kill(self._chance.choice(workers), signal.SIGKILL)
-            except ProcessLookupError:
-                return
-            self.kills[f"{name}: worker"] += 1
-        else:
+        victim = self._victim(self._driver)
+        if victim == DRIVER:
             self.end()
-            self.kills[f"{name}: driver"] += 1
+            self.kills[f"{name}: {victim}"] += 1
+            return None
+        for _ in range(int(_ANSWERS_WITHIN_S / _LOOK_S)):
+            if (answer := self._driver.answer(_LOOK_S)) is not None:
+                return answer
+            if found := self._driver.find(victim):
+                try:
+                    os.kill(self._chance.choice(found), signal.SIGKILL)
+                except ProcessLookupError:
+                    continue
+                self.kills[f"{name}: {victim}"] += 1
+                break
+        return None
+
+    def _victim(self, driver: Driver) -> str:
+        if self._cluster is None:
+            return WORKER if self._chance.random() < 0.4 else DRIVER
+        return min(driver.victims, key=self._killed)
+
+    def _killed(self, victim: str) -> int:
+        return sum(count for name, count in self.kills.items() if name.endswith(victim))
 
     def end(self) -> None:
         if self._driver is not None:
