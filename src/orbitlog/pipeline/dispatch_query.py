@@ -79,13 +79,20 @@ class DispatchQuery:
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", _BATCHES_KEPT)
 
     def run_once(self) -> DispatchProgress:
-        """Take the lease, dispatch all that is confirmed now, and hand back."""
-        owner = OutsideDispatch.take(self._root, ENGINE)
-        try:
-            self._serve(owner, threading.Event(), once=True)
-        finally:
-            owner.hand_back()
-        return self._progress(owner.lease.epoch, owner.dispatched_to, owner.dispatched_to)
+        """Take the lease, dispatch all that is confirmed now, and hand back; a query that fails is begun again."""
+        failures = 0
+        while True:
+            owner = OutsideDispatch.take(self._root, ENGINE)
+            try:
+                self._serve(owner, threading.Event(), once=True)
+                return self._progress(owner.lease.epoch, owner.dispatched_to, owner.dispatched_to)
+            except JobFailed:
+                # Spark tries tasks again, but not the process that reads its stream.
+                failures += 1
+                if failures == _FAILURES_MAX:
+                    raise
+            finally:
+                owner.hand_back()
 
     def run(self, stop: threading.Event) -> None:
         """Dispatch whenever the broker wants it, until `stop` is set or there is no broker any more.
