@@ -38,6 +38,7 @@ TOPIC = "Orders"
 FORMATS = ("parquet", "delta", "iceberg")
 DRIVER, WORKER, EXECUTOR = "driver", "worker", "executor"
 _LOOK_S = 0.05
+_RUNS_TASKS = b"pyspark.daemon\0pyspark.worker\0"
 
 
 class Driver:
@@ -80,14 +81,17 @@ class Driver:
         return [DRIVER, WORKER] if self._cluster is None else [DRIVER, WORKER, EXECUTOR]
 
     def find(self, victim: str) -> list[int]:
-        """Find Python workers, or the executors of a cluster."""
+        """Find Python workers, or the executors of a cluster.
+
+        Only workers that run tasks: those that plan a query are of the driver, which does not outlive them.
+        """
         if self._cluster is None:
-            return processes(lambda pid, words: b"pyspark.daemon" in words and os.getsid(pid) == self._process.pid)
+            return processes(lambda pid, words: _RUNS_TASKS in words and os.getsid(pid) == self._process.pid)
         hosts = {worker.pid for worker in self._cluster.workers}
         executors = processes(lambda pid, words: b"CoarseGrainedExecutorBackend" in words and parent(pid) in hosts)
         if victim == EXECUTOR:
             return executors
-        return processes(lambda pid, words: b"pyspark.daemon" in words and parent(pid) in executors)
+        return processes(lambda pid, words: _RUNS_TASKS in words and parent(pid) in executors)
 
 
 def processes(is_wanted: Callable[[int, bytes], bool]) -> list[int]:
@@ -157,9 +161,9 @@ class Trial:
         """Kill something; returns the job's answer where the job ended before there was a worker to kill."""
         assert self._driver is not None
         victim = self._victim(self._driver)
-        if victim == DRIVER:
+        if victim == DRIVER or (self._cluster is None and not self._driver.find(victim)):
             self.end()
-            self.kills[f"{name}: {victim}"] += 1
+            self.kills[f"{name}: {DRIVER}"] += 1
             return None
         for _ in range(int(_ANSWERS_WITHIN_S / _LOOK_S)):
             if (answer := self._driver.answer(_LOOK_S)) is not None:
