@@ -16,18 +16,17 @@ import numpy.typing as npt
 
 from orbitlog.doctor.index_proof import IndexHead, match_keys
 from orbitlog.doctor.log_splits import LogSplit
-from orbitlog.doctor.split_derivation import UNIT, Units, UnitSlice, derive_split
+from orbitlog.doctor.split_derivation import QUEUE_OFFSET_MAX, UNIT, Units, UnitSlice, derive_split
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.java import INT_MAX, LONG_MAX
+from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import written_until
 
 _RUNS_MAX = 1000
-_QUEUE_OFFSET_MAX = LONG_MAX // ENTRY_BYTES - INT_MAX  # of a unit whose whole split still has places in files
 _EXT_COMPARED_BYTES = QUEUE_ENTRY.position("tags_code")
 Bools = npt.NDArray[np.bool_]
 
@@ -55,7 +54,7 @@ def check_split(task: CheckSplitTask) -> dict[str, Any]:
     for part in derivation.slices:
         topic, queue_id = derivation.queues[part.queue]
         wanted = units[part.place : part.place + part.unit_count]
-        if not 0 <= part.first <= _QUEUE_OFFSET_MAX:
+        if not 0 <= part.first <= QUEUE_OFFSET_MAX:
             continue  # the derivation says so
         try:
             path = Path(task.root, tree.queue_directory(topic, queue_id), tree.offset_file_name(part.file_base))

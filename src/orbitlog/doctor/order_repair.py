@@ -11,6 +11,7 @@ from orbitlog.doctor.examination import Examination
 from orbitlog.doctor.header_repair import QueueJumps, message_at, plan_record
 from orbitlog.doctor.queue_lines import Line, Room, Run, gaps_of, read_runs, straighten
 from orbitlog.doctor.repair_journal import RepairJournal
+from orbitlog.doctor.split_derivation import QUEUE_OFFSET_MAX
 from orbitlog.doctor.store_survey import known_topics
 from orbitlog.formats import names
 from orbitlog.formats.derive import DeriveRules
@@ -37,9 +38,12 @@ class QueueOrder:
         self._strangers = {queue: each for queue, each in runs.items() if self._is_strange(queue, each, log_start)}
         room = Room(found.ranges, tuple(sorted(place for place, _, _ in self._strange_messages())))
         for queue, each in runs.items():
-            line = None if queue in self._strangers else straighten(each, room, log_start=log_start)
-            if line is not None:
+            is_strange = queue in self._strangers
+            line = straighten(each, room, log_start=log_start) if self._is_known(queue) or not is_strange else None
+            # A queue that may be none is believed in where one of its messages vouches for the others.
+            if line is not None and (line.moved or not is_strange):
                 self.lines[queue] = line
+                self._strangers.pop(queue, None)
 
     def _is_strange(self, queue: Queue, runs: Sequence[Run], log_start: int) -> bool:
         """Tell whether a queue may be none: a few messages that say so, and nothing else."""
@@ -63,8 +67,6 @@ class QueueOrder:
                 if message is not None:
                     why = f"can only be message {queue_offset} of {topic} queue {queue_id}, as its neighbours tell"
                     plan_record(journal, self._store, message._replace(queue_offset=queue_offset), why)
-        if not self.lines:
-            return
         for place, queue, queue_offset in self._strange_messages():
             homes = [home for home, gap in gaps_of(self.lines) if gap.after < place < gap.before]
             near = {home for home in homes if _is_near(queue, home) and self._leaves_out(home, queue_offset)}
@@ -73,6 +75,20 @@ class QueueOrder:
                 topic, queue_id = near.pop()
                 why = f"can only be message {queue_offset} of {topic} queue {queue_id}, which leaves it out"
                 plan_record(journal, self._store, message._replace(topic=topic, queue_id=queue_id), why)
+            elif message is not None and self._is_alone(queue, queue_offset):
+                why = f"is the only message of {queue[0]} queue {queue[1]}, and its offset cannot be"
+                plan_record(journal, self._store, message._replace(queue_offset=0), why)
+
+    def _is_alone(self, queue: Queue, queue_offset: int) -> bool:
+        """Tell whether a message is all that there is of a queue that brokers know, under an offset that none has."""
+        is_one = sum(len(run.places) for run in self._strangers[queue]) == 1
+        return is_one and self._is_known(queue) and not 0 <= queue_offset <= QUEUE_OFFSET_MAX
+
+    def _is_known(self, queue: Queue) -> bool:
+        """Tell whether brokers have this queue."""
+        table = known_topics(self._store.root)
+        known = None if table is None else table.topics.get(queue[0])
+        return known is not None and 0 <= queue[1] < max(known.read_queue_count, known.write_queue_count)
 
     def _leaves_out(self, queue: Queue, queue_offset: int) -> bool:
         return any(gap.first <= queue_offset < gap.stop for gap in self.lines[queue].gaps)

@@ -24,7 +24,7 @@ from orbitlog.store.store_settings import StoreGeometry
 
 _RECORD_BYTES_MIN = 92
 _RUNS_MAX = 2000
-_OUTLIERS_TOGETHER_MAX = 3  # a longer run is no accident: the topic was deleted and made again
+_NEAR = 100
 _FREE_MAX = 2000
 Queue = tuple[str, int]
 Places = npt.NDArray[np.int64]
@@ -100,12 +100,16 @@ def straighten(runs: Sequence[Run], room: Room, *, log_start: int) -> Line | Non
     edges = [None, *chain, None]
     for left, right in pairwise(edges):
         inside = runs[0 if left is None else left + 1 : len(runs) if right is None else right]
-        if any(len(run.places) > _OUTLIERS_TOGETHER_MAX for run in inside):
+        # Several that agree are no accident: the topic was made again, or messages are gone without a trace.
+        if any(len(run.places) > 1 for run in inside):
             return None
         after = -1 if left is None else int(runs[left].places[-1])
         before = None if right is None else int(runs[right].places[0])
         stated = [(int(place), run.first + at) for run in inside for at, place in enumerate(run.places)]
         begin = 0 if left is None else runs[left].end
+        # So may they have before the last message, if it is only a little ahead.
+        if right is None and any(begin < said < begin + _NEAR for _, said in stated):
+            return None
         if left is None and log_start > 0 and right is not None:
             begin = max(runs[right].first - len(stated), 0)
         stop = begin + len(stated) if right is None else runs[right].first

@@ -19,6 +19,7 @@ from orbitlog.doctor.log_splits import DAMAGE, LOG_END, SEGMENT_END, LogSplit, W
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules, QueueUnit
+from orbitlog.formats.java import INT_MAX, LONG_MAX
 from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
@@ -33,6 +34,7 @@ from orbitlog.store.store_files import OffsetFile, find_segments
 UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
 assert UNIT.itemsize == ENTRY_BYTES
 _FINDINGS_MAX = 100
+QUEUE_OFFSET_MAX = LONG_MAX // ENTRY_BYTES - INT_MAX  # of a unit whose whole split still has places in files
 
 Units = npt.NDArray[np.void]
 
@@ -270,7 +272,7 @@ def _note_disorder(derivation: SplitDerivation, units: Units) -> None:
                 reason = f"{error.field} {error.problem}"
                 unnamed.append(_disorder(split, physical_offset, reason, topic, queue_id, part.first))
         expected = part.first if before is None else before.first + before.unit_count
-        if part.first < 0:
+        if not 0 <= part.first <= QUEUE_OFFSET_MAX:
             reason = f"queue offset {part.first} cannot be"
             derivation.note(
                 _disorder(split, physical_offset, reason, topic, queue_id, part.first, part.first - expected)

@@ -295,6 +295,12 @@ def flipped_bit_in_a_queue_id(root: Path) -> None:
     patch(root, message.physical_offset + 12, struct.pack(">i", message.queue_id ^ 0x8))
 
 
+@damages(*LOG, *QUEUES)
+def wrong_first_offset_without_queues(root: Path) -> None:
+    wrong_offset_of_the_first_message_of_a_queue(root)
+    shutil.rmtree(root / "consumequeue")
+
+
 @damages("checkpoint")
 def noise_in_the_checkpoint(root: Path) -> None:
     patch_file(root / "checkpoint", 0, b"\x3c" * 64)

@@ -42,10 +42,15 @@ def test_a_gap_needs_room_for_what_is_lost() -> None:
     line = straighten(with_gap, Room((LogRange(200, 400),)), log_start=0)
     assert line is not None
     assert line.gaps == [Gap(1, 3, 100, 800)]
-    # Else one of the two is wrong, and the first, which is where a log begins, is believed.
-    other = straighten(with_gap, NOTHING_LOST, log_start=0)
-    assert other is not None
-    assert (other.moved, other.gaps) == ({800: 1}, [])
+    # Else nobody knows where they went, and nothing is touched.
+    assert straighten(with_gap, NOTHING_LOST, log_start=0) is None
+    assert straighten(runs((0, [100, 200]), (3, [800, 900])), NOTHING_LOST, log_start=0) is None
+
+
+def test_an_offset_that_no_loss_explains_is_wrong() -> None:
+    line = straighten(runs((0, [100]), (1 << 40, [800])), NOTHING_LOST, log_start=0)
+    assert line is not None
+    assert (line.moved, line.gaps) == ({800: 1}, [])
 
 
 def test_messages_behind_the_last_true_one_follow_it() -> None:
