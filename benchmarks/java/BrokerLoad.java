@@ -5,8 +5,11 @@ import java.nio.charset.StandardCharsets;
 import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.Semaphore;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicLong;
 import java.util.concurrent.locks.LockSupport;
@@ -256,16 +259,34 @@ public final class BrokerLoad {
     }
 
     private String hold(String topic, int count) throws Exception {
+        CountDownLatch joined = new CountDownLatch(count);
         for (int i = 0; i < count; i++) {
-            DefaultMQPushConsumer each = consumer(topic, (batch, context) -> ConsumeConcurrentlyStatus.CONSUME_SUCCESS);
+            AtomicInteger seen = new AtomicInteger();
+            DefaultMQPushConsumer each = consumer(topic, (batch, context) -> {
+                if (seen.getAndAdd(batch.size()) == 0) {
+                    joined.countDown();
+                }
+                return ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
             each.setConsumeThreadMin(1);
             each.setConsumeThreadMax(1);
             each.start();
             held.add(each);
         }
+        sendUntil(joined, topic, 0);
         // Every queue of every one is asked for by then.
         Thread.sleep(5000);
         return "failed=0";
+    }
+
+    /** A client that has just joined may wait half a minute for its first message, at either broker: not what is measured. */
+    private void sendUntil(CountDownLatch joined, String topic, long run) throws Exception {
+        for (int i = 0; joined.getCount() > 0; i++) {
+            ByteBuffer body = ByteBuffer.allocate(20);
+            body.putLong(run).putInt(-1);
+            producer.send(message(topic, body.array(), i));
+            joined.await(100, TimeUnit.MILLISECONDS);
+        }
     }
 
     private String latency(String topic, int perSecond, int bodyBytes, int seconds) throws Exception {
@@ -273,6 +294,8 @@ public final class BrokerLoad {
         long[] nanos = new long[messages];
         CountDownLatch done = new CountDownLatch(messages);
         long run = System.nanoTime();
+        Set<Integer> queuesSeen = ConcurrentHashMap.newKeySet();
+        CountDownLatch joined = new CountDownLatch(producer.fetchPublishMessageQueues(topic).size());
         DefaultMQPushConsumer consumer = consumer(topic, (batch, context) -> {
             long now = System.nanoTime();
             for (MessageExt message : batch) {
@@ -280,6 +303,9 @@ public final class BrokerLoad {
                 if (body.getLong() == run) {
                     int job = body.getInt();
                     if (job < 0) {
+                        if (queuesSeen.add(message.getQueueId())) {
+                            joined.countDown();
+                        }
                         continue;
                     }
                     nanos[job] = now - body.getLong();
@@ -290,6 +316,7 @@ public final class BrokerLoad {
         });
         consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
         consumer.start();
+        sendUntil(joined, topic, run);
         Thread.sleep(3000);
         long started = System.nanoTime();
         for (int i = 0; i < messages; i++) {
