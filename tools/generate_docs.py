@@ -94,7 +94,7 @@ def other_layouts(_: str) -> str:
     placed = re.findall(r"<!-- generated: (layout|positions) ([^\n]+) -->", page)
     titles = [
         title
-        for title in all_layouts()
+        for title in sorted(all_layouts())  # the order of imports is another one wherever other modules came first
         if not any(title == name if kind == "layout" else title.startswith(name) for kind, name in placed)
     ]
     if not titles:
