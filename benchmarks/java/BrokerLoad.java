@@ -16,6 +16,8 @@ import java.util.concurrent.locks.LockSupport;
 import org.apache.rocketmq.client.consumer.DefaultMQPushConsumer;
 import org.apache.rocketmq.client.consumer.listener.ConsumeConcurrentlyStatus;
 import org.apache.rocketmq.client.consumer.listener.MessageListenerConcurrently;
+import org.apache.rocketmq.client.exception.MQBrokerException;
+import org.apache.rocketmq.client.exception.MQClientException;
 import org.apache.rocketmq.client.producer.DefaultMQProducer;
 import org.apache.rocketmq.client.producer.SendCallback;
 import org.apache.rocketmq.client.producer.SendResult;
@@ -173,9 +175,24 @@ public final class BrokerLoad {
         done.await();
         if (kind.equals("oneway")) {
             // Answered when all before it on the connection were taken: what a client hands to its socket says little.
-            check(producer.send(message(topic, body, 0), 60_000));
+            sendLast(message(topic, body, 0));
         }
         return told(System.nanoTime() - started, nanos.length * perBatch, failed.get(), nanos);
+    }
+
+    /** Apache's broker refuses what waited behind so many for more than 200 ms; then it has those before it all the same. */
+    private void sendLast(Message last) throws Exception {
+        for (int left = 100; ; left--) {
+            try {
+                check(producer.send(last, 60_000));
+                return;
+            } catch (MQClientException | MQBrokerException error) {
+                if (left == 0) {
+                    throw error;
+                }
+                Thread.sleep(1);
+            }
+        }
     }
 
     private void sendOne(String kind, String topic, byte[] body, int job, int perBatch) throws Exception {

@@ -178,7 +178,8 @@ def compare_derived(theirs: TheirStore, made: our_reading.Derived) -> None:
         assert any(same), "the index is that of no point in the log"
     else:
         found = list(our_reading.differences(made, written))
-        assert not found, "\n".join(found)
+        is_amid_a_key = theirs.scenario.is_killed and our_reading.lacks_one_key(made, written)
+        assert not found or is_amid_a_key, "\n".join(found)
 
 
 def test_every_dump_runs(theirs: TheirStore) -> None:
