@@ -43,8 +43,7 @@ class LookupHandlers:
         )
         records: list[bytes] = []
         room_bytes = _ANSWER_BYTES_MAX
-        for message in found.messages:
-            record = encode_message(message)
+        for record in found.records:
             room_bytes -= len(record)
             if room_bytes < 0 and records:
                 break

@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from orbitlog.errors import FormatError
 from orbitlog.formats import properties as props
 from orbitlog.formats.index_layout import index_key, key_hash
-from orbitlog.formats.java import LONG_MAX
-from orbitlog.formats.message import RECORD_BYTES_MIN, Message
+from orbitlog.formats.java import LONG_MAX, utf8_encode
+from orbitlog.formats.message import RECORD_BYTES_MIN, Message, decode_message
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.index_files import IndexFiles
 
 QUERY_LIMIT_DEFAULT = 64
 _SIZE = struct.Struct(">i")
+_KEYS_NAME = (props.KEYS + props.NAME_END).encode()
+_ITEM_EDGES = (b"", props.PROPERTY_END.encode())
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,16 +50,30 @@ class QueryResult:
     messages: list[Message] = field(default_factory=list)
     complete: bool = True
     reason: str = ""
+    records: list[bytes] = field(default_factory=list)
+    """The messages as they lie in the log, where they were found by key: what a broker answers with."""
 
 
 def read_record_at(log: CommitLog, physical_offset: int) -> Message | None:
     """Read a record whose size is not known; None where none is there."""
-    head = log.read(physical_offset, _SIZE.size)
-    if head is None:
+    found = _record_at(log, physical_offset)
+    return None if found is None else found[0]
+
+
+def _record_at(log: CommitLog, physical_offset: int) -> tuple[Message, bytes] | None:
+    segments = log.segments
+    base = segments.base_of(physical_offset)
+    position = physical_offset - base
+    room_bytes = min(log.written_to - physical_offset, segments.file_bytes - position)
+    if physical_offset < 0 or room_bytes < RECORD_BYTES_MIN or not segments.has(base):
         return None
-    (size_bytes,) = _SIZE.unpack(head)
+    file = segments.file(base)
+    (size_bytes,) = _SIZE.unpack(file.read(position, _SIZE.size))
+    if not RECORD_BYTES_MIN <= size_bytes <= room_bytes:
+        return None
+    record = file.read(position, size_bytes)
     try:
-        return log.read_message(physical_offset, size_bytes) if size_bytes >= RECORD_BYTES_MIN else None
+        return decode_message(record, physical_offset=physical_offset), record
     except FormatError:
         return None
 
@@ -65,18 +81,21 @@ def read_record_at(log: CommitLog, physical_offset: int) -> Message | None:
 def query_by_key(query: KeyQuery, log: CommitLog, index: IndexFiles, *, indexed_to: int) -> QueryResult:
     """Find the messages with that key."""
     found: list[Message] = []
-    for message in _candidates(query, log, index):
+    records: list[bytes] = []
+    for message, record in _candidates(query, log, index):
         if len(found) == query.limit:
-            return QueryResult(found, complete=False, reason=f"there are more than {query.limit}")
+            return QueryResult(found, False, f"there are more than {query.limit}", records)
         found.append(message)
+        records.append(record)
     if indexed_to < log.written_to:
         behind = log.written_to - indexed_to
-        return QueryResult(found, complete=False, reason=f"the index is {behind} bytes behind the log")
-    return QueryResult(found)
+        return QueryResult(found, False, f"the index is {behind} bytes behind the log", records)
+    return QueryResult(found, records=records)
 
 
-def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles) -> Iterator[Message]:
+def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles) -> Iterator[tuple[Message, bytes]]:
     hashed = key_hash(index_key(query.topic, query.key))
+    only_key = None if query.unique_key_only else _item_of_only_key(query.key)
     seen: set[int] = set()
     for file in reversed(list(index)):
         header = file.header
@@ -87,17 +106,38 @@ def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles) -> Iterator[
             if physical_offset in seen:
                 continue
             seen.add(physical_offset)
-            message = read_record_at(log, physical_offset)
-            if message is not None and _matches(query, message):
-                yield message
+            found = _record_at(log, physical_offset)
+            if found is not None and _matches(query, found[0], only_key):
+                yield found
 
 
-def _matches(query: KeyQuery, message: Message) -> bool:
+def _matches(query: KeyQuery, message: Message, only_key: bytes | None) -> bool:
     is_inside = query.by_index_time or query.begin_ms <= message.store_timestamp_ms <= query.end_ms
     if message.topic != query.topic or not is_inside:
         return False
+    if only_key is not None and _is_only_key(message.properties_raw, only_key):
+        return True
     properties = message.properties
     if properties.get(props.UNIQ_KEY) == query.key:
         return True
     keys = properties.get(props.KEYS, "").split(props.KEY_SEPARATOR)
     return not query.unique_key_only and query.key in keys
+
+
+def _item_of_only_key(key: str) -> bytes | None:
+    """The property of a message that has this key and no other; None for what no single key can be."""
+    if not key or props.KEY_SEPARATOR in key or props.PROPERTY_END in key:
+        return None
+    return utf8_encode(props.KEYS + props.NAME_END + key)
+
+
+def _is_only_key(properties_raw: bytes, only_key: bytes) -> bool:
+    """Tell at a glance that a message has this one key, as most do that are found; a False says nothing."""
+    start = properties_raw.find(only_key)
+    end = start + len(only_key)
+    return (
+        start >= 0
+        and properties_raw[start - 1 : start] in _ITEM_EDGES
+        and properties_raw[end : end + 1] in _ITEM_EDGES
+        and properties_raw.count(_KEYS_NAME) == 1  # of several equal names the last counts
+    )

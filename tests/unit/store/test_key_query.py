@@ -1,0 +1,54 @@
+"""Messages by key: the real key is compared, however a message's properties are written."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.message import encode_message, make_message
+from orbitlog.formats.properties import decode_properties
+from orbitlog.store.key_query import KeyQuery
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_settings import StoreGeometry
+
+# One slot: every key collides with every other, so nothing but the comparison tells them apart.
+CONFIG = StoreConfig(StoreGeometry(segment_bytes=16384, queue_file_bytes=400, index_layout=IndexLayout(1, 500)))
+WRITTEN = [
+    b"KEYS\x01a\x02",
+    b"KEYS\x01a",
+    b"TAGS\x01t\x02KEYS\x01a\x02WAIT\x01true\x02",
+    b"KEYS\x01a b\x02",
+    b"KEYS\x01b a\x02",
+    b"KEYS\x01ab\x02",
+    b"KEYS\x01ba\x02",
+    b"MYKEYS\x01a\x02KEYS\x01b\x02",
+    b"KEYS\x01a\x02KEYS\x01b\x02",
+    b"KEYS\x01b\x02KEYS\x01a\x02",
+    b"NOTE\x01KEYS\x01a\x02KEYS\x01b\x02",
+    b"NOTE\x01KEYS\x01a\x02",
+    b"UNIQ_KEY\x01a\x02KEYS\x01b\x02",
+    b"UNIQ_KEY\x01b\x02KEYS\x01a\x02",
+    "KEYS\x01ä\x02".encode(),
+    b"KEYS\x01\xff\x02",
+    b"TAGS\x01a\x02",
+]
+
+
+@pytest.mark.parametrize("key", ["a", "b", "ab", "ä", "a b", "a\x02KEYS\x01b", "�", "t", " "])
+def test_only_messages_with_that_very_key(key: str, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG, lambda: 1_700_000_000_000) as store:
+        for properties in WRITTEN:
+            store.append(make_message("T", properties, properties=properties))
+        store.dispatch_once()
+        found = store.query(KeyQuery("T", key))
+        wanted = [raw for raw in WRITTEN if key in _keys_of(raw)]
+        assert [message.body for message in found.messages] == wanted[::-1]
+        assert found.records == [encode_message(message) for message in found.messages]
+
+
+def _keys_of(raw: bytes) -> list[str]:
+    properties = decode_properties(raw)
+    return [*properties.get("KEYS", "").split(), properties.get("UNIQ_KEY", "")]
