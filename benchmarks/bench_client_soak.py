@@ -17,6 +17,7 @@ from benchmarks.python_load import LATE_MS
 TOPIC = "Soak"
 _GROWTH_LIMIT_MB = 24.0
 _WARM_TENTHS = 3
+_SECONDS_MAX = 7200
 
 
 def run(report: Report, *, messages: int) -> None:
@@ -31,7 +32,7 @@ def _soak(report: Report, directory: Path, loop: str, count: int) -> None:
     try:
         with python_client_of(broker, loop) as load:
             load.run(f"topics {TOPIC} 1 8")
-            told = load.run(f"soak {TOPIC} {count}")
+            told = load.run(f"soak {TOPIC} {count}", _SECONDS_MAX)
     finally:
         broker.stop()
     tenths = [told[f"mb{number}"] for number in range(1, 11) if f"mb{number}" in told]

@@ -4,7 +4,8 @@ python -m benchmarks.compare [--quick] [--scale X] [--full] [--rounds N] [--row 
 
 Rounds alternate between the brokers; each row is the median of its rounds. Warm-up is a round that is not counted.
 While one side is measured the other stands still (SIGSTOP): a broker that works on after its row has ended, as Apache's
-does for minutes once it has a thousand topics or transactions, would take a core from its rival.
+does for minutes once it has a thousand topics or transactions, would take a core from its rival. A row at which a
+client gives up is told and left out, new clients take the next one, and the command ends with 1.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.broker_pairs import Broker, Load, client_of, start_apache, start_orbitlog
+from benchmarks.broker_pairs import Broker, JobFailed, Load, client_of, start_apache, start_orbitlog
 from benchmarks.compare_record import Record
 from benchmarks.compare_rows import APART, MEMORY, START, TOPIC, Job, Row, jobs
 from benchmarks.compare_stores import compare_commands, compare_stores
@@ -36,7 +37,7 @@ class Side:
 
     broker: Broker
     load: Load
-    values: dict[str, list[float]] = field(default_factory=dict)
+    home: Path
 
     def tell(self, signal_number: int) -> None:
         """Stop its processes where they are, or let them go on."""
@@ -64,7 +65,7 @@ def measure(side: Side, job: Job, record: Record, *, is_counted: bool) -> None:
     answer = side.load.run(job.words)
     spent = side.broker.cpu_seconds() - before
     if answer["failed"]:
-        raise RuntimeError(f"{side.broker.name}: {answer['failed']:.0f} failed in {job.rows[0].name}")
+        raise JobFailed(f"{side.broker.name}: {answer['failed']:.0f} failed in {job.words}")
     if not is_counted:
         return
     cpu = spent / answer["messages"] * 1e6 if answer["messages"] else 0.0
@@ -88,16 +89,26 @@ def compare(wanted: list[Job], names: Sequence[str], rounds: int, directory: Pat
             load = stack.enter_context(client_of(broker, home))
             for topic in (TOPIC, "Latency", "Held"):
                 load.run(f"topics {topic} 1 8")
-            sides.append(Side(broker, load))
+            sides.append(Side(broker, load, home))
         for job in wanted:
-            _prepare(sides, job.before)
-            for round_number in range(rounds + 1):
-                for side in sides if round_number % 2 else sides[::-1]:
-                    with alone(side, sides):
-                        measure(side, job, record, is_counted=round_number > 0)
-            _prepare(sides, job.after)
-            for row in job.rows:
-                print(record.told(row.name), flush=True)
+            try:
+                _take_turns(sides, job, rounds, record)
+            except JobFailed as error:
+                record.leave_out(job.rows, str(error))
+                print(f"  {job.rows[0].name}: left out, {error}", flush=True)
+                for side in sides:
+                    side.load = stack.enter_context(client_of(side.broker, side.home))
+
+
+def _take_turns(sides: Sequence[Side], job: Job, rounds: int, record: Record) -> None:
+    _prepare(sides, job.before)
+    for round_number in range(rounds + 1):
+        for side in sides if round_number % 2 else sides[::-1]:
+            with alone(side, sides):
+                measure(side, job, record, is_counted=round_number > 0)
+    _prepare(sides, job.after)
+    for row in job.rows:
+        print(record.told(row.name), flush=True)
 
 
 def _prepare(sides: Sequence[Side], lines: Sequence[str]) -> None:
@@ -137,6 +148,8 @@ def main() -> None:
     if arguments.out == RESULTS / "compare.json" and not arguments.only and not arguments.quick:
         record.remember(RESULTS / "compare-history.jsonl")
         print("`make docs` puts these figures into docs/benchmarks.md")
+    if record.left_out:
+        raise SystemExit(f"rows left out: {len(record.left_out)}")
 
 
 def _is_wanted(rows: Sequence[Row], words: Sequence[str]) -> bool:

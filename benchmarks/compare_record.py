@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,12 +24,19 @@ class Record:
     rows: dict[str, Row] = field(default_factory=dict)
     values: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     cpu: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
 
     def add(self, row: Row, broker: str, value: float, cpu_seconds_per_million: float = 0.0) -> None:
         self.rows[row.name] = row
         self.values.setdefault((row.name, broker), []).append(value)
         if cpu_seconds_per_million and row.value == "rate":
             self.cpu.setdefault((row.name, broker), []).append(cpu_seconds_per_million)
+
+    def leave_out(self, rows: Sequence[Row], reason: str) -> None:
+        """Forget what was measured of these rows, for they did not come to their end."""
+        for row in rows:
+            self.left_out[row.name] = reason
+            self.rows.pop(row.name, None)
 
     def ratio(self, name: str) -> float | None:
         """How many times as good as theirs ours is, None where one of the two was not measured."""
@@ -55,7 +63,9 @@ class Record:
     def save(self, path: Path) -> None:
         rows = [self._row(row) for row in self.rows.values()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        record = {"apacheVersion": VERSION, "rounds": self.rounds, **circumstances(), "rows": rows}
+        record: dict[str, Any] = {"apacheVersion": VERSION, "rounds": self.rounds, **circumstances(), "rows": rows}
+        if self.left_out:
+            record["leftOut"] = self.left_out
         path.write_text(json.dumps(record, indent=1) + "\n")
 
     def _row(self, row: Row) -> dict[str, Any]:
