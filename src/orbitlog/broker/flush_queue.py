@@ -13,17 +13,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 
+import orjson
+
 from orbitlog.errors import StoreError
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.store.flushing import GroupCommit
-from orbitlog.wire.codes import ResponseCode
-from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, encode_command, response_to
 
 log = logging.getLogger(__name__)
 _News = TypeVar("_News")
 # How long a trip is held for those who were just answered: of the time that the last one took, and at most.
 _HELD_SHARE = 0.25
 _HELD_SECONDS_MAX = 0.002
+_FRAME_START_BYTES = 8
 
 
 @dataclass(slots=True)
@@ -33,6 +36,16 @@ class _Waiting:
     connection: Connection
     request: Command
     answer: Command | bytes
+
+
+@dataclass(slots=True)
+class _WaitingRun:
+    """Requests of one connection that were stored together, of which nothing is left but their answers."""
+
+    end: int
+    until_s: float
+    connection: Connection
+    frames: list[bytes]
 
 
 class FlushQueue:
@@ -46,7 +59,8 @@ class FlushQueue:
     def __init__(self, flush: Callable[[], int], flushed: Callable[[], None], timeout_ms: Callable[[], int]) -> None:
         self._flushed = flushed
         self._timeout_ms = timeout_ms
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_Waiting | _WaitingRun] = deque()
+        self._request_count = 0  # of all that wait
         self._trips = GroupCommit(flush, partial(self._tell, self._land), partial(self._tell, self._fail))
         self._is_under_way = self._is_wanted = False
         self._started_s = self._trip_seconds = 0.0
@@ -68,8 +82,19 @@ class FlushQueue:
     def wait(self, end: int, connection: Connection, request: Command, answer: Command | bytes) -> None:
         """Give the answer once the log is on the disk up to `end`; ends only grow from call to call."""
         loop = self._loop or asyncio.get_running_loop()
-        waiting = _Waiting(end, loop.time() + self._timeout_ms() / 1000, connection, request, answer)
+        until_s = loop.time() + self._timeout_ms() / 1000
+        self._add(loop, _Waiting(end, until_s, connection, request, answer), 1)
+
+    def wait_run(self, end: int, connection: Connection, frames: list[bytes]) -> None:
+        """Give several answers in JSON, which the connection owes from now on, once the log is on the disk that far."""
+        loop = self._loop or asyncio.get_running_loop()
+        until_s = loop.time() + self._timeout_ms() / 1000
+        connection.owe(len(frames))
+        self._add(loop, _WaitingRun(end, until_s, connection, frames), len(frames))
+
+    def _add(self, loop: asyncio.AbstractEventLoop, waiting: _Waiting | _WaitingRun, request_count: int) -> None:
         self._waiting.append(waiting)
+        self._request_count += request_count
         if self._next_late is None:
             self._next_late = loop.call_at(waiting.until_s, self._give_up)
         if not self._is_under_way:
@@ -84,7 +109,7 @@ class FlushQueue:
         self._loop = loop
         if self._start_planned is not None:
             return
-        if len(self._waiting) >= self._expected:
+        if self._request_count >= self._expected:
             # When the requests that are being read have been worked off: they go along.
             self._start_planned = loop.call_soon(self._start)
         elif self._held is None:
@@ -133,14 +158,25 @@ class FlushQueue:
         if self._held_by:
             return
         waiting = self._waiting
-        served = [waiting.popleft() for _ in range(len(waiting)) if waiting[0].end <= self._landed_to]
-        self._expected = max(len(served) + len(waiting), 1)
+        self._expected = max(self._request_count, 1)
         answers: dict[Connection, list[tuple[Command, Command | bytes]]] = {}
-        for done in served:
-            answers.setdefault(done.connection, []).append((done.request, done.answer))
+        owed: dict[Connection, list[bytes]] = {}
+        while waiting and waiting[0].end <= self._landed_to:
+            done = self._take_first()
+            if isinstance(done, _WaitingRun):
+                owed.setdefault(done.connection, []).extend(done.frames)
+            else:
+                answers.setdefault(done.connection, []).append((done.request, done.answer))
+        for connection, frames in owed.items():
+            connection.respond_owed(frames)
         for connection, of_connection in answers.items():
             connection.respond_all(of_connection)
         self._note_answered()
+
+    def _take_first(self) -> _Waiting | _WaitingRun:
+        first = self._waiting.popleft()
+        self._request_count -= len(first.frames) if isinstance(first, _WaitingRun) else 1
+        return first
 
     def _let_go(self, saving: asyncio.Future[None]) -> None:
         self._held_by.discard(saving)
@@ -154,10 +190,9 @@ class FlushQueue:
         assert self._loop is not None
         now_s = self._loop.time()
         while self._waiting and self._waiting[0].until_s <= now_s:
-            late = self._waiting.popleft()
+            late = self._take_first()
             log.warning("the disk took more than %d ms for a send of %s", self._timeout_ms(), late.connection.peer)
-            answer = response_to(late.request, ResponseCode.FLUSH_DISK_TIMEOUT, "the disk did not answer in time")
-            late.connection.respond(late.request, answer)
+            _refuse(late, ResponseCode.FLUSH_DISK_TIMEOUT, "the disk did not answer in time")
         oldest = self._waiting[0] if self._waiting else None
         self._next_late = self._loop.call_at(oldest.until_s, self._give_up) if oldest else None
         self._note_answered()
@@ -168,15 +203,24 @@ class FlushQueue:
 
     def _refuse_all(self, reason: str) -> None:
         log.error("%s", reason)
-        refused, self._waiting = self._waiting, deque()
+        refused, self._waiting, self._request_count = self._waiting, deque(), 0
         for lost in refused:
-            answer = response_to(lost.request, ResponseCode.SERVICE_NOT_AVAILABLE, reason)
-            lost.connection.respond(lost.request, answer)
+            _refuse(lost, ResponseCode.SERVICE_NOT_AVAILABLE, reason)
         self._note_answered()
 
     def _note_answered(self) -> None:
         if self._all_answered is not None and not self._waiting and not self._all_answered.done():
             self._all_answered.set_result(None)
+
+
+def _refuse(waiting: _Waiting | _WaitingRun, code: ResponseCode, reason: str) -> None:
+    """Answer that something went wrong, and not what would have been answered."""
+    if isinstance(waiting, _Waiting):
+        waiting.connection.respond(waiting.request, response_to(waiting.request, code, reason))
+        return
+    numbers = [orjson.loads(frame[_FRAME_START_BYTES:])["opaque"] for frame in waiting.frames]
+    requests = [Command(RequestCode.SEND_MESSAGE_V2, opaque=number) for number in numbers]
+    waiting.connection.respond_owed([encode_command(response_to(request, code, reason)) for request in requests])
 
 
 def once_flushed(

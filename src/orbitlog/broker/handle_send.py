@@ -19,6 +19,7 @@ from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.message_writer import MessageWriter, refuse
 from orbitlog.broker.quick_sends import QuickSends, is_special
 from orbitlog.broker.send_answer import SendAnswers
+from orbitlog.broker.synced_sends import SyncedSends
 from orbitlog.broker.timed_delivery import recall_handle
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import flags, names
@@ -76,6 +77,8 @@ class SendHandler:
         self._keeps_wait = state.compat.plain_send_keeps_wait
         self._ends: dict[Connection, _Ends] = {}
         self.quick = QuickSends(state, self._answers, halves, added, self._added_raw)
+        if flushes is not None:
+            self.quick = SyncedSends(state, self._answers, halves, added, self._added_raw, flushes=flushes)
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         kind = SendMessageRequest if request.code == RequestCode.SEND_MESSAGE else SendMessageV2Request
@@ -123,7 +126,7 @@ class SendHandler:
         result = self._writer.put(message)
         if result.physical_offset < 0:
             refuse(result)
-        if self._flushes is None and (is_usual or (message.topic == names.HALF_TOPIC and self._keeps_wait)):
+        if is_usual or (message.topic == names.HALF_TOPIC and self._keeps_wait):
             self.quick.learn(connection, request, message, config)
         if message.topic in _TOLD_MORE:
             frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, told)
@@ -252,7 +255,7 @@ class SendHandler:
         whole = self._writer.put_members(batch, added)
         if whole is not None:
             config = self._state.topics.find(batch.topic)
-            if self._flushes is None and config is not None:
+            if config is not None:
                 self.quick.learn(connection, request, batch, config)
             frame = self._answers.batch_stored(
                 request, batch.store_host_raw, whole.physical_offsets, batch.queue_id, whole.queue_offset

@@ -8,7 +8,7 @@ the long way. Both give the same records and the same answers, which a test hold
 Half messages of transactions have lanes of their own: their properties are read and added to, all else is the same.
 
 A lane that is used often even knows its headers by their text: a pattern finds the four values in it, and nothing else
-has to be read. Requests in JSON alone; what waits for the disk goes the long way.
+has to be read. Requests in JSON alone. Where sends wait for the disk, see `SyncedSends`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MES
 _STARTS = {_SEND: b'{"code":310,', _BATCH: b'{"code":320,'}
 _START_SEND, _START_BATCH = _STARTS[_SEND], _STARTS[_BATCH]
 _OWN_FIELDS = ("e", "g", "i")
-_RUN_MAX = 64
+RUN_MAX = 64
 _TIME_DIGITS_MAX = 18
 _LANES_MAX = 4096
 _PATTERNS_MAX = 16
@@ -87,7 +87,7 @@ class _Lane:
         self.is_oneway = is_oneway
 
 
-class _Lanes:
+class Lanes:
     """The lanes of one connection; `recent` are the ones that were used last, by code, of those that have a pattern.
 
     Those of half messages are apart.
@@ -102,7 +102,7 @@ class _Lanes:
         self.by_fields: dict[LaneKey, _Lane] = {}
         self.pattern_count = 0
         self.recent: dict[int, _Lane] = {}
-        self.halves: _Lanes | None = None
+        self.halves: Lanes | None = None
 
 
 def is_special(properties: str) -> bool:
@@ -120,7 +120,7 @@ class QuickSends:
         self._added_to_members = added_raw if state.compat.batch_members_get_batch_properties else b""
         self._topics = state.topics
         self._version = state.topics.data_version
-        self._lanes: dict[Connection, _Lanes] = {}
+        self._lanes: dict[Connection, Lanes] = {}
         self._answers = answers
         self._halves = halves
         self._added_to_halves = added
@@ -139,10 +139,10 @@ class QuickSends:
         self._forget_stale()
         lanes = self._lanes.get(connection)
         if lanes is None:
-            lanes = self._lanes[connection] = _Lanes()
+            lanes = self._lanes[connection] = Lanes()
             connection.on_close(self._forget)
         if message.topic == names.HALF_TOPIC:
-            lanes.halves = lanes = lanes.halves or _Lanes()
+            lanes.halves = lanes = lanes.halves or Lanes()
         if len(lanes.by_fields) >= _LANES_MAX:
             lanes.clear()
         answer = self._answers.stored_template(message.store_host_raw)
@@ -170,7 +170,7 @@ class QuickSends:
             or not lanes.by_fields
         ):
             return
-        while backlog and backlog[0][1].startswith(_START_BATCH) and len(outgoing) < _RUN_MAX:
+        while backlog and backlog[0][1].startswith(_START_BATCH) and len(outgoing) < RUN_MAX:
             if not self._take_batch(lanes, backlog[0], outgoing):
                 return
             backlog.popleft()
@@ -197,7 +197,7 @@ class QuickSends:
             state.statistics.note_put(rows[0][0][0], len(rows), size_bytes, len(rows))
         state.message_appended()
 
-    def _take_batch(self, lanes: _Lanes, frame: Frame, outgoing: list[bytes]) -> bool:
+    def _take_batch(self, lanes: Lanes, frame: Frame, outgoing: list[bytes]) -> bool:
         """Store and answer an ordinary batch; False where it is for the long way."""
         kind, header, body = frame
         state = self._state
@@ -223,15 +223,15 @@ class QuickSends:
             )
         return True
 
-    def _takes_halves(self, lanes: _Lanes, backlog: deque[Frame], outgoing: list[bytes]) -> bool:
+    def _takes_halves(self, lanes: Lanes, backlog: deque[Frame], outgoing: list[bytes]) -> bool:
         """Take half messages off the front; tells whether nothing is left."""
-        while backlog and backlog[0][1].startswith(_START_SEND) and len(outgoing) < _RUN_MAX:
+        while backlog and backlog[0][1].startswith(_START_SEND) and len(outgoing) < RUN_MAX:
             if not self._take_half(lanes, backlog[0], outgoing):
                 return False
             backlog.popleft()
         return not backlog
 
-    def _take_half(self, lanes: _Lanes, frame: Frame, outgoing: list[bytes]) -> bool:
+    def _take_half(self, lanes: Lanes, frame: Frame, outgoing: list[bytes]) -> bool:
         """Put aside and answer an ordinary half message; False where it is none, or for the long way."""
         kind, header, body = frame
         state, settings = self._state, self._state.settings
@@ -261,7 +261,7 @@ class QuickSends:
             outgoing.append(_pack_start(len(answer) + 4, len(answer)) + answer)
         return True
 
-    def _read(self, lanes: _Lanes, backlog: deque[Frame], rows: list[Row], asked: list[tuple[_Lane, int]]) -> bool:
+    def _read(self, lanes: Lanes, backlog: deque[Frame], rows: list[Row], asked: list[tuple[_Lane, int]]) -> bool:
         """Find out which frames from the first on are ordinary sends, and what is to be stored for them.
 
         Tells whether they are of several lanes.
@@ -290,7 +290,7 @@ class QuickSends:
             asked.append((lane, opaque))
             if lane is not first:
                 is_mixed, first = is_mixed or first is not None, lane
-            if len(rows) == _RUN_MAX:
+            if len(rows) == RUN_MAX:
                 break
         self._born_text, self._born_ms = born_text, born_ms
         return is_mixed
@@ -310,7 +310,7 @@ def _time_ms(text: bytes) -> int:
 _Found = tuple[_Lane, int, bytes, bytes, str]
 
 
-def _by_text(lanes: _Lanes, header: bytes, code: int) -> _Found | None:
+def _by_text(lanes: Lanes, header: bytes, code: int) -> _Found | None:
     """Find the values of a header that differs from others of its lane in nothing but them."""
     lane = lanes.recent.get(code)
     if lane is None or lane.match is None:
@@ -323,7 +323,7 @@ def _by_text(lanes: _Lanes, header: bytes, code: int) -> _Found | None:
     return lane, int(opaque), queue_text, time_text, _loads(properties)
 
 
-def _by_fields(lanes: _Lanes, header: bytes, code: int) -> _Found:
+def _by_fields(lanes: Lanes, header: bytes, code: int) -> _Found:
     """Read a header, and look for its lane; raises what its values raise where it has none."""
     if not header.startswith(_STARTS[code]):
         raise ValueError("another request")

@@ -38,7 +38,10 @@ NO_ANSWER: Final = _NoAnswer.NO_ANSWER
 Answer = Command | bytes | _NoAnswer | None
 Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
 QuickHandler = Callable[["Connection", deque[Frame], list[bytes]], None]
-"""Takes frames off the front of a backlog that it can serve at once, and adds their answers, in the same order."""
+"""Takes frames off the front of a backlog that it can serve at once, and adds their answers, in the same order.
+
+Answers that are not ready yet it owes (`Connection.owe`).
+"""
 Address = tuple[str, int]
 
 _AT_ONCE = (bytes, Command)  # a tuple made once: the union of both would be made anew for each request
@@ -67,6 +70,8 @@ class Connection(asyncio.Protocol):
         self._taken = asyncio.Event()
         self._working: dict[int, Command] = {}  # requests of the peer without an answer, by id()
         self._handling: Command | None = None  # the request that the handler was given last, until it is answered
+        self._owed_count = 0  # further requests of the peer without an answer, of which nothing is kept
+        self._working_max = flow.limits.unanswered_per_connection  # less those that are owed
         self._waiting: dict[int, asyncio.Future[Command]] = {}  # our own requests, by opaque
         self._last_opaque = 0
         self._close_callbacks: list[Callable[[Connection], object]] = []
@@ -111,6 +116,27 @@ class Connection(asyncio.Protocol):
             self._write(outgoing)
             if self._backlog or self._reading_paused or self._closes_when_answered:
                 self.go_on()
+
+    def owe(self, count: int) -> None:
+        """Count requests that the quick handler took and answers later, by `respond_owed`."""
+        self._owed_count += count
+        self._working_max -= count
+        self._flow.add(count * _REQUEST_BYTES)
+
+    def respond_owed(self, frames: list[bytes]) -> None:
+        """Answer as many such requests, in one write."""
+        if self.is_closed:
+            return
+        count = len(frames)
+        self._owed_count -= count
+        self._working_max += count
+        if self._outgoing is None:
+            self._write(frames)
+        else:
+            self._outgoing += frames
+        self._flow.remove(count * _REQUEST_BYTES)
+        if self._backlog or self._reading_paused or self._closes_when_answered:
+            self.go_on()
 
     def forget(self, request: Command) -> None:
         """Give up a request for which the handler returned None: it is never answered."""
@@ -212,7 +238,12 @@ class Connection(asyncio.Protocol):
     @property
     def unanswered(self) -> int:
         """Requests of the peer that are taken and not answered."""
-        return len(self._working) + len(self._backlog)
+        return len(self._working) + self._owed_count + len(self._backlog)
+
+    @property
+    def is_congested(self) -> bool:
+        """Tell whether nothing more is to be taken now: of answers that wait, or that the peer does not take."""
+        return self._writing_paused or self._flow.is_full or len(self._working) >= self._working_max
 
     def idle_seconds(self, now: float) -> float:
         return now - self._active_at
@@ -297,7 +328,8 @@ class Connection(asyncio.Protocol):
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(ConnectionLost(f"{self.peer} closed the connection before it answered"))
-        self._flow.closed(self, sum(map(_working_bytes, working.values())))
+        owed_bytes, self._owed_count = self._owed_count * _REQUEST_BYTES, 0
+        self._flow.closed(self, sum(map(_working_bytes, working.values())) + owed_bytes)
         callbacks, self._close_callbacks = self._close_callbacks, []
         self._call_back(callbacks)
 
@@ -318,7 +350,7 @@ class Connection(asyncio.Protocol):
         self._outgoing = outgoing
         backlog, quick = self._backlog, self._quick
         try:
-            while backlog and not self._is_congested:
+            while backlog and not self.is_congested:
                 if quick is not None:
                     quick(self, backlog, outgoing)
                 count = len(outgoing)
@@ -440,12 +472,6 @@ class Connection(asyncio.Protocol):
         if self._transport is not None and not self._transport.is_closing():
             self._transport.write(data)
 
-    @property
-    def _is_congested(self) -> bool:
-        return (
-            self._writing_paused or self._flow.is_full or len(self._working) >= self._limits.unanswered_per_connection
-        )
-
     def _pause_reading(self) -> None:
         if self._reading_paused or self._transport is None or self._transport.is_closing():
             return
@@ -455,16 +481,16 @@ class Connection(asyncio.Protocol):
 
     def go_on(self) -> None:
         """Work off what had to wait, and read on, as far as nothing speaks against it; close if that was all."""
-        if self.is_closed or self._outgoing is not None or self._is_congested or self._transport is None:
+        if self.is_closed or self._outgoing is not None or self.is_congested or self._transport is None:
             return
         if self._backlog:
             self._work()
             if self._decoder.failure is not None:
                 self._look_at_failure()
-        if self._backlog or self._is_congested:
+        if self._backlog or self.is_congested:
             return
         if self._closes_when_answered:
-            if not self._working:
+            if not (self._working or self._owed_count):
                 self.close()
         elif self._reading_paused:
             self._reading_paused = False

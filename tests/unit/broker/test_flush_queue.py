@@ -15,7 +15,8 @@ from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.errors import StoreError
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from orbitlog.wire.command import Command
+from orbitlog.wire.command import Command, encode_command, response_to
+from orbitlog.wire.frames import FrameDecoder
 from tests.unit.broker.broker_desk import until
 
 P = ParamSpec("P")
@@ -60,6 +61,37 @@ class Sender:
     def respond_all(self, answers: Sequence[tuple[Command, Command | bytes]]) -> None:
         for request, answer in answers:
             self.respond(request, answer)
+
+
+class Pipelining:
+    """Sends several messages at a time, and again as many as it is given answers for."""
+
+    def __init__(self, log: Log, flushes: FlushQueue) -> None:
+        self.log, self.flushes = log, flushes
+        self.peer = "one that pipelines"
+        self.owed = self.next_opaque = 0
+        self.writes: list[list[bytes]] = []
+
+    def send(self, count: int) -> None:
+        self.log.written_to += count
+        frames = [answer_to(self.next_opaque + each) for each in range(count)]
+        self.next_opaque += count
+        self.flushes.wait_run(self.log.written_to, cast(Connection, self), frames)
+
+    def owe(self, count: int) -> None:
+        self.owed += count
+
+    def respond_owed(self, frames: list[bytes]) -> None:
+        self.owed -= len(frames)
+        self.writes.append(frames)
+
+    @property
+    def answers(self) -> list[Command]:
+        return FrameDecoder().receive_data(b"".join(map(b"".join, self.writes)))
+
+
+def answer_to(opaque: int) -> bytes:
+    return encode_command(response_to(Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque), ResponseCode.SUCCESS))
 
 
 def run_in_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
@@ -242,3 +274,73 @@ async def test_a_table_that_cannot_be_saved() -> None:
     assert isinstance(refused, Command) and refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
     assert "no room" in (refused.remark or "") and stored == b"done"
     await flushes.close()
+
+
+@run_in_loop
+async def test_runs_are_answered_when_their_last_message_is_on_the_disk() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.disk.clear()
+    sender = Pipelining(log, flushes)
+    sender.send(3)
+    await until(lambda: log.trips == [3])
+    sender.send(2)
+    sender.send(1)
+    assert sender.owed == 6 and not sender.writes
+    log.disk.set()
+    await until(lambda: not sender.owed)
+    assert [len(frames) for frames in sender.writes] == [3, 3], "one write for each trip"
+    assert [answer.opaque for answer in sender.answers] == list(range(6))
+    assert log.trips == [3, 6]
+    await flushes.close()
+
+
+@run_in_loop
+async def test_a_trip_waits_for_as_many_messages_as_there_were_and_not_runs() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    sender, other = Pipelining(log, flushes), Pipelining(log, flushes)
+    sender.send(8)
+    await until(lambda: not sender.owed)
+    flushes._trip_seconds = 60.0  # so that the next is held as long as it may be
+    for _ in range(8):
+        other.send(1)
+    assert flushes._start_planned is not None, "all are there: nothing to be held for"
+    await until(lambda: not other.owed)
+    assert log.trips == [8, 16]
+    await flushes.close()
+
+
+@run_in_loop
+async def test_a_run_for_which_the_disk_takes_too_long() -> None:
+    log = Log()
+    flushes = queue_of(log, timeout_ms=5)
+    log.disk.clear()
+    sender = Pipelining(log, flushes)
+    sender.send(3)
+    await until(lambda: not sender.owed)
+    assert [answer.opaque for answer in sender.answers] == [0, 1, 2]
+    assert {answer.code for answer in sender.answers} == {ResponseCode.FLUSH_DISK_TIMEOUT}
+    log.disk.set()
+    await flushes.close()
+    assert len(sender.answers) == 3
+
+
+@run_in_loop
+async def test_a_run_whose_disk_fails() -> None:
+    def fail() -> int:
+        raise StoreError("the disk failed")
+
+    flushes = FlushQueue(fail, lambda: None, lambda: 60_000)
+    single, sender = Sender(Log(), flushes, 1), Pipelining(Log(), flushes)
+    sender.send(2)
+    single.send()
+    closing = asyncio.create_task(flushes.close())
+    await until(lambda: not sender.owed and single.answers)
+    assert [(answer.opaque, answer.remark) for answer in sender.answers] == [
+        (0, "the disk failed"),
+        (1, "the disk failed"),
+    ]
+    assert {answer.code for answer in sender.answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+    async with asyncio.timeout(60):
+        await closing

@@ -190,9 +190,9 @@ def any_frame(chance: random.Random, opaque: int, write: Writer) -> bytes:
 
 
 @asynccontextmanager
-async def broker_at(root: Path) -> AsyncIterator[Broker]:
+async def broker_at(root: Path, flush: str = "ASYNC_FLUSH") -> AsyncIterator[Broker]:
     """A broker on a clock that stands still, which makes no secret of its ids."""
-    settings = {**SMALL, "listenPort": "0", "maxMessageSize": "8000"}
+    settings = {**SMALL, "listenPort": "0", "maxMessageSize": "8000", "flushDiskType": flush}
     broker = Broker(BrokerSettings(settings), root, now_ms=lambda: NOW_MS)
     await broker.start()
     try:
@@ -216,8 +216,10 @@ def log_bytes(broker: Broker) -> bytes:
     )
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_both_ways_store_and_answer_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+@pytest.mark.parametrize(("seed", "flush"), [*((seed, "ASYNC_FLUSH") for seed in range(3)), (3, "SYNC_FLUSH")])
+def test_both_ways_store_and_answer_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, flush: str
+) -> None:
     long_way = 0
     take = handle_send.SendHandler.__call__
 
@@ -250,7 +252,7 @@ def test_both_ways_store_and_answer_the_same(tmp_path: Path, monkeypatch: pytest
     async def work() -> None:
         nonlocal long_way
         chance = random.Random(seed)
-        async with broker_at(tmp_path / "quick") as quick, broker_at(tmp_path / "long") as plain:
+        async with broker_at(tmp_path / "quick", flush) as quick, broker_at(tmp_path / "long", flush) as plain:
             sent = 0
             used = []
             for _ in range(16):

@@ -638,6 +638,66 @@ def test_frames_are_shown_to_the_quick_handler_first() -> None:
     run(test())
 
 
+def owing(connection: Connection, backlog: deque[Frame], _: list[bytes]) -> None:
+    """Take what may be taken, and owe the answers."""
+    while backlog and not connection.is_congested:
+        backlog.popleft()
+        connection.owe(1)
+
+
+def answer_to(opaque: int) -> bytes:
+    return encode_command(response_to(request(opaque), 0))
+
+
+def test_answers_that_are_owed_count_as_unanswered() -> None:
+    async def test() -> None:
+        server = RemotingServer(echo, limits=RemotingLimits(unanswered_per_connection=5), quick=owing)
+        await server.start()
+        try:
+            async with raw_client(server) as client:
+                await client.send(*map(request, range(1, 21)))
+                await until(lambda: server.connections)
+                (connection,) = server.connections
+                await until(lambda: connection.unanswered == 19)  # one was beyond the limit, and answered the long way
+                assert connection.is_congested and connection._owed_count == 5
+                assert server._flow.working_bytes > 0
+                first = await client.answers(1)
+                while connection.unanswered:
+                    connection.respond_owed([answer_to(7)] * connection._owed_count)
+                assert len(first + await client.answers(19)) == 20
+                assert server._flow.working_bytes == 0
+                assert not connection.is_congested
+        finally:
+            await server.stop(grace_seconds=0.5)
+
+    run(test())
+
+
+def test_a_stop_waits_for_answers_that_are_owed() -> None:
+    async def test() -> None:
+        server = RemotingServer(echo, quick=owing)
+        await server.start()
+        async with raw_client(server) as client, raw_client(server) as lost:
+            await lost.send(request(9))
+            await until(lambda: [each.unanswered for each in server.connections].count(1) == 1)
+            (gone,) = [each for each in server.connections if each.unanswered]
+            await client.send(request(1), request(2))
+            await until(lambda: [each.unanswered for each in server.connections].count(2) == 1)
+            (connection,) = [each for each in server.connections if each is not gone]
+            gone.abort()
+            await until(lambda: gone.is_closed)
+            gone.respond_owed([answer_to(9)])
+            assert gone.unanswered == 0 and server._flow.working_bytes == 2 * 512, "what a lost peer was owed is free"
+            stopping = asyncio.create_task(server.stop(grace_seconds=60))
+            await asyncio.sleep(0.01)
+            assert not stopping.done() and connection.unanswered == 2
+            connection.respond_owed([answer_to(1), answer_to(2)])
+            assert [answer.opaque for answer in await client.answers(2)] == [1, 2]
+            await stopping
+
+    run(test())
+
+
 def encode_frame(frame: Frame) -> bytes:
     kind, header, body = frame
     return struct.pack(">II", 4 + len(header) + len(body), kind << 24 | len(header)) + header + body
