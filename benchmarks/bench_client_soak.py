@@ -30,7 +30,7 @@ def _soak(report: Report, directory: Path, loop: str, count: int) -> None:
     group = f"the client over {count:,} messages sent and consumed, {loop}"
     broker = start_orbitlog(directory, ())
     try:
-        with python_client_of(broker, loop) as load:
+        with python_client_of(broker, directory, loop) as load:
             load.run(f"topics {TOPIC} 1 8")
             told = load.run(f"soak {TOPIC} {count}", _SECONDS_MAX)
     finally:

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -212,8 +212,17 @@ def client_of(broker: Broker, directory: Path) -> Iterator[Load]:
     private = (f"-Duser.home={directory}", f"-Drocketmq.client.logRoot={directory / 'logs'}", "-Xmx1g")
     class_path = os.pathsep.join([str(classes), packages.class_path])
     command = [str(packages.java), *private, "-cp", class_path, "BrokerLoad", broker.name_server, broker.address]
-    with (directory / "client.log").open("ab") as errors:
-        process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=errors)
+    with running_load(command, directory / "client.log") as load:
+        yield load
+
+
+@contextmanager
+def running_load(command: Sequence[str], errors: Path, environment: Mapping[str, str] | None = None) -> Iterator[Load]:
+    """A client that said it is ready; it is killed in the end."""
+    with errors.open("ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, env=environment
+        )
     load = Load(process)
     try:
         load._line()

@@ -13,7 +13,6 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
-import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -21,7 +20,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.broker_pairs import VERSION, Broker, Load, _cpu_seconds, client_of
+from benchmarks.broker_pairs import VERSION, Broker, JobFailed, Load, _cpu_seconds, client_of, running_load
 from benchmarks.compare import STARTERS
 from benchmarks.measure import circumstances
 from benchmarks.other_python_clients import cpp_client_of, grpc_client_of
@@ -46,19 +45,10 @@ def rows(scale: float) -> dict[str, str]:
 
 
 @contextmanager
-def python_client_of(broker: Broker, loop: str = "uvloop") -> Iterator[Load]:
+def python_client_of(broker: Broker, directory: Path, loop: str = "uvloop") -> Iterator[Load]:
     command = [sys.executable, "-m", "benchmarks.python_load", broker.name_server, broker.address, loop]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    load = Load(process)
-    try:
-        load._line()
+    with running_load(command, directory / "python.log") as load:
         yield load
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
 
 
 def fewer(client: str, job: str) -> str:
@@ -92,7 +82,7 @@ def compare(broker_kind: str, scale: float, rounds: int, directory: Path) -> dic
         stack.callback(broker.stop)
         clients = {
             "java": stack.enter_context(client_of(broker, directory)),
-            "python": stack.enter_context(python_client_of(broker)),
+            "python": stack.enter_context(python_client_of(broker, directory)),
         }
         clients["java"].run(f"topics {TOPIC} 1 8")
         for client, start in OTHERS.items():
@@ -104,7 +94,11 @@ def compare(broker_kind: str, scale: float, rounds: int, directory: Path) -> dic
             measured: dict[str, list[dict[str, float]]] = {client: [] for client in clients}
             for number in range(rounds + 1):
                 for client in list(clients) if number % 2 else list(clients)[::-1]:
-                    figures = measure(clients[client], fewer(client, job))
+                    try:
+                        figures = measure(clients[client], fewer(client, job))
+                    except (JobFailed, OSError) as reason:
+                        print(f"  {name}, {client}: {reason}", flush=True)
+                        continue
                     if number and figures is not None:
                         measured[client].append(figures)
             results[name] = {client: figures for client, figures in measured.items() if figures}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.broker_pairs import VERSION, Broker, Load
+from benchmarks.broker_pairs import VERSION, Broker, Load, running_load
 from tests.interop.harness.other_clients import driver_command
 from tests.interop.harness.packages import apache_packages
 from tests.interop.harness.proxy import grpc_client, proxy_of
@@ -37,21 +36,5 @@ def grpc_client_of(broker: Broker, directory: Path) -> Iterator[Load]:
 @contextmanager
 def _load(kind: str, endpoint: str, environment: dict[str, str], directory: Path) -> Iterator[Load]:
     command = [sys.executable, "-S", str(_LOAD), kind, endpoint]
-    with (directory / f"{kind}.log").open("ab") as errors:
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            env={**environment, "HOME": str(directory)},
-        )
-    try:
-        load = Load(process)
-        load._line()
+    with running_load(command, directory / f"{kind}.log", {**environment, "HOME": str(directory)}) as load:
         yield load
-    finally:
-        process.kill()
-        process.wait()
-        for stream in (process.stdin, process.stdout):
-            if stream is not None:
-                stream.close()
