@@ -79,10 +79,16 @@ class Rows:
             ) from error
 
     def host(self, name: str) -> pa.Array:
+        return self.host_codes(name).dictionary_decode()
+
+    def host_codes(self, name: str) -> pa.DictionaryArray:
         """Few hosts send many messages: each is written as text once."""
-        encoded = pc.dictionary_encode(self.column(name))
-        texts = pa.array([str(decode_host(raw)) for raw in encoded.dictionary.to_pylist()], pa.string())
-        return texts.take(encoded.indices)
+        raw = self.column(name)
+        if _is_one_value(raw):
+            return one_code(str(decode_host(raw[0].as_py())), len(raw))
+        encoded = pc.dictionary_encode(raw)
+        texts = pa.array([str(decode_host(one)) for one in encoded.dictionary.to_pylist()], pa.string())
+        return pa.DictionaryArray.from_arrays(encoded.indices, texts)
 
     def offset_id(self) -> pa.Array:
         """The id that names the place of a record: the store host's bytes and the physical offset."""
@@ -98,6 +104,23 @@ class Rows:
         maps = self.column("properties")
         values = pa.StructArray.from_arrays([maps.keys, maps.items.cast(pa.binary())], ["key", "value"])
         return pa.ListArray.from_arrays(maps.offsets, values)
+
+
+def one_code(value: str, count: int) -> pa.DictionaryArray:
+    """Return a column that has the same text in each row."""
+    return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
+
+
+def _is_one_value(raw: pa.Array) -> bool:
+    """Tell whether all rows of a binary column are the same bytes; a comparison costs far less than hashes do."""
+    if not len(raw) or raw.null_count:
+        return False
+    ends = np.frombuffer(raw.buffers()[1], np.int32)[raw.offset : raw.offset + len(raw) + 1]
+    size_bytes = int(ends[1] - ends[0])
+    if not size_bytes or not (np.diff(ends) == size_bytes).all():
+        return False
+    data = np.frombuffer(raw.buffers()[2], np.uint8)[ends[0] : ends[-1]]
+    return bool((data[size_bytes:] == data[:-size_bytes]).all())  # each row is the one before it
 
 
 @dataclass(frozen=True, slots=True)

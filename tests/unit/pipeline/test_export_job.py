@@ -22,8 +22,10 @@ pytest.importorskip("pyspark")
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitlog.doctor.tasks_here import run_here
+from orbitlog.formats.hosts import parse_host
 from orbitlog.formats.message import make_message
 from orbitlog.pipeline import export_job
+from orbitlog.pipeline.export_files import export_schema
 from orbitlog.pipeline.export_job import ExportRequest, commit_batch, export_topic, open_table
 from orbitlog.pipeline.export_plan import ExportError, ExportState
 from orbitlog.pipeline.export_source import ExportSource, ExportStreamReader
@@ -155,6 +157,33 @@ STEPS = ("planned", "written", "before commit", "after commit")
 
 class Crash(BaseException):
     """Stands for a killed driver: nothing catches it."""
+
+
+@pytest.mark.parametrize("hosts", [["10.0.0.1:80"], ["10.0.0.1:80", "fe80:0:0:0:0:0:0:1:81", "10.0.0.2:80"]])
+def test_columns_with_few_values_are_codes_in_the_file_and_text_for_its_reader(
+    writer: MessageStore, request_of: Callable[..., ExportRequest], hosts: list[str]
+) -> None:
+    for number in range(12):
+        host = parse_host(hosts[number % len(hosts)])
+        writer.append(make_message("T", b"body" * 40, queue_id=number % 4, born_host=host))
+    writer.flush_log()
+    writer.dispatch_once()
+    request = request_of()
+    assert run(request) == [12]
+    rows = read_table(request.target, "parquet")
+    assert [row["bornHost"] for row in rows] == [
+        hosts[(row["queueOffset"] * 4 + row["queueId"]) % len(hosts)] for row in rows
+    ]
+    (path,) = ParquetTable(request.target).files()
+    assert pq.read_schema(path).equals(export_schema(None))
+    group = pq.ParquetFile(path).metadata.row_group(0)
+    columns = {group.column(number).path_in_schema: group.column(number) for number in range(group.num_columns)}
+    for name in ("topic", "brokerName", "bornHost", "storeHost"):
+        assert columns[name].has_dictionary_page
+        assert "RLE_DICTIONARY" in columns[name].encodings
+    assert "DELTA_BINARY_PACKED" in columns["queueOffset"].encodings
+    assert columns["queueOffset"].statistics.max == 2
+    assert {column.compression for column in columns.values()} == {"ZSTD"}
 
 
 @pytest.mark.parametrize("step", STEPS)

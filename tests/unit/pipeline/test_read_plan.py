@@ -52,6 +52,14 @@ def test_long_queues_are_cut_side_by_side_and_short_ones_are_put_together() -> N
     assert [(piece.queue_id, piece.message_count) for piece in rest] == [(2, 10), (3, 20)]
 
 
+def test_shares_of_long_queues_come_in_fours_so_that_no_core_waits_for_the_last() -> None:
+    for together, shares in ((1, 1), (2, 2), (3, 4), (5, 8), (13, 16)):
+        found = QueueRange(SHAPE, "T", 0, 0, together * MESSAGES_TOGETHER)
+        sizes = [sum(piece.message_count for piece in task) for task in plan_tasks([found])]
+        assert len(sizes) == shares
+        assert max(sizes) - min(sizes) <= 1
+
+
 @given(st.lists(st.tuples(st.integers(0, 1000), st.integers(0, 1000)), min_size=1, max_size=10), st.integers(1, 500))
 def test_shares_of_a_limit(queues: list[tuple[int, int]], offsets_max: int) -> None:
     start = {key(number): first for number, (first, _) in enumerate(queues)}
