@@ -74,12 +74,12 @@ def _measure_transactions(report: Report, path: HotPath, count: int) -> None:
         ends = _in_groups(commits(b"".join(answered)))
         started = clock()
         for frames in ends:
-            path.feed(frames)
+            path.feed_commits(frames)
         spent[1].append(clock() - started)
         started = clock()
         path.dispatch()
         spent[2].append(clock() - started)
-    for name, seconds in zip(("half message", "commit", "dispatch of the three records"), spent, strict=True):
+    for name, seconds in zip(("half message", "commit", "dispatch of the records"), spent, strict=True):
         report.read(Reading(GROUP, f"transactions, {TOGETHER} a read: {name}", _quiet(seconds) / PIPELINED * 1e6, "µs"))
 
 

@@ -21,6 +21,7 @@ from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.formats.batch import BATCH_MEMBER
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.command import FLAG_ONEWAY
 
 TOPIC = "Compare"
 QUEUES = 8
@@ -78,6 +79,11 @@ class HotPath:
     def feed(self, data: bytes) -> None:
         self.connection.data_received(data)
 
+    def feed_commits(self, data: bytes) -> None:
+        """What came in one turn of the loop, and what the broker does at its end."""
+        self.feed(data)
+        self.broker._transactions.end_together()
+
     def dispatch(self) -> None:
         """Dispatch at once what the broker would dispatch a moment later."""
         broker = self.broker
@@ -114,13 +120,13 @@ async def hot_path_at(root: Path, *, kernels: bool = True, **settings: str) -> A
         await broker.stop()
 
 
-def frame(code: int, opaque: int, ext_fields: dict[str, str], body: bytes = b"") -> bytes:
+def frame(code: int, opaque: int, ext_fields: dict[str, str], body: bytes = b"", flag: int = 0) -> bytes:
     """Write a request as a Java client does: JSON with its fields in the order of their names."""
     header = orjson.dumps(
         {
             "code": int(code),
             "extFields": ext_fields,
-            "flag": 0,
+            "flag": flag,
             "language": "JAVA",
             "opaque": opaque,
             "serializeTypeCurrentRPC": "JSON",
@@ -195,7 +201,7 @@ def _half_fields(number: int) -> dict[str, str]:
 
 
 def commits(answers: bytes) -> list[bytes]:
-    """Frames that commit what was answered (37)."""
+    """Frames that commit what was answered (37), one-way as a Java client sends them."""
     return [
         frame(
             RequestCode.END_TRANSACTION,
@@ -207,6 +213,7 @@ def commits(answers: bytes) -> list[bytes]:
                 "producerGroup": "load_producers",
                 "tranStateTableOffset": queue_offset.decode(),
             },
+            flag=FLAG_ONEWAY,
         )
         for number, (place, queue_offset) in enumerate(_PLACE.findall(answers), 1)
     ]

@@ -168,11 +168,11 @@ def test_a_transaction(tmp_path: Path) -> None:
 
         first, second = ends(), ends()
         dispatched_to, written_to = store.dispatched_to, store.written_to
-        called, of_system = calls_of(lambda: path.feed(first))
+        called, of_system = calls_of(lambda: path.feed_commits(first))
         assert not of_system and store.written_to > written_to
-        assert called / MESSAGES <= 253
+        assert called / MESSAGES <= 179
         if COUNTS_BYTECODES:
-            assert bytecodes_of(lambda: path.feed(second)) / MESSAGES <= 3615
+            assert bytecodes_of(lambda: path.feed_commits(second)) / MESSAGES <= 2510
         assert store.dispatched_to == dispatched_to, "commits are dispatched together, and not each when it comes"
 
     at_hot_path(tmp_path, work)

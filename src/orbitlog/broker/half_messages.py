@@ -20,7 +20,9 @@ from orbitlog.store.put_result import PutResult
 
 HALF_QUEUE = 0
 CHECK_IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
+ENDED_TOGETHER_MAX = 200  # keeps an op message below the 4,096 bytes that Java's have at most
 _DIGITS_MAX = 18
+_REAL_TOPIC, _REAL_QUEUE_ID = props.REAL_TOPIC + props.NAME_END, props.REAL_QUEUE_ID + props.NAME_END
 _OP_PROPERTIES = {props.TAGS: "d", props.WAIT: "true"}
 
 
@@ -81,15 +83,28 @@ class HalfMessages:
             queue_id=int(queue_id),
             sys_flag=flags.with_transaction_type(half.sys_flag, TransactionType.COMMIT),
             prepared_transaction_offset=half.physical_offset,
-            properties_raw=self._writer.encode(properties),
+            properties_raw=self._committed_properties(half.properties_raw, properties, topic, queue_id),
             version=record_version(topic),
         )
         return self._writer.put(self._writer.schedule(message, properties))
 
-    def end(self, half_queue_offset: int) -> PutResult:
-        """Write down that a half message is ended."""
-        text = str(half_queue_offset)
-        if self._state.compat.transaction_ops_are_batched:
+    def _committed_properties(self, raw: bytes, properties: dict[str, str], topic: str, queue_id: str) -> bytes:
+        """Return `properties` as they are stored: the half message's, mostly, without what was put behind them."""
+        aside = f"{_REAL_TOPIC}{topic}{props.PROPERTY_END}{_REAL_QUEUE_ID}{queue_id}{props.PROPERTY_END}".encode()
+        is_plain = raw.endswith(aside) and raw.count(_REAL_TOPIC.encode()) == raw.count(_REAL_QUEUE_ID.encode()) == 1
+        if is_plain and props.REAL_TOPIC not in properties:
+            return raw[: -len(aside)]
+        return self._writer.encode(properties)
+
+    @property
+    def can_end_together(self) -> bool:
+        """Tell whether one op message may end several."""
+        return self._state.compat.transaction_ops_are_batched
+
+    def end(self, *half_queue_offsets: int) -> PutResult:
+        """Write down that a half message is ended, or several: at most `ENDED_TOGETHER_MAX`, where that is possible."""
+        text = OP_SEPARATOR.join(map(str, half_queue_offsets))
+        if self.can_end_together:
             text += OP_SEPARATOR
         body, store_raw = text.encode(), self._state.store_host_raw(None)
         message = Message(

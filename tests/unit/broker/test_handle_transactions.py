@@ -266,3 +266,26 @@ def test_a_restart_knows_what_is_pending(tmp_path: Path) -> None:
 
     at_desk(tmp_path, before)
     at_desk(tmp_path, after)
+
+
+def test_commits_that_come_together_and_want_no_answer_are_written_down_together(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        sent = [await send_half(desk, b"%d" % number) for number in range(3)]
+        for each in sent:
+            place = parse_offset_message_id(each.ext_fields["msgId"])
+            header = {
+                "producerGroup": "P",
+                "tranStateTableOffset": each.ext_fields["queueOffset"],
+                "commitLogOffset": str(place.physical_offset),
+                "commitOrRollback": str(COMMIT),
+            }
+            await desk.client.invoke_oneway(desk.address, Command(RequestCode.END_TRANSACTION, ext_fields=header))
+        state = desk.broker.state
+        await until(lambda: state.max_offset("Orders", 1) == 3)
+        await dispatched(desk)
+        assert [message.body for message in await messages_of(desk, "Orders", 1)] == [b"0", b"1", b"2"]
+        ops = b"".join(message.body for message in await messages_of(desk, names.OP_HALF_TOPIC))
+        assert ops == b"0,1,2,"
+        assert all(b"REAL_TOPIC" not in message.properties_raw for message in await messages_of(desk, "Orders", 1))
+
+    at_desk(tmp_path, work)
