@@ -19,6 +19,7 @@ from benchmarks.make_log import template
 from benchmarks.measure import Figure, Report, median_of
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.formats.message import Message, encode_message
+from orbitlog.formats.record_template import template_of
 from orbitlog.remoting.connection import Connection
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
@@ -27,6 +28,7 @@ from orbitlog.wire.command import Command
 
 _ROUNDS = 3
 _REQUEST = Command(RequestCode.SEND_MESSAGE)
+_ANSWER = b'{"code":0,"extFields":{"msgId":"7F00000100002A9F%016X","queueId":"0","queueOffset":"%d"}}'
 
 
 def run(report: Report, *, count: int) -> None:
@@ -57,7 +59,11 @@ def _rows(report: Report, message: Message, senders: int, count: int, *, slower_
         with MessageStore.open(Path(directory, "store"), StoreConfig(sync_flush=True), now_ms) as store:
             flush = partial(_flush_slowly, store, slower_seconds) if slower_seconds else store.flush_log
             seconds = median_of(partial(_run_senders, store, flush, message, senders, total), _ROUNDS)
-        report.add(Figure(group, "append and wait", seconds, total, total * len(record)))
+            report.add(Figure(group, "append and wait", seconds, total, total * len(record)))
+            if senders > 1:
+                seconds = median_of(partial(_run_together, store, flush, message, senders, total), _ROUNDS)
+                name = "append a run and wait"
+                report.add(Figure(group, name, seconds, total, total * len(record)))
 
 
 def _slow_sync(descriptor: int, *, slower_seconds: float) -> None:
@@ -132,5 +138,51 @@ async def _waiting_senders(
 
     for _ in range(senders):
         Sender().send()
+    await all_answered
+    await flushes.close()
+
+
+def _run_together(store: MessageStore, flush: Callable[[], int], message: Message, senders: int, count: int) -> None:
+    uvloop.run(_waiting_together(store, flush, message, senders, count))
+
+
+async def _waiting_together(
+    store: MessageStore, flush: Callable[[], int], message: Message, senders: int, count: int
+) -> None:
+    """The same where a broker reads the sends of all at once, since they are threads of one client."""
+    all_answered = asyncio.get_running_loop().create_future()
+    flushes = FlushQueue(flush, lambda: None, lambda: 60_000)
+    shared = template_of(message)
+    assert shared is not None
+    queue = (message.topic, message.queue_id)
+    rows = [(shared, queue, message.born_timestamp_ms, message.body, message.properties_raw)] * senders
+    left, answered = count, 0
+
+    class Shared:
+        peer = "benchmark"
+
+        def owe(self, _: int) -> None: ...
+
+        def send(self, run: int) -> None:
+            nonlocal left
+            left -= run
+            while run:
+                places = store.append_run(rows[:run])
+                if places:
+                    frames = [_ANSWER % place for place in places]
+                    flushes.wait_run(store.written_to, cast(Connection, self), frames)
+                else:  # the log has to grow
+                    flushes.wait_run(store.append(message).end, cast(Connection, self), [_ANSWER % (0, 0)])
+                run -= max(len(places), 1)
+
+        def respond_owed(self, frames: list[bytes]) -> None:
+            nonlocal answered
+            answered += len(frames)
+            if answered == count:
+                all_answered.set_result(None)
+            elif left:
+                self.send(min(len(frames), left))
+
+    Shared().send(senders)
     await all_answered
     await flushes.close()
