@@ -8,10 +8,19 @@ import threading
 import pytest
 
 from orbitlog.client.administration import Administration
-from orbitlog.client.blocking import BlockingAdministration, BlockingDelivery, BlockingRocketMQ
+from orbitlog.client.blocking import (
+    BlockingAdministration,
+    BlockingConsumer,
+    BlockingDelivery,
+    BlockingReader,
+    BlockingRocketMQ,
+)
+from orbitlog.client.consuming import Consumer
+from orbitlog.client.reading import Reader
 from orbitlog.client.rocketmq import RocketMQ
-from orbitlog.errors import ClientClosed, ClientError
+from orbitlog.errors import ClientClosed, ClientError, RemotingError
 from orbitlog.testing.running_broker import RunningBroker
+from orbitlog.wire.bodies.body_json import MessageQueue
 
 SECONDS_MAX = 20
 
@@ -20,9 +29,27 @@ def public(kind: type) -> set[str]:
     return {name for name, _ in inspect.getmembers(kind, callable) if not name.startswith("_")}
 
 
-@pytest.mark.parametrize(("twin", "original"), [(BlockingRocketMQ, RocketMQ), (BlockingAdministration, Administration)])
+PAIRS = [(BlockingRocketMQ, RocketMQ), (BlockingAdministration, Administration), (BlockingReader, Reader)]
+# What the parts of the client say to each other.
+INNER = {
+    "start",
+    "described",
+    "membership_changed",
+    "consume_directly",
+    "plain_name",
+    "put_back",
+    "take_back",
+    "try_again",
+}
+
+
+@pytest.mark.parametrize(("twin", "original"), PAIRS)
 def test_the_twin_has_every_name(twin: type, original: type) -> None:
     assert public(twin) == public(original)
+
+
+def test_the_twin_of_a_consumer_has_every_name() -> None:
+    assert public(BlockingConsumer) == public(Consumer) - INNER
 
 
 def test_a_day_without_an_event_loop(orbitlog_broker: RunningBroker) -> None:
@@ -54,6 +81,58 @@ def test_a_day_without_an_event_loop(orbitlog_broker: RunningBroker) -> None:
     with pytest.raises(ClientClosed):
         mq.send("Plain", "late")
     mq.close()
+
+
+def test_batches_and_a_reader_that_pauses(orbitlog_broker: RunningBroker) -> None:
+    with orbitlog_broker.connect() as mq:
+        mq.admin.create_topic("Twin", 1)
+        mq.send_batch("Twin", (str(number) for number in range(3)))
+        with mq.consume("Twin", group="lists", start_from="first") as consumer:
+            seen = []
+            for batch in consumer.batches(2):
+                seen += [each.text for each in batch]
+                if len(seen) >= 3:
+                    break
+        assert seen == ["0", "1", "2"]
+        with mq.consume("Twin", group="lists") as consumer:
+            assert consumer.next(SECONDS_MAX).text in seen[-2:]  # type: ignore[union-attr]  # its list was left
+        with mq.read("Twin") as reader:
+            reader.pause()
+            reader.assign(start=2)
+            assert reader.next(SECONDS_MAX).text == "2"  # type: ignore[union-attr]
+            assert reader.positions() == {reader.queues[0]: 3}
+            with pytest.raises(ClientError, match="is not read"):
+                reader.resume(MessageQueue("Twin", "nobody", 0))
+
+
+def test_nobody_waits_for_a_client_that_is_closed_meanwhile(orbitlog_broker: RunningBroker) -> None:
+    """Threads that ask while another one closes: each gets its answer, or hears that the client is closed."""
+    told: list[str] = []
+
+    def ask(mq: BlockingRocketMQ, asked: threading.Event) -> None:
+        try:
+            while True:
+                mq.admin.topics()
+                asked.set()
+        except (ClientClosed, RemotingError) as error:
+            told.append(type(error).__name__)
+
+    for _ in range(5):
+        with orbitlog_broker.connect() as mq:
+            events = [threading.Event() for _ in range(4)]
+            threads = [threading.Thread(target=ask, args=(mq, each), daemon=True) for each in events]
+            for thread in threads:
+                thread.start()
+            assert all(each.wait(SECONDS_MAX) for each in events)
+        for thread in threads:
+            thread.join(SECONDS_MAX)
+            assert not thread.is_alive()
+    assert len(told) == 20
+
+
+def test_a_connection_that_was_not_entered_says_how(orbitlog_broker: RunningBroker) -> None:
+    with pytest.raises(AttributeError, match=r"async with orbitlog\.connect"):
+        orbitlog_broker.connect().send("Plain", "one")
 
 
 def test_a_mistake_leaves_no_thread_behind(orbitlog_broker: RunningBroker) -> None:

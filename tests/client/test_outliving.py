@@ -123,6 +123,23 @@ def test_closing_ends_though_everybody_is_gone(orbitlog_broker: RunningBroker) -
     asyncio.run(scenario())
 
 
+def test_closing_ends_though_nobody_takes_its_traces(
+    orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("orbitlog.client.tracing.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("orbitlog.client.tracing.SEND_SECONDS", 600.0)
+
+    async def scenario() -> None:
+        async with asyncio.timeout(SECONDS_MAX), orbitlog_broker.connect(trace=True) as mq:
+            await mq.send("Traced", "one")
+            run = asyncio.get_running_loop().run_in_executor
+            await run(None, orbitlog_broker.stop_broker)
+            await run(None, orbitlog_broker.stop_name_server)
+
+    asyncio.run(scenario())
+    assert "the last traces were given up" in caplog.text
+
+
 def test_closing_ends_though_a_broker_does_not_answer(
     orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

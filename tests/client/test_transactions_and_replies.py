@@ -9,7 +9,7 @@ import pytest
 
 from orbitlog.client.connecting import connect
 from orbitlog.client.rocketmq import RocketMQ
-from orbitlog.errors import RequestTimeout
+from orbitlog.errors import ClientError, RequestTimeout
 from tests.client.test_send_and_consume import SECONDS_MAX, take
 
 
@@ -21,6 +21,8 @@ def test_only_committed_messages_are_consumed(cluster: str) -> None:
                 assert ended is outcome
             with pytest.raises(ZeroDivisionError):
                 await mq.send_in_transaction("Paid", "broken", branch=lambda _: bool(1 / 0))
+            with pytest.raises(ClientError, match="not 'yes'; it stays open"):
+                await mq.send_in_transaction("Paid", "unclear", branch=lambda _: "yes")  # type: ignore[arg-type, return-value]
             consumer = await mq.consume("Paid", group="bookkeeping", start_from="first")
             assert sorted(message.text for message in await take(consumer, 2)) == ["0", "2"]
             assert await consumer.next(0.3) is None

@@ -17,6 +17,8 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     >>> parse_addresses("rocketmq://10.0.0.1,10.0.0.2:9999")
     ('10.0.0.1:9876', '10.0.0.2:9999')
     """
+    if not isinstance(text, str):
+        raise ClientError(f"an address is text, not {type(text).__name__}: {SCHEME}host:port,host:port")
     rest = text.strip().removeprefix(SCHEME).rstrip("/")
     parts = [part for part in re.split(r"[,;\s]+", rest) if part]
     if not parts or len(parts) > _ADDRESSES_MAX:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import ExitStack, suppress
 from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
@@ -18,6 +18,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from orbitlog.client.administration import Administration
 from orbitlog.client.consuming import WORK_SECONDS, Consumer
 from orbitlog.client.delivery import Delivery
+from orbitlog.client.group_link import StartFrom
 from orbitlog.client.reading import Reader
 from orbitlog.client.received import Received
 from orbitlog.client.rocketmq import RocketMQ
@@ -32,30 +33,56 @@ _LISTENER = "orbitlog listener"
 
 
 class _LoopThread:
-    """An event loop in a thread of its own, for callers that have none."""
+    """An event loop in a thread of its own, for callers that have none.
+
+    Nobody waits for a loop that has ended: whoever calls while it is being stopped, or waits for an answer then, hears
+    that the client is closed.
+    """
 
     def __init__(self) -> None:
         self._loop = _new_event_loop()
+        self._gate = threading.RLock()  # a signal's handler may call while its thread is calling
+        self._is_stopping = False
         self._thread = threading.Thread(target=self._loop.run_forever, name="orbitlog client", daemon=True)
         self._thread.start()
 
     def run(self, coming: Awaitable[R]) -> R:
-        if self._loop.is_closed():
-            if isinstance(coming, Coroutine):
-                coming.close()
-            raise ClientClosed("the client is closed")
-        future = asyncio.run_coroutine_threadsafe(_awaited(coming), self._loop)
+        with self._gate:
+            if self._is_stopping:
+                if isinstance(coming, Coroutine):
+                    coming.close()
+                raise ClientClosed("the client is closed")
+            future = asyncio.run_coroutine_threadsafe(_awaited(coming), self._loop)
         try:
             return future.result()
+        except CancelledError:
+            if not self._is_stopping:
+                raise
+            raise ClientClosed("the client was closed meanwhile") from None
         finally:
             future.cancel()  # does nothing to one that is done
 
     def stop(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(_STOP_SECONDS)
-            if not self._thread.is_alive():
-                self._loop.close()
+        with self._gate:
+            if self._is_stopping:
+                return
+            self._is_stopping = True
+        ending = asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop)
+        with suppress(TimeoutError):
+            ending.result(_STOP_SECONDS)
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(_STOP_SECONDS)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+
+async def _end_tasks() -> None:
+    """Cancel what other threads still wait for."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=_STOP_SECONDS)
 
 
 def _new_event_loop() -> asyncio.AbstractEventLoop:
@@ -133,7 +160,7 @@ class BlockingRocketMQ:
         self._thread = _LoopThread()
         with ExitStack() as undo:
             undo.callback(self._thread.stop)
-            self._client = self._thread.run(_made(make))
+            self._client = self._thread.run(_called(make))
             undo.pop_all()
         self.admin = BlockingAdministration(self._thread, self._client.admin)
 
@@ -155,8 +182,9 @@ class BlockingRocketMQ:
             self._thread.stop()
 
 
-async def _made(make: Callable[[], RocketMQ]) -> RocketMQ:
-    return make()
+async def _called(what: Callable[[], R]) -> R:
+    """Call something in the thread of the event loop."""
+    return what()
 
 
 class BlockingDelivery(Received):
@@ -210,6 +238,16 @@ class BlockingConsumer:
                 raise
             delivery.ack()
 
+    def batches(self, count: int = 32) -> Iterator[list[BlockingDelivery]]:
+        """Iterate over lists of what is there, at most `count`; done with when the next list is asked for."""
+        batches = self._consumer.batches(count)
+        try:
+            while (batch := self._thread.run(anext(batches, None))) is not None:
+                yield [BlockingDelivery(self._thread, delivery) for delivery in batch]
+        finally:
+            with suppress(ClientClosed):
+                self._thread.run(batches.aclose())
+
     async def _put_back(self, delivery: BlockingDelivery) -> None:
         self._consumer.put_back(delivery._delivery)
 
@@ -252,6 +290,10 @@ class BlockingReader:
         self._reader = reader
 
     @property
+    def topic(self) -> str:
+        return self._reader.topic
+
+    @property
     def queues(self) -> list[MessageQueue]:
         return self._reader.queues
 
@@ -263,12 +305,27 @@ class BlockingReader:
         """Wait for the next message; None when the time is up or the reader is closed."""
         return self._thread.run(self._reader.next(seconds))
 
+    def assign(
+        self, queues: Sequence[MessageQueue] | None = None, start: datetime | str | int = StartFrom.FIRST
+    ) -> None:
+        """Read these queues (all of the topic if None) from `start` on, and no others."""
+        self._thread.run(self._reader.assign(queues, start))
+
     def seek(self, queue: MessageQueue, to: int | datetime | str) -> None:
+        """Go on elsewhere in a queue: at an offset, its begin, its end, or a moment."""
         self._thread.run(self._reader.seek(queue, to))
+
+    def pause(self, *queues: MessageQueue) -> None:
+        """Fetch no more of these queues (of all, if none are named) until `resume`."""
+        self._thread.run(_called(lambda: self._reader.pause(*queues)))
+
+    def resume(self, *queues: MessageQueue) -> None:
+        """Fetch these queues again (all, if none are named)."""
+        self._thread.run(_called(lambda: self._reader.resume(*queues)))
 
     def positions(self) -> Mapping[MessageQueue, int]:
         """The offset of the next message of each queue that was not handed out."""
-        return self._reader.positions()
+        return self._thread.run(_called(self._reader.positions))
 
     def close(self) -> None:
         self._thread.run(self._reader.close())

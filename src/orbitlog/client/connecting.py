@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from orbitlog.client.addresses import parse_addresses
 from orbitlog.client.rocketmq import PRODUCER_GROUP, RocketMQ
@@ -31,6 +31,11 @@ class Connecting:
         self._trace = trace
         self._client: RocketMQ | None = None
         self._twin: BlockingRocketMQ | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"not connected yet: write `async with orbitlog.connect(…) as mq:`, then `mq.{name}`")
 
     def _open(self) -> RocketMQ:
         return RocketMQ(

@@ -11,7 +11,7 @@ import logging
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
 
 from orbitlog.client.delivery import Delivery, DirectDelivery
 from orbitlog.client.group_link import GroupLink
@@ -20,7 +20,7 @@ from orbitlog.client.namespaces import unwrapped
 from orbitlog.client.queue_feed import QueueFeed
 from orbitlog.client.routes import Routes
 from orbitlog.client.tracing import Tracer
-from orbitlog.errors import OrbitlogError
+from orbitlog.errors import ClientError, OrbitlogError
 from orbitlog.formats import properties
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
 from orbitlog.formats.message import Message
@@ -93,6 +93,11 @@ class Consumer:
         """The queues that this member has now."""
         return sorted(self.share.feeds)
 
+    @property
+    def is_leaving(self) -> bool:
+        """It was closed, or is being closed."""
+        return self._is_closed
+
     def described(self) -> ConsumerData:
         """What heartbeats say of this member."""
         return self.share.described()
@@ -149,8 +154,10 @@ class Consumer:
             self._ready.appendleft(delivery)
             self._arrived.set()
 
-    async def batches(self, count: int = 32) -> AsyncIterator[list[Delivery]]:
+    async def batches(self, count: int = 32) -> AsyncGenerator[list[Delivery], None]:
         """Iterate over lists of what is there, at most `count`; done with when the next list is asked for."""
+        if count < 1:
+            raise ClientError(f"batches of {count} messages; give at least 1")
         while (first := await self.next()) is not None:
             batch = [first]
             while len(batch) < count and (more := await self.next(0)) is not None:
@@ -170,6 +177,8 @@ class Consumer:
         At most `concurrency` messages are worked on at a time. Give it an `async def`: a plain function runs on the
         event loop, and what blocks there stops everything else.
         """
+        if concurrency < 1:
+            raise ClientError(f"{concurrency} messages at a time; give at least 1")
         async with asyncio.TaskGroup() as workers:
             for _ in range(concurrency):
                 worker = workers.create_task(self._work(listener))

@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.routes import MASTER_ID, Routes
-from orbitlog.errors import NoRoute, RemotingError
+from orbitlog.errors import BrokerRefused, ClientError, NoRoute, RemotingError
 from orbitlog.formats import names
 from orbitlog.wire import consume_headers as headers
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
@@ -30,6 +30,7 @@ SUSPEND_SECONDS = 15.0
 PULL_SECONDS = 30.0
 
 _COMMIT, _SUSPEND, _SUBSCRIPTION = 0x1, 0x2, 0x4
+_NO_SQL = "set enablePropertyFilter=true at the broker, or filter by tags"
 _LISTED = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
 _PULL_CODES = (
     ResponseCode.SUCCESS,
@@ -44,6 +45,16 @@ class StartFrom(StrEnum):
 
     LAST = "last"
     FIRST = "first"
+
+
+def start_of(value: StartFrom | datetime | str) -> StartFrom | datetime:
+    """Return what a program means by where to begin."""
+    if isinstance(value, datetime):
+        return value
+    try:
+        return StartFrom(value)
+    except ValueError:
+        raise ClientError(f"begin at {value!r:.80}? 'first', 'last' or a datetime is meant") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +102,13 @@ class GroupLink:
         for broker_name in (await self._routes.of(subscription.topic)).brokers:
             address = self._routes.address(broker_name)
             if address is not None:
-                await self._link.ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
+                try:
+                    await self._link.ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
+                except BrokerRefused as error:
+                    # Brokers that have no filters by properties say so with the code for whatever went wrong.
+                    if error.code != ResponseCode.SYSTEM_ERROR:
+                        raise
+                    raise BrokerRefused(error.code, error.remark, advice=_NO_SQL) from None
                 return
 
     async def pull(  # noqa: PLR0917 - what a pull is made of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orbitlog.client.checked_input import text
 from orbitlog.errors import ClientError, FormatError
 from orbitlog.formats import names
 
@@ -12,7 +13,7 @@ _SPECIAL = (names.RETRY_PREFIX, names.DLQ_PREFIX)
 def topic_name(topic: str) -> str:
     """Return the topic if a broker accepts its name."""
     try:
-        return names.check_topic(topic)
+        return names.check_topic(text("topic", topic))
     except FormatError as error:
         raise ClientError(f"{error.field}: {error.problem}") from None
 
@@ -20,14 +21,14 @@ def topic_name(topic: str) -> str:
 def group_name(group: str) -> str:
     """Return the group if a broker accepts its name."""
     try:
-        return names.check_group(group)
+        return names.check_group(text("group", group))
     except FormatError as error:
         raise ClientError(f"{error.field}: {error.problem}") from None
 
 
 def wrapped(namespace: str, name: str) -> str:
     """Put a topic or group into a namespace; names of the system, and those that are inside, stay as they are."""
-    if not namespace or names.is_system_topic(name) or name in names.SYSTEM_GROUPS:
+    if not namespace or not name or names.is_system_topic(name) or name in names.SYSTEM_GROUPS:
         return name
     for prefix in _SPECIAL:
         if name.startswith(prefix):

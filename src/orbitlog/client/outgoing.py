@@ -10,13 +10,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
+from orbitlog.client import checked_input
 from orbitlog.client.namespaces import topic_name
 from orbitlog.client.routes import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
-from orbitlog.errors import ClientError
+from orbitlog.errors import ClientError, FormatError
 from orbitlog.formats import flags, properties
 from orbitlog.formats.batch import batch_member_parts
 from orbitlog.formats.compression import compress_body
-from orbitlog.formats.delay_levels import STANDARD_LEVELS
 from orbitlog.formats.flags import CompressionType, TransactionType
 from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.send_headers import SendMessageV2Request
@@ -27,6 +27,7 @@ COMPRESS_ASIDE_BYTES = 128 * 1024
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 SHARDING_KEY = "__SHARDINGKEY"
 _ANY_ID = "<id>"
+_SURELY_FITS_CHARACTERS = 4_000  # each of them at most four bytes, and two of separators
 _RESERVED = frozenset(
     (properties.KEYS, properties.TAGS, properties.UNIQ_KEY, properties.WAIT, properties.DELAY, TIMER_DELIVER_MS)
 ) | {properties.TRANSACTION_PREPARED, properties.PRODUCER_GROUP, properties.REAL_TOPIC, properties.REAL_QUEUE_ID}
@@ -53,11 +54,13 @@ class Outgoing:
 
 def body_bytes(body: bytes | str) -> bytes:
     """Return what goes over the wire; raises `ClientError` for what no broker takes."""
-    raw = body.encode() if isinstance(body, str) else bytes(body)
+    raw = checked_input.body_bytes(body)
     if not raw:
         raise ClientError("a message needs a body: brokers refuse an empty one")
     if len(raw) > BODY_BYTES_MAX:
-        raise ClientError(f"a body of {len(raw)} bytes; brokers take {BODY_BYTES_MAX}")
+        raise ClientError(
+            f"a body of {len(raw)} bytes; brokers take {BODY_BYTES_MAX}: keep it elsewhere, and send where it is"
+        )
     return raw
 
 
@@ -78,20 +81,32 @@ def make_outgoing(
     """Check what the user gave; raises `ClientError` before anything is sent."""
     topic_name(topic)
     raw = body_bytes(body)
-    given = dict(user_properties or {})
+    given = checked_input.user_properties(user_properties)
     if wrong := _RESERVED & given.keys():
         raise ClientError(f"property {min(wrong)} has a parameter of its own, or belongs to the broker")
-    joined = keys if isinstance(keys, str) else properties.KEY_SEPARATOR.join(keys)
-    if joined:
+    if joined := checked_input.joined_keys(keys):
         given[properties.KEYS] = joined
     if tags:
-        given[properties.TAGS] = tags
+        given[properties.TAGS] = checked_input.one_tag(tags)
     if ordered_by is not None:
-        given[SHARDING_KEY] = ordered_by
+        given[SHARDING_KEY] = checked_input.text("ordered_by", ordered_by)
     given |= _delay_properties(delay, deliver_at, delay_level)
+    _check_properties(given)
     given[properties.UNIQ_KEY] = unique_id
     given[properties.WAIT] = "true"
     return Outgoing(topic, raw, given, flag)
+
+
+def _check_properties(given: Mapping[str, str]) -> None:
+    told = "".join((*given, *given.values()))
+    if len(told) < _SURELY_FITS_CHARACTERS and told.isprintable():
+        return  # nearly all: these are looked at once more when they are written
+    try:
+        size_bytes = len(properties.encode_properties(given))
+    except FormatError as error:
+        raise ClientError(f"{error.field} {error.problem}") from None
+    if size_bytes > properties.PROPERTIES_BYTES_MAX:
+        raise ClientError(f"properties of {size_bytes} bytes; brokers take {properties.PROPERTIES_BYTES_MAX}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +148,11 @@ def _delay_properties(
     if (delay is not None) + (deliver_at is not None) + (delay_level is not None) > 1:
         raise ClientError("give one of delay, deliver_at and delay_level")
     if delay_level is not None:
-        if not 1 <= delay_level <= STANDARD_LEVELS.max_level:
-            raise ClientError(f"delay levels go from 1 to {STANDARD_LEVELS.max_level}")
-        return {properties.DELAY: str(delay_level)}
+        return {properties.DELAY: str(checked_input.delay_level(delay_level))}
     if delay is not None:
-        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-        due_ms = time.time_ns() // 1_000_000 + int(seconds * 1000)
+        due_ms = time.time_ns() // 1_000_000 + int(checked_input.seconds("delay", delay) * 1000)
     elif deliver_at is not None:
-        if deliver_at.tzinfo is None:
-            raise ClientError("deliver_at needs a time zone: datetime.now(UTC) + …")
-        due_ms = int(deliver_at.timestamp() * 1000)
+        due_ms = int(checked_input.moment("deliver_at", deliver_at).timestamp() * 1000)
     else:
         return {}
     return {TIMER_DELIVER_MS: str(due_ms)}

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 
-from orbitlog.client.group_link import GroupLink, StartFrom
+from orbitlog.client.group_link import GroupLink, StartFrom, start_of
 from orbitlog.client.queue_feed import QueueFeed
 from orbitlog.client.received import Received
 from orbitlog.client.routes import Routes
@@ -69,9 +69,7 @@ class Reader:
             return to
         if isinstance(to, datetime):
             return await self._link.offset_at(queue, to)
-        return await (
-            self._link.min_offset(queue) if StartFrom(to) is StartFrom.FIRST else self._link.max_offset(queue)
-        )
+        return await (self._link.min_offset(queue) if start_of(to) is StartFrom.FIRST else self._link.max_offset(queue))
 
     def pause(self, *queues: MessageQueue) -> None:
         """Fetch no more of these queues (of all, if none are named) until `resume`."""
@@ -82,7 +80,9 @@ class Reader:
 
     def _set_paused(self, queues: Sequence[MessageQueue], *, paused: bool) -> None:
         for queue in queues or self.queues:
-            feed = self._feeds[queue]
+            feed = self._feeds.get(queue)
+            if feed is None:
+                raise ClientError(f"{queue} is not read; assigned are {', '.join(map(str, self.queues)) or 'none'}")
             feed.is_paused = paused
             feed.wake()
 

@@ -19,9 +19,10 @@ from pathlib import Path
 from orbitlog.client.administration import Administration
 from orbitlog.client.asking import Asking, Reply
 from orbitlog.client.broker_questions import BrokerQuestions
+from orbitlog.client.checked_input import bodies_list, time_limit
 from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.consuming import CLOSE_SECONDS, Consumer, Joining
-from orbitlog.client.group_link import GroupLink, StartFrom
+from orbitlog.client.group_link import GroupLink, StartFrom, start_of
 from orbitlog.client.identity import UniqueIdMaker, make_client_id
 from orbitlog.client.member_share import CONSUME_SECONDS, ConsumeOptions
 from orbitlog.client.namespaces import group_name, topic_name, wrapped
@@ -49,6 +50,7 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 30.0
 PRODUCER_GROUP = "orbitlog-producers"
 READER_GROUP = "orbitlog-readers"
+_TURNS_TO_LEAVE = 4
 
 
 class RocketMQ:
@@ -120,12 +122,14 @@ class RocketMQ:
             delay_level=delay_level,
             ordered_by=ordered_by,
         )
-        return await self._sending.send(message, seconds=timeout, ordered_by=ordered_by, queue=queue)
+        if queue is not None and queue.topic != message.topic:
+            raise ClientError(f"the queue is one of topic {queue.topic}, the message is for {message.topic}")
+        return await self._sending.send(message, seconds=time_limit(timeout), ordered_by=ordered_by, queue=queue)
 
     async def send_batch(
         self,
         topic: str,
-        bodies: Sequence[bytes | str],
+        bodies: Iterable[bytes | str],
         *,
         tags: str | None = None,
         properties: Mapping[str, str] | None = None,
@@ -133,9 +137,10 @@ class RocketMQ:
     ) -> Receipt:
         """Send several messages in one request: all are stored, or none. Much faster than one by one."""
         topic = wrapped(self._namespace, topic)
-        unique_ids = self._unique_ids.make_many(len(bodies))
-        batch = make_batch(topic, bodies, unique_ids, tags=tags, user_properties=properties)
-        return await self._sending.send_batch(batch, self._unique_ids.make(), seconds=timeout)
+        all_bodies = bodies_list(bodies)
+        unique_ids = self._unique_ids.make_many(len(all_bodies))
+        batch = make_batch(topic, all_bodies, unique_ids, tags=tags, user_properties=properties)
+        return await self._sending.send_batch(batch, self._unique_ids.make(), seconds=time_limit(timeout))
 
     async def send_oneway(self, topic: str, body: bytes | str, *, tags: str | None = None) -> None:
         """Send without waiting for an answer: fastest, and a loss goes unnoticed."""
@@ -169,7 +174,7 @@ class RocketMQ:
             user_properties=properties,
         )
         await self._introduce(message.topic)  # so that the broker knows whom to ask
-        return await self._transactional.send(message, branch, seconds=timeout)
+        return await self._transactional.send(message, branch, seconds=time_limit(timeout))
 
     async def request(
         self,
@@ -180,12 +185,12 @@ class RocketMQ:
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers connecting, sending and waiting
     ) -> Reply:
         """Send a message and wait for the reply of whoever consumes it."""
-        return await self._asking.ask(self._plain(topic, body, tags, None), self._introduce, seconds=timeout)
+        message = self._plain(topic, body, tags, None)
+        return await self._asking.ask(message, self._introduce, seconds=time_limit(timeout))
 
     async def reply(self, message: Received, body: bytes | str) -> None:
         """Reply to a request that was consumed."""
-        raw = body.encode() if isinstance(body, str) else body
-        await self._asking.reply(message, raw, self._unique_ids.make())
+        await self._asking.reply(message, body_bytes(body), self._unique_ids.make())
 
     def _plain(self, topic: str, body: bytes | str, tags: str | None, properties: Mapping[str, str] | None) -> Outgoing:
         topic = wrapped(self._namespace, topic)
@@ -221,24 +226,26 @@ class RocketMQ:
             raise ClientError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
         if offsets_file is not None and not broadcasting:
             raise ClientError("offsets_file is for broadcasting: otherwise brokers keep the offsets")
+        if max_attempts is not None and max_attempts < 0:
+            raise ClientError(f"max_attempts={max_attempts}: give 0 or more, or None for as often as is usual")
         version = time.time_ns() // 1_000_000
         wanted = [wrapped(self._namespace, topic_name(topic)) for topic in topics]
         subscriptions = [make_subscription(topic, tags, sql, version=version) for topic in wanted]
         options = ConsumeOptions(
             orderly=orderly,
             broadcasting=broadcasting,
-            start_from=start_from if isinstance(start_from, datetime) else StartFrom(start_from),
+            start_from=start_of(start_from),
             max_attempts=max_attempts,
             allocate=STRATEGIES[strategy],
             offsets_file=None if offsets_file is None else Path(offsets_file),
             namespace=self._namespace,
-            consume_seconds=consume_timeout,
+            consume_seconds=None if consume_timeout is None else time_limit(consume_timeout),
         )
         return Joining(lambda: self._join(group, subscriptions, options))
 
     async def _join(self, group: str, subscriptions: Sequence[SubscriptionData], options: ConsumeOptions) -> Consumer:
         self._refuse_when_closed()
-        if self._consumer_of(group) is not None:
+        if await self._member_that_stays(group):
             raise ClientError(f"this client is a member of {group} already; a second member needs its own connection")
         link = GroupLink(self._link, self._routes, group, self.client_id)
         for subscription in subscriptions:
@@ -247,7 +254,9 @@ class RocketMQ:
                 if not subscription.is_tag:
                     await link.check(subscription)
             except NoRoute:
-                log.info("%s: nobody serves topic %s yet", group, subscription.topic)
+                log.warning(
+                    "%s: nobody serves topic %s yet; its messages come when somebody does", group, subscription.topic
+                )
         consumer = Consumer(
             link,
             self._routes,
@@ -289,6 +298,21 @@ class RocketMQ:
             await reader.assign(queues, start)
             undo.pop_all()
         return reader
+
+    async def _member_that_stays(self, group: str) -> bool:
+        """Tell whether this client is a member already; one that is leaving is waited for.
+
+        An `async for` that was left by `break` leaves its group a few turns of the event loop later.
+        """
+        for _ in range(_TURNS_TO_LEAVE):
+            member = self._consumer_of(group)
+            if member is None:
+                return False
+            if member.is_leaving:
+                await member.close()
+            else:
+                await asyncio.sleep(0)
+        return self._consumer_of(group) is not None
 
     def _consumer_of(self, group: str) -> Consumer | None:
         return next((consumer for consumer in self._consumers if consumer.group == group), None)

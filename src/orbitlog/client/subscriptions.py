@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from orbitlog.client.checked_input import text
 from orbitlog.errors import ClientError
 from orbitlog.formats import properties
 from orbitlog.formats.java import string_hash
@@ -13,7 +14,9 @@ SQL92 = "SQL92"
 
 def make_subscription(topic: str, tags: str = ALL, sql: str | None = None, *, version: int = 0) -> SubscriptionData:
     """Build a subscription; `version` is when it was made, in milliseconds."""
+    text("tags", tags)
     if sql is not None:
+        text("sql", sql)
         if tags != ALL:
             raise ClientError("give tags or sql, not both")
         return SubscriptionData(topic, expression=sql, expression_type=SQL92, version=version)

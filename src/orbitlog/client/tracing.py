@@ -29,6 +29,7 @@ log = logging.getLogger(__name__)
 TRACE_GROUP = "_INNER_TRACE_PRODUCER"
 GATHER_SECONDS = 0.5
 SEND_SECONDS = 5.0
+CLOSE_SECONDS = 5.0
 RECORDS_MAX = 100
 WAITING_MAX = 10_000
 
@@ -150,9 +151,13 @@ class Tracer:
                 log.warning("%d traces were given up: %s", len(records), error)
 
     async def close(self) -> None:
-        """Send the rest."""
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.flush()
+        """Send the rest, as far as that goes in a few seconds."""
+        try:
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await asyncio.gather(*self._tasks, return_exceptions=True)
+                await self.flush()
+        except TimeoutError:
+            log.warning("the last traces were given up: no broker took them in time")
 
 
 def _now_ms() -> int:

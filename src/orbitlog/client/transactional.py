@@ -16,7 +16,7 @@ from orbitlog.client.receipts import Receipt
 from orbitlog.client.received import Received
 from orbitlog.client.routes import Routes
 from orbitlog.client.sending import Sending
-from orbitlog.errors import OrbitlogError, RemotingError
+from orbitlog.errors import ClientError, OrbitlogError, RemotingError
 from orbitlog.formats import properties
 from orbitlog.formats.flags import TransactionType
 from orbitlog.formats.message import decode_message
@@ -53,7 +53,7 @@ class Transactional:
         outcome: Outcome = False
         try:
             outcome = await _settled(branch(receipt))
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, _NoOutcome):
             outcome = None  # how it ended is for `check` to say
             raise
         finally:
@@ -100,5 +100,14 @@ class Transactional:
             log.warning("the end of transaction %s is not told: %s", header.transaction_id, error)
 
 
+class _NoOutcome(ClientError):
+    """A branch or a check returned something else than how it ended."""
+
+
 async def _settled(outcome: Awaitable[Outcome] | Outcome) -> Outcome:
-    return await outcome if inspect.isawaitable(outcome) else outcome
+    told = await outcome if inspect.isawaitable(outcome) else outcome
+    if told not in (True, False, None):
+        raise _NoOutcome(
+            f"a transaction ends with True, False or None, not {told!r}; it stays open, and the broker will ask"
+        )
+    return told

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from orbitlog.client.checked_input import bodies_list, time_limit
 from orbitlog.client.outgoing import BODY_BYTES_MAX, batch_request, compressed, make_batch, make_outgoing, send_request
 from orbitlog.errors import ClientError
 from orbitlog.formats.batch import decode_batch
@@ -43,6 +44,23 @@ def test_what_is_given_becomes_properties() -> None:
         ({"user_properties": {"TAGS": "x"}}, "TAGS has a parameter of its own"),
         ({"body": bytes(BODY_BYTES_MAX + 1)}, "brokers take 4194304"),
         ({"body": ""}, "needs a body"),
+        ({"body": 5}, "bytes or text, not int; write objects as JSON"),
+        ({"body": [1, 2]}, "bytes or text, not list"),
+        ({"body": None}, "bytes or text, not NoneType"),
+        ({"body": "\ud800"}, "UTF-8 cannot write"),
+        ({"keys": 42}, "keys are a list of texts, not int"),
+        ({"keys": [42]}, "a key is text, not int: 42"),
+        ({"keys": ["a b"]}, "'a b' is empty or holds a space"),
+        ({"tags": ["A"]}, "a tag is text, not list"),
+        ({"tags": "A || B"}, "a message has one tag"),
+        ({"ordered_by": 42}, "ordered_by is text, not int"),
+        ({"user_properties": {"price": 7}}, "property price is text, not int: 7"),
+        ({"user_properties": ["price"]}, "a mapping of names to texts"),
+        ({"user_properties": {"a": "b\x02c"}}, "property 'a' holds a separator"),
+        ({"user_properties": {"a": "b" * 32_768}}, "brokers take 32767"),
+        ({"delay": float("inf")}, "delay is a number of seconds, not inf"),
+        ({"delay": "5"}, "delay is a number of seconds, not '5'"),
+        ({"deliver_at": 5}, "deliver_at is a datetime, not int"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_sent(given: dict[str, Any], reason: str) -> None:
@@ -53,6 +71,24 @@ def test_mistakes_are_told_before_anything_is_sent(given: dict[str, Any], reason
 def test_a_topic_that_cannot_be_is_refused() -> None:
     with pytest.raises(ClientError, match=r"^topic: 'no topic!' has characters other than"):
         make_outgoing("no topic!", b"x", "ID")
+
+
+def test_bytes_of_every_kind_are_a_body() -> None:
+    assert [make_outgoing("T", body, "ID").body for body in (b"ab", bytearray(b"ab"), memoryview(b"ab"), "ab")] == [
+        b"ab"
+    ] * 4  # type: ignore[list-item]
+
+
+def test_one_body_is_not_mistaken_for_a_batch() -> None:
+    with pytest.raises(ClientError, match="a list of bodies"):
+        bodies_list("abc")
+    assert bodies_list(iter(["a", "b"])) == ["a", "b"]
+
+
+@pytest.mark.parametrize("limit", [0, -1, None, "3", float("inf"), True])
+def test_a_time_limit_is_a_number_of_seconds(limit: Any) -> None:
+    with pytest.raises(ClientError, match="seconds"):
+        time_limit(limit)
 
 
 def test_a_batch_has_no_empty_members() -> None:
