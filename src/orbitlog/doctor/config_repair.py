@@ -40,8 +40,11 @@ def plan_config(journal: RepairJournal, store: StoreFiles, compat: Compat, findi
         if made is not None:
             journal.put_file(path, made, "what could be saved of it, and what the queues tell")
             topics_are_written |= path.name == TOPICS.name
-        elif path.exists():
-            journal.set_aside(path, "cannot be read, and nothing of it could be saved")
+        else:
+            # The backup, too: a Java broker does not start where both are there and neither can be read.
+            for unreadable in (path, path.with_name(path.name + tree.BACKUP_SUFFIX)):
+                if unreadable.exists():
+                    journal.set_aside(unreadable, "cannot be read, and nothing of it could be saved")
     if not topics_are_written and (without := topics_without_config(store)):
         table = known_topics(store.root) or TopicTable()
         target = store.root / tree.CONFIG / TOPICS.name

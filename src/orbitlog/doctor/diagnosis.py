@@ -83,7 +83,8 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
     ),
     "config": (
         Severity.ERROR,
-        "A broker starts with an empty table here, and writes that over what is left",
+        "A broker starts with an empty table here, and writes that over what is left;"
+        " Java's does not start where a backup is there that cannot be read, either",
         _REPAIR,
     ),
     "config backup in use": (Severity.WARNING, "Brokers take the backup, which is one change older", _REPAIR),

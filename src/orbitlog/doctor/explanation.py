@@ -14,6 +14,8 @@ import numpy as np
 
 from orbitlog.doctor.split_derivation import UNIT
 from orbitlog.doctor.store_survey import read_config
+from orbitlog.doctor.told_rules import told_compat
+from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
@@ -27,7 +29,7 @@ from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
 from orbitlog.store.mapped_view import mapped_view, written_until
 from orbitlog.store.store_files import OffsetFile, StoreFiles, find_store_files
-from orbitlog.store.store_inference import infer_compat, infer_geometry, infer_rules, signs_of_5x
+from orbitlog.store.store_inference import infer_rules, signs_of_5x
 from orbitlog.store.store_settings import StoreSettings
 
 _DAY_MS = 86_400_000
@@ -111,11 +113,11 @@ def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
     """Look at a store; reads its queues and little else."""
     settings = settings or StoreSettings()
     store = find_store_files(root)
-    geometry = infer_geometry(store, settings)
+    geometry = told_geometry(store, settings)
     retention = settings.retention
     found = Explanation(
         str(root),
-        infer_compat(store, settings).name,
+        told_compat(store, settings).name,
         list(dict.fromkeys(signs_of_5x(store)))[:_SIGNS_MAX],
         geometry.segment_bytes,
         len(store.segments),

@@ -120,7 +120,7 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
     The log is right where its messages make a whole queue: files of two queues may have been swapped. And a message
     that has a unit where it says it belongs is right, and the other unit wrong.
     """
-    unit = _unit(store, queue, queue_offset)
+    unit = unit_at(store, queue, queue_offset)
     message = None if unit is None else message_at(store, unit.physical_offset)
     if unit is None or message is None or message.size_bytes != unit.size_bytes:
         return None
@@ -131,7 +131,7 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
         is_of_transaction = message.properties.get(TRANSACTION_PREPARED) == "true"
         kind = TransactionType.COMMIT if is_of_transaction else TransactionType.NONE
         return message._replace(sys_flag=with_transaction_type(message.sys_flag, kind))
-    own = _unit(store, (message.topic, message.queue_id), message.queue_offset)
+    own = unit_at(store, (message.topic, message.queue_id), message.queue_offset)
     if own is not None and own.physical_offset == message.physical_offset:
         return None
     right = message._replace(topic=queue[0], queue_id=queue[1], queue_offset=queue_offset)
@@ -145,7 +145,8 @@ def plan_record(journal: RepairJournal, store: StoreFiles, right: Message, why: 
     journal.write(segment.path, right.physical_offset - segment.base, encode_message(right), why)
 
 
-def _unit(store: StoreFiles, queue: Queue, queue_offset: int) -> QueueEntry | None:
+def unit_at(store: StoreFiles, queue: Queue, queue_offset: int) -> QueueEntry | None:
+    """Return the unit of a queue offset as the queue files have it, if it can be one."""
     byte = queue_offset * ENTRY_BYTES
     for file in store.queues.get(queue, ()):
         if file.base <= byte and byte + ENTRY_BYTES <= file.base + file.size_bytes:

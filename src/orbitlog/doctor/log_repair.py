@@ -6,7 +6,9 @@ all; then the log, with placeholders for the messages that are known to be lost;
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from pathlib import Path
 
 from orbitlog.doctor.examination import Examination
@@ -16,13 +18,16 @@ from orbitlog.doctor.placeholder_places import placeholders_of, spots_of
 from orbitlog.doctor.queue_lines import Line
 from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.message import Message
+from orbitlog.formats.message import MAGIC_V1, MAGIC_V2, RECORD_PREFIX, Message
 from orbitlog.formats.message_scan import read_at
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import end_of_written, holds_data, mapped_view, written_until
 from orbitlog.store.store_files import OffsetFile, StoreFiles
 
 Queue = tuple[str, int]
+_PLACES_TRIED = 1000
+_MAGIC = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)))
+_MAGIC_POSITION = RECORD_PREFIX.position("magic")
 
 
 def plan_places(journal: RepairJournal, store: StoreFiles, segment_bytes: int, foreign: Sequence[Finding]) -> None:
@@ -38,14 +43,14 @@ def plan_places(journal: RepairJournal, store: StoreFiles, segment_bytes: int, f
 
 def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: int) -> set[int]:
     """Rename segments whose records say that they belong elsewhere, if that place is free or becomes so."""
-    homes = {segment.base: home for segment in store.segments if (home := _home_of(segment)) is not None}
+    homes = {segment.base: home for segment in store.segments if (home := _home_of(segment, segment_bytes)) is not None}
     present = {segment.base: segment for segment in store.segments}
     # Of those that overlap their neighbour, and whose name no segment can have, likewise.
     away = {base: home for base, home in homes.items() if home != base and home % segment_bytes == 0}
     belongs = _of_this_log(set(present) - set(away), sorted(away.values()), segment_bytes)
     movable: dict[int, int] = {}
     for base, home in sorted(away.items()):
-        if home in movable.values() or (home in present and home not in away):
+        if home in movable.values() or homes.get(home) == home:
             why = f"holds a second copy of the segment that starts at {home}"
             journal.set_aside(present[base].path, why)
         elif home not in belongs:
@@ -55,6 +60,9 @@ def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: in
             movable[base] = home
     # All aside first, then each to its place: two files may have been swapped.
     made = {}
+    displaced = {home for home in movable.values() if home in present and home not in away}
+    for home in sorted(displaced):
+        journal.set_aside(present[home].path, "holds no record that can be read, and another file belongs here")
     for base, home in movable.items():
         why = f"its records belong to the segment that starts at {home}"
         journal.set_aside(present[base].path, why)
@@ -62,7 +70,7 @@ def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: in
     for base, home in movable.items():
         target = store.root / tree.COMMITLOG / tree.offset_file_name(home)
         journal.put(made[base], target, f"its records say that it starts at {home}")
-    return set(away)
+    return set(away) | displaced
 
 
 def _of_this_log(standing: set[int], homes: Sequence[int], segment_bytes: int) -> set[int]:
@@ -85,17 +93,29 @@ def _plan_strays(journal: RepairJournal, store: StoreFiles, segment_bytes: int) 
         is_misaligned = (segment.base - store.segments[0].base) % segment_bytes != 0
         is_last = number == len(store.segments) - 1
         is_apart = is_last and number > 0 and segment.base != store.segments[number - 1].base + segment_bytes
-        if _home_of(segment) is None and (is_misaligned or (is_apart and not holds_data(segment.path))):
+        if _home_of(segment, segment_bytes) is None and (is_misaligned or (is_apart and not holds_data(segment.path))):
             strays.add(segment.base)
             journal.set_aside(segment.path, "lies where no segment can be, and holds no record")
     return strays
 
 
-def _home_of(segment: OffsetFile) -> int | None:
-    """Return the physical offset of a segment's first byte as its first record has it; None where there is none."""
-    with mapped_view(segment.path) as view:
-        found = read_at(view, 0) if len(view) else None
-    return found.physical_offset if isinstance(found, Message) else None
+def _home_of(segment: OffsetFile, segment_bytes: int) -> int | None:
+    """Return the physical offset of a segment's first byte as its records have it; None where there is none.
+
+    The first ones may be damaged, and a body can hold a record of elsewhere: whoever says a place that no segment has
+    is believed last.
+    """
+    homes: list[int] = []
+    with mapped_view(segment.path) as view, view[: written_until(segment.path)] as written:
+        places = [match.start() - _MAGIC_POSITION for match in islice(_MAGIC.finditer(written), _PLACES_TRIED)]
+        for position in places:
+            found = read_at(written, position) if position >= 0 else None
+            if not isinstance(found, Message):
+                continue
+            homes.append(found.physical_offset - position)
+            if homes[-1] >= 0 and homes[-1] % segment_bytes == 0:
+                return homes[-1]
+    return homes[0] if homes and homes[0] >= 0 else None
 
 
 def plan_log(

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from orbitlog.doctor.split_derivation import UNIT
-from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.java import INT_MAX, LONG_MAX
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.findings import Finding
@@ -64,7 +64,7 @@ def find_lost(store: StoreFiles, ranges: Sequence[LogRange]) -> list[LostMessage
     if not ranges:
         return []
     starts = np.array([one.start for one in ranges], np.int64)
-    stops = np.array([one.stop for one in ranges], np.int64)
+    stops = np.array([min(one.stop, LONG_MAX) for one in ranges], np.int64)
     lost: list[LostMessage] = []
     for (topic, queue_id), files in store.queues.items():
         if topic.startswith(LMQ_PREFIX):

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from orbitlog.doctor.examination import Examination
-from orbitlog.doctor.header_repair import QueueJumps, message_at, plan_record
+from orbitlog.doctor.header_repair import QueueJumps, message_at, plan_record, unit_at
 from orbitlog.doctor.queue_lines import Line, Room, Run, gaps_of, read_runs, straighten
 from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.doctor.split_derivation import QUEUE_OFFSET_MAX
@@ -47,11 +47,17 @@ class QueueOrder:
 
     def _is_strange(self, queue: Queue, runs: Sequence[Run], log_start: int) -> bool:
         """Tell whether a queue may be none: a few messages that say so, and nothing else."""
-        if sum(len(run.places) for run in runs) > _STRANGERS_MAX:
+        if sum(len(run.places) for run in runs) > _STRANGERS_MAX or self._has_unit(queue, runs):
             return False
         table = known_topics(self._store.root)
         is_unknown = table is not None and queue[0] not in table.topics
         return is_unknown or (log_start == 0 and bool(runs) and runs[0].first != 0)
+
+    def _has_unit(self, queue: Queue, runs: Sequence[Run]) -> bool:
+        """Tell whether a broker put one of these messages where it says it belongs."""
+        said = ((run.first + at, place) for run in runs for at, place in enumerate(run.places.tolist()))
+        units = ((unit_at(self._store, queue, queue_offset), place) for queue_offset, place in said)
+        return any(unit is not None and unit.physical_offset == place for unit, place in units)
 
     def _strange_messages(self) -> Iterator[tuple[int, Queue, int]]:
         for queue, runs in self._strangers.items():

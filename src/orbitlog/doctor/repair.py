@@ -21,10 +21,10 @@ from orbitlog.doctor.order_repair import QueueOrder
 from orbitlog.doctor.repair_journal import RepairJournal, finish_interrupted
 from orbitlog.doctor.store_use import taken
 from orbitlog.doctor.tasks_here import PhaseProgress, run_here
-from orbitlog.doctor.told_rules import told_rules
+from orbitlog.doctor.told_rules import told_compat, told_rules
+from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import StoreLayoutError
 from orbitlog.store.store_files import find_store_files
-from orbitlog.store.store_inference import infer_compat, infer_geometry
 from orbitlog.store.store_settings import StoreSettings
 
 _ROUNDS_MAX = 8
@@ -96,7 +96,7 @@ class _Plan:
         self._settings = settings
         self._found = found
         self._store = find_store_files(root)
-        self._geometry = infer_geometry(self._store, settings)
+        self._geometry = told_geometry(self._store, settings)
         self._of_kind = {kind: [one for one in found.findings if one.kind == kind] for kind in _kinds(found)}
 
     def fill_in(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
@@ -116,7 +116,7 @@ class _Plan:
         problems = plan_log(journal, self._store, segment_bytes, self._found, order.lines)
         if journal.steps:
             return problems
-        compat = infer_compat(self._store, self._settings)
+        compat = told_compat(self._store, self._settings)
         plan_config(journal, self._store, compat, self._found.findings)
         plan_offsets(journal, self._store, compat, self._found)
         return problems + self._plan_derived(journal, progress)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from orbitlog.doctor.forged_ends import hides_records
 from orbitlog.doctor.log_splits import DAMAGE, LOG_END, SEGMENT_END, LogSplit, WalkedSplit
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
@@ -28,7 +29,7 @@ from orbitlog.kernels.queue_sort import UnitSorter
 from orbitlog.kernels.splits import find_record
 from orbitlog.store.findings import Finding
 from orbitlog.store.log_walk import LogWalk
-from orbitlog.store.mapped_view import mapped_view
+from orbitlog.store.mapped_view import mapped_view, written_until
 from orbitlog.store.store_files import OffsetFile, find_segments
 
 UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
@@ -102,7 +103,7 @@ def derive_split(
     """Walk a split, passing over damage and noting it, and derive what its messages give: units by queue, and keys."""
     collector = _Collector(rules)
     with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
-        walk, damage = _walk(view, split, collector, check_crc=check_crc)
+        walk, damage = _walk(view, split, collector, check_crc=check_crc, queue_file_bytes=queue_file_bytes)
     derivation = SplitDerivation(
         walk,
         key_count=collector.key_count,
@@ -135,9 +136,21 @@ class _Passage(LogWalk):
             self._damage.resume(self.segment.base + following)
         return following
 
+    def is_behind_data(self, position: int) -> bool:
+        return position >= written_until(self.segment.path)
+
+    def behind(self, view: memoryview, split: LogSplit, position: int, *, queue_file_bytes: int) -> int | None:
+        """Return where records go on behind a BLANK that no broker wrote there; None where the segment ends."""
+        following = self._find_written(view, self.segment, position + 1)
+        if following is None or not hides_records(view, split, position, following, queue_file_bytes=queue_file_bytes):
+            return None
+        self._note(self.segment, position, following, "a segment end, and behind it the segment goes on")
+        self._damage.resume(self.segment.base + following)
+        return following
+
 
 def _walk(
-    view: memoryview, split: LogSplit, collector: _Collector, *, check_crc: bool
+    view: memoryview, split: LogSplit, collector: _Collector, *, check_crc: bool, queue_file_bytes: int
 ) -> tuple[WalkedSplit, Iterator[Finding]]:
     """Feed the messages of a split to the collector; returns the walk and what damage was met."""
     position = first = _first_record(view, split, check_crc=check_crc)
@@ -151,6 +164,9 @@ def _walk(
             position = next_position
             break
         if isinstance(stop, SegmentEnd):
+            position = passage.behind(view, split, next_position, queue_file_bytes=queue_file_bytes)
+            if position is not None:
+                continue
             position, ended = next_position, SEGMENT_END
             break
         position = passage.after(view, next_position, stop)
@@ -159,6 +175,10 @@ def _walk(
     if position == end:
         passage.after(view, end, None)
         ended = DAMAGE
+    elif position is not None and ended is None and passage.is_behind_data(position):
+        # The last record ends in the hole behind the data, or with it: what the hole means was not looked at yet.
+        next_position, ended = position, LOG_END
+        position = passage.after(view, position, LogEnd(position))
     leads_to = next_position if position is None else position
     findings = (Finding.of_damage(damage) for damage in passage.damage)
     return WalkedSplit(split, first, leads_to, collector.message_count, ended), findings

@@ -35,6 +35,7 @@ from orbitlog.doctor.store_survey import read_config
 from orbitlog.doctor.store_use import confirmed_to, is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.doctor.told_rules import told_rules
+from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
@@ -46,7 +47,6 @@ from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles, find_store_files
-from orbitlog.store.store_inference import infer_geometry
 from orbitlog.store.store_settings import StoreGeometry, StoreSettings
 
 _STATE = "orbitlog-check"
@@ -169,7 +169,7 @@ def check_with(
 
 def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) -> _Work:
     store = find_store_files(root)
-    geometry, rules = infer_geometry(store, settings), told_rules(store, settings)
+    geometry, rules = told_geometry(store, settings), told_rules(store, settings)
     splits = plan_splits(
         store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=confirmed_to(store)
     )
@@ -338,6 +338,8 @@ def _checkpoint_findings(work: _Work) -> list[Finding]:
         return []
     path = str(file.path)
     if file.size_bytes != CHECKPOINT_BYTES:
+        if not work.result.messages:
+            return []  # nothing to come back to, and brokers give it its size
         return [Finding("checkpoint", path, f"has {file.size_bytes} bytes, a checkpoint has {CHECKPOINT_BYTES}")]
     checkpoint = decode_checkpoint(file.path.read_bytes())
     last_ms = max((derivation.last_timestamp_ms for derivation in work.derivations), default=0)

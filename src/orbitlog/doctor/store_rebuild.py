@@ -41,6 +41,7 @@ from orbitlog.doctor.staging import TEMPORARY, put_bytes
 from orbitlog.doctor.store_use import confirmed_to
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.doctor.told_rules import told_rules
+from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import StoreLayoutError, StoreLocked
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint, encode_checkpoint
@@ -48,7 +49,6 @@ from orbitlog.formats.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles, find_store_files
-from orbitlog.store.store_inference import infer_geometry
 from orbitlog.store.store_settings import StoreSettings
 
 _REPLICA_FIELDS = ("master_flushed_physical_offset", "confirm_physical_offset")
@@ -174,7 +174,7 @@ def _prepare(
             raise StoreLocked(f"{place} is being dispatched by another process; stop it first")
     earlier = roll_forward(place, store, is_in_place=is_in_place)
     store = find_store_files(root)
-    target = Target(store, place, is_in_place, infer_geometry(store, settings), told_rules(store, settings))
+    target = Target(store, place, is_in_place, told_geometry(store, settings), told_rules(store, settings))
     check_output(target)
     return target, earlier
 
@@ -319,7 +319,8 @@ def _old_checkpoint(store: StoreFiles, end: int) -> Checkpoint:
     """Return the checkpoint that stands: what it says about replicas stays true, unless that cannot be."""
     if store.checkpoint is None or store.checkpoint.size_bytes < CHECKPOINT.size_bytes:
         return Checkpoint()
-    found = decode_checkpoint(store.checkpoint.path.read_bytes())
+    with store.checkpoint.path.open("rb") as file:
+        found = decode_checkpoint(file.read(CHECKPOINT.size_bytes))  # of a file that may be of any size
     wrong = {name: 0 for name in _REPLICA_FIELDS if not 0 <= getattr(found, name) <= end}
     return replace(found, **wrong)
 

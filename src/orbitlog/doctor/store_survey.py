@@ -10,6 +10,8 @@ from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
+from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET
 from orbitlog.formats.topic_config import TOPICS, TopicTable
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import ROOT_ENTRIES, StoreFiles
@@ -22,6 +24,14 @@ _FOREIGN_KINDS = {(name, 1): "foreign segment" for name in ROOT_ENTRIES} | {
     (tree.CONSUMEQUEUE, 4): "foreign segment",
     (tree.LOCK, 1): "lock",
 }
+# What each table of Java's has, if anything; an object without it reads as an empty table.
+_TABLES = {
+    TOPICS.name: b"topicConfigTable",
+    CONSUMER_OFFSET.name: b"offsetTable",
+    DELAY_OFFSET.name: b"offsetTable",
+    SUBSCRIPTION_GROUP.name: b"subscriptionGroupTable",
+}
+_EMPTY = b"{} \t\r\n\xef\xbb\xbf"
 _CONFIG_BYTES_MAX = 256 * 1024 * 1024
 _LINKS_MATTER = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX, tree.CONFIG, tree.CHECKPOINT)
 
@@ -47,14 +57,7 @@ def read_config(path: Path) -> bytes:
 
 def is_readable(path: Path) -> bool:
     """Tell whether a file of config/ holds what a broker would load."""
-    raw = read_config(path)
-    if not raw:
-        return False
-    try:
-        config_codec(path.name).decode(raw)
-    except FormatError:
-        return False
-    return True
+    return bool(read_config(path)) and not _problem(path)
 
 
 def config_findings(root: Path) -> Iterator[Finding]:
@@ -78,10 +81,14 @@ def config_findings(root: Path) -> Iterator[Finding]:
 
 
 def _problem(path: Path) -> str:
+    raw = read_config(path)
     try:
-        config_codec(path.name).decode(read_config(path))
+        config_codec(path.name).decode(raw)
     except FormatError as error:
         return f"cannot be read ({error})"
+    table = _TABLES.get(path.name.removesuffix(tree.BACKUP_SUFFIX))
+    if table is not None and table not in raw and raw.strip(_EMPTY):
+        return f"has no {table.decode()}: it is another file, or what is left of one"
     return ""
 
 

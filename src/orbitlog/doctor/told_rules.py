@@ -12,7 +12,10 @@ from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 
+from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import FormatError
+from orbitlog.formats.checkpoint import CHECKPOINT, decode_checkpoint
+from orbitlog.formats.compat import Compat
 from orbitlog.formats.derive import DeriveRules, index_hashes
 from orbitlog.formats.index_layout import IndexLayout, decode_header, decode_index_entry
 from orbitlog.formats.message import Message
@@ -20,20 +23,21 @@ from orbitlog.formats.message_scan import read_at
 from orbitlog.store import store_settings as settings_table
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_files import StoreFiles
-from orbitlog.store.store_inference import infer_geometry, infer_rules
+from orbitlog.store.store_inference import infer_compat, infer_rules
 from orbitlog.store.store_settings import StoreSettings
 
 _ENTRIES_SAMPLED = 400
 _FILES_SAMPLED = 3
+_PLACES = ("master_flushed_physical_offset", "confirm_physical_offset", "logics_physical_offset")
 
 
 def told_rules(store: StoreFiles, settings: StoreSettings) -> DeriveRules:
     """Return the rules that the store's files were derived by, as far as they tell."""
-    rules = infer_rules(store, settings)
+    rules = infer_rules(_without_noise(store), settings)
     if not rules.compat.indexes_tags or settings.given(settings_table.COMPAT) is not None:
         return rules
     without = replace(rules, compat=replace(rules.compat, indexes_tags=False))
-    layout = infer_geometry(store, settings).index_layout
+    layout = told_geometry(store, settings).index_layout
     for file in reversed(store.index_files[-_FILES_SAMPLED:]):
         votes = [0, 0]
         for physical_offset, hashes in _sampled(file.path, layout):
@@ -47,6 +51,22 @@ def told_rules(store: StoreFiles, settings: StoreSettings) -> DeriveRules:
         if any(votes):
             return rules if votes[0] >= votes[1] else without
     return rules
+
+
+def told_compat(store: StoreFiles, settings: StoreSettings) -> Compat:
+    """Return the version that the store's files tell of."""
+    return infer_compat(_without_noise(store), settings)
+
+
+def _without_noise(store: StoreFiles) -> StoreFiles:
+    """Return the store without a checkpoint that cannot be true: what noise has in fields of 5.x is no sign of it."""
+    if store.checkpoint is None or store.checkpoint.size_bytes < CHECKPOINT.size_bytes:
+        return store
+    with store.checkpoint.path.open("rb") as file:
+        checkpoint = decode_checkpoint(file.read(CHECKPOINT.size_bytes))
+    log_end = max((segment.base + segment.size_bytes for segment in store.segments), default=0)
+    is_possible = all(0 <= getattr(checkpoint, name) <= log_end for name in _PLACES)
+    return store if is_possible else replace(store, checkpoint=None)
 
 
 def _sampled(path: Path, layout: IndexLayout) -> Iterator[tuple[int, list[int]]]:

@@ -80,7 +80,8 @@ def read_at(
     try:
         return decode_message(buffer, position, physical_offset=physical_offset, check_crc=check_crc)
     except FormatError as error:
-        # Without its traceback, whose frames would keep the buffer alive, and a mapped file from being closed.
+        # Without its traceback and that of its cause: their frames would keep a mapped file from being closed.
+        error.__context__ = None
         return Damage(position, error.with_traceback(None))
 
 

@@ -762,3 +762,66 @@ def everything_at_once(root: Path) -> None:
     noise_in_the_checkpoint(root)
     half_written_topics_without_a_backup(root)
     core_dump_among_segments(root)
+
+
+# What hides more than it harms, and numbers that come from nowhere
+
+
+@damages(*LOG)
+def segment_end_in_the_middle_of_a_segment(root: Path) -> None:
+    """Eight bytes that make readers skip all that follows in the segment."""
+    size, second = segment_bytes(root), segments(root)[1].base
+    message = [one for one in records(root) if one.physical_offset >= second][2]
+    room = size - message.physical_offset % size
+    patch(root, message.physical_offset, struct.pack(">iI", room, MAGIC_BLANK))
+
+
+@damages(*LOG)
+def segment_end_before_the_tail(root: Path) -> None:
+    size = segment_bytes(root)
+    place = records(root)[-3].physical_offset
+    patch(root, place, struct.pack(">iI", size - place % size, MAGIC_BLANK))
+
+
+@damages(*LOG)
+def topic_that_is_no_text(root: Path) -> None:
+    message = middle(root)
+    patch(root, body_position(message) + len(message.body) + 1, b"\xff" * len(message.topic))
+
+
+@damages(*LOG)
+def segment_under_the_largest_name(root: Path) -> None:
+    first = segments(root)[0].path
+    shutil.copy2(first, first.with_name(f"{2**63 - 1:020d}"))
+
+
+@damages(*LOG)
+def all_segments_but_the_first_cut_by_a_page(root: Path) -> None:
+    """Most files agree on a wrong size; their names do not."""
+    for segment in segments(root)[1:]:
+        os.truncate(segment.path, segment.size_bytes - 4096)
+
+
+@damages(*LOG)
+def swapped_segments_whose_first_records_are_damaged(root: Path) -> None:
+    swapped_segments(root)
+    for segment in segments(root)[1:4:2]:
+        patch_file(segment.path, 0, b"\xee" * 50)
+
+
+@damages("checkpoint")
+def checkpoint_full_of_ones(root: Path) -> None:
+    (root / "checkpoint").write_bytes(b"\xff" * 4096)
+
+
+@damages("config")
+def garbage_in_offsets_and_their_backups(root: Path) -> None:
+    for name in ("consumerOffset.json", "delayOffset.json", "subscriptionGroup.json"):
+        for suffix in ("", ".bak"):
+            config(root, name + suffix).write_bytes(b"\0" * 40)
+
+
+@damages("config")
+def table_of_another_file(root: Path) -> None:
+    shutil.copy2(config(root, "topics.json"), config(root, "consumerOffset.json"))
+    config(root, "consumerOffset.json.bak").unlink(missing_ok=True)
