@@ -14,6 +14,7 @@ from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.topics import next_version
 from orbitlog.formats import names
 from orbitlog.formats import properties as props
+from orbitlog.formats.delay_levels import LEVELS_MAX
 from orbitlog.formats.message import Message, record_version
 from orbitlog.formats.offset_tables import DelayOffsets
 from orbitlog.store.consumequeue import ConsumeQueue
@@ -33,12 +34,15 @@ class DelayedDelivery:
         saved = saved or DelayOffsets()
         self._offsets = dict(saved.offsets)
         self._data_version = saved.data_version
+        self._levels: tuple[int, ...] | None = None
         self.is_changed = False
 
     def deliver_due(self, now_ms: int) -> int | None:
         """Deliver some of what is due; returns when to be called again, None where nothing waits."""
         next_ms: int | None = None
-        for level in range(1, self._state.delay_levels.max_level + 1):
+        if self._levels is None:
+            self._levels = self._all_levels()
+        for level in self._levels:
             queue = self._state.store.queue(names.SCHEDULE_TOPIC, level - 1)
             if queue is None:
                 continue
@@ -46,6 +50,12 @@ class DelayedDelivery:
             if due_ms is not None:
                 next_ms = due_ms if next_ms is None else min(next_ms, due_ms)
         return next_ms
+
+    def _all_levels(self) -> tuple[int, ...]:
+        """Return the levels of the setting, and those that it had once and in which messages were left."""
+        count, find = self._state.delay_levels.max_level, self._state.store.queue
+        former = [level for level in range(count + 1, LEVELS_MAX + 1) if find(names.SCHEDULE_TOPIC, level - 1)]
+        return *range(1, count + 1), *former
 
     def _deliver_level(self, level: int, queue: ConsumeQueue, now_ms: int) -> int | None:
         """Deliver some of one level; returns when its next one is due."""
@@ -71,6 +81,8 @@ class DelayedDelivery:
 
     def _due_ms(self, level: int, tags_code: int, now_ms: int) -> int:
         """Return when a message is due: not later than its level allows, should the clock have been set back."""
+        if level > self._state.delay_levels.max_level:
+            return tags_code  # how long it may wait is not known any more
         latest_ms = self._state.delay_levels.deliver_timestamp_ms(level, now_ms)
         return tags_code if tags_code <= latest_ms else now_ms
 

@@ -127,3 +127,25 @@ def test_after_a_long_stop_everything_comes_in_order_and_once(tmp_path: Path) ->
     later_ms = now_ms + 3 * 86_400_000
     at_desk(tmp_path, after, now_ms=lambda: later_ms, messageDelayLevel="1h 2d")
     at_desk(tmp_path, after, now_ms=lambda: later_ms + 86_400_000, messageDelayLevel="1h 2d")
+
+
+def test_levels_that_a_setting_no_longer_has_are_emptied_in_their_time(tmp_path: Path) -> None:
+    now_ms, hour_ms = 1_800_000_000_000, 3_600_000
+
+    async def before(desk: Desk) -> None:
+        await desk.send(body=b"a day", properties={"DELAY": "3"})
+        await desk.send(body=b"an hour", properties={"DELAY": "2"})
+
+    async def meanwhile(desk: Desk) -> None:
+        await until(lambda: desk.broker.state.max_offset("Orders", 0) == 1)
+        await desk.send("Others", b"a second", properties={"DELAY": "3"})
+        (waiting,) = records(await desk.pull(SCHEDULE_TOPIC, 0))
+        assert waiting.body == b"a second", "the highest level there is now"
+
+    async def after(desk: Desk) -> None:
+        await until(lambda: desk.broker.state.max_offset("Orders", 0) == 2)
+        assert [message.body for message in records(await desk.pull())] == [b"an hour", b"a day"]
+
+    at_desk(tmp_path, before, now_ms=lambda: now_ms, messageDelayLevel="1s 1h 1d")
+    at_desk(tmp_path, meanwhile, now_ms=lambda: now_ms + hour_ms, messageDelayLevel="1s")
+    at_desk(tmp_path, after, now_ms=lambda: now_ms + 25 * hour_ms, messageDelayLevel="1s")
