@@ -107,6 +107,7 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
         " bring the files into the store, or mount their disk in its place",
         None,
     ),
+    "topic life": (Severity.NOTE, "Consumers get what was sent since, as they should", None),
     "offset": (
         Severity.WARNING,
         "Consumers of this group wait for messages that will not come, or are sent back to where they began",

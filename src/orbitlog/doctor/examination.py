@@ -66,7 +66,7 @@ def examine(
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)
     found = [*_log_findings(checked, lost), *_missing(store, checked), *survey(store)]
-    found += [*offset_findings(store, checked.ends), *_behind(checked)]
+    found += [*offset_findings(store, checked.ends), *checked.lives, *_behind(checked)]
     diagnoses = tuple(diagnose(finding, str(root)) for finding in found)
     return Examination(checked, diagnoses, tuple(ranges), tuple(lost))
 

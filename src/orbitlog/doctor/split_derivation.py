@@ -49,6 +49,8 @@ class UnitSlice(NamedTuple):
     unit_count: int
     place: int
     last_timestamp_ms: int
+    physical_offset: int = 0
+    """Of the first of them."""
 
 
 @dataclass(slots=True)
@@ -252,6 +254,7 @@ class _Collector:
             ends - starts,
             starts,
             found.store_timestamp_ms[ends - 1] if len(units) else starts,
+            units["physical_offset"][starts].astype(np.int64),
         )
         derivation.slices = [UnitSlice(*values) for values in zip(*(part.tolist() for part in columns), strict=True)]
         _note_disorder(derivation, units)

@@ -36,6 +36,7 @@ from orbitlog.doctor.store_use import confirmed_to, is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.doctor.told_rules import told_rules
 from orbitlog.doctor.told_sizes import told_geometry
+from orbitlog.doctor.topic_lives import deleted_topics, leave_out_earlier_lives, life_findings
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
@@ -74,6 +75,8 @@ class StoreCheck:
     finding_count: int = 0
     ends: dict[Queue, QueueEnds] = field(default_factory=dict)
     """Bounds of each queue as the log has them."""
+    lives: list[Finding] = field(default_factory=list)
+    """Topics that were deleted, or made again: nothing to mend."""
 
     @property
     def is_sound(self) -> bool:
@@ -211,8 +214,6 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progre
                 work.last_present = max(work.last_present, report["last_present"])
                 result.units += report["units_seen"]
                 result.messages += derivation.walk.message_count
-                result.findings += derivation.findings
-                result.finding_count += derivation.finding_count
                 if derivation.walk.message_count:
                     result.log_end = derivation.walk.split.base + derivation.walk.next_position
         start = stop
@@ -221,12 +222,19 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progre
 def _follow_queues(work: _Work) -> None:
     """Follow queues through the splits, and tell units that are missing from units that come later."""
     result = work.result
+    begins = leave_out_earlier_lives(work.derivations, log_start=work.log_start)
+    for derivation in work.derivations:
+        result.findings += derivation.findings
+        result.finding_count += derivation.finding_count
     work.ends, disorder = order_findings(work.derivations)
+    deleted = deleted_topics(work.store, {topic for topic, _ in work.ends})
+    result.lives = life_findings(work.store, begins, deleted)
     result.ends = work.ends
     result.queues = len(work.ends)
     result.keys = sum(derivation.key_count for derivation in work.derivations)
     result.add(disorder)
-    for queue, first, count, physical_offset in _joined(work.missing):
+    missing = (one for one in work.missing if one[4] >= begins.get(one[:2], 0) and one[0] not in deleted)
+    for queue, first, count, physical_offset in _joined(missing):
         is_at_end = first + count == work.ends[queue].next_offset
         base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes
         path = work.store.root / tree.queue_directory(*queue) / tree.offset_file_name(base)

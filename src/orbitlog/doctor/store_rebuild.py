@@ -42,6 +42,7 @@ from orbitlog.doctor.store_use import confirmed_to
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.doctor.told_rules import told_rules
 from orbitlog.doctor.told_sizes import told_geometry
+from orbitlog.doctor.topic_lives import leave_out_earlier_lives
 from orbitlog.errors import StoreLayoutError, StoreLocked
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint, encode_checkpoint
@@ -225,6 +226,8 @@ def _findings(work: _Work) -> tuple[list[Finding], int]:
     """Collect everything for which the log cannot be rebuilt from, in the order of the log."""
     findings = segment_findings(work.target.store, work.target.geometry.segment_bytes)
     count = len(findings)
+    segments = work.target.store.segments
+    leave_out_earlier_lives(work.derivations, log_start=segments[0].base if segments else 0)
     for derivation in work.derivations:
         findings += derivation.findings
         count += derivation.finding_count

@@ -1,0 +1,84 @@
+"""Topics that are deleted and made again are everyday life: told as notes, and rebuilt as brokers have them."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+from itertools import count
+from pathlib import Path
+
+import pytest
+
+from orbitlog.doctor.examination import examine
+from orbitlog.doctor.repair import apply_repair
+from orbitlog.formats.compat import COMPAT_5_5
+from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.topic_config import TOPICS, TopicConfig, TopicTable
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.testing.sample_messages import sample_messages
+from tests.unit.doctor.damage_zoo import patch, records
+from tests.unit.doctor.test_repair import fingerprint
+
+CONFIG = StoreConfig(StoreGeometry(32 * 1024, 1220, index_layout=IndexLayout(307, 905)))
+START_MS = 1_790_000_000_000
+
+
+def write_table(root: Path, topics: set[str]) -> None:
+    (root / "config").mkdir(exist_ok=True)
+    table = TopicTable({topic: TopicConfig(topic) for topic in topics})
+    (root / "config" / TOPICS.name).write_text(TOPICS.encode(table, COMPAT_5_5))
+
+
+@pytest.fixture(scope="module")
+def lived_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A store of which one topic was made again."""
+    root = tmp_path_factory.mktemp("lives") / "store"
+    clock = count(START_MS, 5)
+    with MessageStore.open(root, CONFIG, lambda: next(clock)) as store:
+        topics = {message.topic for message in sample_messages(START_MS) if store.append(message)}
+    with MessageStore.open(root, CONFIG, lambda: next(clock)) as store:
+        assert store.delete_topics(lambda topic: topic == "Notes")
+    with MessageStore.open(root, CONFIG, lambda: next(clock)) as store:
+        for message in sample_messages(START_MS):
+            store.append(message)
+    write_table(root, topics)
+    return root
+
+
+@pytest.fixture
+def root(lived_in: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(lived_in, tmp_path / "store"))
+
+
+def test_a_topic_that_was_made_again_is_a_note(root: Path) -> None:
+    found = examine(root, split_bytes=64 * 1024)
+    assert found.is_sound
+    assert [(one.kind, one.topic) for one in found.findings] == [("topic life", "Notes")]
+    assert found.check.ends["Notes", 0].first == 0
+
+
+def test_its_queues_are_rebuilt_as_the_broker_has_them(root: Path) -> None:
+    before = fingerprint(root / "consumequeue")
+    shutil.rmtree(root / "consumequeue" / "Notes" / "0")
+    found = examine(root)
+    assert {one.kind for one in found.findings} == {"topic life", "queue file"}
+    assert apply_repair(root).is_sound
+    assert fingerprint(root / "consumequeue") == before
+
+
+def test_a_deleted_topic_is_a_note(root: Path) -> None:
+    shutil.rmtree(root / "consumequeue" / "Orders")
+    assert not examine(root).is_sound, "the table knows it"
+    write_table(root, {"Notes", "Telemetry", "SCHEDULE_TOPIC_XXXX"})
+    found = examine(root)
+    assert found.is_sound
+    assert [one.topic for one in found.findings if one.kind == "topic life"] == ["Notes", "Orders"]
+
+
+def test_one_message_that_begins_again_is_damage(root: Path) -> None:
+    last = [one for one in records(root) if one.topic == "Telemetry" and one.queue_id == 0][-1]
+    patch(root, last.physical_offset + 20, struct.pack(">q", 0))
+    assert "queue order" in {one.kind for one in examine(root).findings}
+    assert apply_repair(root).is_sound
