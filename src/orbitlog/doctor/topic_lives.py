@@ -88,7 +88,7 @@ def deleted_topics(store: StoreFiles, topics: Collection[str]) -> set[str]:
 
 def life_findings(store: StoreFiles, begins: dict[Queue, int], deleted: Iterable[str]) -> list[Finding]:
     """Say of each topic what happened to it."""
-    found = {}
+    found: dict[str, Finding] = {}
     for (topic, _), begin in sorted(begins.items()):
         path = str(store.root / tree.CONSUMEQUEUE / topic)
         reason = "its offsets begin again at 0: it was deleted and made again, and its earlier messages are in no queue"
