@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import uvloop
@@ -25,15 +27,13 @@ MANY_QUEUES = 4
 def run(report: Report, *, count: int) -> None:
     """Measure with about `count` messages a round."""
     with tempfile.TemporaryDirectory(prefix="orbitlog-hot-path-") as directory:
-        uvloop.run(_run(report, Path(directory), count))
+        uvloop.run(_run(report, Path(directory, "async"), count))
+        uvloop.run(_run_synced(report, Path(directory, "sync"), count))
 
 
 async def _run(report: Report, root: Path, count: int) -> None:
     async with hot_path_at(root) as path:
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(100_000)
-        try:
+        with _rare_collections():
             single = sends(count, first=1)
             together = [b"".join(single[at : at + PIPELINED]) for at in range(0, count, PIPELINED)]
             _measure(report, path, "one send a read", single, len(single), 1)
@@ -46,9 +46,47 @@ async def _run(report: Report, root: Path, count: int) -> None:
             _measure_many_queues(report, path, min(MANY_TOPICS, count // 8))
             pulled = pulls(range(0, count // QUEUES, MEMBERS))
             _measure(report, path, f"pull of {MEMBERS} a read", pulled, len(pulled) * MEMBERS, 0)
-        finally:
-            gc.unfreeze()
-            gc.set_threshold(700)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Keep the collector from going through what has nothing to do with what is measured."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000)
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(700)
+
+
+async def _run_synced(report: Report, root: Path, count: int) -> None:
+    """Measure sends that wait for the disk: what it takes to store them, and to answer when they are there."""
+    frames = sends(count, first=1)
+    reads = [b"".join(frames[at : at + PIPELINED]) for at in range(0, count, PIPELINED)]
+    async with hot_path_at(root, flushDiskType="SYNC_FLUSH") as path:
+        while path.connection.unanswered:  # noqa: ASYNC110 - until the topic is saved, of which nothing tells
+            await asyncio.sleep(0.001)
+        with _rare_collections():
+            spent = _quiet(_synced_steps(path, reads * ROUNDS)) / PIPELINED * 1e6
+        report.read(Reading(GROUP, f"{PIPELINED} sends a read, sync flush: without the disk", spent, "µs"))
+
+
+def _synced_steps(path: HotPath, reads: Sequence[bytes]) -> list[float]:
+    store, flushes = path.broker.state.store, path.broker._flushes
+    assert flushes is not None
+    seconds = []
+    for data in reads:
+        started = time.thread_time()
+        path.feed(data)
+        stored = time.thread_time()
+        flushed_to = store.flush_log()
+        landing = time.thread_time()
+        flushes._land(flushed_to)
+        seconds.append(stored - started + time.thread_time() - landing)
+        path.dispatch()
+    return seconds
 
 
 def _measure(report: Report, path: HotPath, name: str, reads: Sequence[bytes], messages: int, a_read: int) -> None:
