@@ -16,7 +16,6 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from orbitlog.doctor.rebuild_publish import STAGING
 from orbitlog.formats.message import Message
 from orbitlog.pipeline.parquet_export import ParquetTable
 from tests.spark.conftest import Cluster, environment
+from tests.spark.found_processes import PLANS_STREAMS, parent, processes
 from tests.spark.generated import derived_files, write_store
 from tests.spark.live_store import REPOSITORY, Writer, check_store, live_writer, messages_of
 
@@ -83,31 +83,17 @@ class Driver:
     def find(self, victim: str) -> list[int]:
         """Find Python workers, or the executors of a cluster.
 
-        Only workers that run tasks: those that plan a query are of the driver, which does not outlive them.
+        Workers are those that run tasks, and those that plan a query beside the driver.
         """
+        own = self._process.pid
+        planners = processes(lambda pid, words: PLANS_STREAMS in words and os.getsid(pid) == own)
         if self._cluster is None:
-            return processes(lambda pid, words: _RUNS_TASKS in words and os.getsid(pid) == self._process.pid)
+            return planners + processes(lambda pid, words: _RUNS_TASKS in words and os.getsid(pid) == own)
         hosts = {worker.pid for worker in self._cluster.workers}
         executors = processes(lambda pid, words: b"CoarseGrainedExecutorBackend" in words and parent(pid) in hosts)
         if victim == EXECUTOR:
             return executors
-        return processes(lambda pid, words: _RUNS_TASKS in words and parent(pid) in executors)
-
-
-def processes(is_wanted: Callable[[int, bytes], bool]) -> list[int]:
-    found = []
-    for process in Path("/proc").iterdir():
-        if process.name.isdecimal():
-            try:
-                if is_wanted(int(process.name), (process / "cmdline").read_bytes()):
-                    found.append(int(process.name))
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-    return found
-
-
-def parent(pid: int) -> int:
-    return int(Path("/proc", str(pid), "stat").read_text().rpartition(")")[2].split()[1])
+        return planners + processes(lambda pid, words: _RUNS_TASKS in words and parent(pid) in executors)
 
 
 class Trial:
@@ -160,10 +146,10 @@ class Trial:
     def _kill(self, name: str) -> str | None:
         """Kill something; returns the job's answer where the job ended before there was a worker to kill."""
         assert self._driver is not None
-        victim = self._victim(self._driver)
+        victim = self._victim(name, self._driver)
         if victim == DRIVER or (self._cluster is None and not self._driver.find(victim)):
             self.end()
-            self.kills[f"{name}: {DRIVER}"] += 1
+            self._count(name, DRIVER)
             return None
         for _ in range(int(_ANSWERS_WITHIN_S / _LOOK_S)):
             if (answer := self._driver.answer(_LOOK_S)) is not None:
@@ -173,14 +159,19 @@ class Trial:
                     os.kill(self._chance.choice(found), signal.SIGKILL)
                 except ProcessLookupError:
                     continue
-                self.kills[f"{name}: {victim}"] += 1
+                self._count(name, victim)
                 break
         return None
 
-    def _victim(self, driver: Driver) -> str:
+    def _count(self, name: str, victim: str) -> None:
+        self.kills[f"{name}: {victim}"] += 1
+        print(f"{self.kills.total()}. {name}: {victim}", flush=True)
+
+    def _victim(self, name: str, driver: Driver) -> str:
+        """Choose what was killed least in such jobs, so that none of them is spared."""
         if self._cluster is None:
             return WORKER if self._chance.random() < 0.4 else DRIVER
-        return min(driver.victims, key=self._killed)
+        return min(driver.victims, key=lambda victim: self.kills[f"{name}: {victim}"])
 
     def _killed(self, victim: str) -> int:
         return sum(count for name, count in self.kills.items() if name.endswith(victim))

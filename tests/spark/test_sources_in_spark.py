@@ -21,6 +21,7 @@ from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
 from orbitlog.testing.golden import GoldenStore
 from tests.spark.conftest import Cluster
+from tests.spark.found_processes import kill_planners
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
 ORDERS = 500
@@ -151,19 +152,23 @@ def test_an_export_that_follows_is_a_streaming_query(
     send(live, "Ta", 50)
     ExportQuery(spark, request, tell=lambda batch: counts.append(batch.messages)).run(Event(), trigger_s=None)
     assert (sum(counts), len(counts)) == (50, 2)
-    stop, seen = Event(), list[int]()
+    stop, seen, warned = Event(), list[int](), list[str]()
+    has_proc = Path("/proc/self/stat").exists()
 
     def tell(batch: ExportedBatch) -> None:
         seen.append(batch.messages)
         assert [query.isActive for query in spark.streams.active] == [True]
+        if len(seen) == 1 and has_proc:
+            assert kill_planners() > 0  # which ends the query
         if len(seen) < 3:
             send(live, "Ta", 7)
         else:
             stop.set()
 
     send(live, "Ta", 9)
-    ExportQuery(spark, request, tell=tell).run(stop, trigger_s=0.1)
+    ExportQuery(spark, request, tell=tell, warn=warned.append).run(stop, trigger_s=0.1)
     assert seen == [9, 7, 7]
+    assert bool(warned) == has_proc and all(sentence.endswith("it is begun again") for sentence in warned)
     assert spark.streams.active == []
     frame = spark.read.parquet(*map(str, (tmp_path / "table").glob("dt=*/*.parquet")))
     rows = frame.select("queueId", "queueOffset").collect()

@@ -114,7 +114,8 @@ def command(
 
     with spark_session(master, "export") as spark:
         if follow:
-            ExportQuery(spark, request, tell=tell).run(_stop_signal(), trigger_s=trigger_s)
+            query = ExportQuery(spark, request, tell=tell, warn=lambda sentence: click.echo(sentence, err=True))
+            query.run(_stop_signal(), trigger_s=trigger_s)
         else:
             with JobProgress() as progress:
                 for batch in export_topic(runner(spark), request, progress=progress):

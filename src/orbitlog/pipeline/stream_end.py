@@ -17,6 +17,11 @@ def query_failure(error: Exception) -> str:
     return (causes or lines or [type(error).__name__])[-1 if causes else 0][:_SENTENCE_MAX]
 
 
+def has_our_reason(error: Exception) -> bool:
+    """Tell whether a query ended for a reason that we gave: begun again, it would end the same way."""
+    return any(line.strip().startswith("orbitlog.") for line in str(error).splitlines())
+
+
 def stop_query(query: StreamingQuery) -> None:
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException

@@ -19,6 +19,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitlog.doctor.tasks_here import run_here
@@ -33,6 +34,7 @@ from orbitlog.pipeline.iceberg_export import latest_metadata
 from orbitlog.pipeline.json_columns import parse_json_columns
 from orbitlog.pipeline.named_stores import NamedStore, OptionError
 from orbitlog.pipeline.parquet_export import ParquetTable
+from orbitlog.pipeline.stream_end import has_our_reason
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
@@ -409,3 +411,9 @@ def test_a_directory_with_something_else_is_refused(send: Send, request_of: Call
     (foreign.target / "notes.txt").write_text("mine")
     with pytest.raises(ExportError, match="is not empty and holds no export"):
         run(foreign)
+
+
+def test_a_query_is_begun_again_unless_it_ended_for_a_reason_of_ours() -> None:
+    told = "[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):\n  File x\n"
+    assert has_our_reason(StreamingQueryException(told + "orbitlog.pipeline.queue_scan.DataLoss: message 7 is gone"))
+    assert not has_our_reason(StreamingQueryException(told + "EOFError"))
