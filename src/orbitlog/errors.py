@@ -23,6 +23,7 @@
     │   └── BadRequest           a field of its header is missing or cannot be read
     ├── ClientError              what a producer, consumer or administrator asked for cannot be done
     │   ├── NoRoute              no broker serves the topic
+    │   │   └── NoBroker         no broker at all has registered
     │   ├── BrokerRefused        a broker or name server answered with an error code
     │   └── ClientClosed         it was closed
     └── RemotingError            a peer that cannot be asked, or does not answer
@@ -37,9 +38,13 @@ from __future__ import annotations
 
 
 class OrbitlogError(Exception):
-    """Root of everything that Orbitlog raises on purpose; `retriable` if the same may work later."""
+    """Root of everything that Orbitlog raises on purpose.
+
+    `retriable` if the same may work later; `advice` says what to do, where the error does not say it already.
+    """
 
     retriable = False
+    advice = ""
 
 
 class FormatError(OrbitlogError):
@@ -179,6 +184,13 @@ class NoRoute(ClientError):
     """No broker serves the topic, as far as the name servers know."""
 
     retriable = True
+    advice = "create the topic, or set autoCreateTopicEnable=true at a broker"
+
+
+class NoBroker(NoRoute):
+    """No broker has registered with the name servers: they were started a moment ago, or these are not theirs."""
+
+    advice = "start a broker with this name server as its namesrvAddr; one that runs registers every half minute"
 
 
 class BrokerRefused(ClientError):
@@ -195,6 +207,8 @@ class BrokerRefused(ClientError):
 class ClientClosed(ClientError):
     """The client was closed."""
 
+    advice = "make another one with orbitlog.connect"
+
 
 class RemotingError(OrbitlogError):
     """A peer that cannot be asked, or does not answer."""
@@ -205,10 +219,16 @@ class RemotingError(OrbitlogError):
 class ConnectFailed(RemotingError):
     """Nobody listens at the address, or not in time."""
 
+    advice = "see that a server runs at the address, and that it can be reached from here; nothing was sent"
+
 
 class ConnectionLost(RemotingError):
     """The connection ended before the answer came."""
 
+    advice = "ask again; what was asked for may have been done nevertheless"
+
 
 class RequestTimeout(RemotingError):
     """No answer in time."""
+
+    advice = "ask again, perhaps with a longer timeout; what was asked for may have been done nevertheless"

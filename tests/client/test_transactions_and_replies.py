@@ -8,8 +8,11 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orbitlog.client.connecting import connect
+from orbitlog.client.receipts import Receipt
+from orbitlog.client.received import Received
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientError, RequestTimeout
+from orbitlog.testing.pytest_plugin import MakeBroker
 from tests.client.test_send_and_consume import SECONDS_MAX, take
 
 
@@ -108,3 +111,29 @@ def test_what_operators_ask(cluster: str) -> None:
             assert "Managed" not in await mq.admin.topics()
 
     asyncio.run(scenario())
+
+
+def test_a_process_that_was_started_again_is_asked(make_orbitlog_broker: MakeBroker) -> None:
+    """The first one leaves without a word, the second sends nothing: brokers learn of it, and ask it."""
+    broker = make_orbitlog_broker(transactionTimeOut=1, transactionCheckInterval=100)
+    asked: list[str] = []
+
+    def was_paid(message: Received) -> bool:
+        asked.append(message.topic)
+        return True
+
+    with broker.connect(producer_group="payments", namespace="shop") as mq:
+
+        def pay(_: Receipt) -> None:
+            mq.send("Log", "paying")  # a branch runs beside the client, and may use it
+
+        assert mq.send_in_transaction("Paid", "42", pay)[1] is None
+    with broker.connect(producer_group="payments", namespace="shop") as mq:
+        with pytest.raises(ClientError, match="name the topics"):
+            mq.check_transactions(was_paid)
+        mq.check_transactions(was_paid, "Paid")
+        with mq.read("Paid") as reader:
+            message = reader.next(SECONDS_MAX)
+            assert message is not None and message.text == "42"
+            assert reader.topic == message.topic == "Paid"
+    assert set(asked) == {"Paid"}

@@ -224,3 +224,18 @@ def test_a_queue_that_is_paused_gives_nothing_until_it_is_resumed(orbitlog_broke
             await reader.close()
 
     asyncio.run(scenario())
+
+
+def test_members_that_want_different_things_are_warned(
+    orbitlog_broker: RunningBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario() -> None:
+        async with orbitlog_broker.connect() as first, orbitlog_broker.connect() as second:
+            await first.admin.create_topic("Mixed", 1)
+            await first.consume("Mixed", group="at-odds", tags="A||B")
+            async with second.consume("Mixed", group="at-odds", tags="B || A"):
+                assert "other members" not in caplog.text
+            await second.consume("Mixed", group="at-odds", tags="A")
+            assert "at-odds: other members want Mixed (A || B); those of one group" in caplog.text
+
+    asyncio.run(scenario())

@@ -6,11 +6,14 @@ from orbitlog.errors import (
     BadField,
     BadMagic,
     ChecksumMismatch,
+    ClientClosed,
     FormatError,
     LengthMismatch,
     LimitExceeded,
     Misplaced,
+    NoRoute,
     OrbitlogError,
+    RemotingError,
     StoreLayoutError,
     Truncated,
 )
@@ -30,6 +33,16 @@ FORMAT_ERRORS = [
 def test_a_format_error_says_which_field_where_and_what(error: FormatError, text: str) -> None:
     assert str(error) == text
     assert text == f"{error.field} at byte {error.position}: {error.problem}"
+
+
+def everything_below(kind: type[OrbitlogError]) -> list[type[OrbitlogError]]:
+    return [kind, *(each for below in kind.__subclasses__() for each in everything_below(below))]
+
+
+@pytest.mark.parametrize("kind", [NoRoute, ClientClosed, *RemotingError.__subclasses__()])
+def test_errors_of_the_client_say_what_to_do(kind: type[OrbitlogError]) -> None:
+    for each in everything_below(kind):
+        assert isinstance(each.retriable, bool) and each.advice, each
 
 
 def test_there_is_one_root() -> None:

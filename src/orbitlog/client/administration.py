@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.namespaces import topic_name
 from orbitlog.client.routes import Routes
-from orbitlog.errors import BrokerRefused, NoRoute
+from orbitlog.errors import BrokerRefused, ClientError, FormatError, NoRoute
 from orbitlog.formats import names
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
 from orbitlog.wire.bodies.route_bodies import ClusterInfo
@@ -95,6 +95,8 @@ class Administration:
         from orbitlog.wire.admin_headers import CreateTopicRequest
 
         topic_name(topic)
+        if queues < 1:
+            raise ClientError(f"a topic of {queues} queues holds nothing; give at least 1")
         header = CreateTopicRequest(
             topic=topic,
             default_topic=names.AUTO_CREATE_TOPIC,
@@ -186,7 +188,12 @@ class Administration:
             found = [each async for each in self.find(topic, message_id, count=1, by_id=True)]
             if found:
                 return found[0]
-        place = parse_offset_message_id(message_id)
+        try:
+            place = parse_offset_message_id(message_id)
+        except FormatError as error:
+            if topic is not None:
+                return None
+            raise ClientError(f"{error.problem}; an id that its sender gave needs the topic, too") from None
         header = ViewMessageRequest(physical_offset=place.physical_offset)
         try:
             answer = await self._link.ask(str(place.store_host), RequestCode.VIEW_MESSAGE_BY_ID, header)

@@ -7,6 +7,7 @@ over and waits.
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -20,13 +21,16 @@ from orbitlog.client.consuming import WORK_SECONDS, Consumer
 from orbitlog.client.delivery import Delivery
 from orbitlog.client.group_link import StartFrom
 from orbitlog.client.reading import Reader
+from orbitlog.client.receipts import Receipt
 from orbitlog.client.received import Received
 from orbitlog.client.rocketmq import RocketMQ
-from orbitlog.errors import ClientClosed
+from orbitlog.client.transactional import Branch, Check, Outcome
+from orbitlog.errors import ClientClosed, ClientError
 from orbitlog.wire.bodies.body_json import MessageQueue
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 _STOP_SECONDS = 10.0
 _LISTENER = "orbitlog listener"
@@ -47,6 +51,10 @@ class _LoopThread:
         self._thread.start()
 
     def run(self, coming: Awaitable[R]) -> R:
+        if threading.current_thread() is self._thread:
+            if isinstance(coming, Coroutine):
+                coming.close()
+            raise ClientError("called from the client's own thread, which would wait for itself")
         with self._gate:
             if self._is_stopping:
                 if isinstance(coming, Coroutine):
@@ -152,7 +160,6 @@ class BlockingRocketMQ:
     send = _blocking(RocketMQ.send)
     send_batch = _blocking(RocketMQ.send_batch)
     send_oneway = _blocking(RocketMQ.send_oneway)
-    send_in_transaction = _blocking(RocketMQ.send_in_transaction)
     request = _blocking(RocketMQ.request)
     reply = _blocking(RocketMQ.reply)
 
@@ -163,6 +170,19 @@ class BlockingRocketMQ:
             self._client = self._thread.run(_called(make))
             undo.pop_all()
         self.admin = BlockingAdministration(self._thread, self._client.admin)
+
+    @wraps(RocketMQ.send_in_transaction)
+    def send_in_transaction(
+        self, topic: str, body: bytes | str, branch: Branch, *, check: Check | None = None, **options: Any
+    ) -> tuple[Receipt, Outcome]:
+        checking = None if check is None else _aside(check)
+        return self._thread.run(
+            self._client.send_in_transaction(topic, body, _aside(branch), check=checking, **options)
+        )
+
+    @wraps(RocketMQ.check_transactions)
+    def check_transactions(self, check: Check, *topics: str) -> None:
+        self._thread.run(self._client.check_transactions(_aside(check), *topics))
 
     @wraps(RocketMQ.consume)
     def consume(self, *topics: str, **options: Any) -> BlockingConsumer:
@@ -180,6 +200,16 @@ class BlockingRocketMQ:
             return
         finally:
             self._thread.stop()
+
+
+def _aside(function: Callable[[T], Awaitable[R] | R]) -> Callable[[T], Awaitable[R]]:
+    """Call a user's function in a thread: it may block, and use the client."""
+
+    async def call(argument: T) -> R:
+        result = await asyncio.to_thread(function, argument)
+        return await result if inspect.isawaitable(result) else result
+
+    return call
 
 
 async def _called(what: Callable[[], R]) -> R:

@@ -111,6 +111,29 @@ class GroupLink:
                     raise BrokerRefused(error.code, error.remark, advice=_NO_SQL) from None
                 return
 
+    async def warn_of_others(self, subscriptions: Sequence[SubscriptionData]) -> None:
+        """Warn if members that are there want something else: each would then lose what the others do not want."""
+        from orbitlog.wire.bodies.client_bodies import ConsumerConnection
+
+        route = next(filter(None, (self._routes.known(each.topic) for each in subscriptions)), None)
+        address = next(filter(None, map(self._routes.address, route.brokers)), None) if route else None
+        if address is None:
+            return
+        header = headers.ConsumerGroupRequest(group=self.group)
+        try:
+            answer = await self._link.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+        except (BrokerRefused, RemotingError):
+            return  # usually: nobody is there
+        theirs = decode_body(ConsumerConnection, answer.body).subscriptions
+        others = {_wish(each) for topic, each in theirs.items() if not topic.startswith(names.RETRY_PREFIX)}
+        if others and others != set(map(_wish, subscriptions)):
+            wishes = ", ".join(f"{topic} ({wanted})" for topic, wanted in sorted(others))
+            log.warning(
+                "%s: other members want %s; those of one group must want the same, or messages are lost to it",
+                self.group,
+                wishes,
+            )
+
     async def pull(  # noqa: PLR0917 - what a pull is made of
         self,
         queue: MessageQueue,
@@ -255,6 +278,11 @@ class GroupLink:
 
     def _address(self, queue: MessageQueue) -> str:
         return self._routes.address_of(queue)
+
+
+def _wish(subscription: SubscriptionData) -> tuple[str, str]:
+    """Topic and expression, however it is spelled."""
+    return subscription.topic, " || ".join(sorted(subscription.tags)) or subscription.expression
 
 
 def _queue_offset(answer: Command) -> int:

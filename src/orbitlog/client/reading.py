@@ -10,8 +10,9 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from datetime import datetime
 
 from orbitlog.client.group_link import GroupLink, StartFrom, start_of
+from orbitlog.client.namespaces import unwrapped
 from orbitlog.client.queue_feed import QueueFeed
-from orbitlog.client.received import Received
+from orbitlog.client.received import Received, SpacedMessage
 from orbitlog.client.routes import Routes
 from orbitlog.errors import ClientError
 from orbitlog.formats.message import Message
@@ -29,18 +30,20 @@ class Reader:
         subscription: SubscriptionData,
         *,
         forget: Callable[[Reader], None],
+        namespace: str = "",
     ) -> None:
         self._link = link
         self._routes = routes
         self._subscription = subscription
         self._feeds: dict[MessageQueue, QueueFeed] = {}
         self._forget = forget
+        self._namespace = namespace
         self._ready: asyncio.Queue[tuple[QueueFeed, Message] | None] = asyncio.Queue()
         self._is_closed = False
 
     @property
     def topic(self) -> str:
-        return self._subscription.topic
+        return unwrapped(self._namespace, self._subscription.topic)
 
     @property
     def queues(self) -> list[MessageQueue]:
@@ -51,12 +54,12 @@ class Reader:
     ) -> None:
         """Read these queues (all of the topic if None) from `start` on, and no others."""
         await self._drop_all()
-        wanted = queues if queues is not None else (await self._routes.of(self.topic)).read_queues
+        wanted = queues if queues is not None else (await self._routes.of(self._subscription.topic)).read_queues
         await asyncio.gather(*(self.seek(queue, start) for queue in wanted))
 
     async def seek(self, queue: MessageQueue, to: int | StartFrom | datetime | str) -> None:
         """Go on elsewhere in a queue: at an offset, its begin, its end, or a moment."""
-        if queue.topic != self.topic:
+        if queue.topic != self._subscription.topic:
             raise ClientError(f"this reader reads {self.topic}, not {queue.topic}")
         feed = self._feeds.pop(queue, None)
         if feed is not None:
@@ -99,7 +102,7 @@ class Reader:
                 while (ready := await self._ready.get()) is not None:
                     feed, message = ready
                     if self._feeds.get(feed.queue) is feed and feed.finish(feed.window, message.queue_offset):
-                        return Received(message, feed.queue.broker_name)
+                        return SpacedMessage(message, feed.queue.broker_name, self._namespace)
         except TimeoutError:
             pass
         return None

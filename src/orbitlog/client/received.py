@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from orbitlog.client.namespaces import unwrapped
 from orbitlog.formats import names, properties
 from orbitlog.formats.compression import inflate_body
 from orbitlog.formats.message import Message, decode_message
@@ -96,6 +97,20 @@ class Received:
     @property
     def stored_at(self) -> datetime:
         return datetime.fromtimestamp(self.stored.store_timestamp_ms / 1000, UTC)
+
+
+class SpacedMessage(Received):
+    """One whose topic is shown as it is known inside a namespace."""
+
+    __slots__ = ("_namespace",)
+
+    def __init__(self, stored: Message, broker_name: str, namespace: str) -> None:
+        super().__init__(stored, broker_name)
+        self._namespace = namespace
+
+    @property
+    def topic(self) -> str:
+        return unwrapped(self._namespace, super().topic)
 
 
 def decode_pulled(body: bytes) -> Iterator[Message]:

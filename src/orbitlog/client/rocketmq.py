@@ -72,7 +72,9 @@ class RocketMQ:
         self._link = ClusterLink(name_servers, self._questions, credentials)
         self._routes = Routes(self._link)
         self._sending = Sending(self._link, self._routes, producer_group)
-        self._transactional = self._questions.transactional = Transactional(self._link, self._routes, self._sending)
+        self._transactional = self._questions.transactional = Transactional(
+            self._link, self._routes, self._sending, namespace
+        )
         self._asking = self._questions.asking = Asking(self._link, self._routes, self._sending, self.client_id)
         self.admin = Administration(self._link, self._routes)
         self._tracer = self._sending.tracer = Tracer(self._link, self._routes) if trace else None
@@ -176,6 +178,18 @@ class RocketMQ:
         await self._introduce(message.topic)  # so that the broker knows whom to ask
         return await self._transactional.send(message, branch, seconds=time_limit(timeout))
 
+    async def check_transactions(self, check: Check, *topics: str) -> None:
+        """Answer brokers that ask how a transaction of this producer group ended, whoever began it.
+
+        For a process that was started again: brokers of these topics learn of it at once, not when it first sends.
+        `check` gets the message and returns True (it counts), False (it does not) or None (ask again later).
+        """
+        if not topics:
+            raise ClientError("name the topics whose transactions are meant")
+        self._transactional.check = check
+        for topic in topics:
+            await self._introduce(wrapped(self._namespace, topic_name(topic)))
+
     async def request(
         self,
         topic: str,
@@ -257,6 +271,7 @@ class RocketMQ:
                 log.warning(
                     "%s: nobody serves topic %s yet; its messages come when somebody does", group, subscription.topic
                 )
+        await link.warn_of_others(subscriptions)
         consumer = Consumer(
             link,
             self._routes,
@@ -290,8 +305,8 @@ class RocketMQ:
         self._refuse_when_closed()
         topic = wrapped(self._namespace, topic_name(topic))
         subscription = make_subscription(topic, tags, sql, version=time.time_ns() // 1_000_000)
-        link = GroupLink(self._link, self._routes, wrapped(self._namespace, group), self.client_id)
-        reader = Reader(link, self._routes, subscription, forget=self._forget_reader)
+        link = GroupLink(self._link, self._routes, wrapped(self._namespace, group_name(group)), self.client_id)
+        reader = Reader(link, self._routes, subscription, forget=self._forget_reader, namespace=self._namespace)
         self._readers.append(reader)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(reader.close)

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.errors import BrokerRefused, NoRoute, RemotingError
+from orbitlog.errors import BrokerRefused, NoBroker, NoRoute, RemotingError
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
 from orbitlog.wire.bodies.route_bodies import TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -116,12 +116,21 @@ class Routes:
         borrowed = told is None and create
         if borrowed:
             told = await self._told(AUTO_CREATE_TOPIC)
+        if told is None and create and not await self._has_brokers():
+            raise NoBroker(f"no broker has registered with {', '.join(self._link.name_servers)}")
         if told is None:
             hint = " and brokers do not create topics by themselves" if create else "; has anybody sent to it?"
             raise NoRoute(f"no broker serves topic {topic}{hint}; asked {', '.join(self._link.name_servers)}")
         route = self._known[topic] = make_route(topic, told, borrowed=borrowed)
         self._addresses.update(route.brokers)
         return route
+
+    async def _has_brokers(self) -> bool:
+        from orbitlog.wire.bodies.route_bodies import ClusterInfo
+
+        accept = (ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR)
+        answer = await self._link.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO, None, accept=accept)
+        return answer.code != ResponseCode.SUCCESS or bool(decode_body(ClusterInfo, answer.body).brokers)
 
     async def _told(self, topic: str) -> TopicRoute | None:
         from orbitlog.wire.nameserver_headers import GetRouteInfoRequest

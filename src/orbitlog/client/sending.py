@@ -32,6 +32,7 @@ from orbitlog.errors import (
     BrokerRefused,
     ClientClosed,
     ConnectFailed,
+    NoBroker,
     NoRoute,
     OrbitlogError,
     RemotingError,
@@ -201,7 +202,7 @@ class Sending:
                 if queue is None:
                     queue = await self._queue(topic, ordered_by, failed_broker, deadline)
                 return await self._send_to(queue, code, message_id, request, deadline)
-            except ConnectFailed as error:
+            except (ConnectFailed, NoBroker) as error:
                 failure = error
             except (RemotingError, NoRoute) as error:
                 failure, tries = error, tries + 1

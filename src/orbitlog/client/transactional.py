@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from orbitlog.client.cluster_link import ClusterLink
 from orbitlog.client.outgoing import Outgoing
 from orbitlog.client.receipts import Receipt
-from orbitlog.client.received import Received
+from orbitlog.client.received import Received, SpacedMessage
 from orbitlog.client.routes import Routes
 from orbitlog.client.sending import Sending
 from orbitlog.errors import ClientError, OrbitlogError, RemotingError
@@ -39,10 +39,11 @@ _TYPES = {True: TransactionType.COMMIT, False: TransactionType.ROLLBACK, None: T
 class Transactional:
     """The transactions of one client."""
 
-    def __init__(self, link: ClusterLink, routes: Routes, sending: Sending) -> None:
+    def __init__(self, link: ClusterLink, routes: Routes, sending: Sending, namespace: str = "") -> None:
         self._link = link
         self._routes = routes
         self._sending = sending
+        self._namespace = namespace
         self.check: Check | None = None
 
     async def send(self, message: Outgoing, branch: Branch, *, seconds: float) -> tuple[Receipt, Outcome]:
@@ -80,9 +81,12 @@ class Transactional:
         """A broker asks how a transaction ended; where `check` fails it is not told, and asks again."""
         header = CheckTransactionRequest.from_ext_fields(request.ext_fields)
         if self.check is None:
-            log.warning("a broker asks about transaction %s, and nobody can say", header.transaction_id)
+            log.warning(
+                "a broker asks about transaction %s, and nobody can say: give `check_transactions` a function that can",
+                header.transaction_id,
+            )
             return
-        message = Received(decode_message(request.body), header.broker_name or "")
+        message = SpacedMessage(decode_message(request.body), header.broker_name or "", self._namespace)
         outcome = await _settled(self.check(message))
         answer = EndTransactionRequest(
             producer_group=message.properties.get(properties.PRODUCER_GROUP, self._sending.group),

@@ -11,7 +11,7 @@ import pytest
 from orbitlog.client.routes import AUTO_CREATE_TOPIC, Routes
 from orbitlog.errors import ConnectFailed, NoRoute
 from orbitlog.wire.bodies.body_json import encode_body
-from orbitlog.wire.bodies.route_bodies import BrokerData, QueueData, TopicRoute
+from orbitlog.wire.bodies.route_bodies import BrokerData, ClusterInfo, QueueData, TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 
@@ -27,10 +27,14 @@ class NameServer:
         self.asked: list[str] = []
 
     async def ask_name_server(self, code: RequestCode, header: Any, *, accept: object) -> Command:
-        self.asked.append(header.topic)
         await asyncio.sleep(0)
         if self.is_away:
             raise ConnectFailed("nobody there")
+        if code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            known = {name: address for brokers in self.topics.values() for name, address in brokers.items()}
+            info = ClusterInfo({name: BrokerData(name, "c", {0: address}) for name, address in known.items()})
+            return Command(ResponseCode.SUCCESS, body=encode_body(info))
+        self.asked.append(header.topic)
         if header.topic not in self.topics:
             return Command(ResponseCode.TOPIC_NOT_EXIST)
         brokers = self.topics[header.topic]

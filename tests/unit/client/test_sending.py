@@ -18,6 +18,7 @@ from orbitlog.errors import (
     ClientClosed,
     ConnectFailed,
     ConnectionLost,
+    NoBroker,
     NoRoute,
     OrbitlogError,
     RequestTimeout,
@@ -156,3 +157,25 @@ def test_large_bodies_are_compressed_and_stay_so_when_tried_again() -> None:
     for size in (4096, 300_000):
         asyncio.run(scenario(size))
     assert sizes[0] == sizes[1] < 100 and sizes[2] == sizes[3] < 1000
+
+
+def test_a_send_waits_for_brokers_that_have_not_registered_yet() -> None:
+    """A name server that was started a moment ago knows nobody; one that knows brokers knows which topics there are."""
+
+    async def scenario() -> None:
+        brokers = Brokers("a")
+        topics, brokers.topics = brokers.topics, {}
+        sending = Sending(brokers, Routes(brokers), "group")  # type: ignore[arg-type]
+        task = asyncio.create_task(sending.send(make_outgoing("Orders", "one", "ID"), seconds=60.0))
+        while len(brokers.asked) < 12:  # noqa: ASYNC110 - more often than a send tries what may have been done
+            await asyncio.sleep(0)
+        brokers.topics = topics
+        assert (await task).status is SendStatus.SENT
+        brokers.topics = {}
+        with pytest.raises(NoBroker, match="no broker has registered with ns:9876"):
+            await sending.send(make_outgoing("Others", "one", "ID"), seconds=0.01)
+        brokers.topics = topics
+        with pytest.raises(NoRoute, match="brokers do not create topics"):
+            await sending.send(make_outgoing("Others", "one", "ID"), seconds=60.0)
+
+    asyncio.run(scenario())
