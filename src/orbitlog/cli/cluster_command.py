@@ -5,11 +5,12 @@ from __future__ import annotations
 import functools
 import json
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
 from orbitlog.cli.contexts import Cluster, choose_cluster
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.light_asyncio import load_asyncio
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.main import Problem
@@ -28,17 +29,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 _TOPIC_UNKNOWN, _NO_PERMISSION = 17, 16
 # Brokers of Apache's answer with the exception itself, under whatever code.
 _ACCESS_DENIED = "AclException"
-
-
-class Output(NamedTuple):
-    """How rows are to be printed: a table, JSON, or by a format string."""
-
-    as_json: bool = False
-    template: str | None = None
-
-    @property
-    def is_table(self) -> bool:
-        return not self.as_json and self.template is None
 
 
 def address_options(function: F) -> F:
@@ -64,19 +54,6 @@ def address_options(function: F) -> F:
         help="Name servers; else ORBITLOG_NAME_SERVER, NAMESRV_ADDR, the context in use, 127.0.0.1:9876.",
     )(decorated)
     return cast("F", decorated)
-
-
-def output_options(function: F) -> F:
-    """Give a command the options by which it prints rows; it is called with `output`."""
-
-    @functools.wraps(function)
-    def run(*arguments: Any, as_json: bool, template: str | None, **words: Any) -> Any:
-        return function(*arguments, output=Output(as_json, template), **words)
-
-    decorated = click.option(
-        "-f", "--format", "template", help=r"Print rows by a format string: '{name}\t{other}'; names as in --json."
-    )(run)
-    return cast("F", click.option("--json", "as_json", is_flag=True, help="Print one JSON object a line.")(decorated))
 
 
 def cluster_options(function: F) -> F:

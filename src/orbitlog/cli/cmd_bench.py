@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.cluster_command import Output, cluster_options, show_rows
+from orbitlog.cli.cluster_command import cluster_options, show_rows
 from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
 from orbitlog.cli.name_completion import complete_topics
 from orbitlog.cli.show import byte_count
 from orbitlog.cli.stream_table import Column

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster_command import Output, ask_admin, cluster_options, output_options, show_rows
+from orbitlog.cli.cluster_command import ask_admin, cluster_options, show_rows
 from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.main import Problem, WrongUse
 from orbitlog.cli.stream_table import Column
 

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.cluster_command import Output, output_options, show_rows
+from orbitlog.cli.cluster_command import show_rows
 from orbitlog.cli.contexts import Cluster, check_name, load_contexts
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.main import WrongUse
 from orbitlog.cli.name_completion import complete_contexts
 from orbitlog.cli.stream_table import Column

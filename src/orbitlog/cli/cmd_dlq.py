@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orbitlog.cli.cluster_command import Output, ask_admin, cluster_options, show_rows
+from orbitlog.cli.cluster_command import ask_admin, cluster_options, show_rows
 from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem, WrongUse
 from orbitlog.cli.message_fields import MessagePrinter
 from orbitlog.cli.name_completion import group_argument

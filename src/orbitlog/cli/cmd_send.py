@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from orbitlog.cli.cluster_command import Output, ask_cluster, check_template, cluster_options
+from orbitlog.cli.cluster_command import ask_cluster, check_template, cluster_options
 from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import WrongUse
 from orbitlog.cli.name_completion import topic_argument
 

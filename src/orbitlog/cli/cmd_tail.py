@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster_command import Output, ask_cluster, cluster_options
+from orbitlog.cli.cluster_command import ask_cluster, cluster_options
 from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem
 from orbitlog.cli.message_fields import MessagePrinter
 from orbitlog.cli.moments import Place, parse_place

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster_command import Output, ask_admin, cluster_options, show_rows
+from orbitlog.cli.cluster_command import ask_admin, cluster_options, show_rows
 from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem, WrongUse
 from orbitlog.cli.name_completion import topic_argument
 from orbitlog.cli.show import local_time

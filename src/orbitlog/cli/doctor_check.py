@@ -9,27 +9,22 @@ from pathlib import Path
 import click
 
 from orbitlog.cli.dump_options import read_settings, settings_options
-from orbitlog.cli.json_rows import RowOutput, row_options
-from orbitlog.cli.pipeline_options import JobProgress, store_argument
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.pipeline_options import FINDING_FIELDS, JobProgress, store_argument
 from orbitlog.cli.show import byte_count
-
-_FIELDS = (
-    *("severity", "kind", "path", "reason", "position", "count", "physicalOffset", "topic", "queueId", "queueOffset"),
-    *("store", "consequence", "command"),
-)
 
 
 @click.command("check")
 @store_argument
-@row_options
+@output_options
 @settings_options
-def command(*, store: Path, output: RowOutput, config_path: Path | None, assignments: tuple[str, ...]) -> None:
+def command(*, store: Path, output: Output, config_path: Path | None, assignments: tuple[str, ...]) -> None:
     """Say what is wrong with a store, and what mends it.
 
     Every record, queue, unit, index entry, the checkpoint, config and timer files, and files that are missing or do
     not belong there. Nothing is changed, and a broker may run meanwhile. Exit code 0: nothing to mend, 1: something
     is wrong, 2: wrong use. With --json one object for each finding, then one with the figures; with -f the findings."""
-    output.check(_FIELDS)
+    output.check(FINDING_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.doctor.examination import examine
 
@@ -38,7 +33,7 @@ def command(*, store: Path, output: RowOutput, config_path: Path | None, assignm
         found = examine(store, settings=settings, progress=progress)
         seconds = time.perf_counter() - started_s
     if not output.is_table:
-        with output.writer(_FIELDS) as writer:
+        with output.writer(FINDING_FIELDS) as writer:
             for diagnosis in found.diagnoses:
                 writer.line(json.dumps(diagnosis.as_object(), separators=(",", ":")))
             if output.as_json:

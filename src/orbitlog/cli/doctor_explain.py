@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from orbitlog.cli.dump_options import read_settings, settings_options
-from orbitlog.cli.pipeline_options import json_option, store_argument
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.pipeline_options import store_argument
 from orbitlog.cli.show import byte_count, local_time, printable
 
 if TYPE_CHECKING:
     from orbitlog.doctor.explanation import Explanation
 
+_FIELDS = (
+    *("store", "compat", "signs", "segmentBytes", "segments", "logStart", "logEnd", "firstMs", "lastMs", "storeHosts"),
+    *("wasClosed", "bytesPerDay", "retentionHours", "indexFiles", "groups", "pendingDelays", "pendingTransactions"),
+    *("pendingTimers", "topics"),
+)
 _TOPICS_SHOWN = 10
 _HOSTS_SHOWN = 4
 
 
 @click.command("explain")
 @store_argument
-@json_option
+@output_options
 @settings_options
-def command(*, store: Path, as_json: bool, config_path: Path | None, assignments: tuple[str, ...]) -> None:
+def command(*, store: Path, output: Output, config_path: Path | None, assignments: tuple[str, ...]) -> None:
     """Say what a store is: versions, topics, times, what waits.
 
     Told from queues, config and a few records: it takes a moment, whatever the size of the log."""
+    output.check(_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.doctor.explanation import explain
 
     found = explain(store, settings)
-    if as_json:
-        click.echo(json.dumps(found.as_object(), separators=(",", ":")))
+    if not output.is_table:
+        output.write(_FIELDS, found.as_object())
         return
     for name, value in _lines(found):
         click.echo(f"{name:<14}{value}")

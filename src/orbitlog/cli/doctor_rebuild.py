@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,9 +10,11 @@ from typing import Any
 import click
 
 from orbitlog.cli.dump_options import read_settings, report_damage, settings_options
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.pipeline_options import (
+    FINDING_FIELDS,
+    REBUILD_FIELDS,
     JobProgress,
-    json_option,
     master_option,
     spark_session,
     split_option,
@@ -40,19 +41,20 @@ _PARTS = ("queues", "index", "checkpoint")
 @click.option("--engine", type=click.Choice(["here", "spark"]), default="here", show_default=True, help="What runs it.")
 @split_option
 @master_option
-@json_option
+@output_options
 @settings_options
-def command(*, store: Path, engine: str, master: str, dry_run: bool, as_json: bool, **options: Any) -> None:
+def command(*, store: Path, engine: str, master: str, dry_run: bool, output: Output, **options: Any) -> None:
     """Make queues, index or checkpoint again from the log.
 
     The files are byte for byte those that brokers write. They are made aside and swapped in when all are complete; a
     killed run is taken up by the next one. A damaged log is reported, and nothing is made from it: exit code 1."""
+    output.check(FINDING_FIELDS if dry_run else REBUILD_FIELDS)
     settings = read_settings(options["config_path"], options["assignments"])
     wanted = frozenset(part for part in _PARTS if options[part]) or frozenset(_PARTS)
     if options["topic"] is not None and not (options["index"] or options["checkpoint"]):
         wanted = frozenset(("queues",))
     if dry_run:
-        _tell(store, wanted, settings, as_json=as_json)
+        _tell(store, wanted, settings, output)
         return
     from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_aside, rebuild_in_place
     from orbitlog.doctor.tasks_here import run_here
@@ -71,8 +73,8 @@ def command(*, store: Path, engine: str, master: str, dry_run: bool, as_json: bo
         else:
             result = rebuild_in_place(store, wish, settings, discard_old=options["discard_old"], **more)
         seconds = time.perf_counter() - started_s
-    if as_json:
-        click.echo(json.dumps(result.as_object() | {"seconds": round(seconds, 3)}, separators=(",", ":")))
+    if not output.is_table:
+        output.write(REBUILD_FIELDS, result.as_object() | {"seconds": round(seconds, 3)})
     elif result.is_published:
         speed = byte_count(int(result.log_bytes / max(seconds, 0.001)))
         place = options["out"] or store
@@ -83,7 +85,7 @@ def command(*, store: Path, engine: str, master: str, dry_run: bool, as_json: bo
     report_damage([str(finding) for finding in result.findings])
 
 
-def _tell(store: Path, wanted: frozenset[str], settings: Any, *, as_json: bool) -> None:
+def _tell(store: Path, wanted: frozenset[str], settings: Any, output: Output) -> None:
     """Say what is wrong with what would be made again."""
     from orbitlog.doctor.examination import examine
     from orbitlog.doctor.repair import DERIVED_KINDS
@@ -91,9 +93,11 @@ def _tell(store: Path, wanted: frozenset[str], settings: Any, *, as_json: bool) 
     found = examine(store, settings=settings)
     wrong = [one for one in found.diagnoses if DERIVED_KINDS.get(one.finding.kind) in wanted]
     damage = [one for one in found.diagnoses if one.finding.kind in ("record", "segment", "queue order")]
-    for diagnosis in [*damage, *wrong]:
-        click.echo(json.dumps(diagnosis.as_object(), separators=(",", ":")) if as_json else str(diagnosis))
-    if not as_json:
+    if not output.is_table:
+        output.write(FINDING_FIELDS, *(diagnosis.as_object() for diagnosis in [*damage, *wrong]))
+    else:
+        for diagnosis in [*damage, *wrong]:
+            click.echo(str(diagnosis))
         names = ", ".join(sorted(wanted))
         verdict = "would be refused, for the log is damaged" if damage else f"{len(wrong)} findings would be mended"
         click.echo(f"{store}: {names}: {verdict}; nothing was changed")

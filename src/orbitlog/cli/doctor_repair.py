@@ -2,28 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from orbitlog.cli.dump_options import read_settings, settings_options, warn
-from orbitlog.cli.pipeline_options import JobProgress, json_option, store_argument
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.pipeline_options import JobProgress, store_argument
 from orbitlog.cli.show import counted
+
+_FIELDS = ("applied", "sound", "resumed", "actions", "problems", "findings")
 
 
 @click.command("repair")
 @store_argument
 @click.option("--apply", "is_applied", is_flag=True, help="Carry the plan out; without it nothing is changed.")
 @click.option("--plan", "is_planned", is_flag=True, help="Only show the plan, as without --apply.")
-@json_option
+@output_options
 @settings_options
 def command(
     *,
     store: Path,
     is_applied: bool,
     is_planned: bool,
-    as_json: bool,
+    output: Output,
     config_path: Path | None,
     assignments: tuple[str, ...],
 ) -> None:
@@ -35,14 +37,15 @@ def command(
     change is kept in a journal that `orbitlog doctor undo` takes back. Exit code 1: something is left to be mended."""
     if is_applied and is_planned:
         raise click.UsageError("give either --plan or --apply")
+    output.check(_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.doctor.repair import apply_repair, plan_repair
 
     with JobProgress() as progress:
         mend = apply_repair if is_applied else plan_repair
         result = mend(store, settings=settings, progress=progress)
-    if as_json:
-        click.echo(json.dumps(result.as_object(), separators=(",", ":")))
+    if not output.is_table:
+        output.write(_FIELDS, result.as_object())
     else:
         for line in [*(f"taken up: {title}" for title in result.resumed), *result.actions]:
             click.echo(line)

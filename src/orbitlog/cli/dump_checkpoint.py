@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import checkpoint_target
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.show import local_time, zone_name
 from orbitlog.errors import FormatError
 from orbitlog.formats.checkpoint import CHECKPOINT, CHECKPOINT_BYTES, Checkpoint, decode_checkpoint
@@ -27,8 +27,9 @@ assert list(_JSON_NAMES.values()) == [field.name for field in CHECKPOINT.fields]
 
 @click.command("checkpoint", help="Show a checkpoint. PATH: a store or its checkpoint file.")
 @options.path_argument
-@options.json_option
-def command(path: Path, as_json: bool) -> None:
+@output_options
+def command(path: Path, output: Output) -> None:
+    output.check(list(_JSON_NAMES))
     file = checkpoint_target(path)
     if file is None:
         options.warn(f"{path} has no checkpoint; a broker then reads the whole log when it starts")
@@ -41,10 +42,10 @@ def command(path: Path, as_json: bool) -> None:
             options.report_damage([f"{file}: {error}"])
             return
     values: dict[str, int] = {name: getattr(checkpoint, field) for name, field in _JSON_NAMES.items()}
-    if as_json:
-        click.echo(json.dumps(values, separators=(",", ":")))
-    else:
+    if output.is_table:
         _write_lines(values, checkpoint)
+    else:
+        output.write(list(_JSON_NAMES), values)
     if size_bytes != CHECKPOINT_BYTES:
         options.report_damage([f"{file}: the file has {size_bytes} bytes, a checkpoint has {CHECKPOINT_BYTES}"])
 

@@ -14,7 +14,7 @@ import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import LogTarget, log_target
-from orbitlog.cli.json_rows import RowOutput, row_options
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.message_row import STORED_FIELDS, message_cells, message_json
 from orbitlog.cli.progress import Progress
@@ -31,7 +31,7 @@ _ROWS_PER_UPDATE = 512
     "commitlog", help="Show the messages of the log. PATH: a store, its commitlog directory, or one segment."
 )
 @options.path_argument
-@row_options
+@output_options
 @options.topic_option
 @options.from_option("Start at the first message at or after this physical offset.")
 @options.limit_option
@@ -39,7 +39,7 @@ _ROWS_PER_UPDATE = 512
 def command(
     *,
     path: Path,
-    output: RowOutput,
+    output: Output,
     topic: str | None,
     start: int,
     limit: int | None,

@@ -15,7 +15,7 @@ import click
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.config_tables import write_config
 from orbitlog.cli.dump_target import config_target
-from orbitlog.cli.line_writer import LineWriter
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.errors import FormatError
 from orbitlog.formats.config_files import CONFIG_CODECS, ConfigSource, ConfigValue, choose_config, config_codec
 from orbitlog.formats.java import utf8_decode, utf8_encode
@@ -23,6 +23,7 @@ from orbitlog.formats.loose_json import Json, read_json
 from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE
 
+_FIELDS = ("file", "usedBackup", "content")
 _UNREAD_SUFFIXES = (".tmp", ".lock")
 
 
@@ -38,10 +39,10 @@ class _Loaded:
 
 @click.command("config", help="Show the broker's tables. PATH: a store, its config directory, or one file.")
 @options.path_argument
-@options.json_option
-def command(path: Path, as_json: bool) -> None:
+@output_options
+def command(path: Path, output: Output) -> None:
     problems: list[str] = []
-    with LineWriter() as writer:
+    with output.writer(_FIELDS) as writer:
         for main, backup in config_target(path):
             try:
                 loaded = _load(main, backup)
@@ -52,11 +53,11 @@ def command(path: Path, as_json: bool) -> None:
                 continue
             if loaded.used_backup:
                 options.warn(f"{main} is missing, empty or damaged; its backup {main.name}{BACKUP_SUFFIX} is shown")
-            if as_json:
-                shown = {"file": loaded.name, "usedBackup": loaded.used_backup, "content": loaded.content}
-                writer.line(json.dumps(shown, separators=(",", ":")))
-            else:
+            if output.is_table:
                 write_config(loaded.name, loaded.content, loaded.value, writer)
+            else:
+                shown = dict(zip(_FIELDS, (loaded.name, loaded.used_backup, loaded.content), strict=True))
+                writer.line(json.dumps(shown, separators=(",", ":")))
     options.report_damage(problems)
 
 

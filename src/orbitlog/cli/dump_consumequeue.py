@@ -11,7 +11,7 @@ import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import QueueTarget, queue_target
-from orbitlog.cli.json_rows import RowOutput, row_options
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.show import byte_count, counted, local_time, printable, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -30,7 +30,7 @@ Row = tuple[str | None, int | None, int, QueueEntry]
     help="Show the units of queues. PATH: a store, its consumequeue directory, that of a topic or queue, or one file.",
 )
 @options.path_argument
-@row_options
+@output_options
 @options.topic_option
 @options.from_option("Start each queue at this queue offset.")
 @options.limit_option
@@ -39,7 +39,7 @@ Row = tuple[str | None, int | None, int, QueueEntry]
 def command(
     *,
     path: Path,
-    output: RowOutput,
+    output: Output,
     topic: str | None,
     start: int,
     limit: int | None,

@@ -13,7 +13,7 @@ import click
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import IndexTarget, index_target
 from orbitlog.cli.index_topics import IndexTopics
-from orbitlog.cli.json_rows import RowOutput, row_options
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.show import local_time, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -51,7 +51,7 @@ class _Row(NamedTuple):
 
 @click.command("index", help="Show the entries of index files. PATH: a store, its index directory, or one file.")
 @options.path_argument
-@row_options
+@output_options
 @click.option("--headers", is_flag=True, help="One row a file instead of one an entry.")
 @click.option("--topic", help="Only entries of messages in this topic, as the commit log of the same store says.")
 @click.option("--key", help="With --topic: only entries of this key (and of others with the same hash); needs no log.")
@@ -61,7 +61,7 @@ class _Row(NamedTuple):
 def command(
     *,
     path: Path,
-    output: RowOutput,
+    output: Output,
     headers: bool,
     topic: str | None,
     key: str | None,
@@ -166,7 +166,7 @@ def _cells(row: _Row) -> tuple[str, ...]:
 
 
 def _write_headers(
-    target: IndexTarget, output: RowOutput, limit: int | None, writer: LineWriter, problems: list[str]
+    target: IndexTarget, output: Output, limit: int | None, writer: LineWriter, problems: list[str]
 ) -> None:
     table = StreamTable(writer, _header_columns())
     for file in islice(target.files, limit):

@@ -16,7 +16,6 @@ _SENTENCES_MAX = 1000
 Command = TypeVar("Command", bound=Callable[..., object])
 
 path_argument = click.argument("path", type=click.Path(exists=True, path_type=Path))
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 topic_option = click.option("--topic", help="Only this topic.")
 limit_option = click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
 

@@ -11,7 +11,7 @@ import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import timer_log_target
-from orbitlog.cli.json_rows import RowOutput, row_options
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.show import byte_count, counted, local_time, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -29,10 +29,10 @@ Row = tuple[int, TimerLogUnit]
 
 @click.command("timerlog", help="Show the units of the timer log. PATH: a store, its timerlog directory, or one file.")
 @options.path_argument
-@row_options
+@output_options
 @options.from_option("Start at this position of the timer log.")
 @options.limit_option
-def command(*, path: Path, output: RowOutput, start: int, limit: int | None) -> None:
+def command(*, path: Path, output: Output, start: int, limit: int | None) -> None:
     output.check(_FIELDS)
     problems: list[str] = []
     rows = islice((row for row in _units(timer_log_target(path), problems) if row[0] >= start), limit)

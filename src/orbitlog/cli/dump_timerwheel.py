@@ -11,7 +11,7 @@ import click
 
 from orbitlog.cli import dump_options as options
 from orbitlog.cli.dump_target import timer_wheel_target
-from orbitlog.cli.json_rows import RowOutput, row_options
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.show import counted, local_time, zone_name
 from orbitlog.cli.stream_table import Column, StreamTable
@@ -27,10 +27,10 @@ _FIELDS = ("deliverTimestamp", "messages", "firstLogPosition", "lastLogPosition"
     "timerwheel", help="Show slots of the timer wheel, the earliest first. PATH: a store or the wheel's file."
 )
 @options.path_argument
-@row_options
+@output_options
 @click.option("--all", "with_delivered", is_flag=True, help="Also slots whose time config/timercheck says is over.")
 @options.limit_option
-def command(*, path: Path, output: RowOutput, with_delivered: bool, limit: int | None) -> None:
+def command(*, path: Path, output: Output, with_delivered: bool, limit: int | None) -> None:
     output.check(_FIELDS)
     wheel, checkpoint = timer_wheel_target(path)
     if wheel is None:

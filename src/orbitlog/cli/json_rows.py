@@ -1,12 +1,12 @@
-"""Rows of commands that read files: a table, one JSON object a line, or by a format string over the same fields."""
+"""Rows of commands: a table, one JSON object a line, or by a format string over the same fields."""
 
 from __future__ import annotations
 
 import functools
 import json
 import sys
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
@@ -41,35 +41,41 @@ class FormattedRows(LineWriter):
         self._characters = 0
 
 
-class RowOutput:
+class Output(NamedTuple):
     """How rows are to be written; `is_table` unless they are wanted as JSON or by a format string."""
 
-    def __init__(self, as_json: bool, template: str | None) -> None:
-        self.as_json = as_json
-        self._template = template
+    as_json: bool = False
+    template: str | None = None
 
     @property
     def is_table(self) -> bool:
-        return not self.as_json and self._template is None
+        return not self.as_json and self.template is None
 
     def check(self, fields: Sequence[str]) -> None:
         """Refuse a format string with other fields, before any work is done for it."""
-        if self._template is not None:
-            RowFormat(self._template, fields)
+        if self.template is not None:
+            RowFormat(self.template, fields)
 
     def writer(self, fields: Sequence[str]) -> LineWriter:
         """Return what takes rows as lines of JSON, or the lines of a table."""
-        return LineWriter() if self._template is None else FormattedRows(RowFormat(self._template, fields))
+        return LineWriter() if self.template is None else FormattedRows(RowFormat(self.template, fields))
+
+    def write(self, fields: Sequence[str], *rows: Mapping[str, Any]) -> None:
+        """Write rows at once, as JSON or by the format string."""
+        with self.writer(fields) as writer:
+            for row in rows:
+                writer.line(json.dumps(row, separators=(",", ":")))
+        sys.stdout.flush()
 
 
-def row_options(function: F) -> F:
+def output_options(function: F, *, format_names: Sequence[str] = ("-f", "--format")) -> F:
     """Give a command --json and -f; it is called with `output`."""
 
     @functools.wraps(function)
     def run(*arguments: Any, as_json: bool, template: str | None, **words: Any) -> Any:
-        return function(*arguments, output=RowOutput(as_json, template), **words)
+        return function(*arguments, output=Output(as_json, template), **words)
 
     decorated = click.option(
-        "-f", "--format", "template", help=r"Print rows by a format string: '{name}\t{other}'; names as in --json."
+        *format_names, "template", help=r"Print rows by a format string: '{name}\t{other}'; names as in --json."
     )(run)
     return cast("F", click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")(decorated))

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster_command import Output, check_template
+from orbitlog.cli.cluster_command import check_template
+from orbitlog.cli.json_rows import Output
 from orbitlog.cli.message_row import STORED_FIELDS, message_json
 from orbitlog.cli.row_format import RowFormat
 from orbitlog.cli.show import host_text, local_time, printable

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +9,9 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.dump_options import read_settings, report_damage, settings_options, warn
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.pipeline_options import (
     JobProgress,
-    json_option,
     master_option,
     spark_session,
     split_option,
@@ -22,6 +21,11 @@ from orbitlog.cli.show import byte_count
 
 if TYPE_CHECKING:
     from orbitlog.doctor.store_check import StoreCheck
+
+CHECK_FIELDS = (
+    *("store", "sound", "messages", "logBytes", "logEnd", "queues", "units", "indexFiles", "keys", "unitsBehind"),
+    *("keysBehind", "findingCount", "findings", "seconds"),
+)
 
 
 @click.command("check")
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
 )
 @split_option
 @master_option
-@json_option
+@output_options
 @settings_options
 def command(
     *,
@@ -41,7 +45,7 @@ def command(
     state: Path | None,
     split_bytes: int,
     master: str,
-    as_json: bool,
+    output: Output,
     config_path: Path | None,
     assignments: tuple[str, ...],
 ) -> None:
@@ -50,6 +54,7 @@ def command(
     Each record's magic, lengths, offset and checksum; the order of every queue; each unit and index entry against the
     log. What is wrong is named on stderr with file, byte, topic and queue, and the exit code is 1 then. Nothing is
     changed."""
+    output.check(CHECK_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.pipeline.check import check
 
@@ -58,8 +63,8 @@ def command(
         results = check(spark, list(stores), settings=settings, split_bytes=split_bytes, state=state, progress=progress)
         seconds = time.perf_counter() - started_s
     for result in results:
-        if as_json:
-            click.echo(json.dumps(result.as_object() | {"seconds": round(seconds, 3)}, separators=(",", ":")))
+        if not output.is_table:
+            output.write(CHECK_FIELDS, result.as_object() | {"seconds": round(seconds, 3)})
         else:
             click.echo(_sentence(result, seconds))
     unlisted = sum(result.finding_count - len(result.findings) for result in results)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import sys
 import threading
@@ -12,30 +11,33 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.pipeline_options import json_option, master_option, spark_session, store_argument
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.pipeline_options import master_option, spark_session, store_argument
 from orbitlog.cli.show import byte_count
 
 if TYPE_CHECKING:
     from orbitlog.pipeline.dispatch_query import DispatchProgress
 
 _INTERVAL_S = 1.0
+_FIELDS = ("event", "epoch", "dispatchedTo", "confirmedTo", "messages", "batches", "waitsFor")
 
 
 @click.command("dispatch")
 @store_argument
 @click.option("--once", is_flag=True, help="Dispatch what is there now, hand back, and end.")
 @master_option
-@json_option
-def command(*, store: Path, once: bool, master: str, as_json: bool) -> None:
+@output_options
+def command(*, store: Path, once: bool, master: str, output: Output) -> None:
     """Dispatch a running broker's store: queues and index from its log.
 
     The broker must let others dispatch (orbitlog up --dispatch spark); it serves what is dispatched here. One process
     at a time has the lease. It is handed back when the broker asks for it and when this command is interrupted or
     terminated; if it is killed, the next owner goes on at the last mark. It ends when the broker is gone."""
+    output.check(_FIELDS)
     from orbitlog.pipeline.dispatch_query import DispatchQuery, require_broker
 
     require_broker(store)
-    shown = _Shown(store, as_json=as_json)
+    shown = _Shown(store, output)
     stop = threading.Event()
     with spark_session(master, "dispatch") as spark:
         # After Spark has started: it has handlers of its own, which cancel jobs.
@@ -52,9 +54,9 @@ def command(*, store: Path, once: bool, master: str, as_json: bool) -> None:
 class _Shown:
     """Says who dispatches now, and once a second how far it is."""
 
-    def __init__(self, store: Path, *, as_json: bool) -> None:
+    def __init__(self, store: Path, output: Output) -> None:
         self._store = store
-        self._as_json = as_json
+        self._output = output
         self._last: DispatchProgress | None = None
         self._told_s = 0.0
 
@@ -67,8 +69,8 @@ class _Shown:
 
     def _event(self, progress: DispatchProgress) -> None:
         self._told_s = time.monotonic()
-        if self._as_json:
-            self._json("waiting" if progress.waits_for else "taken", progress)
+        if not self._output.is_table:
+            self._row("waiting" if progress.waits_for else "taken", progress)
         elif progress.waits_for:
             click.echo(f"waiting: {progress.waits_for}")
         else:
@@ -77,8 +79,8 @@ class _Shown:
 
     def _line(self, progress: DispatchProgress) -> None:
         self._told_s = time.monotonic()
-        if self._as_json:
-            self._json("progress", progress)
+        if not self._output.is_table:
+            self._row("progress", progress)
             sys.stdout.flush()
         elif sys.stderr.isatty():
             behind = byte_count(max(progress.confirmed_to - progress.dispatched_to, 0))
@@ -90,12 +92,12 @@ class _Shown:
         last = self._last
         if last is None:
             return
-        if self._as_json:
-            self._json("done", last)
+        if not self._output.is_table:
+            self._row("done", last)
         else:
             click.echo(f"dispatched {last.messages:,} messages in {last.batches:,} batches, up to {last.dispatched_to}")
 
-    def _json(self, event: str, progress: DispatchProgress) -> None:
+    def _row(self, event: str, progress: DispatchProgress) -> None:
         fields: dict[str, Any] = {
             "event": event,
             "epoch": progress.epoch,
@@ -106,4 +108,4 @@ class _Shown:
         }
         if progress.waits_for:
             fields["waitsFor"] = progress.waits_for
-        click.echo(json.dumps(fields))
+        self._output.write(_FIELDS, fields)

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
-import sys
 import threading
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.pipeline_options import JobProgress, json_option, master_option, spark_session
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.pipeline_options import JobProgress, master_option, spark_session
 from orbitlog.cli.show import byte_count, counted
 
 if TYPE_CHECKING:
     from orbitlog.pipeline.export_job import ExportedBatch
 
 _NOW = "available-now"
+_FIELDS = ("batch", "messages", "recordBytes", "files", "fileBytes", "nextOffsets", "seconds")
 _FORMATS = ("parquet", "delta", "iceberg")
 _TRIGGER = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*(ms|s|m|h)?")
 _SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
@@ -69,7 +70,7 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float |
 )
 @click.option("--ignore-loss", is_flag=True, help="Go on without messages that are gone or damaged.")
 @master_option
-@json_option
+@partial(output_options, format_names=("-f", "--row-format"))  # --format is the table's
 def command(
     *,
     stores: tuple[str, ...],
@@ -83,12 +84,13 @@ def command(
     batch_messages: int,
     ignore_loss: bool,
     master: str,
-    as_json: bool,
+    output: Output,
 ) -> None:
     """Export a topic as a table, by day, each message exactly once.
 
     Run it again and it adds what is new; killed at any point, the next run goes on where the table is. STORE is a
     broker's storePathRootDir, or name=PATH to name it."""
+    output.check(_FIELDS)
     from orbitlog.pipeline.export_job import ExportRequest, export_topic
     from orbitlog.pipeline.export_stream import ExportQuery
     from orbitlog.pipeline.json_columns import parse_json_columns
@@ -110,7 +112,7 @@ def command(
     def tell(batch: ExportedBatch) -> None:
         nonlocal messages
         messages += batch.messages
-        _tell(batch, as_json)
+        _tell(batch, output)
 
     with spark_session(master, "export") as spark:
         if follow:
@@ -120,7 +122,7 @@ def command(
             with JobProgress() as progress:
                 for batch in export_topic(runner(spark), request, progress=progress):
                     tell(batch)
-    if not as_json:
+    if output.is_table:
         click.echo(f"{counted(messages, 'message')} added to {target}")
 
 
@@ -132,23 +134,11 @@ def _stop_signal() -> threading.Event:
     return stop
 
 
-def _tell(batch: ExportedBatch, as_json: bool) -> None:
-    if as_json:
-        click.echo(
-            json.dumps(
-                {
-                    "batch": batch.number,
-                    "messages": batch.messages,
-                    "recordBytes": batch.scanned_bytes,
-                    "files": batch.files,
-                    "fileBytes": batch.file_bytes,
-                    "nextOffsets": batch.end,
-                    "seconds": round(batch.seconds, 3),
-                },
-                separators=(",", ":"),
-            )
-        )
-        sys.stdout.flush()
+def _tell(batch: ExportedBatch, output: Output) -> None:
+    if not output.is_table:
+        sizes = (batch.number, batch.messages, batch.scanned_bytes, batch.files, batch.file_bytes)
+        values = (*sizes, batch.end, round(batch.seconds, 3))
+        output.write(_FIELDS, dict(zip(_FIELDS, values, strict=True)))
         return
     speed = byte_count(int(batch.scanned_bytes / max(batch.seconds, 0.001)))
     click.echo(

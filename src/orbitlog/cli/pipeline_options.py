@@ -13,6 +13,15 @@ import click
 
 from orbitlog.cli.show import byte_count
 
+# What rows of these commands have: names of --json, and of format strings.
+REBUILD_FIELDS = (
+    *("store", "out", "published", "messages", "logBytes", "logEnd", "queues", "queueFiles", "indexFiles", "keys"),
+    *("resumedSplits", "wasFinished", "findingCount", "findings", "seconds"),
+)
+FINDING_FIELDS = (
+    *("severity", "kind", "path", "reason", "position", "count", "physicalOffset", "topic", "queueId", "queueOffset"),
+    *("store", "consequence", "command"),
+)
 _SPLIT_BYTES_MIN = 64 * 1024
 _SPLIT_BYTES_DEFAULT = 128 * 1024 * 1024
 
@@ -23,7 +32,6 @@ store_argument = click.argument("store", type=click.Path(exists=True, path_type=
 master_option = click.option(
     "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], or the URL of a cluster."
 )
-json_option = click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 split_option = click.option(
     "--split-bytes",
     type=click.IntRange(min=_SPLIT_BYTES_MIN),

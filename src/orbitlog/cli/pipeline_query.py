@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.json_rows import RowOutput, row_options
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.main import Problem
 from orbitlog.cli.pipeline_options import master_option, spark_session
@@ -49,7 +49,7 @@ def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
 @click.option("--out", type=click.Path(path_type=Path), help="A new directory: write the rows to it as Parquet.")
 @master_option
-@row_options
+@output_options
 def command(
     *,
     stores: tuple[str, ...],
@@ -62,7 +62,7 @@ def command(
     limit: int | None,
     out: Path | None,
     master: str,
-    output: RowOutput,
+    output: Output,
 ) -> None:
     """Find messages by topic, key, time or content, or ask with SQL.
 
@@ -107,7 +107,7 @@ class _SparkErrors:
         raise Problem((ours or lines or [str(kind)])[0][:_SENTENCE_MAX]) from error
 
 
-def _write_json(frame: Any, output: RowOutput) -> None:
+def _write_json(frame: Any, output: Output) -> None:
     with output.writer(frame.columns) as writer:
         for row in frame.toLocalIterator(prefetchPartitions=True):
             writer.line(json.dumps(_plain(row.asDict(recursive=True)), separators=(",", ":")))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,9 +9,10 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.dump_options import read_settings, report_damage, settings_options
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.pipeline_options import (
+    REBUILD_FIELDS,
     JobProgress,
-    json_option,
     master_option,
     spark_session,
     split_option,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 @click.option("--no-crc", is_flag=True, help="Trust the bodies of messages without looking at their checksums.")
 @split_option
 @master_option
-@json_option
+@output_options
 @settings_options
 def command(
     *,
@@ -45,7 +45,7 @@ def command(
     no_crc: bool,
     split_bytes: int,
     master: str,
-    as_json: bool,
+    output: Output,
     config_path: Path | None,
     assignments: tuple[str, ...],
 ) -> None:
@@ -56,6 +56,7 @@ def command(
     nothing is made from it: exit code 1."""
     if (out is None) != in_place:
         raise click.UsageError("give either --out DIR or --in-place")
+    output.check(REBUILD_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.pipeline.rebuild import rebuild
 
@@ -72,8 +73,8 @@ def command(
         )
         seconds = time.perf_counter() - started_s
     for result in results:
-        if as_json:
-            click.echo(json.dumps(result.as_object() | {"seconds": round(seconds, 3)}, separators=(",", ":")))
+        if not output.is_table:
+            output.write(REBUILD_FIELDS, result.as_object() | {"seconds": round(seconds, 3)})
         elif result.is_published:
             click.echo(_sentence(result, seconds))
     report_damage([str(finding) for result in results for finding in result.findings])

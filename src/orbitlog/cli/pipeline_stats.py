@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.json_rows import RowOutput, row_options
+from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.pipeline_options import JobProgress, master_option, spark_session, split_option
 from orbitlog.cli.show import byte_count, counted, local_time, printable
@@ -58,7 +58,7 @@ _SHORT = ("topics", "lag", "delays", "transactions", "retries", "dead_letters")
 @click.option("--ignore-damage", is_flag=True, help="Leave out what lies behind damage in a segment instead of ending.")
 @split_option
 @master_option
-@row_options
+@output_options
 def command(
     *,
     stores: tuple[str, ...],
@@ -68,7 +68,7 @@ def command(
     ignore_damage: bool,
     split_bytes: int,
     master: str,
-    output: RowOutput,
+    output: Output,
 ) -> None:
     """Count messages by topic, queue, tag, hour and producer; consumer lag, delays, transactions, dead letters.
 

@@ -15,8 +15,9 @@ import click
 import pytest
 
 from orbitlog.cli import main
-from orbitlog.cli.cluster_command import Output, ask_admin, show_rows
+from orbitlog.cli.cluster_command import ask_admin, show_rows
 from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem
 from orbitlog.cli.stream_table import Column
 from orbitlog.client.administration import Administration

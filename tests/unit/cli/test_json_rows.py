@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from orbitlog.cli.main import cli
+from orbitlog.cli.pipeline_check import CHECK_FIELDS
+from orbitlog.cli.pipeline_options import REBUILD_FIELDS
+from orbitlog.doctor.store_check import StoreCheck
+from orbitlog.doctor.store_rebuild import StoreRebuild
 from orbitlog.testing.golden import GoldenStore
 
 Copy = Callable[[GoldenStore], GoldenStore]
@@ -21,14 +27,20 @@ DUMPS = {
     "index headers": ("dump", "index", "--headers"),
     "timerlog": ("dump", "timerlog"),
     "timerwheel": ("dump", "timerwheel", "--all"),
+    "checkpoint": ("dump", "checkpoint"),
+    "config": ("dump", "config"),
     "doctor check": ("doctor", "check"),
+    "doctor explain": ("doctor", "explain"),
+    "doctor repair": ("doctor", "repair"),
 }
+# Those that serve say with --json that they are ready, and the tour ends with its figures: no rows.
+WITHOUT_ROWS = {"broker", "nameserver", "up", "demo"}
 
 
 @pytest.mark.parametrize("name", DUMPS)
 def test_every_field_of_the_json_can_be_asked_for(name: str, golden_550_crash: GoldenStore, run: Any) -> None:
     words = [*DUMPS[name], golden_550_crash.store]
-    rows = [row for row in run(*words, "--json").rows if "sound" not in row]
+    rows = [row for row in run(*words, "--json").rows if "severities" not in row]
     assert rows
     for field in {field for row in rows for field in row}:
         ran = run(*words, "-f", f"<{{{field}}}>")
@@ -70,3 +82,44 @@ def test_undo_tells_its_steps_as_json(golden_497: GoldenStore, tmp_path: Path, r
     assert (ran.exit_code, told["store"]) == (0, str(root))
     assert told["changes"] == len(told["steps"]) > 0
     assert not (root / "index").exists()
+
+
+def commands(group: click.Group, *words: str) -> Iterator[tuple[str, click.Command]]:
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        found = group.get_command(context, name)
+        if isinstance(found, click.Group):
+            yield from commands(found, *words, name)
+        elif found is not None:
+            yield " ".join((*words, name)), found
+
+
+def test_whoever_prints_json_takes_a_format_string() -> None:
+    options = {name: {option.name for option in one.params} for name, one in commands(cli)}
+    with_json = {name for name, found in options.items() if "as_json" in found} - WITHOUT_ROWS
+    assert {"pipeline export", "doctor undo", "dump config", "topic list"} <= with_json
+    assert {name for name in with_json if "template" not in options[name]} == set()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("pipeline", "check"),
+        ("pipeline", "rebuild", "--in-place"),
+        ("pipeline", "dispatch"),
+        ("pipeline", "export", "--topic", "T", "--to", "table"),
+        ("doctor", "rebuild"),
+        ("doctor", "undo"),
+    ],
+)
+def test_a_wrong_format_string_costs_no_work(words: tuple[str, ...], golden_550_crash: GoldenStore, run: Any) -> None:
+    ran = run(*words, golden_550_crash.store, "-f", "{nothing}")
+    assert ran.exit_code == 2
+    assert "no field 'nothing'" in ran.stderr
+
+
+def test_rows_of_a_rebuild_have_the_fields_that_are_named() -> None:
+    rebuilt = StoreRebuild(store="store", out="out").as_object() | {"seconds": 0.1}
+    assert tuple(rebuilt) == REBUILD_FIELDS
+    checked = StoreCheck("store").as_object() | {"seconds": 0.1}
+    assert tuple(checked) == CHECK_FIELDS
