@@ -71,8 +71,6 @@ def _kernels(report: Report, sizes: Sizes, directory: Path) -> None:
 def _pipeline(report: Report, sizes: Sizes, directory: Path) -> None:
     for body_bytes in (200, 1024):
         bench_pipeline.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
-    if sizes is FULL:
-        bench_pipeline.run_large(report, gigabytes=sizes.log_gigabytes)
 
 
 def _doctor(report: Report, sizes: Sizes, directory: Path) -> None:
@@ -110,6 +108,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "doctor": _doctor,
     "hot": lambda report, sizes, _: bench_hot_path.run(report, count=sizes.sends // 64 * 64),
     "pipeline": _pipeline,
+    "large": lambda report, sizes, _: bench_pipeline.run_large(report, gigabytes=sizes.log_gigabytes),
     "sources": _sources,
     "waiting": lambda report, sizes, _: bench_waiting.run(report, count=sizes.sends, waiting=sizes.waiting),
     "client-soak": lambda report, sizes, _: bench_client_soak.run(report, messages=sizes.soak),

@@ -7,15 +7,28 @@ Sixteen topics of eight queues, one key, a unique key, tags, `CLUSTER` and `WAIT
 from __future__ import annotations
 
 import random
+import struct
 from pathlib import Path
+from zlib import crc32
 
 from orbitlog.formats.hosts import parse_host
-from orbitlog.formats.message import Message, assign_fields, encode_message, make_message
+from orbitlog.formats.message import (
+    BODY_CRC_MASK,
+    RECORD_PREFIX,
+    Message,
+    assign_fields,
+    encode_message,
+    make_message,
+)
 from orbitlog.formats.message_scan import encode_blank, fits
 from orbitlog.formats.properties import encode_properties
 
 TOPICS, QUEUES = 16, 8
 START_MS = 1_760_000_000_000
+_INT, _LONG = struct.Struct(">i"), struct.Struct(">q")
+_CRC_AT, _QUEUE_ID_AT, _BORN_AT = (
+    RECORD_PREFIX.position(name) for name in ("body_crc", "queue_id", "born_timestamp_ms")
+)
 
 
 def template(number: int, body: bytes, topic: str, queue_id: int) -> Message:
@@ -39,6 +52,32 @@ def template(number: int, body: bytes, topic: str, queue_id: int) -> Message:
     )
 
 
+class _Forms:
+    """Records made from those of their size: all that differs has a place of its own, and is put there."""
+
+    def __init__(self) -> None:
+        self._forms: dict[int, tuple[bytes, tuple[int, ...]]] = {}
+
+    def record(self, number: int, body: bytes, topic_number: int, queue_id: int) -> bytearray:
+        form = self._forms.get(len(body))
+        if form is None:
+            raw = encode_message(template(0, b"\0" * len(body), "TopicOrderEvents00", 0))
+            marks = (b"\0" * len(body), b"TopicOrderEvents00", b"order-0", b"49F700000000", b"Tag0")
+            body_at, *others = (raw.index(mark, RECORD_PREFIX.size_bytes) for mark in marks)
+            form = self._forms[len(body)] = raw, (body_at, *others)
+        raw, (body_at, topic_at, key_at, unique_at, tag_at) = form
+        record = bytearray(raw)
+        _INT.pack_into(record, _CRC_AT, crc32(body) & BODY_CRC_MASK)
+        _INT.pack_into(record, _QUEUE_ID_AT, queue_id)
+        _LONG.pack_into(record, _BORN_AT, START_MS + number // 20)
+        record[body_at : body_at + len(body)] = body
+        record[topic_at + 16 : topic_at + 18] = b"%02d" % topic_number
+        record[key_at + 6 : key_at + 16] = b"%010d" % number
+        record[unique_at + 4 : unique_at + 12] = b"%08X" % (number & 0xFFFFFFFF)
+        record[tag_at + 3] = 48 + number % 10
+        return record
+
+
 def make_segment(path: Path, *, body_bytes: int, segment_bytes: int, seed: int = 1, topics: int = TOPICS) -> int:
     """Write a segment unless it is there already; returns the number of messages. Four topics have the most."""
     counted = path.with_suffix(".count")
@@ -46,6 +85,7 @@ def make_segment(path: Path, *, body_bytes: int, segment_bytes: int, seed: int =
         return int(counted.read_text())
     rng = random.Random(seed)
     pool = bytes(rng.randrange(32, 127) for _ in range(1 << 20))
+    forms = _Forms()
     next_queue_offset: dict[tuple[int, int], int] = {}
     position = number = 0
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -56,7 +96,7 @@ def make_segment(path: Path, *, body_bytes: int, segment_bytes: int, seed: int =
             queue_id = (draw >> 24) % QUEUES
             body_start = (draw >> 28) % (len(pool) - 4096)
             body = pool[body_start : body_start + body_bytes + (draw >> 40 & 31) - 16]
-            record = bytearray(encode_message(template(number, body, f"TopicOrderEvents{topic_number:02d}", queue_id)))
+            record = forms.record(number, body, topic_number, queue_id)
             if not fits(len(record), segment_bytes - position):
                 break
             queue = topic_number, queue_id
