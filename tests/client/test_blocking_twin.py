@@ -130,6 +130,17 @@ def test_nobody_waits_for_a_client_that_is_closed_meanwhile(orbitlog_broker: Run
     assert len(told) == 20
 
 
+def test_nobody_waits_for_a_thread_that_a_fork_left_behind(
+    orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with orbitlog_broker.connect() as mq:
+        with monkeypatch.context() as child:
+            child.setattr("orbitlog.client.blocking.os.getpid", lambda: -1)
+            with pytest.raises(ClientError, match="connect after the fork"):
+                mq.admin.topics()
+        mq.admin.topics()
+
+
 def test_a_connection_that_was_not_entered_says_how(orbitlog_broker: RunningBroker) -> None:
     with pytest.raises(AttributeError, match=r"async with orbitlog\.connect"):
         orbitlog_broker.connect().send("Plain", "one")

@@ -31,9 +31,10 @@ def test_what_was_sent_is_consumed(cluster: str) -> None:
             receipt = await mq.send("Sent", b"one", tags="new", keys=["k1", "k2"], properties={"colour": "red"})
             batch = await mq.send_batch("Sent", ["two", "three"], tags="new")
             await mq.send_oneway("Sent", "four")
+            await mq.send("Sent", "later", delay_level=1)
             consumer = await mq.consume("Sent", group="readers", start_from="first")
-            messages = {message.text: message for message in await take(consumer, 4)}
-        assert set(messages) == {"one", "two", "three", "four"}
+            messages = {message.text: message for message in await take(consumer, 5)}
+        assert set(messages) == {"one", "two", "three", "four", "later"}
         first = messages["one"]
         assert (first.tags, first.keys, first.properties["colour"]) == ("new", ["k1", "k2"], "red")
         assert first.message_id == receipt.message_id

@@ -113,22 +113,21 @@ def test_what_operators_ask(cluster: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_process_that_was_started_again_is_asked(make_orbitlog_broker: MakeBroker) -> None:
-    """The first one leaves without a word, the second sends nothing: brokers learn of it, and ask it."""
-    broker = make_orbitlog_broker(transactionTimeOut=1, transactionCheckInterval=100)
+def started_again_and_asked(cluster: str) -> None:
+    """The first process leaves without a word, the second sends nothing: brokers learn of it, and ask it."""
     asked: list[str] = []
 
     def was_paid(message: Received) -> bool:
         asked.append(message.topic)
         return True
 
-    with broker.connect(producer_group="payments", namespace="shop") as mq:
+    with connect(cluster, producer_group="payments", namespace="shop") as mq:
 
         def pay(_: Receipt) -> None:
             mq.send("Log", "paying")  # a branch runs beside the client, and may use it
 
         assert mq.send_in_transaction("Paid", "42", pay)[1] is None
-    with broker.connect(producer_group="payments", namespace="shop") as mq:
+    with connect(cluster, producer_group="payments", namespace="shop") as mq:
         with pytest.raises(ClientError, match="name the topics"):
             mq.check_transactions(was_paid)
         mq.check_transactions(was_paid, "Paid")
@@ -137,3 +136,7 @@ def test_a_process_that_was_started_again_is_asked(make_orbitlog_broker: MakeBro
             assert message is not None and message.text == "42"
             assert reader.topic == message.topic == "Paid"
     assert set(asked) == {"Paid"}
+
+
+def test_a_process_that_was_started_again_is_asked(make_orbitlog_broker: MakeBroker) -> None:
+    started_again_and_asked(make_orbitlog_broker(transactionTimeOut=1, transactionCheckInterval=100).address)

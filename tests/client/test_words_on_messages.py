@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 
+from orbitlog.client.connecting import connect
 from orbitlog.client.consuming import Consumer
 from orbitlog.client.delivery import Delivery
 from orbitlog.errors import BrokerRefused, ClientError
@@ -50,9 +52,9 @@ def test_a_message_at_hand_is_not_done_when_its_loop_ends(orbitlog_broker: Runni
     asyncio.run(scenario())
 
 
-def test_a_loop_joins_and_leaves_by_itself(orbitlog_broker: RunningBroker) -> None:
+def test_a_loop_joins_and_leaves_by_itself(cluster: str) -> None:
     async def scenario() -> None:
-        async with orbitlog_broker.connect() as mq:
+        async with connect(cluster) as mq:
             await mq.send("Short", "one")
             async for message in mq.consume("Short", group="short", start_from="first"):
                 assert message.text == "one"
@@ -71,10 +73,10 @@ def test_a_loop_joins_and_leaves_by_itself(orbitlog_broker: RunningBroker) -> No
 
 
 def test_in_order_a_retry_inside_a_loop_holds_the_line_and_ends_among_dead_letters(
-    orbitlog_broker: RunningBroker,
+    cluster: str,
 ) -> None:
     async def scenario() -> None:
-        async with orbitlog_broker.connect() as mq:
+        async with connect(cluster) as mq:
             for text in ("one", "two", "three"):
                 await mq.send("Line", text, ordered_by="k")
             seen = []
@@ -93,9 +95,9 @@ def test_in_order_a_retry_inside_a_loop_holds_the_line_and_ends_among_dead_lette
     asyncio.run(scenario())
 
 
-def test_what_raises_comes_again_with_its_topic(orbitlog_broker: RunningBroker) -> None:
+def test_what_raises_comes_again_with_its_topic(cluster: str) -> None:
     async def scenario() -> None:
-        async with orbitlog_broker.connect(namespace="shop") as mq:
+        async with connect(cluster, namespace="shop") as mq:
             await mq.send("Failing", "one", tags="t")
             seen: list[tuple[str, int]] = []
             consumer = await mq.consume("Failing", group="failing", start_from="first")
@@ -115,10 +117,10 @@ def test_what_raises_comes_again_with_its_topic(orbitlog_broker: RunningBroker) 
     asyncio.run(scenario())
 
 
-def test_everybody_gets_everything_and_remembers_where_it_was(orbitlog_broker: RunningBroker, tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "kept" / "offsets.json"
-        async with orbitlog_broker.connect() as mq:
+def test_everybody_gets_everything_and_remembers_where_it_was(cluster: str) -> None:
+    async def scenario(directory: str) -> None:
+        path = Path(directory) / "kept" / "offsets.json"
+        async with connect(cluster) as mq:
             with pytest.raises(ClientError, match="offsets_file is for broadcasting"):
                 mq.consume("News", group="all", offsets_file=path)
             await mq.admin.create_topic("News", 1)
@@ -137,24 +139,29 @@ def test_everybody_gets_everything_and_remembers_where_it_was(orbitlog_broker: R
             async with mq.consume("News", group="all", **options) as consumer:  # type: ignore[arg-type]
                 assert (await one(consumer)).text == "one"
 
-    asyncio.run(scenario())
+    with TemporaryDirectory() as directory:
+        asyncio.run(scenario(directory))
 
 
-def test_an_expression_that_no_broker_understands_is_refused_at_once(make_orbitlog_broker: object) -> None:
-    async def scenario(broker: RunningBroker) -> None:
-        async with broker.connect() as mq:
+def expressions_choose(cluster: str) -> None:
+    async def scenario() -> None:
+        async with connect(cluster) as mq:
             await mq.send("Filtered", "one", properties={"n": "3"})
             with pytest.raises(BrokerRefused):
                 await mq.consume("Filtered", group="sql", sql="n >>> 1")
             async with mq.consume("Filtered", group="sql", sql="n > 2", start_from="first") as consumer:
                 assert (await one(consumer)).text == "one"
 
-    asyncio.run(scenario(make_orbitlog_broker(enablePropertyFilter=True)))  # type: ignore[operator]
+    asyncio.run(scenario())
 
 
-def test_batches_are_done_when_the_next_is_asked_for(orbitlog_broker: RunningBroker) -> None:
+def test_an_expression_that_no_broker_understands_is_refused_at_once(make_orbitlog_broker: MakeBroker) -> None:
+    expressions_choose(make_orbitlog_broker(enablePropertyFilter=True).address)
+
+
+def test_batches_are_done_when_the_next_is_asked_for(cluster: str) -> None:
     async def scenario() -> None:
-        async with orbitlog_broker.connect() as mq:
+        async with connect(cluster) as mq:
             await mq.send_batch("Batches", [str(number) for number in range(40)])
             async with mq.consume("Batches", group="batches", start_from="first") as consumer:
                 sizes = []

@@ -19,6 +19,7 @@ from orbitlog.client.signature import Credentials
 from orbitlog.errors import BrokerRefused
 from tests.client import test_send_and_consume as sending
 from tests.client import test_transactions_and_replies as replies
+from tests.client import test_words_on_messages as words
 from tests.client.test_outliving import Ledger
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import java_clients
@@ -43,6 +44,13 @@ SCENARIOS = [
     replies.test_a_request_is_answered,
     replies.test_reading_back_and_forth,
     replies.test_what_operators_ask,
+    words.test_a_loop_joins_and_leaves_by_itself,
+    words.test_in_order_a_retry_inside_a_loop_holds_the_line_and_ends_among_dead_letters,
+    words.test_what_raises_comes_again_with_its_topic,
+    words.test_everybody_gets_everything_and_remembers_where_it_was,
+    words.test_batches_are_done_when_the_next_is_asked_for,
+    words.expressions_choose,
+    replies.started_again_and_asked,
 ]
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError, ThreadPoolExecutor
@@ -47,14 +48,17 @@ class _LoopThread:
         self._loop = _new_event_loop()
         self._gate = threading.RLock()  # a signal's handler may call while its thread is calling
         self._is_stopping = False
+        self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._loop.run_forever, name="orbitlog client", daemon=True)
         self._thread.start()
 
     def run(self, coming: Awaitable[R]) -> R:
-        if threading.current_thread() is self._thread:
+        try:
+            self._refuse_what_would_wait_for_ever()
+        except ClientError:
             if isinstance(coming, Coroutine):
                 coming.close()
-            raise ClientError("called from the client's own thread, which would wait for itself")
+            raise
         with self._gate:
             if self._is_stopping:
                 if isinstance(coming, Coroutine):
@@ -70,7 +74,15 @@ class _LoopThread:
         finally:
             future.cancel()  # does nothing to one that is done
 
+    def _refuse_what_would_wait_for_ever(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise ClientError("called from the client's own thread, which would wait for itself")
+        if os.getpid() != self._process_id:
+            raise ClientError("the process was forked, and the client's thread stayed behind: connect after the fork")
+
     def stop(self) -> None:
+        if os.getpid() != self._process_id:
+            return
         with self._gate:
             if self._is_stopping:
                 return
