@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection
 from pathlib import Path
 
@@ -52,6 +53,9 @@ def plan_swap(
             journal.set_aside(root / name, "vouches for files that are replaced")
     if QUEUES in parts:
         new = find_queues(made / tree.CONSUMEQUEUE)
+        for topic_path in sorted({(root / tree.queue_directory(*queue)).parent for queue in new}):
+            if os.path.lexists(topic_path) and not topic_path.is_dir():
+                journal.set_aside(topic_path, "is in the place of a topic's queues")
         for queue in sorted(new):
             if (queues is None or queue in queues) and (topic is None or queue[0] == topic):
                 directory = tree.queue_directory(*queue)
@@ -64,3 +68,5 @@ def plan_swap(
         journal.replace(made / tree.INDEX, root / tree.INDEX, "made again from the log")
     if CHECKPOINT in parts and (made / tree.CHECKPOINT).exists():
         journal.replace(made / tree.CHECKPOINT, root / tree.CHECKPOINT, "made again from the log")
+    elif CHECKPOINT in parts and os.path.lexists(root / tree.CHECKPOINT):
+        journal.set_aside(root / tree.CHECKPOINT, "tells of messages, and the log has none")

@@ -100,7 +100,11 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
         _REPAIR,
     ),
     "journal": (Severity.ERROR, "Nothing can be mended or taken back while it is there", None),
-    "lock": (Severity.ERROR, "Neither a broker nor a repair can take the store; move it away", None),
+    "lock": (
+        Severity.ERROR,
+        "Neither a broker nor a repair can take the store; it holds nothing that a store needs",
+        "mv {store}/lock {store}/lock.aside",
+    ),
     "link": (
         Severity.ERROR,
         "What it leads to belongs to the store and was not looked at; nothing is mended while it is there:"
@@ -116,8 +120,9 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
     "layout": (Severity.NOTE, "Brokers ignore it", None),
     "timer": (
         Severity.ERROR,
-        "Messages that wait for their time may be delivered late, twice or not at all",
-        None,
+        "Messages that wait for their time may be delivered late, twice or not at all, and a Java broker may not start;"
+        " after a repair all of them are there, and those that were delivered come again",
+        _REPAIR,
     ),
     "repair": (
         Severity.ERROR,

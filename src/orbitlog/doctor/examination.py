@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -100,6 +101,10 @@ def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
         yield Finding("index", str(store.root / tree.INDEX), reason, count=checked.keys)
     if checked.messages and store.checkpoint is None and not is_in_use(store):
         yield Finding("checkpoint", str(store.root / tree.CHECKPOINT), "is missing")
+    if os.path.lexists(store.root / tree.DOCTOR) and not (store.root / tree.DOCTOR).is_dir():
+        yield Finding(
+            "journal", str(store.root / tree.DOCTOR), "is in the place of the doctor's directory; move it away"
+        )
     try:
         for place in interrupted(store.root):
             yield Finding("repair", str(place), "a repair was interrupted here")

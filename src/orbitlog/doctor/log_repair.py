@@ -47,7 +47,7 @@ def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: in
     present = {segment.base: segment for segment in store.segments}
     # Of those that overlap their neighbour, and whose name no segment can have, likewise.
     away = {base: home for base, home in homes.items() if home != base and home % segment_bytes == 0}
-    belongs = _of_this_log(set(present) - set(away), sorted(away.values()), segment_bytes)
+    belongs = _of_this_log({base for base in present if homes.get(base) == base}, set(away.values()), segment_bytes)
     movable: dict[int, int] = {}
     for base, home in sorted(away.items()):
         if home in movable.values() or homes.get(home) == home:
@@ -73,16 +73,15 @@ def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: in
     return set(away) | displaced
 
 
-def _of_this_log(standing: set[int], homes: Sequence[int], segment_bytes: int) -> set[int]:
+def _of_this_log(standing: set[int], homes: set[int], segment_bytes: int) -> set[int]:
     """Return those places that lie between the segments that stand, or next to them: others would leave a hole."""
     if not standing:
-        return set(homes)
+        return homes
     first, end = min(standing), max(standing) + segment_bytes
-    taken = set()
-    for home in homes:
-        if first - segment_bytes <= home <= end:
-            taken.add(home)
-            end = max(end, home + segment_bytes)
+    taken: set[int] = set()
+    while near := {home for home in homes - taken if first - segment_bytes <= home <= end}:
+        taken |= near
+        first, end = min(first, *near), max(end, max(near) + segment_bytes)
     return taken
 
 

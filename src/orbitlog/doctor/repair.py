@@ -21,6 +21,7 @@ from orbitlog.doctor.order_repair import QueueOrder
 from orbitlog.doctor.repair_journal import RepairJournal, finish_interrupted
 from orbitlog.doctor.store_use import taken
 from orbitlog.doctor.tasks_here import PhaseProgress, run_here
+from orbitlog.doctor.timer_survey import plan_timers
 from orbitlog.doctor.told_rules import told_compat, told_rules
 from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import StoreLayoutError
@@ -117,6 +118,8 @@ class _Plan:
         if journal.steps:
             return problems
         compat = told_compat(self._store, self._settings)
+        if "timer" in self._of_kind:
+            plan_timers(journal, self._store)
         plan_config(journal, self._store, compat, self._found.findings)
         plan_offsets(journal, self._store, compat, self._found)
         return problems + self._plan_derived(journal, progress)
@@ -164,6 +167,7 @@ _DEEDS = {
     "config": "write what can be saved, and what the queues tell",
     "config backup in use": "take the backup",
     "topic": "add the topic to topics.json",
+    "timer": "set the timer files aside, which brokers make again from the log; what was delivered comes again",
     "offset": "bring the offset back between the queue's bounds",
 }
 

@@ -126,6 +126,8 @@ class _Passage(LogWalk):
         path = Path(split.path)
         self._check_crc = check_crc
         self.segment = OffsetFile(path, split.base, path.stat().st_size)
+        # Now: some file systems fill holes where they are read.
+        self._written_until = written_until(path)
         super().__init__([self.segment], split.segment_bytes)
 
     def _find(self, view: memoryview, start: int, base: int) -> int | None:
@@ -139,7 +141,7 @@ class _Passage(LogWalk):
         return following
 
     def is_behind_data(self, position: int) -> bool:
-        return position >= written_until(self.segment.path)
+        return position >= self._written_until
 
     def behind(self, view: memoryview, split: LogSplit, position: int, *, queue_file_bytes: int) -> int | None:
         """Return where records go on behind a BLANK that no broker wrote there; None where the segment ends."""

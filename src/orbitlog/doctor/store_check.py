@@ -43,10 +43,13 @@ from orbitlog.formats.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
 from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import INDEX_HEADER, IndexHeader, decode_header
+from orbitlog.formats.message import Message
+from orbitlog.formats.message_scan import read_at
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.store.findings import Finding
+from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_files import StoreFiles, find_store_files
 from orbitlog.store.store_settings import StoreGeometry, StoreSettings
 
@@ -129,6 +132,20 @@ class _Work:
     @property
     def log_start(self) -> int:
         return self.store.segments[0].base if self.store.segments else 0
+
+    @property
+    def recovery_start(self) -> int:
+        """From where on the next broker derives again: the last segment that begins before the checkpoint's times."""
+        file = self.store.checkpoint
+        if file is None or file.size_bytes != CHECKPOINT_BYTES:
+            return self.log_start
+        safe_ms = decode_checkpoint(file.path.read_bytes()).min_timestamp_ms
+        for segment in reversed(self.store.segments):
+            with mapped_view(segment.path) as view:
+                first = read_at(view, 0, base_physical_offset=segment.base) if len(view) else None
+            if isinstance(first, Message) and first.store_timestamp_ms <= safe_ms:
+                return segment.base
+        return self.log_start
 
     @property
     def may_be_behind(self) -> bool:
@@ -233,13 +250,15 @@ def _follow_queues(work: _Work) -> None:
     result.queues = len(work.ends)
     result.keys = sum(derivation.key_count for derivation in work.derivations)
     result.add(disorder)
+    derived_from = work.recovery_start
     missing = (one for one in work.missing if one[4] >= begins.get(one[:2], 0) and one[0] not in deleted)
     for queue, first, count, physical_offset in _joined(missing):
         is_at_end = first + count == work.ends[queue].next_offset
         base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes
         path = work.store.root / tree.queue_directory(*queue) / tree.offset_file_name(base)
         # Dispatch goes through the log: a file that it had not come to is for what lies behind all that it had.
-        is_behind = is_in_use(work.store) or path.exists() or -1 < work.last_present < physical_offset
+        is_behind = -1 < work.last_present < physical_offset or is_in_use(work.store)
+        is_behind |= path.exists() and physical_offset >= derived_from
         if is_at_end and is_behind and work.may_be_behind:
             result.units_behind += count
             continue

@@ -22,6 +22,7 @@ _TOPICS_WITHOUT_CONFIG = (names.LMQ_PREFIX, names.SYSTEM_TOPIC_PREFIX)
 _FOREIGN_KINDS = {(name, 1): "foreign segment" for name in ROOT_ENTRIES} | {
     (tree.COMMITLOG, 2): "foreign segment",
     (tree.CONSUMEQUEUE, 4): "foreign segment",
+    (tree.TIMER_LOG, 2): "foreign segment",
     (tree.LOCK, 1): "lock",
 }
 # What each table of Java's has, if anything; an object without it reads as an empty table.

@@ -1,18 +1,22 @@
 """Timer files of 5.x looked at: slots of the wheel where their times belong, and the units of the log they lead to.
 
-Told and not mended: which of the messages that wait were delivered is in no other file. Our own broker keeps what
-waits in the log and needs neither of the two.
+What waits is in the log, under a topic of its own; which of it was delivered is in no other file. So a repair sets
+the files aside, and a Java broker reads that topic from its beginning: what was delivered comes again, nothing is lost.
+Our own broker needs none of them.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import numpy as np
 
+from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.message_scan import Damage, LogEnd
+from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.timer_log import TIMER_UNIT_BYTES, read_timer_unit_at
 from orbitlog.formats.timer_wheel import SLOT_BYTES, turn_slots_of
 from orbitlog.store.findings import Finding
@@ -33,6 +37,8 @@ def timer_findings(store: StoreFiles) -> Iterator[Finding]:
     if store.timer_wheel is not None and not store.timer_log:
         yield Finding("timer", str(store.root / tree.TIMER_LOG), "is missing, though there is a timer wheel")
     end = 0
+    if store.timer_wheel is None and any(_log_stop(file)[0] for file in store.timer_log):
+        yield Finding("timer", str(store.root / tree.TIMER_WHEEL), "is missing, though there is a timer log")
     for file in store.timer_log:
         stop, problem = _log_stop(file)
         end = file.base + stop
@@ -45,6 +51,18 @@ def timer_findings(store: StoreFiles) -> Iterator[Finding]:
             yield Finding("timer", str(store.timer_wheel.path), str(error))
             return
         yield from _wheel_findings(store, slots, end)
+
+
+def plan_timers(journal: RepairJournal, store: StoreFiles) -> None:
+    """Plan to let brokers make the files again, from the log."""
+    why = "brokers make it again from the timer topic: what was delivered already comes again"
+    for path in (
+        store.root / tree.TIMER_WHEEL,
+        store.root / tree.TIMER_LOG,
+        store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE,
+    ):
+        if os.path.lexists(path):
+            journal.set_aside(path, why)
 
 
 def _log_stop(file: OffsetFile) -> tuple[int, str]:

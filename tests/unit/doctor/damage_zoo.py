@@ -825,3 +825,23 @@ def garbage_in_offsets_and_their_backups(root: Path) -> None:
 def table_of_another_file(root: Path) -> None:
     shutil.copy2(config(root, "topics.json"), config(root, "consumerOffset.json"))
     config(root, "consumerOffset.json.bak").unlink(missing_ok=True)
+
+
+@damages(*LOG)
+def all_segments_restored_one_name_too_late(root: Path) -> None:
+    size = segment_bytes(root)
+    for segment in reversed(segments(root)):
+        segment.path.rename(segment.path.with_name(f"{segment.base + size:020d}"))
+
+
+@damages(*QUEUES)
+def file_in_the_place_of_a_topic(root: Path) -> None:
+    topic = a_queue(root)[0].path.parent.parent
+    shutil.rmtree(topic)
+    topic.write_bytes(b"redirected here by a careless script")
+
+
+@damages(*QUEUES)
+def queue_of_zeros_though_later_messages_were_dispatched(root: Path) -> None:
+    for file in a_queue(root, files=2):
+        file.path.write_bytes(bytes(file.size_bytes))

@@ -1,4 +1,4 @@
-"""Timer files of a 5.x broker: sound ones are, and damage is told."""
+"""Timer files of a 5.x broker: sound ones are, and damage is told, and mended by what the log has."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.doctor.repair import apply_repair
+from orbitlog.doctor.repair_journal import undo_last
 from orbitlog.doctor.timer_survey import timer_findings
 from orbitlog.store.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.doctor.damage_zoo import patch_file
+from tests.unit.doctor.test_repair import fingerprint
 
 
 def timer_log(root: Path) -> Path:
@@ -44,6 +47,10 @@ def log_deleted(root: Path) -> None:
     shutil.rmtree(root / "timerlog")
 
 
+def wheel_deleted(root: Path) -> None:
+    (root / "timerwheel").unlink()
+
+
 @pytest.fixture(scope="module")
 def sound(golden_550_crash: GoldenStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The timer files of a killed 5.5.0 broker, and what makes a store of them."""
@@ -68,10 +75,16 @@ def test_files_of_a_broker_are_sound(sound: Path) -> None:
         wheel_cut,
         log_cut_that_the_wheel_leads_to,
         log_deleted,
+        wheel_deleted,
     ],
 )
-def test_damage_is_told(damage: Callable[[Path], None], sound: Path, tmp_path: Path) -> None:
+def test_damage_is_told_and_mended(damage: Callable[[Path], None], sound: Path, tmp_path: Path) -> None:
     root = tmp_path / "store"
     shutil.copytree(sound, root)
     damage(root)
     assert {finding.kind for finding in timer_findings(find_store_files(root))} == {"timer"}
+    before = fingerprint(root)
+    assert apply_repair(root).is_sound
+    assert not (root / "timerwheel").exists() and not (root / "timerlog").exists()
+    undo_last(root)
+    assert fingerprint(root) == before
