@@ -17,6 +17,7 @@ import pytest
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.repair import apply_repair
 from orbitlog.doctor.repair_journal import undo_last
+from orbitlog.errors import FormatError
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.doctor.damage_zoo import ZOO
 from tests.unit.doctor.test_repair import fingerprint, readable, still_readable
@@ -39,7 +40,7 @@ def test_nothing_readable_is_lost_and_all_can_be_taken_back(
         for name in names:
             try:
                 ZOO[name][0](root)
-            except (OSError, IndexError, StopIteration, ValueError):
+            except (OSError, IndexError, StopIteration, ValueError, FormatError):
                 checked["damage that the one before left nothing for"] += 1
         damaged, wanted = fingerprint(root), still_readable(root, sound)
         if damaged == undamaged:  # files that were swapped twice

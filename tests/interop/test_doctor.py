@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -35,6 +36,8 @@ INCIDENTS = [
     ("link_to_nowhere_in_the_place_of_a_segment", False),
     ("queue_of_a_copied_topic", False),
     ("offsets_that_no_queue_can_have", False),
+    ("segment_end_in_the_middle_of_a_segment", True),
+    ("garbage_in_offsets_and_their_backups", False),
     ("everything_at_once", True),
 ]
 
@@ -56,10 +59,24 @@ def test_an_apache_broker_serves_a_mended_store(
     packages_of: Callable[[str], ApachePackages],
     tmp_path: Path,
 ) -> None:
-    packages = packages_of(version)
     golden: GoldenStore = request.getfixturevalue(golden_name)
     root = golden.copy_to(tmp_path / "store").store
     ZOO[name][0](root)
+    assert_mended_and_served(root, packages_of(version), tmp_path, was_killed=was_killed)
+
+
+def test_an_apache_broker_makes_damaged_timer_files_again(
+    golden_550_crash: GoldenStore, packages_of: Callable[[str], ApachePackages], tmp_path: Path
+) -> None:
+    """Of a wheel of the wrong size Java says that it is, and ends."""
+    root = golden_550_crash.copy_to(tmp_path / "store").store
+    os.truncate(root / "timerwheel", 1000)
+    assert_mended_and_served(root, packages_of("5.5.0"), tmp_path, was_killed=True)
+    assert (root / "timerwheel").stat().st_size > 1000
+
+
+def assert_mended_and_served(root: Path, packages: ApachePackages, tmp_path: Path, *, was_killed: bool) -> None:
+    """Repair a store, and let a broker serve every message that could be read before."""
     geometry = infer_geometry(find_store_files(root), StoreSettings())
     walk = LogWalk(find_store_files(root).segments, geometry.segment_bytes)
     readable = {message.physical_offset for message, _ in walk.records()}

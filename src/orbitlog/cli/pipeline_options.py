@@ -22,13 +22,27 @@ FINDING_FIELDS = (
     *("severity", "kind", "path", "reason", "position", "count", "physicalOffset", "topic", "queueId", "queueOffset"),
     *("store", "consequence", "command"),
 )
+_PARTS_OF_A_STORE = ("commitlog", "consumequeue", "index", "config", "checkpoint")
+_ENTRIES_TRIED = 100
 _SPLIT_BYTES_MIN = 64 * 1024
 _SPLIT_BYTES_DEFAULT = 128 * 1024 * 1024
 
 stores_argument = click.argument(
     "stores", metavar="STORE...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
 )
-store_argument = click.argument("store", type=click.Path(exists=True, path_type=Path))
+
+
+def _meant(_: click.Context, parameter: click.Parameter, path: Path) -> Path:
+    """Refuse a path that is one level off a store, and name the store."""
+    if not path.is_dir() or any((path / name).exists() for name in _PARTS_OF_A_STORE):
+        return path
+    near = [path.absolute().parent, *sorted(path.iterdir())[:_ENTRIES_TRIED]]
+    if found := [str(one) for one in near if (one / _PARTS_OF_A_STORE[0]).is_dir()]:
+        raise click.BadParameter(f"{path} is no store; did you mean {' or '.join(found[:3])}?", param=parameter)
+    return path
+
+
+store_argument = click.argument("store", type=click.Path(exists=True, path_type=Path), callback=_meant)
 master_option = click.option(
     "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], or the URL of a cluster."
 )

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -179,3 +180,11 @@ def test_one_screen_about_a_store(root: Path) -> None:
     largest = {"topic": "OrderEvents", "queues": 4, "messages": len(sizes), "storedBytes": sum(sizes)}
     assert told["topics"][0] == largest
     assert sum(one["messages"] for one in told["topics"]) == 547
+
+
+def test_a_path_that_is_one_level_off_names_the_store(golden_497: GoldenStore, run: Any) -> None:
+    store = golden_497.store
+    for path in (store / "commitlog", store / "consumequeue", store.parent):
+        ran = run("doctor", "check", path)
+        assert ran.exit_code == 2
+        assert f"did you mean {store}" in ran.stderr
