@@ -1,20 +1,37 @@
-"""The guides do what they say: every example that is marked runs, in the order of its page, at a broker of its own."""
+"""Guides and docstrings do what they say: every example that is marked runs, in the order of its page, at a broker."""
 
 from __future__ import annotations
 
 import ast
 import asyncio
+import doctest
 import inspect
 import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable
+import textwrap
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import orbitlog
+from orbitlog.client import addresses
+from orbitlog.client.administration import Administration
+from orbitlog.client.consuming import Consumer
+from orbitlog.client.delivery import Delivery
+from orbitlog.client.reading import Reader
+from orbitlog.client.rocketmq import RocketMQ
+from orbitlog.filters import sql_filter
 from orbitlog.testing.running_broker import RunningBroker
+
+
+def public_functions(kind: type) -> set[str]:
+    return {name for name, _ in inspect.getmembers(kind, inspect.isfunction) if not name.startswith("_")}
+
 
 ROOT = Path(__file__).resolve().parent.parent
 GUIDES = sorted((ROOT / "docs" / "guides").glob("*.md"))
@@ -96,3 +113,54 @@ def test_examples_of_tests_pass(tmp_path: Path) -> None:
 def test_examples_that_do_not_run_are_python(page: Path) -> None:
     for _, source in fences(page, "(?:broker|test)") + fences(page, "?"):
         compile(source, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+# Classes of the client, with the methods of each that are for users.
+EXPLAINED: dict[type, set[str]] = {
+    RocketMQ: public_functions(RocketMQ),
+    Reader: public_functions(Reader),
+    Administration: public_functions(Administration),
+    Consumer: {"next", "batches", "run", "commit", "close"},
+    Delivery: {"ack", "retry"},
+}
+
+
+def example_of(function: Callable[..., object]) -> str:
+    """What the docstring of a function shows."""
+    return textwrap.dedent((inspect.getdoc(function) or "").partition("Example:\n")[2])
+
+
+async def run_example(source: str, title: str, **names: object) -> None:
+    code = compile(source, title, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    await run(code, {"orbitlog": orbitlog, "asyncio": asyncio, **names})
+
+
+def test_examples_of_docstrings_run(orbitlog_broker: RunningBroker, capsys: pytest.CaptureFixture[str]) -> None:
+    async def scenario(address: str) -> None:
+        await run_example(example_of(orbitlog.connect), "connect")
+        async with orbitlog.connect(address) as mq:
+            await mq.admin.create_topic("Orders", 1)
+            for kind, methods in EXPLAINED.items():
+                for method in sorted(methods):
+                    source, title = example_of(getattr(kind, method)), f"{kind.__name__}.{method}"
+                    assert source, f"{title} has no example"
+                    names: dict[str, object] = {"mq": mq, "address": address}
+                    await mq.send("Orders", "order 42", tags="new", keys=["42"])
+                    async with AsyncExitStack() as around:
+                        if kind is Reader:
+                            names["reader"] = await around.enter_async_context(await mq.read("Orders"))
+                        if kind in (Consumer, Delivery):
+                            joining = mq.consume("Orders", group=f"example-{method}", start_from="first")
+                            names["consumer"] = consumer = await around.enter_async_context(joining)
+                        if kind is Delivery:
+                            names["message"] = await consumer.next(SECONDS_MAX)
+                        await run_example(source, title, **names)
+
+    asyncio.run(scenario(f"rocketmq://{orbitlog_broker.address}"))
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize("module", [addresses, sql_filter], ids=lambda module: module.__name__)
+def test_examples_of_functions_say_what_they_return(module: ModuleType) -> None:
+    failed, tried = doctest.testmod(module)
+    assert tried and not failed

@@ -65,24 +65,43 @@ class Administration:
     # The cluster
 
     async def cluster(self) -> ClusterInfo:
-        """Return brokers and clusters as the name server knows them."""
+        """Return brokers and clusters as the name server knows them.
+
+        Example:
+            for name, broker in (await mq.admin.cluster()).brokers.items():
+                print(name, broker.addresses)
+        """
         answer = await self._link.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return decode_body(ClusterInfo, answer.body)
 
     async def brokers(self) -> dict[str, str]:
-        """Return the address of every master by its name."""
+        """Return the address of every master by its name.
+
+        Example:
+            address_of = await mq.admin.brokers()
+        """
         return {name: data.addresses[0] for name, data in (await self.cluster()).brokers.items() if 0 in data.addresses}
 
     # Topics
 
     async def topics(self) -> list[str]:
+        """Return the names of all topics.
+
+        Example:
+            assert "Orders" in await mq.admin.topics()
+        """
         from orbitlog.wire.bodies.list_bodies import TopicList
 
         answer = await self._link.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(decode_body(TopicList, answer.body).topics)
 
     async def topic_configs(self, broker: str) -> dict[str, TopicConfig]:
-        """Return every topic of one broker, given by its address."""
+        """Return every topic of one broker, given by its address.
+
+        Example:
+            for broker in (await mq.admin.brokers()).values():
+                print((await mq.admin.topic_configs(broker))["Orders"].write_queue_count)
+        """
         from orbitlog.formats.topic_config import TopicTable
 
         answer = await self._link.ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, seconds=_LOOKUP_SECONDS)
@@ -91,7 +110,11 @@ class Administration:
     async def create_topic(
         self, topic: str, queues: int = 8, *, permission: int = _READ_WRITE, ordered: bool = False
     ) -> None:
-        """Make a topic, or change it, at every broker."""
+        """Make a topic, or change it, at every broker.
+
+        Example:
+            await mq.admin.create_topic("Orders", 8)
+        """
         from orbitlog.wire.admin_headers import CreateTopicRequest
 
         topic_name(topic)
@@ -111,7 +134,11 @@ class Administration:
             await self._link.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def delete_topic(self, topic: str) -> None:
-        """Delete a topic at every broker, then at the name servers."""
+        """Delete a topic at every broker, then at the name servers.
+
+        Example:
+            await mq.admin.delete_topic("Mistakes")
+        """
         from orbitlog.wire.nameserver_headers import DeleteTopicRequest
 
         header = DeleteTopicRequest(topic=topic)
@@ -121,7 +148,12 @@ class Administration:
             await self._link.ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     async def topic_offsets(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """Return where each queue of a topic begins and ends."""
+        """Return where each queue of a topic begins and ends.
+
+        Example:
+            for queue, bounds in (await mq.admin.topic_offsets("Orders")).items():
+                print(queue.queue_id, bounds)
+        """
         from orbitlog.wire.bodies.queue_bodies import TopicStats
         from orbitlog.wire.nameserver_headers import TopicRequest
 
@@ -134,17 +166,34 @@ class Administration:
     # Groups
 
     async def groups(self, broker: str) -> dict[str, GroupConfig]:
-        """Return every group of one broker, given by its address."""
+        """Return every group of one broker, given by its address.
+
+        Example:
+            for broker in (await mq.admin.brokers()).values():
+                print(sorted(await mq.admin.groups(broker)))
+        """
         from orbitlog.formats.group_config import GroupTable
 
         answer = await self._link.ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, seconds=_LOOKUP_SECONDS)
         return dict(decode_body(GroupTable, answer.body).groups)
 
     async def create_group(self, config: GroupConfig) -> None:
+        """Make a group, or change it, at every broker.
+
+        Example:
+            from orbitlog.formats.group_config import GroupConfig
+
+            await mq.admin.create_group(GroupConfig("billing", retry_times_max=3))
+        """
         for address in (await self._some_brokers()).values():
             await self._link.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config))
 
     async def delete_group(self, group: str, *, forget_offsets: bool = True) -> None:
+        """Delete a group at every broker, with what it committed if `forget_offsets`.
+
+        Example:
+            await mq.admin.delete_group("mistaken")
+        """
         from orbitlog.wire.admin_headers import DeleteGroupRequest
 
         header = DeleteGroupRequest(group=group, clean_offset=forget_offsets, remove_offset=forget_offsets)
@@ -152,7 +201,11 @@ class Administration:
             await self._link.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def progress(self, group: str, topic: str | None = None) -> list[QueueProgress]:
-        """Return how far a group is in every queue, over all brokers."""
+        """Return how far a group is in every queue, over all brokers.
+
+        Example:
+            print(sum(each.lag for each in await mq.admin.progress("billing", "Orders")))
+        """
         from orbitlog.wire.admin_headers import ConsumeStatsRequest
         from orbitlog.wire.bodies.queue_bodies import ConsumeStats
 
@@ -168,7 +221,13 @@ class Administration:
         return sorted(found, key=lambda each: each.queue)
 
     async def reset_offsets(self, group: str, topic: str, to: datetime | int | None) -> dict[MessageQueue, int]:
-        """Let a group go on at a moment (or a queue offset, or the end if None); returns the new offsets."""
+        """Let a group go on at a moment (or a queue offset, or the end if None); returns the new offsets.
+
+        Example:
+            from datetime import UTC, datetime, timedelta
+
+            await mq.admin.reset_offsets("billing", "Orders", datetime.now(UTC) - timedelta(hours=1))
+        """
         from orbitlog.client.offset_reset import OffsetReset, Target
 
         reset = OffsetReset(self._link, self._routes)
@@ -179,7 +238,12 @@ class Administration:
     # Messages
 
     async def message(self, message_id: str, topic: str | None = None) -> Received | None:
-        """Find a message by the id that its sender gave (needs the topic), or by the broker's."""
+        """Find a message by the id that its sender gave (needs the topic), or by the broker's.
+
+        Example:
+            receipt = await mq.send("Orders", "one")
+            message = await mq.admin.message(receipt.offset_message_id)
+        """
         from orbitlog.client.received import Received, decode_pulled
         from orbitlog.formats.message_id import parse_offset_message_id
         from orbitlog.wire.consume_headers import ViewMessageRequest
@@ -211,7 +275,12 @@ class Administration:
         count: int = 32,
         by_id: bool = False,
     ) -> AsyncIterator[Received]:
-        """Find messages by a key, over all brokers of the topic."""
+        """Find messages by a key, over all brokers of the topic.
+
+        Example:
+            async for message in mq.admin.find("Orders", "42"):
+                print(message.text)
+        """
         from orbitlog.client.received import Received, decode_pulled
         from orbitlog.wire.consume_headers import QueryMessageRequest
 

@@ -78,5 +78,11 @@ def connect(
     Nothing is dialled yet: a name server is asked when something is first sent or consumed. `credentials` sign every
     request (access control); `namespace` keeps topics and groups of one cluster apart. `trace`: what is sent
     and consumed is written down in RMQ_SYS_TRACE_TOPIC, for `orbitlog message trace` and Java's tools.
+
+    Example:
+        async with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
+            print(mq.client_id)
+        with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
+            print(mq.admin)
     """
     return Connecting(parse_addresses(address), producer_group, credentials, namespace, trace=trace)

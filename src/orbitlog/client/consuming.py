@@ -120,7 +120,13 @@ class Consumer:
         return DeliveryLoop(self)
 
     async def next(self, seconds: float | None = None) -> Delivery | None:
-        """Wait for the next message; None when the time is up or the consumer is closed. Needs its `ack`."""
+        """Wait for the next message; None when the time is up or the consumer is closed. Needs its `ack`.
+
+        Example:
+            message = await consumer.next(10)
+            if message is not None:
+                await message.ack()
+        """
         if self._ready:
             # A backlog in memory must not keep the loop from heartbeats and from fetching more.
             now = self._loop.time()
@@ -155,7 +161,13 @@ class Consumer:
             self._arrived.set()
 
     async def batches(self, count: int = 32) -> AsyncGenerator[list[Delivery], None]:
-        """Iterate over lists of what is there, at most `count`; done with when the next list is asked for."""
+        """Iterate over lists of what is there, at most `count`; done with when the next list is asked for.
+
+        Example:
+            async for batch in consumer.batches(100):
+                print(len(batch))
+                break
+        """
         if count < 1:
             raise ClientError(f"batches of {count} messages; give at least 1")
         while (first := await self.next()) is not None:
@@ -176,6 +188,13 @@ class Consumer:
 
         At most `concurrency` messages are worked on at a time. Give it an `async def`: a plain function runs on the
         event loop, and what blocks there stops everything else.
+
+        Example:
+            async def listener(message):
+                print(message.text)
+                await consumer.close()  # here after the first; usually on a signal
+
+            await consumer.run(listener, concurrency=4)
         """
         if concurrency < 1:
             raise ClientError(f"{concurrency} messages at a time; give at least 1")
@@ -283,13 +302,20 @@ class Consumer:
             await self.commit()
 
     async def commit(self) -> None:
-        """Tell the brokers how far this member is; done every few seconds anyway, and on closing."""
+        """Tell the brokers how far this member is; done every few seconds anyway, and on closing.
+
+        Example:
+            await consumer.commit()
+        """
         await self.share.commit()
 
     async def close(self, *, work_seconds: float = WORK_SECONDS) -> None:
         """Give the queues back; what was not done with is delivered to another member, or to this one next time.
 
         Listeners of `run` may finish the message that they work on, for so many seconds.
+
+        Example:
+            await consumer.close()
         """
         if self._is_closed:
             if asyncio.current_task() not in self._workers:

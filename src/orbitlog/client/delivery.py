@@ -56,7 +56,11 @@ class Delivery(Received):
         return self._feed.is_dropped or self._window is not self._feed.window
 
     async def ack(self) -> None:
-        """It is done with."""
+        """It is done with.
+
+        Example:
+            await message.ack()
+        """
         if not self.is_settled:
             self.is_settled = True
             self._consumer.at_work.pop(self, None)
@@ -68,6 +72,9 @@ class Delivery(Received):
 
         In order, it stays where it is and the rest of its queue waits. Else it goes back to the broker, which has
         eighteen delays from 1 s to 2 h, each longer than the one before if `after` is not given, and the rest goes on.
+
+        Example:
+            await message.retry(after=30)
         """
         if not self.is_settled:
             self._end_in_vain()

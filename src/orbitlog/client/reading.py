@@ -52,13 +52,21 @@ class Reader:
     async def assign(
         self, queues: Sequence[MessageQueue] | None = None, start: StartFrom | datetime | str | int = StartFrom.FIRST
     ) -> None:
-        """Read these queues (all of the topic if None) from `start` on, and no others."""
+        """Read these queues (all of the topic if None) from `start` on, and no others.
+
+        Example:
+            await reader.assign(reader.queues[:1], start="last")
+        """
         await self._drop_all()
         wanted = queues if queues is not None else (await self._routes.of(self._subscription.topic)).read_queues
         await asyncio.gather(*(self.seek(queue, start) for queue in wanted))
 
     async def seek(self, queue: MessageQueue, to: int | StartFrom | datetime | str) -> None:
-        """Go on elsewhere in a queue: at an offset, its begin, its end, or a moment."""
+        """Go on elsewhere in a queue: at an offset, its begin, its end, or a moment.
+
+        Example:
+            await reader.seek(reader.queues[0], 0)
+        """
         if queue.topic != self._subscription.topic:
             raise ClientError(f"this reader reads {self.topic}, not {queue.topic}")
         feed = self._feeds.pop(queue, None)
@@ -75,10 +83,19 @@ class Reader:
         return await (self._link.min_offset(queue) if start_of(to) is StartFrom.FIRST else self._link.max_offset(queue))
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Fetch no more of these queues (of all, if none are named) until `resume`."""
+        """Fetch no more of these queues (of all, if none are named) until `resume`.
+
+        Example:
+            reader.pause(reader.queues[0])
+        """
         self._set_paused(queues, paused=True)
 
     def resume(self, *queues: MessageQueue) -> None:
+        """Fetch these queues again (all, if none are named).
+
+        Example:
+            reader.resume()
+        """
         self._set_paused(queues, paused=False)
 
     def _set_paused(self, queues: Sequence[MessageQueue], *, paused: bool) -> None:
@@ -90,11 +107,20 @@ class Reader:
             feed.wake()
 
     def positions(self) -> Mapping[MessageQueue, int]:
-        """The offset of the next message of each queue that was not handed out."""
+        """The offset of the next message of each queue that was not handed out.
+
+        Example:
+            for queue, queue_offset in reader.positions().items():
+                print(queue.queue_id, queue_offset)
+        """
         return {queue: feed.window.commit_offset for queue, feed in self._feeds.items()}
 
     async def next(self, seconds: float | None = None) -> Received | None:
-        """Wait for the next message; None when the time is up or the reader is closed."""
+        """Wait for the next message; None when the time is up or the reader is closed.
+
+        Example:
+            message = await reader.next(10)
+        """
         if self._is_closed:
             return None
         try:
@@ -115,7 +141,11 @@ class Reader:
         self._ready.put_nowait((feed, message))
 
     async def close(self) -> None:
-        """Read no more; whoever waits for the next message gets None."""
+        """Read no more; whoever waits for the next message gets None.
+
+        Example:
+            await reader.close()
+        """
         self._is_closed = True
         await self._drop_all()
         self._ready.put_nowait(None)

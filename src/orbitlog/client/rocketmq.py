@@ -106,6 +106,10 @@ class RocketMQ:
 
         `ordered_by`: messages with the same key go to the same queue, and are consumed in the order sent by an
         orderly consumer. `delay` (seconds), `deliver_at` or `delay_level` (1 to 18): delivered later.
+
+        Example:
+            receipt = await mq.send("Orders", "one", tags="new", keys=["42"], delay=0.1)
+            print(receipt.status, receipt.message_id)
         """
         is_more_said = tags or keys or properties or deliver_at or queue
         is_usual = timeout == SEND_SECONDS and delay is None and delay_level is None and ordered_by is None
@@ -137,7 +141,11 @@ class RocketMQ:
         properties: Mapping[str, str] | None = None,
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers several tries
     ) -> Receipt:
-        """Send several messages in one request: all are stored, or none. Much faster than one by one."""
+        """Send several messages in one request: all are stored, or none. Much faster than one by one.
+
+        Example:
+            await mq.send_batch("Orders", [f"order {number}" for number in range(100)], tags="new")
+        """
         topic = wrapped(self._namespace, topic)
         all_bodies = bodies_list(bodies)
         unique_ids = self._unique_ids.make_many(len(all_bodies))
@@ -145,7 +153,11 @@ class RocketMQ:
         return await self._sending.send_batch(batch, self._unique_ids.make(), seconds=time_limit(timeout))
 
     async def send_oneway(self, topic: str, body: bytes | str, *, tags: str | None = None) -> None:
-        """Send without waiting for an answer: fastest, and a loss goes unnoticed."""
+        """Send without waiting for an answer: fastest, and a loss goes unnoticed.
+
+        Example:
+            await mq.send_oneway("Metrics", "load 0.7")
+        """
         await self._sending.send_oneway(self._plain(topic, body, tags, None))
 
     async def send_in_transaction(
@@ -164,6 +176,9 @@ class RocketMQ:
 
         `branch` gets the receipt of the half message. Where it returns None, or this process dies, the broker asks
         later: `check` gets the message and says how it ended.
+
+        Example:
+            receipt, outcome = await mq.send_in_transaction("Paid", "order 42", lambda receipt: True)
         """
         if check is not None:
             self._transactional.check = check
@@ -183,6 +198,9 @@ class RocketMQ:
 
         For a process that was started again: brokers of these topics learn of it at once, not when it first sends.
         `check` gets the message and returns True (it counts), False (it does not) or None (ask again later).
+
+        Example:
+            await mq.check_transactions(lambda message: message.text == "order 42", "Paid")
         """
         if not topics:
             raise ClientError("name the topics whose transactions are meant")
@@ -198,12 +216,30 @@ class RocketMQ:
         tags: str | None = None,
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers connecting, sending and waiting
     ) -> Reply:
-        """Send a message and wait for the reply of whoever consumes it."""
+        """Send a message and wait for the reply of whoever consumes it.
+
+        Example:
+            async def serve():
+                async for message in mq.consume("Questions", group="oracle", start_from="first"):
+                    await mq.reply(message, "42")
+
+            serving = asyncio.create_task(serve())
+            reply = await mq.request("Questions", "how much?", timeout=30)
+            print(reply.text)
+            serving.cancel()
+        """
         message = self._plain(topic, body, tags, None)
         return await self._asking.ask(message, self._introduce, seconds=time_limit(timeout))
 
     async def reply(self, message: Received, body: bytes | str) -> None:
-        """Reply to a request that was consumed."""
+        """Reply to a request that was consumed.
+
+        Example:
+            async for message in mq.consume("Orders", group="answering", start_from="first"):
+                if "REPLY_TO_CLIENT" in message.properties:
+                    await mq.reply(message, "seen")
+                break
+        """
         await self._asking.reply(message, body_bytes(body), self._unique_ids.make())
 
     def _plain(self, topic: str, body: bytes | str, tags: str | None, properties: Mapping[str, str] | None) -> Outgoing:
@@ -232,6 +268,11 @@ class RocketMQ:
         What failed `max_attempts` times (16; in order: for ever) goes to the group's dead letters. A message without
         a word for `consume_timeout` seconds goes back to the broker, unless it is consumed in order. `broadcasting`:
         every member gets every message, and `offsets_file` is where this one keeps how far it is.
+
+        Example:
+            async for message in mq.consume("Orders", group="billing", tags="new || paid", start_from="first"):
+                print(message.text)
+                break
         """
         group = wrapped(self._namespace, group_name(group))
         if not topics:
@@ -301,6 +342,10 @@ class RocketMQ:
         """Read a topic without a group: nothing is shared, nothing is committed. `assign`, `seek`, `pause` it.
 
         `group` is the name that the broker is told; nobody joins it.
+
+        Example:
+            async with await mq.read("Orders", start="first") as reader:
+                message = await reader.next(10)
         """
         self._refuse_when_closed()
         topic = wrapped(self._namespace, topic_name(topic))
@@ -391,7 +436,13 @@ class RocketMQ:
             raise ClientClosed("the client is closed")
 
     async def close(self) -> None:
-        """Wait for sends on their way, give queues back, commit, say goodbye. Ends in seconds, whoever is gone."""
+        """Wait for sends on their way, give queues back, commit, say goodbye. Ends in seconds, whoever is gone.
+
+        Example:
+            async with orbitlog.connect(address) as mq:
+                await mq.send("Orders", "one")
+                await mq.close()  # leaving the block does it, too
+        """
         if self._is_closed:
             return
         self._is_closed = True
