@@ -88,7 +88,8 @@ class QueueOrder:
     def _is_alone(self, queue: Queue, queue_offset: int) -> bool:
         """Tell whether a message is all that there is of a queue that brokers know, under an offset that none has."""
         is_one = sum(len(run.places) for run in self._strangers[queue]) == 1
-        return is_one and self._is_known(queue) and not 0 <= queue_offset <= QUEUE_OFFSET_MAX
+        may_be = self._is_known(queue) or known_topics(self._store.root) is None
+        return is_one and may_be and not 0 <= queue_offset <= QUEUE_OFFSET_MAX
 
     def _is_known(self, queue: Queue) -> bool:
         """Tell whether brokers have this queue."""
