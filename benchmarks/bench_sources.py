@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.make_log import TOPICS, make_segment
-from benchmarks.measure import Figure, Report, best_of
+from benchmarks.measure import Figure, Reading, Report, best_of
 
 ROUNDS = 4
 CAT = shutil.which("cat") or "cat"
@@ -45,7 +45,9 @@ def run(report: Report, directory: Path, *, body_bytes: int, segment_bytes: int)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(done.stderr[-2000:])
-    for name, seconds, count, size_bytes in json.loads(done.stdout.splitlines()[-1]):
+    found = json.loads(done.stdout.splitlines()[-1])
+    report.read(Reading(group, "session start", found["session"], "s"))
+    for name, seconds, count, size_bytes in found["rows"]:
         report.add(Figure(group, name, seconds, count, size_bytes))
 
 
@@ -74,12 +76,12 @@ def main() -> None:
     started = time.perf_counter()
     spark = build_session("local[2]", app_name="orbitlog-bench")
     spark.range(1).count()
-    rows = [("session start", time.perf_counter() - started, arguments.messages, arguments.segment_bytes)]
+    session, rows = time.perf_counter() - started, []
     for name, work, messages, size_bytes in _jobs(spark, arguments.root, arguments.messages, arguments.segment_bytes):
         work()
         rows.append((name, best_of(work, ROUNDS), messages, size_bytes))
     spark.stop()
-    print(json.dumps(rows))
+    print(json.dumps({"session": session, "rows": rows}))
 
 
 def _jobs(
