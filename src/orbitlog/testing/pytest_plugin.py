@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from orbitlog.testing.broker_process import BrokerProcess
     from orbitlog.testing.running_broker import RunningBroker
 
 MakeBroker = Callable[..., "RunningBroker"]
@@ -25,17 +26,32 @@ def orbitlog_broker(make_orbitlog_broker: MakeBroker) -> RunningBroker:
 
 
 @pytest.fixture
+def orbitlog_broker_process(make_orbitlog_broker: MakeBroker) -> BrokerProcess:
+    """The same as a process of its own, which can be killed: `orbitlog_broker_process.kill_broker()`."""
+    from orbitlog.testing.broker_process import BrokerProcess
+
+    broker = make_orbitlog_broker(in_process=False)
+    assert isinstance(broker, BrokerProcess)
+    return broker
+
+
+@pytest.fixture
 def make_orbitlog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBroker]:
-    """A factory of brokers with settings of broker.conf: `make_orbitlog_broker(defaultTopicQueueNums=2)`."""
+    """A factory of brokers with settings of broker.conf: `make_orbitlog_broker(defaultTopicQueueNums=2)`.
+
+    `in_process=False` makes one that is a process of its own.
+    """
+    from orbitlog.testing.broker_process import BrokerProcess
     from orbitlog.testing.running_broker import RunningBroker
 
     with ExitStack() as running:
 
-        def make(**settings: object) -> RunningBroker:
+        def make(*, in_process: bool = True, **settings: object) -> RunningBroker:
             texts = {
                 name: str(value).lower() if isinstance(value, bool) else str(value) for name, value in settings.items()
             }
-            return running.enter_context(RunningBroker(tmp_path_factory.mktemp("orbitlog") / "store", texts))
+            kind = RunningBroker if in_process else BrokerProcess
+            return running.enter_context(kind(tmp_path_factory.mktemp("orbitlog") / "store", texts))
 
         yield make
 

@@ -64,8 +64,11 @@ class RunningBroker:
     def start(self) -> RunningBroker:
         """Start both; returns when clients may connect."""
         self._thread.start()
-        self._run(self._start_name_server())
-        self.start_broker()
+        with ExitStack() as undo:
+            undo.callback(self.stop)
+            self._run(self._start_name_server())
+            self.start_broker()
+            undo.pop_all()
         return self
 
     def stop(self) -> None:
@@ -112,15 +115,17 @@ class RunningBroker:
         await self._name_server.start()
         self._name_server_port = self._name_server.address[1]
 
-    async def _start_broker(self, port: int) -> None:
-        texts = {
+    def _texts(self, port: int) -> dict[str, str]:
+        return {
             **self._settings,
             keys.NAME_SERVERS.key: self.address,
             keys.BIND_ADDRESS.key: HOST,
             keys.LISTEN_PORT.key: str(port),
             keys.VIP_CHANNEL.key: "false",
         }
-        settings = load_broker_settings(None, [f"{key}={text}" for key, text in texts.items()], {})
+
+    async def _start_broker(self, port: int) -> None:
+        settings = load_broker_settings(None, [f"{key}={text}" for key, text in self._texts(port).items()], {})
         self._broker = Broker(settings, self.store)
         await self._broker.start()
         self._broker_port = self._broker.address[1]

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.errors import ConnectFailed, RequestTimeout
+from orbitlog.errors import ConnectFailed, OrbitlogError, RemotingError, RequestTimeout
+from orbitlog.testing.broker_process import BrokerProcess
 from orbitlog.testing.pytest_plugin import MakeBroker
 from orbitlog.testing.running_broker import RunningBroker
 
@@ -51,6 +52,28 @@ def test_a_broker_is_stopped_and_comes_back_with_its_messages(orbitlog_broker: R
         with mq.consume("Orders", group="readers", start_from="first") as consumer:
             taken = {consumer.next(SECONDS_MAX).text, consumer.next(SECONDS_MAX).text}  # type: ignore[union-attr]
     assert taken == {"one", "two"}
+
+
+def test_a_broker_that_is_a_process_is_killed_and_comes_back(orbitlog_broker_process: BrokerProcess) -> None:
+    broker = orbitlog_broker_process
+    with broker.connect() as mq:
+        mq.send("Orders", "one")
+        killed = broker.process_id
+        broker.kill_broker()
+        with pytest.raises(RemotingError):
+            mq.send("Orders", "lost", timeout=0.2)
+        broker.start_broker()
+        assert broker.process_id not in (killed, None)
+        mq.send("Orders", "two", timeout=SECONDS_MAX)
+        with mq.consume("Orders", group="readers", start_from="first") as consumer:
+            for _ in range(2):
+                consumer.next(SECONDS_MAX).ack()  # type: ignore[union-attr]
+            broker.wait_until_idle(seconds=SECONDS_MAX)
+
+
+def test_a_process_that_does_not_start_says_why(make_orbitlog_broker: MakeBroker) -> None:
+    with pytest.raises(OrbitlogError, match=r"did not start(.|\n)*flushDiskType"):
+        make_orbitlog_broker(in_process=False, flushDiskType="SOMETIMES")
 
 
 def test_pytest_loads_nothing_for_those_who_do_not_ask() -> None:
