@@ -96,8 +96,12 @@ class Segments:
                     f"{self.directory / entry.name} does not start at a multiple of {self.file_bytes}"
                 )
         self._bases = [base for base, _ in known]
-        if self._names_later and known:
-            # Whoever made them may have been killed before it synced their names.
+        if known:
+            self._doubt_names()
+
+    def _doubt_names(self) -> None:
+        """Sync the names before anything counts on them: who made the first file may have died before it did."""
+        if self._names_later:
             self._unsynced_directories = [self.directory.parent.parent, self.directory.parent, self.directory]
 
     @property
@@ -183,6 +187,8 @@ class Segments:
         if mapped.size_bytes != self.file_bytes:
             mapped.close()
             return False
+        if not self._bases:
+            self._doubt_names()
         insort(self._bases, base)
         self._files[base] = mapped
         return True

@@ -10,6 +10,7 @@ from orbitlog.formats.queue_entry import QueueEntry
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.segments import Segments
+from orbitlog.testing.crash_disk import CrashDisk
 
 # Queue offsets with a unit, each of a record at a hundred times that offset; what lies between is none.
 WHOLE = range(40)
@@ -40,3 +41,19 @@ def test_files_before_the_last_expired_unit_go(tmp_path: Path, start: int, left:
     assert queue.drop_expired() == 4 - left
     assert len(list(tmp_path.iterdir())) == left
     queue.segments.close()
+
+
+def test_a_file_that_another_process_made_is_on_the_disk_before_the_next_is() -> None:
+    disk, directory = CrashDisk(), Path("consumequeue", "T", "0")
+    disk.make_directory(directory.parent.parent)
+
+    def segments() -> Segments:
+        return Segments(disk, directory, 100, allocate_bytes=4096, names_later=True)
+
+    maker, follower = segments(), segments()
+    maker.add(0)  # it dies before it syncs what it made
+    assert follower.note(0)
+    follower.add(100)
+    for seed in range(50):
+        sizes = {entry.name: entry.size_bytes for entry in disk.crash(seed).list_directory(directory)}
+        assert set(sizes.values()) == {100} and len(sizes) == 2, f"image {seed}: {sizes}"
