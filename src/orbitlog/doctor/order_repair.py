@@ -39,7 +39,7 @@ class QueueOrder:
         room = Room(found.ranges, tuple(sorted(place for place, _, _ in self._strange_messages())))
         for queue, each in runs.items():
             is_strange = queue in self._strangers
-            line = straighten(each, room, log_start=log_start) if self._is_known(queue) or not is_strange else None
+            line = straighten(each, room, log_start=log_start) if self._may_be(queue) or not is_strange else None
             # A queue that may be none is believed in where one of its messages vouches for the others.
             if line is not None and (line.moved or not is_strange):
                 self.lines[queue] = line
@@ -88,13 +88,14 @@ class QueueOrder:
     def _is_alone(self, queue: Queue, queue_offset: int) -> bool:
         """Tell whether a message is all that there is of a queue that brokers know, under an offset that none has."""
         is_one = sum(len(run.places) for run in self._strangers[queue]) == 1
-        may_be = self._is_known(queue) or known_topics(self._store.root) is None
-        return is_one and may_be and not 0 <= queue_offset <= QUEUE_OFFSET_MAX
+        return is_one and self._may_be(queue) and not 0 <= queue_offset <= QUEUE_OFFSET_MAX
 
-    def _is_known(self, queue: Queue) -> bool:
-        """Tell whether brokers have this queue."""
+    def _may_be(self, queue: Queue) -> bool:
+        """Tell whether brokers have this queue, as far as a table tells."""
         table = known_topics(self._store.root)
-        known = None if table is None else table.topics.get(queue[0])
+        if table is None:
+            return True
+        known = table.topics.get(queue[0])
         return known is not None and 0 <= queue[1] < max(known.read_queue_count, known.write_queue_count)
 
     def _leaves_out(self, queue: Queue, queue_offset: int) -> bool:
