@@ -69,6 +69,7 @@ _TICK_MS = 500
 _POP_MS = 100
 _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
+_AGAIN_MS = 1_000
 _DELAY_LOOK_MS = 1_000
 _GATHER_SECONDS = 0.005
 # Requests whose answers do not depend on what is dispatched.
@@ -413,6 +414,7 @@ class Broker:
         loops.every("saving delays", lambda: settings[keys.DELAY_SAVE_INTERVAL_MS], self._saver.save_delays)
         loops.whenever("saving tables", self._saver.wanted, self._saver.save_tables)
         loops.every("registration", lambda: settings[keys.REGISTER_INTERVAL_MS], self._registration.register)
+        loops.every("registration with who came back", lambda: _AGAIN_MS, self._registration.register_again)
         loops.whenever("registration of changes", self._registration.changed, self._registration.announce)
         loops.every(
             "transaction check", lambda: settings[keys.TRANSACTION_CHECK_INTERVAL_MS], self._check_transactions_step

@@ -1,7 +1,8 @@
 """Telling name servers about this broker: at start, when a topic changes, every half minute, and when it stops.
 
 Mirrors `BrokerOuterAPI.registerBrokerAll`. Each name server has its own connection, which stays open: a name server
-forgets a broker the moment that closes.
+forgets a broker the moment that closes. So one whose connection has closed is tried again every second: a name server
+that comes back knows nobody, and would send clients away until the half minute is over.
 """
 
 from __future__ import annotations
@@ -44,6 +45,14 @@ class Registration:
         if addresses:
             body = self._body()
             await asyncio.gather(*(self._register_at(address, body) for address in addresses))
+
+    async def register_again(self) -> None:
+        """Tell those name servers to which no connection is open."""
+        addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
+        lost = [address for address in addresses if self._client.open_connection(address) is None]
+        if lost:
+            body = self._body()
+            await asyncio.gather(*(self._register_at(address, body) for address in lost))
 
     async def announce(self) -> None:
         """Tell all name servers of a change; does not wait long for those that do not answer."""
