@@ -29,14 +29,16 @@ def test_what_was_sent_is_consumed(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
             receipt = await mq.send("Sent", b"one", tags="new", keys=["k1", "k2"], properties={"colour": "red"})
-            batch = await mq.send_batch("Sent", ["two", "three"], tags="new")
-            await mq.send_oneway("Sent", "four")
+            batch = await mq.send_batch("Sent", ["two", "three"], tags="new", keys=["k3", ["k4", "k5"]])
+            await mq.send_oneway("Sent", "four", keys="k6", properties={"colour": "blue"})
             await mq.send("Sent", "later", delay_level=1)
             consumer = await mq.consume("Sent", group="readers", start_from="first")
             messages = {message.text: message for message in await take(consumer, 5)}
         assert set(messages) == {"one", "two", "three", "four", "later"}
         first = messages["one"]
         assert (first.tags, first.keys, first.properties["colour"]) == ("new", ["k1", "k2"], "red")
+        assert [messages[text].keys for text in ("two", "three", "four")] == [["k3"], ["k4", "k5"], ["k6"]]
+        assert messages["four"].properties["colour"] == "blue"
         assert first.message_id == receipt.message_id
         assert first.offset_message_id == receipt.offset_message_id
         assert len(batch.offset_message_id.split(",")) == 2

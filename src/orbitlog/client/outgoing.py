@@ -124,22 +124,40 @@ def make_batch(
     unique_ids: list[str],
     *,
     tags: str | None = None,
+    keys: Iterable[str | Iterable[str]] = (),
     user_properties: Mapping[str, str] | None = None,
 ) -> OutgoingBatch:
-    """Make messages that differ in their bodies and ids alone: what they share is checked, and encoded, once."""
+    """Make messages that differ in bodies, ids and keys alone: what they share is checked, and encoded, once.
+
+    `keys` has those of each message, in the order of bodies, or nothing.
+    """
     if not bodies:
         raise ClientError("an empty batch")
+    if isinstance(keys, str):
+        raise ClientError("keys of a batch are a list, with one entry for each body")
+    keys_of = list(keys)
+    if keys_of and len(keys_of) != len(bodies):
+        raise ClientError(f"keys for {len(keys_of)} messages, and {len(bodies)} bodies: give one entry for each")
     shared = make_outgoing(topic, b"any", _ANY_ID, tags=tags, user_properties=user_properties).properties
     before, after = properties.encode_properties(shared).rsplit(_ANY_ID.encode(), 1)
     parts: list[bytes] = []
-    for body, unique_id in zip(bodies, unique_ids, strict=True):
+    for body, unique_id, own_keys in zip(bodies, unique_ids, keys_of or [()] * len(bodies), strict=True):
         raw = body_bytes(body)
-        own = b"%b%b%b" % (before, unique_id.encode(), after)
+        own = b"%b%b%b%b" % (_keys_property(own_keys, shared), before, unique_id.encode(), after)
         parts += batch_member_parts(raw, own)
     joined = b"".join(parts)
     if len(joined) > BODY_BYTES_MAX:
         raise ClientError(f"a batch of {len(joined)} bytes; brokers take {BODY_BYTES_MAX}: send it in parts")
     return OutgoingBatch(topic, unique_ids, joined)
+
+
+def _keys_property(keys: str | Iterable[str], shared: Mapping[str, str]) -> bytes:
+    """Return what goes before the properties that a message of a batch shares with the others."""
+    joined = checked_input.joined_keys(keys)
+    if not joined:
+        return b""
+    _check_properties({properties.KEYS: joined, **shared})
+    return properties.encode_properties({properties.KEYS: joined})
 
 
 def _delay_properties(

@@ -138,27 +138,39 @@ class RocketMQ:
         bodies: Iterable[bytes | str],
         *,
         tags: str | None = None,
+        keys: Iterable[str | Iterable[str]] = (),
         properties: Mapping[str, str] | None = None,
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers several tries
     ) -> Receipt:
         """Send several messages in one request: all are stored, or none. Much faster than one by one.
 
+        `keys` has one entry for each body; tags and properties are those of all.
+
         Example:
             await mq.send_batch("Orders", [f"order {number}" for number in range(100)], tags="new")
+            await mq.send_batch("Orders", ["one", "two"], keys=["1", ["2", "second"]])
         """
         topic = wrapped(self._namespace, topic)
         all_bodies = bodies_list(bodies)
         unique_ids = self._unique_ids.make_many(len(all_bodies))
-        batch = make_batch(topic, all_bodies, unique_ids, tags=tags, user_properties=properties)
+        batch = make_batch(topic, all_bodies, unique_ids, tags=tags, keys=keys, user_properties=properties)
         return await self._sending.send_batch(batch, self._unique_ids.make(), seconds=time_limit(timeout))
 
-    async def send_oneway(self, topic: str, body: bytes | str, *, tags: str | None = None) -> None:
+    async def send_oneway(
+        self,
+        topic: str,
+        body: bytes | str,
+        *,
+        tags: str | None = None,
+        keys: str | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+    ) -> None:
         """Send without waiting for an answer: fastest, and a loss goes unnoticed.
 
         Example:
             await mq.send_oneway("Metrics", "load 0.7")
         """
-        await self._sending.send_oneway(self._plain(topic, body, tags, None))
+        await self._sending.send_oneway(self._plain(topic, body, tags, keys, properties))
 
     async def send_in_transaction(
         self,
@@ -214,6 +226,8 @@ class RocketMQ:
         body: bytes | str,
         *,
         tags: str | None = None,
+        keys: str | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
         timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers connecting, sending and waiting
     ) -> Reply:
         """Send a message and wait for the reply of whoever consumes it.
@@ -228,7 +242,7 @@ class RocketMQ:
             print(reply.text)
             serving.cancel()
         """
-        message = self._plain(topic, body, tags, None)
+        message = self._plain(topic, body, tags, keys, properties)
         return await self._asking.ask(message, self._introduce, seconds=time_limit(timeout))
 
     async def reply(self, message: Received, body: bytes | str) -> None:
@@ -242,9 +256,16 @@ class RocketMQ:
         """
         await self._asking.reply(message, body_bytes(body), self._unique_ids.make())
 
-    def _plain(self, topic: str, body: bytes | str, tags: str | None, properties: Mapping[str, str] | None) -> Outgoing:
+    def _plain(
+        self,
+        topic: str,
+        body: bytes | str,
+        tags: str | None,
+        keys: str | Iterable[str],
+        properties: Mapping[str, str] | None,
+    ) -> Outgoing:
         topic = wrapped(self._namespace, topic)
-        return make_outgoing(topic, body, self._unique_ids.make(), tags=tags, user_properties=properties)
+        return make_outgoing(topic, body, self._unique_ids.make(), tags=tags, keys=keys, user_properties=properties)
 
     # Consuming
 

@@ -121,5 +121,9 @@ def test_messages_of_a_batch_share_all_but_body_and_id() -> None:
     assert found == [{**shared, "UNIQ_KEY": "ID0"}, {**shared, "UNIQ_KEY": "ID1"}]
     with pytest.raises(ClientError, match="an empty batch"):
         make_batch("T", [], [])
+    with pytest.raises(ClientError, match="keys for 1 messages, and 2 bodies"):
+        make_batch("T", ["one", "two"], ["ID0", "ID1"], keys=["k"])
+    with pytest.raises(ClientError, match="are a list"):
+        make_batch("T", ["one", "two"], ["ID0", "ID1"], keys="ab")
     with pytest.raises(ClientError, match="send it in parts"):
         make_batch("T", [bytes(BODY_BYTES_MAX // 2)] * 2, ["ID0", "ID1"])
