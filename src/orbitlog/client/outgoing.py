@@ -143,7 +143,8 @@ def make_batch(
     parts: list[bytes] = []
     for body, unique_id, own_keys in zip(bodies, unique_ids, keys_of or [()] * len(bodies), strict=True):
         raw = body_bytes(body)
-        own = b"%b%b%b%b" % (_keys_property(own_keys, shared), before, unique_id.encode(), after)
+        keys_raw = _keys_property(own_keys, shared) if own_keys else b""
+        own = b"%b%b%b%b" % (keys_raw, before, unique_id.encode(), after)
         parts += batch_member_parts(raw, own)
     joined = b"".join(parts)
     if len(joined) > BODY_BYTES_MAX:
