@@ -14,7 +14,7 @@ from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.findings import Finding
 
 _UNITS_IN_TASK = 2_000_000
-_FILES_IN_TASK = 64
+_FILES_IN_TASK = 32
 
 Queue = tuple[str, int]
 

@@ -258,7 +258,7 @@ def _build_cost(task: IndexTask | AssembleTask) -> float:
     """Return about how many microseconds a task takes."""
     if isinstance(task, IndexTask):
         return 0.03 * task.key_count
-    return sum(300 + 0.015 * sum(part.unit_count for part in file.parts) for file in task.files)
+    return sum(1100 + 0.015 * sum(part.unit_count for part in file.parts) for file in task.files)
 
 
 def _build(task: IndexTask | AssembleTask) -> dict[str, Any]:
