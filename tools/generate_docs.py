@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import click
@@ -238,16 +239,12 @@ def comparison(_: str) -> str:
         for broker in ("apache", "orbitlog"):
             spent = row.get("cpuSecondsPerMillion", {}).get(broker)
             sides.append(
-                f"{_told_values(row['values'][broker])} {row['unit']} | {_told(_median(spent)) if spent else ''}"
+                f"{_told_values(row['values'][broker])} {row['unit']} | {_told(median(spent)) if spent else ''}"
             )
         ratio, target = row["ratio"], row["target"]
         missed = "" if target is None else f"{target:g}" if ratio >= target else f"{target:g}, missed"
         lines.append(f"| {row['name']} | {' | '.join(sides)} | {ratio:.2f} | {missed} |")
     return "\n".join(lines)
-
-
-def _median(values: list[float]) -> float:
-    return sorted(values)[len(values) // 2]
 
 
 def _told(value: float) -> str:
@@ -256,7 +253,7 @@ def _told(value: float) -> str:
 
 def _told_values(values: list[float]) -> str:
     spread = f" ({_told(min(values))} to {_told(max(values))})" if len(values) > 1 else ""
-    return _told(_median(values)) + spread
+    return _told(median(values)) + spread
 
 
 def mqadmin_verbs(_: str) -> str:
