@@ -22,6 +22,8 @@ HALF_QUEUE = 0
 CHECK_IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 ENDED_TOGETHER_MAX = 200  # keeps an op message below the 4,096 bytes that Java's have at most
 _DIGITS_MAX = 18
+_RECENT_MAX = 1024
+_RECENT_BODY_BYTES_MAX = 4096
 _REAL_TOPIC, _REAL_QUEUE_ID = props.REAL_TOPIC + props.NAME_END, props.REAL_QUEUE_ID + props.NAME_END
 _OP_PROPERTIES = {props.TAGS: "d", props.WAIT: "true"}
 
@@ -42,6 +44,7 @@ class HalfMessages:
         self._state = state
         self._writer = writer
         self._op_properties_raw = writer.encode(_OP_PROPERTIES)
+        self._recent: dict[int, tuple[Message, dict[str, str]]] = {}
 
     def prepared(self, message: Message, properties: dict[str, str]) -> Message:
         """Return the half message to store instead; changes `properties`."""
@@ -64,10 +67,27 @@ class HalfMessages:
         properties[props.REAL_QUEUE_ID] = str(queue_id)
         return self._writer.encode(properties)
 
-    def find(self, physical_offset: int) -> Message | None:
-        """Return the half message there; None where another message or none is."""
-        message = self._state.store.read_at(physical_offset)
-        return message if message is not None and message.topic == names.HALF_TOPIC else None
+    def remember(self, half: Message, properties: dict[str, str]) -> None:
+        """Keep a half message at hand that was just stored: mostly it is ended at once, and need not be read again."""
+        if len(half.body) <= _RECENT_BODY_BYTES_MAX:
+            recent = self._recent
+            recent[half.physical_offset] = half, properties
+            if len(recent) > _RECENT_MAX:
+                del recent[next(iter(recent))]
+
+    def find(self, physical_offset: int) -> tuple[Message, dict[str, str]] | None:
+        """Return the half message there and its properties; None where another message or none is.
+
+        One that was at hand has no store time, which nobody asks of it.
+        """
+        store = self._state.store
+        recent = self._recent.pop(physical_offset, None)
+        if recent is not None and physical_offset < store.confirmed_to:
+            return recent
+        message = store.read_at(physical_offset)
+        if message is None or message.topic != names.HALF_TOPIC:
+            return None
+        return message, message.properties
 
     def at(self, queue_offset: int) -> Message | None:
         """Return the half message with that queue offset."""

@@ -80,10 +80,10 @@ class TransactionHandler:
 
     def _checked(self, header: EndTransactionRequest) -> tuple[Message, dict[str, str]]:
         """Return the half message that is meant, and its properties; refuses what fits no half message."""
-        half = self._halves.find(header.half_physical_offset)
-        if half is None:
+        found = self._halves.find(header.half_physical_offset)
+        if found is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
-        properties = half.properties
+        half, properties = found
         if properties.get(props.PRODUCER_GROUP) != header.producer_group:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
         if half.queue_offset != header.half_queue_offset:

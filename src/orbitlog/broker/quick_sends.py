@@ -17,6 +17,7 @@ import re
 import struct
 from collections import deque
 from collections.abc import Callable
+from zlib import crc32
 
 import orjson
 
@@ -27,7 +28,7 @@ from orbitlog.broker.send_answer import SendAnswers
 from orbitlog.formats import names
 from orbitlog.formats import properties as props
 from orbitlog.formats.java import INT_MAX
-from orbitlog.formats.message import Message
+from orbitlog.formats.message import BODY_CRC_MASK, Message
 from orbitlog.formats.properties import PROPERTIES_BYTES_MAX, decode_properties
 from orbitlog.formats.record_template import RecordTemplate, Row, template_of
 from orbitlog.formats.topic_config import TopicConfig
@@ -255,8 +256,30 @@ class QuickSends:
             return False
         state.statistics.note_put(names.HALF_TOPIC, 1, _size_bytes(row))
         state.message_appended()
+        physical_offset, queue_offset = places[0]
+        sample = lane.message
+        self._halves.remember(
+            Message(
+                crc32(body) & BODY_CRC_MASK,
+                HALF_QUEUE,
+                sample.flag,
+                queue_offset,
+                physical_offset,
+                sample.sys_flag,
+                born_ms,
+                sample.born_host_raw,
+                0,
+                sample.store_host_raw,
+                sample.reconsume_times,
+                sample.prepared_transaction_offset,
+                body,
+                names.HALF_TOPIC,
+                raw,
+            ),
+            properties,
+        )
         if not lane.is_oneway:
-            answer = lane.answer % (opaque, places[0][0], queue_id, places[0][1])
+            answer = lane.answer % (opaque, physical_offset, queue_id, queue_offset)
             answer = b'%b,"transactionId":%b}}' % (answer[:-2], orjson.dumps(unique_id))
             outgoing.append(_pack_start(len(answer) + 4, len(answer)) + answer)
         return True
