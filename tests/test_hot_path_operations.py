@@ -223,7 +223,7 @@ def test_pulls_that_wait(tmp_path: Path) -> None:
     at_hot_path(tmp_path, work)
 
 
-@pytest.mark.parametrize(("kernels", "bytecodes", "calls"), [(False, 1010, 54), (True, 67, 5)])
+@pytest.mark.parametrize(("kernels", "bytecodes", "calls"), [(False, 1010, 54), (True, 68, 5)])
 def test_dispatch(tmp_path: Path, kernels: bool, bytecodes: float, calls: float) -> None:
     async def work(path: HotPath) -> None:
         def step() -> tuple[int, Counter[str]]:

@@ -17,6 +17,7 @@ from orbitlog.broker.admin_table import AdminNeeds, admin_table
 from orbitlog.broker.broker_opening import clock_ms, open_broker_state
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.broker.delayed_delivery import DelayedDelivery
+from orbitlog.broker.dispatch_pace import DispatchPace
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.handle_clients import ClientHandlers
@@ -71,7 +72,6 @@ _SCAN_MS = 10_000
 _PREPARE_MS = 1_000
 _AGAIN_MS = 1_000
 _DELAY_LOOK_MS = 1_000
-_GATHER_SECONDS = 0.005
 # Requests whose answers do not depend on what is dispatched.
 _SENDS = frozenset(
     (
@@ -128,6 +128,7 @@ class Broker:
         self._server = self._make_server(settings[keys.LISTEN_PORT])
         self._vip_server: RemotingServer | None = None
         self._gathering: asyncio.Handle | None = None
+        self._pace = DispatchPace()
         self._loops = SteadyLoops()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._derived_lock = asyncio.Lock()
@@ -314,8 +315,8 @@ class Broker:
     def _plan_dispatch(self, *, soon: bool = False) -> None:
         """Dispatch when the requests that are being read have been worked off, all of them at once.
 
-        Where no consumer waits, and none wants it `soon`, a moment later: what has gathered till then costs much less
-        a message.
+        Where no consumer waits, none wants it `soon` and many messages come, a moment later: what has gathered till
+        then costs much less a message.
         """
         if self._dispatch_planned or self._loop is None:
             return
@@ -325,7 +326,7 @@ class Broker:
         elif soon:
             self._gathering = self._loop.call_soon(self._dispatch)
         else:
-            self._gathering = self._loop.call_later(_GATHER_SECONDS, self._dispatch)
+            self._gathering = self._loop.call_later(self._pace.seconds, self._dispatch)
 
     @property
     def _is_awaited(self) -> bool:
@@ -347,6 +348,7 @@ class Broker:
         if self._loop is None:
             return
         store = self.state.store
+        self._pace.note(self._loop.time(), store.messages_appended)
         if store.written_to - store.dispatched_to >= _BUSY_BYTES and not self._kernels_wanted:
             self._load_kernels()
         if self._kernels_wanted and (fetch := store.fetch_ahead(_AHEAD_BYTES)) is not None:

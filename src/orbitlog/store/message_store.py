@@ -142,6 +142,11 @@ class MessageStore(StoreReads):
         return self._log.written_to
 
     @property
+    def messages_appended(self) -> int:
+        """How many messages were taken since it was opened."""
+        return self._messages_appended
+
+    @property
     def flushed_to(self) -> int:
         return self._log.flushed_to
 
