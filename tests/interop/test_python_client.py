@@ -24,7 +24,15 @@ from tests.client.test_outliving import Ledger
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import java_clients
 from tests.interop.harness.packages import ApachePackages
-from tests.interop.harness.systems import APACHE_497, SYSTEM_KINDS, System, make_system, wanted_kinds
+from tests.interop.harness.systems import (
+    APACHE_497,
+    APACHE_550,
+    SYSTEM_KINDS,
+    ApacheSystem,
+    System,
+    make_system,
+    wanted_kinds,
+)
 
 pytestmark = pytest.mark.interop
 
@@ -97,6 +105,35 @@ def test_nothing_is_lost_when_brokers_are_killed(system: System, orderly: bool) 
         if orderly:
             firsts = list(dict.fromkeys(ledger.seen))
             assert firsts == sorted(firsts)
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("kind", wanted_kinds((APACHE_497, APACHE_550)))
+def test_nobody_stands_still_while_the_name_server_is_gone(kind: str, system_of: Callable[[str], System]) -> None:
+    """Ours is part of the broker's process there; `tests/client/test_outliving.py` has it apart."""
+    system = system_of(kind)
+    assert isinstance(system, ApacheSystem)
+
+    async def scenario() -> None:
+        ledger, topic = Ledger(), "NobodyToAsk"
+        address = f"rocketmq://{system.name_server_address}"
+        run = asyncio.get_running_loop().run_in_executor
+        async with connect(address) as mq, connect(address) as other:
+            await mq.admin.create_topic(topic, 4)
+            consumer = await other.consume(topic, group=f"{topic}-group", start_from="first")
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(ledger.produce(mq, topic))
+                consuming = tasks.create_task(ledger.consume(consumer))
+                for step in (lambda: None, system.stop_name_server, system.start_name_server):
+                    await run(STARTER, step)  # nothing at first: everybody shall have found the broker before
+                    async with asyncio.timeout(SECONDS_MAX):
+                        sent, seen = len(ledger.sent), len(ledger.seen)
+                        while len(ledger.sent) < sent + 300 or len(ledger.seen) < seen + 300:  # noqa: ASYNC110
+                            await asyncio.sleep(0.02)
+                ledger.is_over = True
+                await ledger.everything_came()
+                consuming.cancel()
 
     asyncio.run(scenario())
 

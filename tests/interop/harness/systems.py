@@ -18,6 +18,7 @@ from tests.interop.harness.cluster import (
     BROKER_NAME,
     CLUSTER_NAME,
     Ports,
+    broker_table,
     server_command,
     start_broker,
     start_name_server,
@@ -120,9 +121,20 @@ class ApacheSystem(System):
 
     def stop(self) -> None:
         self.stop_broker()
+        self.stop_name_server()
+
+    def stop_name_server(self) -> None:
         if self._name_server is not None:
             self._name_server.stop()
             self._name_server = None
+
+    def start_name_server(self) -> None:
+        """Start it again, and wait until the broker that runs has told it about itself: half a minute at most."""
+        self.start()
+        assert self._name_server is not None
+        self._name_server.wait_until(
+            lambda: self.broker_name in (broker_table(self.ports.name_server) or {}), READY_SECONDS_MAX
+        )
 
     def kill(self) -> None:
         self.kill_broker()
