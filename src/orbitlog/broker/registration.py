@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+from collections.abc import Sequence
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
@@ -42,17 +43,17 @@ class Registration:
     async def register(self) -> None:
         """Tell all name servers, at the same time."""
         addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
-        if addresses:
-            body = self._body()
-            await asyncio.gather(*(self._register_at(address, body) for address in addresses))
+        await self._tell(addresses)
 
     async def register_again(self) -> None:
         """Tell those name servers to which no connection is open."""
         addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
-        lost = [address for address in addresses if self._client.open_connection(address) is None]
-        if lost:
+        await self._tell([address for address in addresses if self._client.open_connection(address) is None])
+
+    async def _tell(self, addresses: Sequence[str]) -> None:
+        if addresses:
             body = self._body()
-            await asyncio.gather(*(self._register_at(address, body) for address in lost))
+            await asyncio.gather(*(self._register_at(address, body) for address in addresses))
 
     async def announce(self) -> None:
         """Tell all name servers of a change; does not wait long for those that do not answer."""

@@ -7,6 +7,7 @@ marks only ever grow: `flushed_to` <= `written_to`; which of them readers may fo
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -14,9 +15,11 @@ from threading import Lock
 
 from orbitlog.errors import LimitExceeded
 from orbitlog.formats.java import LONG_MAX
-from orbitlog.formats.message import Message, decode_message
+from orbitlog.formats.message import RECORD_BYTES_MIN, Message, decode_message
 from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
 from orbitlog.store.segments import Segments
+
+_SIZE = struct.Struct(">i")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,17 @@ class CommitLog:
         if physical_offset + size_bytes > self.written_to:
             return None
         return self.segments.file(base).read(position, size_bytes)
+
+    def read_record(self, physical_offset: int) -> bytes | None:
+        """Copy a record whose size is not known, by the size that it states; None where none can be."""
+        base = self.segments.base_of(physical_offset)
+        position = physical_offset - base
+        room_bytes = min(self.written_to - physical_offset, self.segments.file_bytes - position)
+        if physical_offset < 0 or room_bytes < RECORD_BYTES_MIN or not self.segments.has(base):
+            return None
+        file = self.segments.file(base)
+        (size_bytes,) = _SIZE.unpack(file.read(position, _SIZE.size))
+        return file.read(position, size_bytes) if RECORD_BYTES_MIN <= size_bytes <= room_bytes else None
 
     def read_message(self, physical_offset: int, size_bytes: int) -> Message | None:
         """Read one record; raises a `FormatError` where its bytes are damaged."""

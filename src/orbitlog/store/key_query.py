@@ -6,7 +6,6 @@ behind the log, or the limit was reached, the answer says so.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,12 +13,11 @@ from orbitlog.errors import FormatError
 from orbitlog.formats import properties as props
 from orbitlog.formats.index_layout import index_key, key_hash
 from orbitlog.formats.java import LONG_MAX, utf8_encode
-from orbitlog.formats.message import RECORD_BYTES_MIN, Message, decode_message
+from orbitlog.formats.message import Message, decode_message
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.index_files import IndexFiles
 
 QUERY_LIMIT_DEFAULT = 64
-_SIZE = struct.Struct(">i")
 _KEYS_NAME = (props.KEYS + props.NAME_END).encode()
 _ITEM_EDGES = (b"", props.PROPERTY_END.encode())
 
@@ -61,17 +59,9 @@ def read_record_at(log: CommitLog, physical_offset: int) -> Message | None:
 
 
 def _record_at(log: CommitLog, physical_offset: int) -> tuple[Message, bytes] | None:
-    segments = log.segments
-    base = segments.base_of(physical_offset)
-    position = physical_offset - base
-    room_bytes = min(log.written_to - physical_offset, segments.file_bytes - position)
-    if physical_offset < 0 or room_bytes < RECORD_BYTES_MIN or not segments.has(base):
+    record = log.read_record(physical_offset)
+    if record is None:
         return None
-    file = segments.file(base)
-    (size_bytes,) = _SIZE.unpack(file.read(position, _SIZE.size))
-    if not RECORD_BYTES_MIN <= size_bytes <= room_bytes:
-        return None
-    record = file.read(position, size_bytes)
     try:
         return decode_message(record, physical_offset=physical_offset), record
     except FormatError:
@@ -84,12 +74,12 @@ def query_by_key(query: KeyQuery, log: CommitLog, index: IndexFiles, *, indexed_
     records: list[bytes] = []
     for message, record in _candidates(query, log, index):
         if len(found) == query.limit:
-            return QueryResult(found, False, f"there are more than {query.limit}", records)
+            return QueryResult(found, complete=False, reason=f"there are more than {query.limit}", records=records)
         found.append(message)
         records.append(record)
     if indexed_to < log.written_to:
         behind = log.written_to - indexed_to
-        return QueryResult(found, False, f"the index is {behind} bytes behind the log", records)
+        return QueryResult(found, complete=False, reason=f"the index is {behind} bytes behind the log", records=records)
     return QueryResult(found, records=records)
 
 
