@@ -17,6 +17,7 @@ from orbitlog.formats.message import Bytes
 STATE_FILE = "orbitlog.state"
 CONFIRMED_FILE = "orbitlog.confirmed"
 _MAGIC = 0x4F524231  # ORB1
+KEYS_UNKNOWN = -1
 
 STORE_STATE = Layout(
     "Orbitlog state",
@@ -25,7 +26,7 @@ STORE_STATE = Layout(
     Field("dispatched_to", "i64", "physical offset up to which every queue unit and index key is on the disk"),
     Field("unit_count", "i64", "sum over all queues of the units ever put, at that moment"),
     Field("queue_count", "i64", "number of queues, at that moment"),
-    Field("key_count", "i64", "number of keys in all index files, at that moment"),
+    Field("key_count", "i64", "number of keys in all index files, at that moment; -1 while they are made anew"),
     Field("physic_msg_timestamp_ms", "i64", "of the checkpoint that was written with this file"),
     Field("logics_msg_timestamp_ms", "i64", "of the checkpoint that was written with this file"),
 )

@@ -2,7 +2,8 @@
 
 Keys are put in the order of the log; where one file ends another begins, even between two keys of one message. Only
 the last file is ever written to. When it is full it is put on the disk before the next one is begun, so that after a
-crash only the last can be wrong, and that one is made again from the log.
+crash only the last can be wrong: it is taken back to the keys that are known to be on the disk, or made again from
+the log.
 """
 
 from __future__ import annotations
@@ -90,8 +91,7 @@ class IndexFile:
         number = self._next_entry - 1
         if not 0 < number < self._layout.entry_count:
             return number == 0
-        raw = self.file.read(self._layout.entry_position(number), INDEX_ENTRY.size_bytes)
-        return bool(_UNPACK_ENTRY(raw)[1] == self._end_offset)
+        return self.entry_offset(number) == self._end_offset
 
     def put(self, key_hash: int, physical_offset: int, store_timestamp_ms: int) -> None:
         """Put one key; the file must not be full."""
@@ -193,6 +193,17 @@ class IndexFile:
         cut_index_file(self.file, self._layout, header)
         self._set_header(header)
 
+    def header_with(self, key_count: int, end_timestamp_ms: int) -> IndexHeader | None:
+        """Return the header that it had with so many keys; None where its entries cannot be those of a log."""
+        from orbitlog.store.index_repair import header_with
+
+        return header_with(self.file, self._layout, self.header, key_count, end_timestamp_ms)
+
+    def entry_offset(self, number: int) -> int:
+        """Return the physical offset in an entry."""
+        raw = self.file.read(self._layout.entry_position(number), INDEX_ENTRY.size_bytes)
+        return int(_UNPACK_ENTRY(raw)[1])
+
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
         """Yield the physical offsets of entries with that hash, newest first, whose time lies in the window."""
         header = self.header
@@ -255,6 +266,20 @@ class IndexFiles:
     @property
     def file_count(self) -> int:
         return len(self._files)
+
+    def file(self, number: int) -> IndexFile:
+        return self._files[number]
+
+    def find_key(self, key_number: int) -> tuple[int | None, int]:
+        """Return the file that has the key of that number, from 1, and its number there.
+
+        None where no file has it; or where it fills one, since the next may have been begun by a message without keys.
+        """
+        for number, file in enumerate(self._files):
+            if 0 < key_number <= file.header.key_count and key_number < self._layout.capacity:
+                return number, key_number
+            key_number -= file.header.key_count
+        return None, 0
 
     @property
     def complete_timestamp_ms(self) -> int:
@@ -406,18 +431,14 @@ class IndexFiles:
         last = self._files[-1]
         end = last.header.end_physical_offset
         keys, number = 0, last.header.index_count - 1
-        while number > 0 and self._entry_offset(last, number) == end:
+        while number > 0 and last.entry_offset(number) == end:
             keys, number = keys + 1, number - 1
         if number == 0 and len(self._files) > 1:
             before = self._files[-2]
             number = before.header.index_count - 1
-            while number > 0 and self._entry_offset(before, number) == end:
+            while number > 0 and before.entry_offset(number) == end:
                 keys, number = keys + 1, number - 1
         return IndexBoundary(end, keys)
-
-    def _entry_offset(self, file: IndexFile, number: int) -> int:
-        raw = file.file.read(self._layout.entry_position(number), INDEX_ENTRY.size_bytes)
-        return int(_UNPACK_ENTRY(raw)[1])
 
     def close(self) -> None:
         for file in self._files:

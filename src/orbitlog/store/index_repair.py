@@ -7,6 +7,9 @@ and nothing need be known of how far the killed one came, or in which order its 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
@@ -40,15 +43,42 @@ def cut_index_file(file: MappedFile, layout: IndexLayout, header: IndexHeader) -
 
 
 def _slots(file: MappedFile, layout: IndexLayout, index_count: int) -> npt.NDArray[np.int32]:
-    slots = np.zeros(layout.slot_count, ">i4")
+    slots, number = np.zeros(layout.slot_count, ">i4"), 1
+    for entries in _entries(file, layout, index_count):
+        places = entries["key_hash"].astype(np.int64) % layout.slot_count
+        # Of several that go to one place the last stays, which is the newest.
+        slots[places] = np.arange(number, number + len(entries))
+        number += len(entries)
+    assert slots.itemsize == INDEX_SLOT.size_bytes
+    return slots
+
+
+def _entries(file: MappedFile, layout: IndexLayout, index_count: int) -> Iterator[npt.NDArray[np.void]]:
+    """Yield the entries before that number, many at a time."""
     for first in range(1, index_count, _CHUNK_ENTRIES):
         count = min(_CHUNK_ENTRIES, index_count - first)
         raw = file.read(layout.entry_position(first), count * INDEX_ENTRY.size_bytes)
-        hashes = np.frombuffer(raw, _ENTRY)["key_hash"].astype(np.int64)
-        # Of several that go to one place the last stays, which is the newest.
-        slots[hashes % layout.slot_count] = np.arange(first, first + count)
-    assert slots.itemsize == INDEX_SLOT.size_bytes
-    return slots
+        yield np.frombuffer(raw, _ENTRY)
+
+
+def header_with(
+    file: MappedFile, layout: IndexLayout, header: IndexHeader, key_count: int, end_timestamp_ms: int
+) -> IndexHeader | None:
+    """Return the header that the file had with fewer keys; None where its entries cannot be those of a log."""
+    slots_used, before = 0, header.begin_physical_offset
+    for entries in _entries(file, layout, key_count + 1):
+        offsets = entries["physical_offset"]
+        if int(offsets[0]) < before or np.any(offsets[1:] < offsets[:-1]):
+            return None
+        before = int(offsets[-1])
+        slots_used += int(np.count_nonzero(entries["previous"] == 0))
+    return replace(
+        header,
+        end_timestamp_ms=end_timestamp_ms,
+        end_physical_offset=before,
+        hash_slot_count=slots_used,
+        index_count=key_count + 1,
+    )
 
 
 def _write_where_other(file: MappedFile, start: int, wanted: bytes) -> None:

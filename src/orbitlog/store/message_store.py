@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from types import TracebackType
@@ -25,7 +26,15 @@ from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint, encode_ch
 from orbitlog.formats.dispatch_marks import INLINE, DispatchLease
 from orbitlog.formats.message import Message, encode_placed, measure_record
 from orbitlog.formats.record_template import Row, encode_run
-from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE, STATE_FILE, StoreState, decode_state, encode_state
+from orbitlog.formats.store_state import (
+    CONFIRMED,
+    CONFIRMED_FILE,
+    KEYS_UNKNOWN,
+    STATE_FILE,
+    StoreState,
+    decode_state,
+    encode_state,
+)
 from orbitlog.store.broker_dispatch import BrokerDispatch
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.deletion import Deleted, Retention
@@ -125,7 +134,14 @@ class MessageStore(StoreReads):
         # First of all: a crash while recovering must not be taken for a clean close.
         process_id = os.getpid() if self._config.rules.compat.abort_holds_process_id else None
         self._disk.replace_file(self._root / tree.ABORT, tree.encode_abort(process_id))
-        recover(parts, self._checkpoint, self._read_state(), was_closed=was_closed, progress=progress)
+        recover(
+            parts,
+            self._checkpoint,
+            self._read_state(),
+            was_closed=was_closed,
+            distrust_keys=self._distrust_keys,
+            progress=progress,
+        )
         for queue in queues:
             self._next_queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
         self._last_append_ms = self._dispatcher.last_store_timestamp_ms
@@ -134,6 +150,11 @@ class MessageStore(StoreReads):
         self._dispatch.settle(parts)
         if self._config.dispatch_engine != INLINE:
             self.hand_over_dispatch()
+
+    def _distrust_keys(self, state: StoreState) -> None:
+        """Let the state on the disk vouch for queues alone, until the next flush of queues and index."""
+        encoded = encode_state(replace(state, key_count=KEYS_UNKNOWN))
+        self._disk.replace_file(self._root / STATE_FILE, encoded)
 
     # Marks
 

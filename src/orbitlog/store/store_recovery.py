@@ -7,17 +7,18 @@ through, and whatever is there already, a Java broker's for example, is found to
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 
-from orbitlog.errors import StoreLayoutError
+from orbitlog.errors import FormatError, StoreLayoutError
 from orbitlog.formats.checkpoint import Checkpoint
-from orbitlog.formats.message import Message
+from orbitlog.formats.message import Message, decode_message
 from orbitlog.formats.message_scan import read_at
 from orbitlog.formats.store_state import StoreState
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.dispatcher import Dispatcher, Progress
-from orbitlog.store.index_files import IndexBoundary, IndexFiles
+from orbitlog.store.index_files import IndexBoundary, IndexFile, IndexFiles
 from orbitlog.store.log_end import KnownLog, find_log_end
 from orbitlog.store.queue_set import QueueSet
 
@@ -36,9 +37,14 @@ def recover(
     state: StoreState | None,
     *,
     was_closed: bool,
+    distrust_keys: Callable[[StoreState], None],
     progress: Progress | None = None,
 ) -> None:
-    """Find the end of the log, and make queues and index what the log says."""
+    """Find the end of the log, and make queues and index what the log says.
+
+    `distrust_keys` is called before index files are made that the state does not speak of: were the power cut while
+    they are, the next recovery would take what reached the disk for what the state vouches for.
+    """
     log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
     _check_whole(log)
     known = _known_log(checkpoint, state, was_closed=was_closed)
@@ -54,13 +60,12 @@ def recover(
     if state is not None and queues.unit_count != state.unit_count:
         trusted_to = log.min_physical_offset  # a queue lost files
         _begin_queues(queues, trusted_to)
-    index.set_aside(index.files_before(log.written_to))
-    if not was_closed:
-        # The last file may be torn; with nothing to vouch for them, so may all others.
-        index.set_aside(index.file_count - 1 if state else 0)
-    boundary = index.boundary()
-    if state is not None and was_closed and index.key_count == state.key_count:
+    if state is not None and _keep_known_keys(log, index, state, was_closed=was_closed):
         boundary = IndexBoundary(state.dispatched_to, 0)
+    else:
+        if state is not None:
+            distrust_keys(state)
+        boundary = _put_doubtful_away(log, index, keep_full=state is not None, keep_last=was_closed)
     dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
     dispatcher.catch_up(log.written_to, passes.derived)
     for queue in queues:
@@ -142,6 +147,44 @@ def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known:
         return isinstance(found, Message) and not known.is_torn(found)
     finally:
         view.release()
+
+
+def _keep_known_keys(log: CommitLog, index: IndexFiles, state: StoreState, *, was_closed: bool) -> bool:
+    """Let the index have the keys that the state vouches for, and no other; False where it does not have them."""
+    if was_closed:
+        return index.key_count == state.key_count and index.files_before(log.written_to) == index.file_count
+    if state.key_count == 0 and index.file_count <= 1:
+        index.set_aside(0)
+        return True
+    number, key_count = index.find_key(state.key_count)
+    if number is None or not _cut_index(log, index.file(number), key_count, state.dispatched_to):
+        return False
+    index.set_aside(number + 1)
+    return True
+
+
+def _cut_index(log: CommitLog, file: IndexFile, key_count: int, dispatched_to: int) -> bool:
+    """Take an index file back to keys that are known to be on the disk: to derive them all again takes long."""
+    newest = file.entry_offset(key_count)
+    record = log.read_record(newest) if newest < dispatched_to else None
+    try:
+        message = decode_message(record, physical_offset=newest) if record else None
+    except FormatError:
+        return False
+    header = file.header_with(key_count, message.store_timestamp_ms) if message else None
+    if header is None:
+        return False
+    file.cut_to(header)
+    return True
+
+
+def _put_doubtful_away(log: CommitLog, index: IndexFiles, *, keep_full: bool, keep_last: bool) -> IndexBoundary:
+    """Put away the index files that the log or a crash speaks against; returns where those that are left end."""
+    index.set_aside(index.files_before(log.written_to))
+    if not keep_last:
+        # The last file may be torn; with nothing to vouch for them, so may all others.
+        index.set_aside(index.file_count - 1 if keep_full else 0)
+    return index.boundary()
 
 
 def _begin_queues(queues: QueueSet, trusted_to: int) -> None:
