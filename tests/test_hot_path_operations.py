@@ -159,7 +159,7 @@ def test_a_batch(tmp_path: Path, kernels: bool, bytecodes: float, calls: float) 
 
 def test_a_transaction(tmp_path: Path) -> None:
     async def work(path: HotPath) -> None:
-        check(path, [b"".join(halves(MESSAGES))], MESSAGES, bytecodes=1307, calls=86.4)
+        check(path, [b"".join(halves(MESSAGES))], MESSAGES, bytecodes=931, calls=66.9)
         store = path.broker.state.store
 
         def ends() -> bytes:
@@ -170,9 +170,9 @@ def test_a_transaction(tmp_path: Path) -> None:
         dispatched_to, written_to = store.dispatched_to, store.written_to
         called, of_system = calls_of(lambda: path.feed_commits(first))
         assert not of_system and store.written_to > written_to
-        assert called / MESSAGES <= 139
+        assert called / MESSAGES <= 42.1
         if COUNTS_BYTECODES:
-            assert bytecodes_of(lambda: path.feed_commits(second)) / MESSAGES <= 1799
+            assert bytecodes_of(lambda: path.feed_commits(second)) / MESSAGES <= 609
         assert store.dispatched_to == dispatched_to, "commits are dispatched together, and not each when it comes"
 
     at_hot_path(tmp_path, work)

@@ -28,6 +28,7 @@ from orbitlog.broker.table_saver import TableSaver
 from orbitlog.broker.timed_delivery import TimedDelivery, WaitingMessage
 from orbitlog.broker.timer_handover import TimerHandOver
 from orbitlog.broker.transaction_check import TransactionCheck
+from orbitlog.broker.transaction_ends import TransactionEnds
 from orbitlog.formats.delay_levels import parse_delay_levels
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.flags import TransactionType
@@ -140,8 +141,9 @@ class KeptAside:
         self.threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
         self.saver = TableSaver(state, directory, self.threads[0])
         self.saver.delayed, self.saver.timed = self.delayed, self.timed
-        self._send = SendHandler(state, writer, halves, None)
-        self._end = TransactionHandler(state, halves)
+        ends = TransactionEnds(halves)
+        self._send = SendHandler(state, writer, halves, ends, None)
+        self._end = TransactionHandler(state, halves, ends)
         self._send_back = SendBackHandler(state, writer)
         self._recall = RecallHandler(state, writer)
         self._line = cast(Connection, Line())

@@ -39,6 +39,7 @@ from orbitlog.broker.timed_delivery import TimedDelivery
 from orbitlog.broker.timer_handover import TimerHandOver
 from orbitlog.broker.topics import NowMs
 from orbitlog.broker.transaction_check import TransactionCheck
+from orbitlog.broker.transaction_ends import TransactionEnds
 from orbitlog.errors import StoreError
 from orbitlog.formats import names
 from orbitlog.formats.offset_tables import DELAY_OFFSET
@@ -118,11 +119,12 @@ class Broker:
         self._pulls = PullHandler(self.state)
         self._clients = ClientHandlers(self.state)
         self._halves = HalfMessages(self.state, self._writer)
-        self._transactions = TransactionHandler(self.state, self._halves, self._flushes)
+        self._transaction_ends = TransactionEnds(self._halves)
+        self._transactions = TransactionHandler(self.state, self._halves, self._transaction_ends, self._flushes)
         self._transaction_check = TransactionCheck(
             self.state, self._halves, self._transactions.can_ask, self._transactions.ask
         )
-        self._sends = SendHandler(self.state, self._writer, self._halves, self._flushes)
+        self._sends = SendHandler(self.state, self._writer, self._halves, self._transaction_ends, self._flushes)
         self._dispatch_request = Dispatch(self._handlers())
         self._seen: set[Connection] = set()
         self._server = self._make_server(settings[keys.LISTEN_PORT])

@@ -7,6 +7,7 @@ topics tell it to whoever opens the store, a Java broker too.
 
 from __future__ import annotations
 
+from typing import NamedTuple
 from zlib import crc32
 
 from orbitlog.broker.broker_state import BrokerState, host_bits
@@ -15,6 +16,8 @@ from orbitlog.formats import flags, names
 from orbitlog.formats import properties as props
 from orbitlog.formats.flags import TransactionType
 from orbitlog.formats.message import BODY_CRC_MASK, Message, record_version
+from orbitlog.formats.properties import decode_properties
+from orbitlog.formats.record_template import RecordTemplate
 from orbitlog.formats.transaction_ops import CHECK_TIMES, OP_SEPARATOR, PREPARED_QUEUE_OFFSET, ended_queue_offsets
 from orbitlog.store.put_result import PutResult
 
@@ -25,6 +28,7 @@ _DIGITS_MAX = 18
 _RECENT_MAX = 1024
 _RECENT_BODY_BYTES_MAX = 4096
 _REAL_TOPIC, _REAL_QUEUE_ID = props.REAL_TOPIC + props.NAME_END, props.REAL_QUEUE_ID + props.NAME_END
+_TRANSACTION_ID = props.TRANSACTION_ID + props.NAME_END
 _OP_PROPERTIES = {props.TAGS: "d", props.WAIT: "true"}
 
 
@@ -37,6 +41,37 @@ def origin_of(half: Message, properties: dict[str, str] | None = None) -> int:
     return int(first) if first.isascii() and first.isdigit() and len(first) <= _DIGITS_MAX else half.queue_offset
 
 
+class RecentHalf(NamedTuple):
+    """A half message as it was stored a moment ago, and what its commit will be."""
+
+    sample: Message
+    committed: RecordTemplate | None
+    queue: tuple[str, int]
+    queue_offset: int
+    born_ms: int
+    body: bytes
+    properties_raw: bytes
+    committed_raw: bytes
+    producer_group: str
+
+    def message_at(self, physical_offset: int) -> Message:
+        """Return the half message, but for its store time."""
+        return self.sample._replace(
+            body_crc=crc32(self.body) & BODY_CRC_MASK,
+            queue_id=HALF_QUEUE,
+            queue_offset=self.queue_offset,
+            physical_offset=physical_offset,
+            born_timestamp_ms=self.born_ms,
+            body=self.body,
+            properties_raw=self.properties_raw,
+        )
+
+
+def _aside(topic: str, queue_id: int | str) -> str:
+    """Say where a message belongs that is kept aside, in the properties behind its own."""
+    return f"{_REAL_TOPIC}{topic}{props.PROPERTY_END}{_REAL_QUEUE_ID}{queue_id}{props.PROPERTY_END}"
+
+
 class HalfMessages:
     """Puts half messages aside, and ends them."""
 
@@ -44,7 +79,7 @@ class HalfMessages:
         self._state = state
         self._writer = writer
         self._op_properties_raw = writer.encode(_OP_PROPERTIES)
-        self._recent: dict[int, tuple[Message, dict[str, str]]] = {}
+        self._recent: dict[int, RecentHalf] = {}
 
     def prepared(self, message: Message, properties: dict[str, str]) -> Message:
         """Return the half message to store instead; changes `properties`."""
@@ -67,24 +102,39 @@ class HalfMessages:
         properties[props.REAL_QUEUE_ID] = str(queue_id)
         return self._writer.encode(properties)
 
-    def remember(self, half: Message, properties: dict[str, str]) -> None:
+    def quick_properties(self, text: str, unique_id: str, topic: str, queue_id: int) -> tuple[bytes, bytes]:
+        """Return the properties of a half message and of its commit: what came, every item ended, with ours behind."""
+        compat, cut = self._state.compat, None if self._writer.has_separator else -1
+        if compat.half_message_has_transaction_id:
+            text += f"{_TRANSACTION_ID}{unique_id}{props.PROPERTY_END}"
+        raw = f"{text}{_aside(topic, queue_id)}".encode()[:cut]
+        return raw, raw if compat.commit_keeps_real_topic else text.encode()[:cut]
+
+    def remember(self, physical_offset: int, half: RecentHalf) -> None:
         """Keep a half message at hand that was just stored: mostly it is ended at once, and need not be read again."""
         if len(half.body) <= _RECENT_BODY_BYTES_MAX:
             recent = self._recent
-            recent[half.physical_offset] = half, properties
+            recent[physical_offset] = half
             if len(recent) > _RECENT_MAX:
                 del recent[next(iter(recent))]
+
+    def recent(self, physical_offset: int) -> RecentHalf | None:
+        """Return the half message there if it is at hand, and others may know of it."""
+        return self._recent.get(physical_offset) if physical_offset < self._state.store.confirmed_to else None
+
+    def forget(self, physical_offset: int) -> None:
+        self._recent.pop(physical_offset, None)
 
     def find(self, physical_offset: int) -> tuple[Message, dict[str, str]] | None:
         """Return the half message there and its properties; None where another message or none is.
 
         One that was at hand has no store time, which nobody asks of it.
         """
-        store = self._state.store
-        recent = self._recent.pop(physical_offset, None)
-        if recent is not None and physical_offset < store.confirmed_to:
-            return recent
-        message = store.read_at(physical_offset)
+        recent = self.recent(physical_offset)
+        if recent is not None:
+            self.forget(physical_offset)
+            return recent.message_at(physical_offset), decode_properties(recent.properties_raw)
+        message = self._state.store.read_at(physical_offset)
         if message is None or message.topic != names.HALF_TOPIC:
             return None
         return message, message.properties
@@ -110,7 +160,7 @@ class HalfMessages:
 
     def _committed_properties(self, raw: bytes, properties: dict[str, str], topic: str, queue_id: str) -> bytes:
         """Return `properties` as they are stored: the half message's, mostly, without what was put behind them."""
-        aside = f"{_REAL_TOPIC}{topic}{props.PROPERTY_END}{_REAL_QUEUE_ID}{queue_id}{props.PROPERTY_END}".encode()
+        aside = _aside(topic, queue_id).encode()
         is_plain = raw.endswith(aside) and raw.count(_REAL_TOPIC.encode()) == raw.count(_REAL_QUEUE_ID.encode()) == 1
         if is_plain and props.REAL_TOPIC not in properties:
             return raw[: -len(aside)]

@@ -18,9 +18,11 @@ from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.message_writer import MessageWriter, refuse
 from orbitlog.broker.quick_sends import QuickSends, is_special
+from orbitlog.broker.quick_transactions import QuickTransactions
 from orbitlog.broker.send_answer import SendAnswers
 from orbitlog.broker.synced_sends import SyncedSends
 from orbitlog.broker.timed_delivery import recall_handle
+from orbitlog.broker.transaction_ends import TransactionEnds
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import flags, names
 from orbitlog.formats import properties as props
@@ -59,7 +61,12 @@ class SendHandler:
     """Serves 10, 310 and 320."""
 
     def __init__(
-        self, state: BrokerState, writer: MessageWriter, halves: HalfMessages, flushes: FlushQueue | None
+        self,
+        state: BrokerState,
+        writer: MessageWriter,
+        halves: HalfMessages,
+        ends: TransactionEnds,
+        flushes: FlushQueue | None,
     ) -> None:
         self._state = state
         self._writer = writer
@@ -76,9 +83,10 @@ class SendHandler:
         self._added_raw = writer.encode(added)
         self._keeps_wait = state.compat.plain_send_keeps_wait
         self._ends: dict[Connection, _Ends] = {}
-        self.quick = QuickSends(state, self._answers, halves, added, self._added_raw)
+        transactions = QuickTransactions(state, halves, ends, added)
+        self.quick = QuickSends(state, self._answers, transactions, self._added_raw)
         if flushes is not None:
-            self.quick = SyncedSends(state, self._answers, halves, added, self._added_raw, flushes=flushes)
+            self.quick = SyncedSends(state, self._answers, transactions, self._added_raw, flushes=flushes)
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         kind = SendMessageRequest if request.code == RequestCode.SEND_MESSAGE else SendMessageV2Request

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.flush_queue import FlushQueue, once_flushed
-from orbitlog.broker.half_messages import ENDED_TOGETHER_MAX, HalfMessages, origin_of
+from orbitlog.broker.half_messages import HalfMessages, origin_of
 from orbitlog.broker.message_writer import refuse
+from orbitlog.broker.transaction_ends import TransactionEnds
 from orbitlog.errors import RemotingError, RequestRefused
 from orbitlog.formats import properties as props
 from orbitlog.formats.flags import TransactionType
@@ -21,20 +21,18 @@ from orbitlog.wire.send_headers import CheckTransactionRequest, EndTransactionRe
 
 log = logging.getLogger(__name__)
 
-ENDED_MAX = 100_000
-
 
 class TransactionHandler:
     """Serves 37, and sends 39."""
 
-    def __init__(self, state: BrokerState, halves: HalfMessages, flushes: FlushQueue | None = None) -> None:
+    def __init__(
+        self, state: BrokerState, halves: HalfMessages, ends: TransactionEnds, flushes: FlushQueue | None = None
+    ) -> None:
         self._state = state
         self._halves = halves
+        self._ends = ends
         self._flushes = flushes
         self._turn = 0
-        # Which were ended, as far back as is remembered: a producer may answer a question and end it by itself, too.
-        self._ended: dict[int, None] = {}
-        self._ending: list[int] = []
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         header = EndTransactionRequest.from_ext_fields(request.ext_fields)
@@ -42,41 +40,20 @@ class TransactionHandler:
             return NO_ANSWER  # the producer does not know yet: it will be asked
         half, properties = self._checked(header)
         origin = origin_of(half, properties)
-        is_first_word = origin not in self._ended  # else this copy ends, too, and nothing else happens
+        is_first_word = origin not in self._ends  # else this copy ends, too, and nothing else happens
         if is_first_word and header.commit_or_rollback == TransactionType.COMMIT:
             stored = self._halves.commit(half, properties)
             if not stored.is_stored:
                 refuse(stored)
         if request.is_oneway and self._halves.can_end_together:
-            self._end_soon(half.queue_offset)
-            self._note_ended(origin)
+            self._ends.write_down_soon(half.queue_offset)
+            self._ends.note(origin)
             return NO_ANSWER
         ended = self._halves.end(half.queue_offset)
         if not ended.is_stored:
             refuse(ended)
-        self._note_ended(origin)
+        self._ends.note(origin)
         return once_flushed(self._flushes, ended.end, connection, request, response_to(request, ResponseCode.SUCCESS))
-
-    def _end_soon(self, half_queue_offset: int) -> None:
-        """Let one op message end all that come in the same turn of the loop and want no answer."""
-        if not self._ending:
-            asyncio.get_running_loop().call_soon(self.end_together)
-        self._ending.append(half_queue_offset)
-
-    def end_together(self) -> None:
-        """Write down what has ended in this turn."""
-        ending, self._ending = self._ending, []
-        for first in range(0, len(ending), ENDED_TOGETHER_MAX):
-            ended = self._halves.end(*ending[first : first + ENDED_TOGETHER_MAX])
-            if not ended.is_stored:
-                # Nothing is lost: their producer will be asked, and says the same again.
-                log.warning("%d transactions could not be written down as ended: %s", len(ending) - first, ended.status)
-                return
-
-    def _note_ended(self, origin: int) -> None:
-        self._ended[origin] = None
-        if len(self._ended) > ENDED_MAX:
-            del self._ended[next(iter(self._ended))]
 
     def _checked(self, header: EndTransactionRequest) -> tuple[Message, dict[str, str]]:
         """Return the half message that is meant, and its properties; refuses what fits no half message."""

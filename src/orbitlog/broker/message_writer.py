@@ -35,7 +35,7 @@ class MessageWriter:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self._has_separator = state.compat.trailing_property_separator
+        self.has_separator = state.compat.trailing_property_separator
 
     def put(self, message: Message) -> PutResult:
         """Store one message; those who dispatch and flush are woken."""
@@ -67,7 +67,7 @@ class MessageWriter:
 
     def encode(self, properties: dict[str, str]) -> bytes:
         """Write properties as the line of versions that the store is compatible with does."""
-        return encode_properties(properties, trailing_separator=self._has_separator)
+        return encode_properties(properties, trailing_separator=self.has_separator)
 
     def schedule(self, message: Message, properties: dict[str, str]) -> Message:
         """Return the message as it is to be stored: where it wants to be delayed, in the topic for that.

@@ -1,14 +1,11 @@
 """The short way of an ordinary send: from the frame to the log, many at a time, without an object for each.
 
 Whoever sends many messages repeats most of its header. The long way (`SendHandler`) takes the first send of each kind,
-with all checks; what it has found is a lane: whatever says the same in every field but its number, its queue, its time
-and its properties may take it. A send that differs in anything else, or is unusual in any way, is left where it is, for
-the long way. Both give the same records and the same answers, which a test holds them to.
+with all checks; what it has found is a lane (`send_lanes`). A send that differs from its lane in anything but its own
+values, or is unusual in any way, is left where it is, for the long way. Both give the same records and answers, to
+which a test holds them.
 
-Half messages of transactions have lanes of their own: their properties are read and added to, all else is the same.
-
-A lane that is used often even knows its headers by their text: a pattern finds the four values in it, and nothing else
-has to be read. Requests in JSON alone. Where sends wait for the disk, see `SyncedSends`.
+Transactions have a short way of their own, `QuickTransactions`. Where sends wait for the disk, see `SyncedSends`.
 """
 
 from __future__ import annotations
@@ -16,94 +13,42 @@ from __future__ import annotations
 import re
 import struct
 from collections import deque
-from collections.abc import Callable
-from zlib import crc32
-
-import orjson
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.broker.half_messages import HALF_QUEUE, HalfMessages
+from orbitlog.broker.quick_transactions import QuickTransactions
 from orbitlog.broker.send_answer import SendAnswers
+from orbitlog.broker.send_lanes import (
+    BATCH,
+    OWN_FIELDS,
+    RUN_MAX,
+    SEND,
+    SPECIAL_NAMES,
+    STARTS,
+    Lane,
+    Lanes,
+    by_fields,
+    by_text,
+    size_of_row,
+    time_ms_of,
+)
 from orbitlog.formats import names
 from orbitlog.formats import properties as props
-from orbitlog.formats.java import INT_MAX
-from orbitlog.formats.message import BODY_CRC_MASK, Message
-from orbitlog.formats.properties import PROPERTIES_BYTES_MAX, decode_properties
-from orbitlog.formats.record_template import RecordTemplate, Row, template_of
+from orbitlog.formats.message import Message
+from orbitlog.formats.properties import PROPERTIES_BYTES_MAX
+from orbitlog.formats.record_template import Row, template_of
 from orbitlog.formats.topic_config import TopicConfig
 from orbitlog.remoting.connection import Connection
-from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command, Serialization
 from orbitlog.wire.frames import Frame
 
 _JSON = int(Serialization.JSON)
-_SEND, _BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
-_STARTS = {_SEND: b'{"code":310,', _BATCH: b'{"code":320,'}
-_START_SEND, _START_BATCH = _STARTS[_SEND], _STARTS[_BATCH]
-_OWN_FIELDS = ("e", "g", "i")
-RUN_MAX = 64
-_TIME_DIGITS_MAX = 18
+_START_BATCH = STARTS[BATCH]
 _LANES_MAX = 4096
-_PATTERNS_MAX = 16
-_PATTERN_AFTER_USES = 32
 _UNIQ_KEY = props.UNIQ_KEY + props.NAME_END
-_HALF_QUEUE = (names.HALF_TOPIC, HALF_QUEUE)
 
-# Properties that hold one of these, behind a separator, are not stored as they came.
-_NAMES = "DELAY|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+"
-_find_special = re.compile(f"\x02(?:TRAN_MSG|{_NAMES})").search
-_find_special_of_half = re.compile(f"\0|\x02(?:{_NAMES})").search
-_loads = orjson.loads
+_find_special = re.compile(f"\x02(?:TRAN_MSG|{SPECIAL_NAMES})").search
 _pack_start = struct.Struct(">II").pack
-
-# The values of a header that are a message's own, as JSON writes them. None of the marks can stand within a text: the
-# quotes there have backslashes.
-_OWN_VALUES = {
-    b'"opaque":': rb"(0|[1-9][0-9]{0,8})",
-    b'"e":"': rb"([0-9]{1,5})",
-    b'"g":"': rb"([0-9]{1,18})",
-    b'"i":': rb'("[^"]*")',
-}
-
-LaneKey = tuple[str | int, ...]
-Match = Callable[[bytes], re.Match[bytes] | None]
-
-
-class _Lane:
-    """What sends of one kind share: a template, queues by their ids as text, how they are answered."""
-
-    __slots__ = ("answer", "is_oneway", "match", "message", "queues", "template", "uses")
-
-    def __init__(
-        self, message: Message, template: RecordTemplate, config: TopicConfig, answer: bytes, *, is_oneway: bool
-    ) -> None:
-        queue_count = max(config.write_queue_count, config.read_queue_count)
-        self.message = message
-        self.template = template
-        self.queues = {b"%d" % queue_id: (config.topic, queue_id) for queue_id in range(queue_count)}
-        self.answer = answer
-        self.uses = 0
-        self.match: tuple[Match, tuple[int, ...]] | None = None
-        self.is_oneway = is_oneway
-
-
-class Lanes:
-    """The lanes of one connection; `recent` are the ones that were used last, by code, of those that have a pattern.
-
-    Those of half messages are apart.
-    """
-
-    __slots__ = ("by_fields", "halves", "pattern_count", "recent")
-
-    def __init__(self) -> None:
-        self.clear()
-
-    def clear(self) -> None:
-        self.by_fields: dict[LaneKey, _Lane] = {}
-        self.pattern_count = 0
-        self.recent: dict[int, _Lane] = {}
-        self.halves: Lanes | None = None
 
 
 def is_special(properties: str) -> bool:
@@ -115,7 +60,7 @@ class QuickSends:
     """Sends that go the short way."""
 
     def __init__(
-        self, state: BrokerState, answers: SendAnswers, halves: HalfMessages, added: dict[str, str], added_raw: bytes
+        self, state: BrokerState, answers: SendAnswers, transactions: QuickTransactions, added_raw: bytes
     ) -> None:
         self._state = state
         self._added_to_members = added_raw if state.compat.batch_members_get_batch_properties else b""
@@ -123,19 +68,18 @@ class QuickSends:
         self._version = state.topics.data_version
         self._lanes: dict[Connection, Lanes] = {}
         self._answers = answers
-        self._halves = halves
-        self._added_to_halves = added
+        self._transactions = transactions
         self._added = added_raw
         self._added_after_separator = b"\x02" + added_raw
         self._born_text, self._born_ms = b"0", 0
 
     def learn(self, connection: Connection, request: Command, message: Message, config: TopicConfig) -> None:
         """Take note of an ordinary send that was stored: others like it may go the short way."""
-        if request.code not in _STARTS or request.serialization != _JSON or message.topic == names.TIMER_TOPIC:
+        if request.code not in STARTS or request.serialization != _JSON or message.topic == names.TIMER_TOPIC:
             return
         template = template_of(message)
-        shared = {name: text for name, text in request.ext_fields.items() if name not in _OWN_FIELDS}
-        if template is None or len(shared) + len(_OWN_FIELDS) != len(request.ext_fields):
+        shared = {name: text for name, text in request.ext_fields.items() if name not in OWN_FIELDS}
+        if template is None or len(shared) + len(OWN_FIELDS) != len(request.ext_fields):
             return
         self._forget_stale()
         lanes = self._lanes.get(connection)
@@ -147,7 +91,7 @@ class QuickSends:
         if len(lanes.by_fields) >= _LANES_MAX:
             lanes.clear()
         answer = self._answers.stored_template(message.store_host_raw)
-        lane = _Lane(message._replace(body=b""), template, config, answer, is_oneway=request.is_oneway)
+        lane = Lane(message._replace(body=b""), template, config, answer, is_oneway=request.is_oneway)
         lanes.by_fields[(*shared, *shared.values(), request.flag, request.code)] = lane
 
     def _forget(self, connection: Connection) -> None:
@@ -167,7 +111,7 @@ class QuickSends:
         lanes = self._lanes.get(connection)
         if (
             lanes is None
-            or (lanes.halves is not None and self._takes_halves(lanes.halves, backlog, outgoing))
+            or (lanes.halves is not None and self._transactions.take(lanes.halves, backlog, outgoing))
             or not lanes.by_fields
         ):
             return
@@ -176,7 +120,7 @@ class QuickSends:
                 return
             backlog.popleft()
         rows: list[Row] = []
-        asked: list[tuple[_Lane, int]] = []
+        asked: list[tuple[Lane, int]] = []
         is_mixed = self._read(lanes, backlog, rows, asked)
         if not rows:
             return
@@ -192,9 +136,9 @@ class QuickSends:
                 outgoing.append(_pack_start(size + 4, size) + header)
         if is_mixed or len(places) < len(rows):
             for row, _ in zip(rows, places, strict=False):
-                state.statistics.note_put(row[0].topic, 1, _size_bytes(row))
+                state.statistics.note_put(row[0].topic, 1, size_of_row(row))
         else:
-            size_bytes = places[-1][0] + _size_bytes(rows[-1]) - places[0][0]
+            size_bytes = places[-1][0] + size_of_row(rows[-1]) - places[0][0]
             state.statistics.note_put(rows[0][0][0], len(rows), size_bytes, len(rows))
         state.message_appended()
 
@@ -205,9 +149,10 @@ class QuickSends:
         if kind != _JSON or not 0 < len(body) <= state.settings[keys.MESSAGE_BYTES]:
             return False
         try:
-            found = _by_text(lanes, header, _BATCH) or _by_fields(lanes, header, _BATCH)
-            lane, opaque, queue_text, time_text, properties = found
-            queue, born_ms = lane.queues[queue_text], _time_ms(time_text)
+            lane, opaque, queue_text, time_text, properties = by_text(lanes, header, BATCH) or by_fields(
+                lanes, header, BATCH
+            )
+            queue, born_ms = lane.queues[queue_text], time_ms_of(time_text)
             properties.encode()  # not stored with a batch, but what is no text is for the long way
         except (KeyError, TypeError, ValueError, AttributeError):
             return False
@@ -224,67 +169,7 @@ class QuickSends:
             )
         return True
 
-    def _takes_halves(self, lanes: Lanes, backlog: deque[Frame], outgoing: list[bytes]) -> bool:
-        """Take half messages off the front; tells whether nothing is left."""
-        while backlog and backlog[0][1].startswith(_START_SEND) and len(outgoing) < RUN_MAX:
-            if not self._take_half(lanes, backlog[0], outgoing):
-                return False
-            backlog.popleft()
-        return not backlog
-
-    def _take_half(self, lanes: Lanes, frame: Frame, outgoing: list[bytes]) -> bool:
-        """Put aside and answer an ordinary half message; False where it is none, or for the long way."""
-        kind, header, body = frame
-        state, settings = self._state, self._state.settings
-        if kind != _JSON or not 0 < len(body) <= settings[keys.MESSAGE_BYTES] or settings[keys.REJECT_TRANSACTIONS]:
-            return False
-        try:
-            found = _by_text(lanes, header, _SEND) or _by_fields(lanes, header, _SEND)
-            lane, opaque, queue_text, time_text, text = found
-            (topic, queue_id), born_ms = lane.queues[queue_text], _time_ms(time_text)
-            properties = decode_properties(text.encode())
-            if properties[props.TRANSACTION_PREPARED] != "true" or _find_special_of_half("\x02" + text):
-                return False
-            unique_id = properties[props.UNIQ_KEY]
-        except (KeyError, TypeError, ValueError, AttributeError):
-            return False
-        properties |= self._added_to_halves
-        raw = self._halves.prepared_properties(properties, topic, queue_id)
-        row = (lane.template, _HALF_QUEUE, born_ms, body, raw)
-        places = state.store.append_run((row,)) if len(raw) <= PROPERTIES_BYTES_MAX else None
-        if not places:
-            return False
-        state.statistics.note_put(names.HALF_TOPIC, 1, _size_bytes(row))
-        state.message_appended()
-        physical_offset, queue_offset = places[0]
-        sample = lane.message
-        self._halves.remember(
-            Message(
-                crc32(body) & BODY_CRC_MASK,
-                HALF_QUEUE,
-                sample.flag,
-                queue_offset,
-                physical_offset,
-                sample.sys_flag,
-                born_ms,
-                sample.born_host_raw,
-                0,
-                sample.store_host_raw,
-                sample.reconsume_times,
-                sample.prepared_transaction_offset,
-                body,
-                names.HALF_TOPIC,
-                raw,
-            ),
-            properties,
-        )
-        if not lane.is_oneway:
-            answer = lane.answer % (opaque, physical_offset, queue_id, queue_offset)
-            answer = b'%b,"transactionId":%b}}' % (answer[:-2], orjson.dumps(unique_id))
-            outgoing.append(_pack_start(len(answer) + 4, len(answer)) + answer)
-        return True
-
-    def _read(self, lanes: Lanes, backlog: deque[Frame], rows: list[Row], asked: list[tuple[_Lane, int]]) -> bool:
+    def _read(self, lanes: Lanes, backlog: deque[Frame], rows: list[Row], asked: list[tuple[Lane, int]]) -> bool:
         """Find out which frames from the first on are ordinary sends, and what is to be stored for them.
 
         Tells whether they are of several lanes.
@@ -296,11 +181,12 @@ class QuickSends:
             if kind != _JSON or not 0 < len(body) <= body_bytes_max:
                 break
             try:
-                found = _by_text(lanes, header, _SEND) or _by_fields(lanes, header, _SEND)
-                lane, opaque, queue_text, time_text, properties = found
+                lane, opaque, queue_text, time_text, properties = by_text(lanes, header, SEND) or by_fields(
+                    lanes, header, SEND
+                )
                 queue = lane.queues[queue_text]
                 if time_text != born_text:
-                    born_text, born_ms = time_text, _time_ms(time_text)
+                    born_text, born_ms = time_text, time_ms_of(time_text)
                 raw = properties.encode()
             except (KeyError, TypeError, ValueError, AttributeError):
                 break  # not what was seen before; the long way says what it is, or what is wrong with it
@@ -317,75 +203,3 @@ class QuickSends:
                 break
         self._born_text, self._born_ms = born_text, born_ms
         return is_mixed
-
-
-def _size_bytes(row: Row) -> int:
-    template, _, _, body, properties = row
-    return template.size_bytes + len(body) + len(properties)
-
-
-def _time_ms(text: bytes) -> int:
-    if not text.isdigit() or len(text) > _TIME_DIGITS_MAX:
-        raise ValueError("for the long way")
-    return int(text)
-
-
-_Found = tuple[_Lane, int, bytes, bytes, str]
-
-
-def _by_text(lanes: Lanes, header: bytes, code: int) -> _Found | None:
-    """Find the values of a header that differs from others of its lane in nothing but them."""
-    lane = lanes.recent.get(code)
-    if lane is None or lane.match is None:
-        return None
-    match, groups = lane.match
-    found = match(header)
-    if found is None:
-        return None
-    opaque, queue_text, time_text, properties = found.group(*groups)
-    return lane, int(opaque), queue_text, time_text, _loads(properties)
-
-
-def _by_fields(lanes: Lanes, header: bytes, code: int) -> _Found:
-    """Read a header, and look for its lane; raises what its values raise where it has none."""
-    if not header.startswith(_STARTS[code]):
-        raise ValueError("another request")
-    fields = _loads(header)
-    opaque, flag = fields["opaque"], fields["flag"]
-    ext_fields = fields["extFields"]
-    if (
-        not (type(opaque) is type(flag) is type(fields["version"]) is int)
-        or fields["code"] != code
-        or not 0 <= opaque <= INT_MAX
-    ):
-        raise ValueError("for the long way")
-    pop = ext_fields.pop
-    queue_text, time_text, properties = pop("e").encode(), pop("g").encode(), pop("i")
-    lane = lanes.by_fields[(*ext_fields, *ext_fields.values(), flag, code)]
-    lane.uses += 1
-    if lane.uses >= _PATTERN_AFTER_USES:
-        if lane.uses == _PATTERN_AFTER_USES and lanes.pattern_count < _PATTERNS_MAX:
-            lanes.pattern_count += 1
-            lane.match = _pattern_of(header)
-        if lane.match is not None:
-            lanes.recent[code] = lane
-    return lane, opaque, queue_text, time_text, properties
-
-
-def _pattern_of(header: bytes) -> tuple[Match, tuple[int, ...]] | None:
-    """Return what finds the four own values in headers like this one, and the numbers of their groups."""
-    starts = {}
-    for mark in _OWN_VALUES:
-        if header.count(mark) != 1:
-            return None
-        starts[mark] = header.index(mark) + len(mark)
-    pattern, position = b"", 0
-    order = sorted(starts, key=starts.__getitem__)
-    for mark in order:
-        value = re.compile(_OWN_VALUES[mark]).match(header, starts[mark])
-        if value is None:
-            return None
-        pattern += re.escape(header[position : value.start()]) + _OWN_VALUES[mark]
-        position = value.end()
-    pattern += re.escape(header[position:])
-    return re.compile(pattern).fullmatch, tuple(order.index(mark) + 1 for mark in _OWN_VALUES)

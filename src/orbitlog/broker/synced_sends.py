@@ -10,9 +10,10 @@ from collections import deque
 
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.flush_queue import FlushQueue
-from orbitlog.broker.half_messages import HalfMessages
-from orbitlog.broker.quick_sends import RUN_MAX, Lanes, QuickSends
+from orbitlog.broker.quick_sends import QuickSends
+from orbitlog.broker.quick_transactions import QuickTransactions
 from orbitlog.broker.send_answer import SendAnswers
+from orbitlog.broker.send_lanes import RUN_MAX, Lanes
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.frames import Frame
 
@@ -28,13 +29,12 @@ class SyncedSends(QuickSends):
         self,
         state: BrokerState,
         answers: SendAnswers,
-        halves: HalfMessages,
-        added: dict[str, str],
+        transactions: QuickTransactions,
         added_raw: bytes,
         *,
         flushes: FlushQueue,
     ) -> None:
-        super().__init__(state, answers, halves, added, added_raw)
+        super().__init__(state, answers, transactions, added_raw)
         self._flushes = flushes
 
     def __call__(self, connection: Connection, backlog: deque[Frame], outgoing: list[bytes]) -> None:

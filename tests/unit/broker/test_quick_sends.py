@@ -14,9 +14,10 @@ import orjson
 import pytest
 
 from benchmarks.hot_path import HotPath
-from orbitlog.broker import handle_send, quick_sends
+from orbitlog.broker import handle_send, quick_sends, send_lanes
 from orbitlog.broker.broker_node import Broker
 from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.broker.quick_transactions import QuickTransactions
 from orbitlog.formats.batch import BatchMember, encode_batch
 from orbitlog.wire.command import Command, Serialization, encode_command
 from orbitlog.wire.frames import FrameDecoder
@@ -190,9 +191,9 @@ def any_frame(chance: random.Random, opaque: int, write: Writer) -> bytes:
 
 
 @asynccontextmanager
-async def broker_at(root: Path, flush: str = "ASYNC_FLUSH") -> AsyncIterator[Broker]:
+async def broker_at(root: Path, flush: str = "ASYNC_FLUSH", **more: str) -> AsyncIterator[Broker]:
     """A broker on a clock that stands still, which makes no secret of its ids."""
-    settings = {**SMALL, "listenPort": "0", "maxMessageSize": "8000", "flushDiskType": flush}
+    settings = {**SMALL, "listenPort": "0", "maxMessageSize": "8000", "flushDiskType": flush, **more}
     broker = Broker(BrokerSettings(settings), root, now_ms=lambda: NOW_MS)
     await broker.start()
     try:
@@ -229,8 +230,8 @@ def test_both_ways_store_and_answer_the_same(
         return take(*arguments)
 
     monkeypatch.setattr(handle_send.SendHandler, "__call__", counted)
-    monkeypatch.setattr(quick_sends, "_PATTERN_AFTER_USES", 2)
-    by_text, read_by_text = quick_sends._by_text, 0
+    monkeypatch.setattr(send_lanes, "_PATTERN_AFTER_USES", 2)
+    by_text, read_by_text = send_lanes.by_text, 0
 
     def watched(*arguments: Any) -> Any:
         nonlocal read_by_text
@@ -238,16 +239,16 @@ def test_both_ways_store_and_answer_the_same(
         read_by_text += found is not None
         return found
 
-    monkeypatch.setattr(quick_sends, "_by_text", watched)
-    take_half, halves = quick_sends.QuickSends._take_half, 0
+    monkeypatch.setattr(quick_sends, "by_text", watched)
+    take_half, halves = QuickTransactions._half, 0
 
-    def watched_half(*arguments: Any) -> bool:
+    def watched_half(*arguments: Any) -> Any:
         nonlocal halves
-        is_taken = take_half(*arguments)
-        halves += is_taken
-        return is_taken
+        found = take_half(*arguments)
+        halves += found is not None
+        return found
 
-    monkeypatch.setattr(quick_sends.QuickSends, "_take_half", watched_half)
+    monkeypatch.setattr(QuickTransactions, "_half", watched_half)
 
     async def work() -> None:
         nonlocal long_way
@@ -301,7 +302,7 @@ BATCH = encode_batch([BatchMember(b"one", b"KEYS\x01k"), BatchMember(b"two", b"K
 def test_each_odd_value_is_met_after_ordinary_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, body: bytes, sys_flag: str, properties: str
 ) -> None:
-    monkeypatch.setattr(quick_sends, "_PATTERN_AFTER_USES", 2)
+    monkeypatch.setattr(send_lanes, "_PATTERN_AFTER_USES", 2)
     usual = {"code": code, "opaque": 7, "flag": 0, "version": 479}
     ext = {
         **dict.fromkeys("fhj", "0"),
