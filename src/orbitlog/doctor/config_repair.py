@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from orbitlog.doctor.repair_journal import RepairJournal
-from orbitlog.doctor.store_survey import known_topics, read_config, topics_without_config
+from orbitlog.doctor.store_survey import known_topics, queues_in_log, read_config, topics_without_config
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.compat import Compat
@@ -18,6 +19,7 @@ from orbitlog.formats.topic_config import TOPICS, DataVersion, TopicConfig, Topi
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles
 
+Queue = tuple[str, int]
 _SAVED_BYTES_MAX = 64 * 1024 * 1024
 # A table in braces, with at most one more pair inside: the attributes of a topic.
 _OBJECT = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
@@ -25,18 +27,23 @@ _OFFSETS = re.compile(r'"([^"\s]+@[^"\s]+)"\s*:\s*(\{[^{}]*\})')
 _PAIR = re.compile(r'"?(\d{1,10})"?\s*:\s*(\d{1,19})\b(?=\s*[,}])')
 
 
-def plan_config(journal: RepairJournal, store: StoreFiles, compat: Compat, findings: Iterable[Finding]) -> None:
-    """Plan to replace each config file that a finding names, and to add the topics that have queues only."""
+def plan_config(
+    journal: RepairJournal, store: StoreFiles, compat: Compat, findings: Sequence[Finding], queues: Iterable[Queue]
+) -> None:
+    """Plan to replace each config file that a finding names, and to add the topics and queues that only the log has."""
     topics_are_written = False
+    needed = queues_in_log(queues)
     for finding in findings:
         path = Path(finding.path)
         if finding.kind == "config backup in use":
             backup = path.with_name(path.name + tree.BACKUP_SUFFIX)
             journal.put_file(path, read_config(backup), "as its backup has it")
+            # What the backup lacks is added in the next round.
+            topics_are_written |= path.name == TOPICS.name
             continue
         if finding.kind != "config":
             continue
-        made = rebuilt_config(path, store, compat)
+        made = rebuilt_config(path, store, compat, needed)
         if made is not None:
             journal.put_file(path, made, "what could be saved of it, and what the queues tell")
             topics_are_written |= path.name == TOPICS.name
@@ -45,20 +52,25 @@ def plan_config(journal: RepairJournal, store: StoreFiles, compat: Compat, findi
             for unreadable in (path, path.with_name(path.name + tree.BACKUP_SUFFIX)):
                 if unreadable.exists():
                     journal.set_aside(unreadable, "cannot be read, and nothing of it could be saved")
-    if not topics_are_written and (without := topics_without_config(store)):
+    without = topics_without_config(store)
+    raised = [str(finding.topic) for finding in findings if finding.kind == "queue count"]
+    if not topics_are_written and (without or raised):
         table = known_topics(store.root) or TopicTable()
         target = store.root / tree.CONFIG / TOPICS.name
-        journal.put_file(
-            target, _encode_topics(table.topics, store, without, compat), f"knows {', '.join(without)} now"
+        why = "; ".join(
+            f"{words} {', '.join(topics)}"
+            for words, topics in (("knows now", without), ("has all queues now of", raised))
+            if topics
         )
+        journal.put_file(target, _encode_topics(table.topics, store, without, compat, needed), why)
 
 
-def rebuilt_config(path: Path, store: StoreFiles, compat: Compat) -> bytes | None:
+def rebuilt_config(path: Path, store: StoreFiles, compat: Compat, needed: Mapping[str, int]) -> bytes | None:
     """Return a new content for a file of config/, or None where nothing can be told."""
     text = read_config(path)[:_SAVED_BYTES_MAX].decode("utf-8", "replace")
     if path.name == TOPICS.name:
         saved = _saved_topics(text)
-        return _encode_topics(saved, store, [topic for topic, _ in store.queues if topic not in saved], compat)
+        return _encode_topics(saved, store, [topic for topic, _ in store.queues if topic not in saved], compat, needed)
     if path.name == CONSUMER_OFFSET.name:
         entries = ",".join(f'"{key}":{value}' for key, value in _OFFSETS.findall(text))
         return _encoded(path.name, f'{{"offsetTable":{{{entries}}}}}', compat) if entries else None
@@ -91,11 +103,20 @@ def _saved_topics(text: str) -> dict[str, TopicConfig]:
 
 
 def _encode_topics(
-    known: Mapping[str, TopicConfig], store: StoreFiles, without: Iterable[str], compat: Compat
+    known: Mapping[str, TopicConfig],
+    store: StoreFiles,
+    without: Iterable[str],
+    compat: Compat,
+    needed: Mapping[str, int],
 ) -> bytes:
-    topics = dict(known)
+    # To read only: how many are written to is for whoever made the topic smaller to say.
+    topics = {
+        topic: replace(config, read_queue_count=max(config.read_queue_count, needed.get(topic, 0)))
+        for topic, config in known.items()
+    }
     for topic in sorted(set(without)):
         count = 1 + max((queue_id for name, queue_id in store.queues if name == topic), default=0)
+        count = max(count, needed.get(topic, 0))
         topics[topic] = TopicConfig(topic, count, count)
     modified_ms = max((segment.path.stat().st_mtime_ns // 1_000_000 for segment in store.segments), default=0)
     table = TopicTable(topics=topics, data_version=DataVersion(counter=len(topics), timestamp_ms=modified_ms))

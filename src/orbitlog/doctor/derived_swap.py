@@ -10,6 +10,7 @@ from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.doctor.store_rebuild import StoreRebuild, rebuild_with
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner
+from orbitlog.formats import checkpoint
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.dispatch_marks import MARKS_FILE
 from orbitlog.formats.store_state import STATE_FILE
@@ -19,6 +20,7 @@ from orbitlog.store.store_settings import StoreSettings
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 PARTS = (QUEUES, INDEX, CHECKPOINT)
 Queue = tuple[str, int]
+_TIME_BYTES = 8
 
 
 def make_derived(
@@ -64,9 +66,29 @@ def plan_swap(
             directory = root / tree.queue_directory(*queue)
             if directory.exists():
                 journal.set_aside(directory, "the log has no message of this queue")
+    _plan_index_and_checkpoint(journal, store, made, parts)
+
+
+def _plan_index_and_checkpoint(journal: RepairJournal, store: StoreFiles, made: Path, parts: Collection[str]) -> None:
+    root = store.root
     if INDEX in parts:
         journal.replace(made / tree.INDEX, root / tree.INDEX, "made again from the log")
+        if CHECKPOINT not in parts:
+            _plan_index_time(journal, store, made)
     if CHECKPOINT in parts and (made / tree.CHECKPOINT).exists():
         journal.replace(made / tree.CHECKPOINT, root / tree.CHECKPOINT, "made again from the log")
     elif CHECKPOINT in parts and os.path.lexists(root / tree.CHECKPOINT):
         journal.set_aside(root / tree.CHECKPOINT, "tells of messages, and the log has none")
+
+
+def _plan_index_time(journal: RepairJournal, store: StoreFiles, made: Path) -> None:
+    """Let the checkpoint that stands say that the new index is complete, and nothing else: queues may be behind."""
+    new, old = made / tree.CHECKPOINT, store.checkpoint
+    if not new.exists() or old is None or old.size_bytes != checkpoint.CHECKPOINT_BYTES:
+        return
+    # A Java broker that was killed removes the index files of which it does not.
+    until = checkpoint.CHECKPOINT.position("index_msg_timestamp_ms")
+    raw = old.path.read_bytes()
+    told = raw[:until] + new.read_bytes()[until : until + _TIME_BYTES] + raw[until + _TIME_BYTES :]
+    if told != raw:
+        journal.put_file(old.path, told, "says that the index is complete")

@@ -94,17 +94,29 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
         "Clients are told that the topic does not exist, though its messages are here",
         _REPAIR,
     ),
+    "queue count": (
+        Severity.WARNING,
+        "Clients are not told of these queues, and nobody consumes their messages",
+        _REPAIR,
+    ),
+    "retired": (
+        Severity.NOTE,
+        "Consumers begin with the first message that is there; if nobody removed the segments before on purpose,"
+        " bring them back: queues lead to them again at once",
+        None,
+    ),
     "foreign segment": (
         Severity.ERROR,
         "A Java broker does not start: NumberFormatException or IllegalArgumentException over the file's name or size",
         _REPAIR,
     ),
-    "journal": (Severity.ERROR, "Nothing can be mended or taken back while it is there", None),
-    "lock": (
+    "journal": (
         Severity.ERROR,
-        "Neither a broker nor a repair can take the store; it holds nothing that a store needs",
-        "mv {store}/lock {store}/lock.aside",
+        "What it says was done can be neither ended nor taken back; a repair sets it aside, unless it may hold files"
+        " of the store",
+        _REPAIR,
     ),
+    "lock": (Severity.ERROR, "No broker can take the store; it holds nothing that a store needs", _REPAIR),
     "link": (
         Severity.ERROR,
         "What it leads to belongs to the store and was not looked at; nothing is mended while it is there:"

@@ -13,8 +13,9 @@ from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.doctor.lost_messages import LogRange, LostMessage, damaged_ranges, describe_lost, find_lost
 from orbitlog.doctor.offset_survey import offset_findings
 from orbitlog.doctor.repair_journal import interrupted
+from orbitlog.doctor.retired_messages import retired_findings
 from orbitlog.doctor.store_check import StoreCheck, check_with
-from orbitlog.doctor.store_survey import survey
+from orbitlog.doctor.store_survey import queue_count_findings, survey
 from orbitlog.doctor.store_use import is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, run_here
 from orbitlog.errors import StoreLayoutError
@@ -67,7 +68,8 @@ def examine(
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)
     found = [*_log_findings(checked, lost), *_missing(store, checked), *survey(store)]
-    found += [*offset_findings(store, checked.ends), *checked.lives, *_behind(checked)]
+    found += [*queue_count_findings(store, checked.ends), *offset_findings(store, checked.ends)]
+    found += [*checked.lives, *retired_findings(store, checked), *_behind(checked)]
     diagnoses = tuple(diagnose(finding, str(root)) for finding in found)
     return Examination(checked, diagnoses, tuple(ranges), tuple(lost))
 
@@ -102,9 +104,7 @@ def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
     if checked.messages and store.checkpoint is None and not is_in_use(store):
         yield Finding("checkpoint", str(store.root / tree.CHECKPOINT), "is missing")
     if os.path.lexists(store.root / tree.DOCTOR) and not (store.root / tree.DOCTOR).is_dir():
-        yield Finding(
-            "journal", str(store.root / tree.DOCTOR), "is in the place of the doctor's directory; move it away"
-        )
+        yield Finding("journal", str(store.root / tree.DOCTOR), "is in the place of the doctor's directory")
     try:
         for place in interrupted(store.root):
             yield Finding("repair", str(place), "a repair was interrupted here")

@@ -99,8 +99,12 @@ def describe_lost(lost: Sequence[LostMessage]) -> str:
         return "no queue leads to it"
     counts = Counter(message.topic for message in lost)
     queues = {(message.topic, message.queue_id) for message in lost}
+    noun = "message" if len(lost) == 1 else "messages"
+    return f"{len(lost)} {noun} of {len(queues)} queues lost: {named_topics(counts)}"
+
+
+def named_topics(counts: Counter[str]) -> str:
+    """Name the topics with most messages, and how many others there are."""
     named = ", ".join(f"{count} of {topic}" for topic, count in counts.most_common(_TOPICS_NAMED_MAX))
     more = len(counts) - _TOPICS_NAMED_MAX
-    named += f" and {more} more topics" if more > 0 else ""
-    noun = "message" if len(lost) == 1 else "messages"
-    return f"{len(lost)} {noun} of {len(queues)} queues lost: {named}"
+    return named + (f" and {more} more topics" if more > 0 else "")

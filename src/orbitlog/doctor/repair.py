@@ -13,12 +13,14 @@ from typing import Any
 
 from orbitlog.doctor.config_repair import plan_config
 from orbitlog.doctor.derived_swap import CHECKPOINT, INDEX, QUEUES, make_derived, plan_swap
+from orbitlog.doctor.displaced_records import plan_displaced
 from orbitlog.doctor.examination import Examination, examine
 from orbitlog.doctor.header_repair import plan_headers
 from orbitlog.doctor.log_repair import plan_log, plan_places
 from orbitlog.doctor.offset_survey import plan_offsets
 from orbitlog.doctor.order_repair import QueueOrder
 from orbitlog.doctor.repair_journal import RepairJournal, finish_interrupted
+from orbitlog.doctor.repair_obstacles import free_journal_place, free_lock, set_journals_aside
 from orbitlog.doctor.store_use import taken
 from orbitlog.doctor.tasks_here import PhaseProgress, run_here
 from orbitlog.doctor.timer_survey import plan_timers
@@ -72,9 +74,15 @@ def apply_repair(root: Path, *, settings: StoreSettings | None = None, progress:
     settings = settings or StoreSettings()
     find_store_files(root)
     result = Repair(is_applied=True)
+    lock_journal = free_lock(root)
     with taken(root):
+        result.actions += free_journal_place(root)
+        run = lock_journal.run if lock_journal is not None else None
+        broken = set_journals_aside(root, run)
+        run = broken.run if broken is not None else run
+        for obstacle in (lock_journal, broken):
+            result.actions += [f"{root / step.path}: {step.why}" for step in obstacle.steps] if obstacle else []
         result.resumed = finish_interrupted(root)
-        run: str | None = None
         for _ in range(_ROUNDS_MAX):
             result.examination = examine(root, settings=settings, progress=progress)
             plan = _Plan(root, settings, result.examination)
@@ -107,6 +115,9 @@ class _Plan:
         plan_places(journal, self._store, segment_bytes, self._of_kind.get("foreign segment", []))
         if journal.steps:
             return []
+        plan_displaced(journal, self._store, self._found.ranges)
+        if journal.steps:
+            return []
         plan_headers(journal, self._store, self._found.check)
         if journal.steps:
             return []
@@ -120,7 +131,7 @@ class _Plan:
         compat = told_compat(self._store, self._settings)
         if "timer" in self._of_kind:
             plan_timers(journal, self._store)
-        plan_config(journal, self._store, compat, self._found.findings)
+        plan_config(journal, self._store, compat, self._found.findings, self._found.check.ends)
         plan_offsets(journal, self._store, compat, self._found)
         return problems + self._plan_derived(journal, progress)
 
@@ -128,6 +139,9 @@ class _Plan:
         parts = {DERIVED_KINDS[kind] for kind in self._of_kind if kind in DERIVED_KINDS}
         if not parts:
             return []
+        # The new checkpoint speaks for everything: what a killed broker had not derived yet would never be.
+        behind = self._found.check.units_behind, self._found.check.keys_behind
+        parts |= {part for part, count in zip((QUEUES, INDEX), behind, strict=True) if count}
         made = journal.new / "derived"
         try:
             result = make_derived(run_here, self._store.root, made, self._settings, progress=progress)
@@ -140,10 +154,12 @@ class _Plan:
 
     def _wrong_queues(self) -> set[tuple[str, int]] | None:
         """Return the queues that findings name; None for all where not every finding is listed."""
-        if self._found.check.finding_count > len(self._found.check.findings):
+        check = self._found.check
+        if check.finding_count > len(check.findings):
             return None
         named = [one for kind in ("queue unit", "queue file") for one in self._of_kind.get(kind, [])]
-        return {(one.topic, one.queue_id) for one in named if one.topic is not None and one.queue_id is not None}
+        wrong = {(one.topic, one.queue_id) for one in named if one.topic is not None and one.queue_id is not None}
+        return wrong | check.ends.keys() if check.units_behind else wrong
 
     def described(self) -> list[str]:
         """Say in sentences what the rounds would do, from the findings alone."""
@@ -167,6 +183,9 @@ _DEEDS = {
     "config": "write what can be saved, and what the queues tell",
     "config backup in use": "take the backup",
     "topic": "add the topic to topics.json",
+    "queue count": "raise the topic's number of queues to read in topics.json",
+    "lock": "set aside",
+    "journal": "set aside",
     "timer": "set the timer files aside, which brokers make again from the log; what was delivered comes again",
     "offset": "bring the offset back between the queue's bounds",
 }

@@ -23,10 +23,11 @@ from typing import Any
 
 from orbitlog.doctor.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree, write_all
 from orbitlog.errors import StoreLayoutError
-from orbitlog.formats.store_tree import DOCTOR
+from orbitlog.formats.store_tree import DOCTOR, LOCK
 from orbitlog.store.disk import disk_errors
 from orbitlog.store.mapped_view import written_until
 
+DOCTOR_ASIDE = f"{DOCTOR}.aside"  # what stood in the place of the directory
 _JOURNAL, _APPLIED, _UNDOING, _PROGRESS = "journal.json", "applied", "undoing", "progress"
 _KEPT, _NEW = "kept", "new"
 _COPY_BYTES = 1 << 20
@@ -180,12 +181,16 @@ class RepairJournal:
         return path.relative_to(self.root).as_posix()
 
 
-def finish_interrupted(root: Path) -> list[str]:
-    """End what a killed run had begun, forwards or backwards; returns the titles of those."""
+def finish_interrupted(root: Path, *, only: str | None = None) -> list[str]:
+    """End what a killed run had begun, forwards or backwards; returns the titles of those.
+
+    With `only`, that of one title; others may be whatever they are.
+    """
     ended = []
+    broken = set(unreadable_journals(root)) if only is not None else set()
     for place in _places(root):
-        told = _read(place)
-        if told is None:
+        told = _read(place) if place not in broken else None
+        if told is None or only not in (None, told["title"]):
             continue
         if (place / _UNDOING).exists():
             _take_back(root, place, told)
@@ -205,10 +210,26 @@ def interrupted(root: Path) -> list[Path]:
     ]
 
 
+def is_applied(place: Path) -> bool:
+    """Tell whether a journal's steps were all carried out."""
+    return (place / _APPLIED).exists() and not (place / _UNDOING).exists()
+
+
+def unreadable_journals(root: Path) -> Iterator[Path]:
+    """Yield the journals that are none."""
+    for place in _places(root):
+        try:
+            _read(place)
+        except StoreLayoutError:
+            yield place
+
+
 def undo_last(root: Path, *, force: bool = False) -> list[str]:
     """Take back the last run, its last journal first; returns what was taken back, step by step."""
     journals = [(place, told) for place in _places(root) if (told := _read(place)) is not None]
     if not journals:
+        if _put_back_aside(root):
+            return [f"{DOCTOR}: is what it was"]
         raise StoreLayoutError(f"{root} has no repair that could be taken back")
     run = journals[-1][1]["run"]
     wanted = [(place, told) for place, told in journals if told["run"] == run]
@@ -248,7 +269,7 @@ def _read(place: Path) -> dict[str, Any] | None:
         is_sound = isinstance(told["title"], str) and isinstance(told["run"], str)
         is_sound = is_sound and all(_stays_inside(name) for step in steps for name in (step.path, step.to or "."))
         is_sound = is_sound and all(_stays_inside(name or ".") for step in steps for name in (step.old, step.new))
-    except (ValueError, TypeError, KeyError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
         is_sound = False
     if not is_sound:
         raise StoreLayoutError(
@@ -293,6 +314,15 @@ def _take_back(root: Path, place: Path, told: dict[str, Any]) -> None:
         remove_tree(place)
         if not any((root / DOCTOR).iterdir()):
             (root / DOCTOR).rmdir()
+            _put_back_aside(root)
+
+
+def _put_back_aside(root: Path) -> bool:
+    """Give what stood in the place of the doctor's directory its name again."""
+    if os.path.lexists(root / DOCTOR) or not os.path.lexists(root / DOCTOR_ASIDE):
+        return False
+    (root / DOCTOR_ASIDE).rename(root / DOCTOR)
+    return True
 
 
 def _progress(place: Path) -> int:
@@ -355,6 +385,8 @@ def _undo(root: Path, place: Path, step: Step) -> None:
         assert step.to is not None
         if path.is_dir() and os.path.lexists(root / step.to):
             _remove_empty(path)  # made for files that were moved into it, and are gone again
+        if step.path == LOCK and path.is_file() and os.path.lexists(root / step.to):
+            path.unlink()  # ours: what stood there was no lock
         _rename(root / step.to, path)
     elif step.do == "write":
         assert step.old is not None
@@ -413,6 +445,16 @@ def _identity(path: Path) -> list[int]:
     return [status.st_size, status.st_mtime_ns]
 
 
+def _read_applied(path: Path) -> dict[str, list[int]]:
+    try:
+        told = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        told = None
+    if not isinstance(told, dict):
+        raise StoreLayoutError(f"{path} does not say what the repair left; --force takes it back all the same")
+    return told
+
+
 def _refuse_if_changed(root: Path, journals: list[tuple[Path, dict[str, Any]]]) -> None:
     """Refuse where a file looks otherwise than the last of a run's journals that touched it left it."""
     expected: dict[str, list[int]] = {}
@@ -422,7 +464,7 @@ def _refuse_if_changed(root: Path, journals: list[tuple[Path, dict[str, Any]]]) 
             expected.pop(step["to"], None)
         applied = place / _APPLIED
         if applied.exists():  # else it was killed on its way, and nobody knows how far that is
-            expected |= json.loads(applied.read_bytes())
+            expected |= _read_applied(applied)
     for name, identity in expected.items():
         path = root / name
         if not path.exists() or _identity(path) != identity:

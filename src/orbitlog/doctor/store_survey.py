@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orbitlog.doctor.timer_survey import timer_findings
@@ -33,6 +33,7 @@ _TABLES = {
     SUBSCRIPTION_GROUP.name: b"subscriptionGroupTable",
 }
 _EMPTY = b"{} \t\r\n\xef\xbb\xbf"
+_QUEUES_MAX = 1 << 16  # more than anybody has: a queue id above is damage
 _CONFIG_BYTES_MAX = 256 * 1024 * 1024
 _LINKS_MATTER = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX, tree.CONFIG, tree.CHECKPOINT)
 
@@ -114,6 +115,26 @@ def topics_without_config(store: StoreFiles) -> list[str]:
         for topic in topics - known
         if not topic.startswith(_TOPICS_WITHOUT_CONFIG) and not names.is_system_topic(topic)
     )
+
+
+def queues_in_log(queues: Iterable[tuple[str, int]]) -> dict[str, int]:
+    """Say how many queues each topic needs for the messages of the log; brokers see to those of their own topics."""
+    needed: dict[str, int] = {}
+    for topic, queue_id in queues:
+        is_brokers = topic.startswith(_TOPICS_WITHOUT_CONFIG) or names.is_system_topic(topic)
+        if not is_brokers and 0 <= queue_id < _QUEUES_MAX:
+            needed[topic] = max(needed.get(topic, 0), queue_id + 1)
+    return needed
+
+
+def queue_count_findings(store: StoreFiles, queues: Iterable[tuple[str, int]]) -> Iterator[Finding]:
+    """Name topics that have fewer queues to read than the log has messages for."""
+    table = known_topics(store.root)
+    for topic, needed in sorted(queues_in_log(queues).items()) if table is not None else ():
+        known = table.topics.get(topic) if table is not None else None
+        if known is not None and known.read_queue_count < needed:
+            reason = f"has {known.read_queue_count} queues to read for {topic}, the log has messages up to {needed}"
+            yield Finding("queue count", str(store.root / tree.CONFIG / TOPICS.name), reason, topic=topic)
 
 
 def _topic_findings(store: StoreFiles) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ import os
 import shutil
 import struct
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 from orbitlog.formats.message import MAGIC_V1, Message
@@ -51,6 +52,13 @@ def patch(root: Path, physical_offset: int, data: bytes) -> None:
     size = segment_bytes(root)
     base = physical_offset // size * size
     patch_file(root / "commitlog" / f"{base:020d}", physical_offset - base, data)
+
+
+def read_log(root: Path, physical_offset: int, size_bytes: int) -> bytes:
+    size = segment_bytes(root)
+    base = physical_offset // size * size
+    data = (root / "commitlog" / f"{base:020d}").read_bytes()
+    return data[physical_offset - base : physical_offset - base + size_bytes]
 
 
 def patch_file(path: Path, position: int, data: bytes) -> None:
@@ -845,3 +853,82 @@ def file_in_the_place_of_a_topic(root: Path) -> None:
 def queue_of_zeros_though_later_messages_were_dispatched(root: Path) -> None:
     for file in a_queue(root, files=2):
         file.path.write_bytes(bytes(file.size_bytes))
+
+
+# What was told as sound, or told and not mended
+
+
+@damages("checkpoint")
+def checkpoint_of_zeros(root: Path) -> None:
+    patch_file(root / "checkpoint", 0, bytes(4096))
+
+
+@damages("queue count")
+def topic_with_fewer_queues_than_it_has_messages_in(root: Path) -> None:
+    """A table of an earlier day, restored over today's: clients are told of the queues that it knows."""
+    from dataclasses import replace
+
+    from orbitlog.formats.compat import COMPAT_5_5
+    from orbitlog.formats.topic_config import TOPICS
+
+    path = config(root, "topics.json")
+    table = TOPICS.decode(path.read_text())
+    used = [one for one in records(root) if one.queue_id > 1 and one.topic in table.topics and one.topic[0].isalpha()]
+    topic = next(one.topic for one in used if not one.topic.startswith(("SCHEDULE", "RMQ_", "rmq_")))
+    small = replace(table.topics[topic], read_queue_count=1, write_queue_count=1)
+    path.write_text(TOPICS.encode(replace(table, topics=dict(table.topics) | {topic: small}), COMPAT_5_5))
+    config(root, "topics.json.bak").unlink(missing_ok=True)
+
+
+@damages("lock")
+def directory_in_the_place_of_the_lock(root: Path) -> None:
+    (root / "lock").unlink(missing_ok=True)
+    (root / "lock").mkdir()
+    (root / "lock" / "readme").write_bytes(b"made by a script that wanted a lock of its own")
+
+
+@damages("lock")
+def pipe_in_the_place_of_the_lock(root: Path) -> None:
+    (root / "lock").unlink(missing_ok=True)
+    os.mkfifo(root / "lock")
+
+
+@damages("journal")
+def file_in_the_place_of_the_doctors_directory(root: Path) -> None:
+    (root / ".orbitlog-doctor").write_bytes(b"x")
+
+
+@damages("journal")
+def journal_full_of_garbage(root: Path) -> None:
+    place = root / ".orbitlog-doctor" / "000001"
+    (place / "kept").mkdir(parents=True)
+    (place / "journal.json").write_bytes(b"\0" * 200)
+
+
+@damages("journal", *LOG)
+def garbage_in_log_journal_and_lock(root: Path) -> None:
+    bad_sector_read_back_as_noise(root)
+    journal_full_of_garbage(root)
+    directory_in_the_place_of_the_lock(root)
+
+
+@damages(*LOG)
+def two_records_swapped(root: Path) -> None:
+    """Two records of one size, each written where the other belongs."""
+    one = middle(root)
+    other = next(each for each in records(root) if each.size_bytes == one.size_bytes and each != one)
+    data = {each.physical_offset: read_log(root, each.physical_offset, each.size_bytes) for each in (one, other)}
+    patch(root, one.physical_offset, data[other.physical_offset])
+    patch(root, other.physical_offset, data[one.physical_offset])
+
+
+@damages(*LOG)
+def neighbours_swapped(root: Path) -> None:
+    """Two records, one behind the other and of different sizes, in the wrong order."""
+    found = records(root)
+    for one, other in pairwise(found[40:]):
+        is_near = other.physical_offset == one.physical_offset + one.size_bytes
+        if is_near and one.size_bytes != other.size_bytes and not (one.sys_flag | other.sys_flag) & 0xC:
+            break
+    data = read_log(root, one.physical_offset, one.size_bytes + other.size_bytes)
+    patch(root, one.physical_offset, data[one.size_bytes :] + data[: one.size_bytes])
