@@ -38,7 +38,7 @@ class LookupHandlers:
             KeyQuery(checked_topic(header.topic), header.key, header.begin_timestamp_ms, header.end_timestamp_ms, limit)
         )
         answer = QueryMessageResponse(
-            index_timestamp_ms=max((message.store_timestamp_ms for message in found.messages), default=0),
+            index_timestamp_ms=found.newest_timestamp_ms,
             index_physical_offset=store.dispatched_to,
         )
         records: list[bytes] = []

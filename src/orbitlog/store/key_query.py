@@ -8,18 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
 
 from orbitlog.errors import FormatError
+from orbitlog.formats import flags
 from orbitlog.formats import properties as props
 from orbitlog.formats.index_layout import index_key, key_hash
 from orbitlog.formats.java import LONG_MAX, utf8_encode
-from orbitlog.formats.message import Message, decode_message
+from orbitlog.formats.message import (
+    BODY_CRC_MASK,
+    MAGIC_V1,
+    RECORD_PREFIX,
+    TOPIC_BYTES_MAX_V1,
+    Message,
+    decode_message,
+)
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.index_files import IndexFiles
 
 QUERY_LIMIT_DEFAULT = 64
 _KEYS_NAME = (props.KEYS + props.NAME_END).encode()
-_ITEM_EDGES = (b"", props.PROPERTY_END.encode())
+_ITEM_END = ord(props.PROPERTY_END)
+_IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
+# An IPv4 prefix without what says nothing about a match.
+_PLAIN = Struct(">iIi16xqi16xq20xi")
+assert _PLAIN.size == RECORD_PREFIX.size_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,50 +57,51 @@ class KeyQuery:
 
 
 @dataclass(frozen=True, slots=True)
-class QueryResult:
-    """Messages, newest first; `reason` says why there may be more."""
+class FoundByKey:
+    """Records as they lie in the log, newest first: what a broker answers with; `reason` says why there may be more."""
 
-    messages: list[Message] = field(default_factory=list)
+    records: list[bytes] = field(default_factory=list)
     complete: bool = True
     reason: str = ""
-    records: list[bytes] = field(default_factory=list)
-    """The messages as they lie in the log, where they were found by key: what a broker answers with."""
+    newest_timestamp_ms: int = 0
+
+    @property
+    def messages(self) -> list[Message]:
+        return [decode_message(record, check_crc=False) for record in self.records]
 
 
 def read_record_at(log: CommitLog, physical_offset: int) -> Message | None:
     """Read a record whose size is not known; None where none is there."""
-    found = _record_at(log, physical_offset)
-    return None if found is None else found[0]
-
-
-def _record_at(log: CommitLog, physical_offset: int) -> tuple[Message, bytes] | None:
     record = log.read_record(physical_offset)
-    if record is None:
-        return None
+    return None if record is None else _decoded(record, physical_offset)
+
+
+def _decoded(record: bytes, physical_offset: int) -> Message | None:
     try:
-        return decode_message(record, physical_offset=physical_offset), record
+        return decode_message(record, physical_offset=physical_offset)
     except FormatError:
         return None
 
 
-def query_by_key(query: KeyQuery, log: CommitLog, index: IndexFiles, *, indexed_to: int) -> QueryResult:
+def query_by_key(query: KeyQuery, log: CommitLog, index: IndexFiles, *, indexed_to: int) -> FoundByKey:
     """Find the messages with that key."""
-    found: list[Message] = []
     records: list[bytes] = []
-    for message, record in _candidates(query, log, index):
-        if len(found) == query.limit:
-            return QueryResult(found, complete=False, reason=f"there are more than {query.limit}", records=records)
-        found.append(message)
+    newest_ms, reason = 0, ""
+    for record, store_timestamp_ms in _candidates(query, log, index):
+        if len(records) == query.limit:
+            reason = f"there are more than {query.limit}"
+            break
         records.append(record)
-    if indexed_to < log.written_to:
-        behind = log.written_to - indexed_to
-        return QueryResult(found, complete=False, reason=f"the index is {behind} bytes behind the log", records=records)
-    return QueryResult(found, records=records)
+        newest_ms = max(newest_ms, store_timestamp_ms)
+    else:
+        if indexed_to < log.written_to:
+            reason = f"the index is {log.written_to - indexed_to} bytes behind the log"
+    return FoundByKey(records, not reason, reason, newest_ms)
 
 
-def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles) -> Iterator[tuple[Message, bytes]]:
+def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles) -> Iterator[tuple[bytes, int]]:
     hashed = key_hash(index_key(query.topic, query.key))
-    only_key = None if query.unique_key_only else _item_of_only_key(query.key)
+    glance = _Glance.at(query)
     seen: set[int] = set()
     for file in reversed(list(index)):
         header = file.header
@@ -96,17 +112,21 @@ def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles) -> Iterator[
             if physical_offset in seen:
                 continue
             seen.add(physical_offset)
-            found = _record_at(log, physical_offset)
-            if found is not None and _matches(query, found[0], only_key):
-                yield found
+            record = log.read_record(physical_offset)
+            if record is None:
+                continue
+            store_timestamp_ms = None if glance is None else glance.matches(record, physical_offset)
+            if store_timestamp_ms is None:
+                message = _decoded(record, physical_offset)
+                store_timestamp_ms = message.store_timestamp_ms if message and _matches(query, message) else None
+            if store_timestamp_ms is not None:
+                yield record, store_timestamp_ms
 
 
-def _matches(query: KeyQuery, message: Message, only_key: bytes | None) -> bool:
+def _matches(query: KeyQuery, message: Message) -> bool:
     is_inside = query.by_index_time or query.begin_ms <= message.store_timestamp_ms <= query.end_ms
     if message.topic != query.topic or not is_inside:
         return False
-    if only_key is not None and _is_only_key(message.properties_raw, only_key):
-        return True
     properties = message.properties
     if properties.get(props.UNIQ_KEY) == query.key:
         return True
@@ -114,20 +134,48 @@ def _matches(query: KeyQuery, message: Message, only_key: bytes | None) -> bool:
     return not query.unique_key_only and query.key in keys
 
 
-def _item_of_only_key(key: str) -> bytes | None:
-    """The property of a message that has this key and no other; None for what no single key can be."""
-    if not key or props.KEY_SEPARATOR in key or props.PROPERTY_END in key:
-        return None
-    return utf8_encode(props.KEYS + props.NAME_END + key)
+class _Glance(NamedTuple):
+    """Tells without taking a record apart that it is sound and has one key, this one, as most have that are found."""
 
+    topic_part: bytes
+    key_item: bytes
+    begin_ms: int
+    end_ms: int
 
-def _is_only_key(properties_raw: bytes, only_key: bytes) -> bool:
-    """Tell at a glance that a message has this one key, as most do that are found; a False says nothing."""
-    start = properties_raw.find(only_key)
-    end = start + len(only_key)
-    return (
-        start >= 0
-        and properties_raw[start - 1 : start] in _ITEM_EDGES
-        and properties_raw[end : end + 1] in _ITEM_EDGES
-        and properties_raw.count(_KEYS_NAME) == 1  # of several equal names the last counts
-    )
+    @classmethod
+    def at(cls, query: KeyQuery) -> _Glance | None:
+        """Return what looks for the query's key; None for what no single key can be."""
+        key, topic = query.key, utf8_encode(query.topic)
+        if not key or props.KEY_SEPARATOR in key or props.PROPERTY_END in key or len(topic) > TOPIC_BYTES_MAX_V1:
+            return None
+        if query.unique_key_only or query.by_index_time:
+            return None
+        key_item = utf8_encode(props.KEYS + props.NAME_END + key)
+        return cls(bytes((len(topic),)) + topic, key_item, query.begin_ms, query.end_ms)
+
+    def matches(self, record: bytes, physical_offset: int) -> int | None:
+        """Return the store time of a record that is seen to match; None says nothing."""
+        topic_part, key_item, begin_ms, end_ms = self
+        size_bytes, magic, crc, stated_offset, sys_flag, store_ms, body_bytes = _PLAIN.unpack_from(record)
+        body_end = _PLAIN.size + body_bytes
+        topic_end = body_end + len(topic_part)
+        if (
+            magic != MAGIC_V1
+            or stated_offset != physical_offset
+            or sys_flag & _IPV6_BITS
+            or not begin_ms <= store_ms <= end_ms
+            or not 0 <= body_bytes <= size_bytes
+            or record[body_end:topic_end] != topic_part
+            or crc32(record[_PLAIN.size : body_end]) & BODY_CRC_MASK != crc
+            or topic_end + 2 + int.from_bytes(record[topic_end : topic_end + 2], "big", signed=True) != size_bytes
+        ):
+            return None
+        start = record.find(key_item, topic_end + 2)
+        end = start + len(key_item)
+        is_only_key = (
+            start >= 0
+            and (start == topic_end + 2 or record[start - 1] == _ITEM_END)
+            and (end == size_bytes or record[end] == _ITEM_END)
+            and record.count(_KEYS_NAME, topic_end + 2) == 1  # of several equal names the last counts
+        )
+        return store_ms if is_only_key else None

@@ -21,7 +21,7 @@ from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.disk import Disk, RealDisk
 from orbitlog.store.dispatcher import DamagedLog
 from orbitlog.store.index_files import IndexFiles
-from orbitlog.store.key_query import KeyQuery, QueryResult
+from orbitlog.store.key_query import FoundByKey, KeyQuery
 from orbitlog.store.log_end import KnownLog, find_log_end
 from orbitlog.store.queue_reader import GetResult, ReadRequest
 from orbitlog.store.queue_set import QueueSet
@@ -85,7 +85,7 @@ class StoreReader(StoreReads):
     def earliest_time_ms(self, topic: str, queue_id: int) -> int:
         return self._again(lambda: super(StoreReader, self).earliest_time_ms(topic, queue_id))
 
-    def query(self, query: KeyQuery) -> QueryResult:
+    def query(self, query: KeyQuery) -> FoundByKey:
         return self._again(lambda: super(StoreReader, self).query(query))
 
     def read_at(self, physical_offset: int) -> Message | None:

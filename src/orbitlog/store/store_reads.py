@@ -9,11 +9,11 @@ from orbitlog.formats.message_id import parse_offset_message_id
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.index_files import IndexFiles
-from orbitlog.store.key_query import KeyQuery, QueryResult, query_by_key, read_record_at
+from orbitlog.store.key_query import FoundByKey, KeyQuery, query_by_key, read_record_at
 from orbitlog.store.queue_reader import GetResult, ReadRequest, read_queue
 from orbitlog.store.queue_set import QueueSet
 from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.time_query import TimeQuery, query_by_time
+from orbitlog.store.time_query import FoundByTime, TimeQuery, query_by_time
 from orbitlog.store.time_search import Boundary, TimeSearch
 
 
@@ -76,7 +76,7 @@ class StoreReads(ABC):
         start = self.min_physical_offset
         return TimeSearch(self._log).store_time_ms(start) if start < self.confirmed_to else -1
 
-    def query_by_time(self, query: TimeQuery) -> QueryResult:
+    def query_by_time(self, query: TimeQuery) -> FoundByTime:
         """Find messages of a topic by their store time, newest first."""
         queues = [queue for queue in self._queues if queue.topic == query.topic]
         result = query_by_time(query, self._log, queues, indexed_to=self.dispatched_to)
@@ -84,7 +84,7 @@ class StoreReads(ABC):
             self._queues.used(queue)
         return result
 
-    def query(self, query: KeyQuery) -> QueryResult:
+    def query(self, query: KeyQuery) -> FoundByKey:
         """Find messages by key, newest first."""
         return query_by_key(query, self._log, self._index, indexed_to=self.dispatched_to)
 

@@ -157,7 +157,9 @@ def _keep_known_keys(log: CommitLog, index: IndexFiles, state: StoreState, *, wa
         index.set_aside(0)
         return True
     number, key_count = index.find_key(state.key_count)
-    if number is None or not _cut_index(log, index.file(number), key_count, state.dispatched_to):
+    if number is None or index.files_before(log.written_to) < number:
+        return False
+    if not _cut_index(log, index.file(number), key_count, state.dispatched_to):
         return False
     index.set_aside(number + 1)
     return True

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice
 
 from orbitlog.errors import FormatError
@@ -16,7 +16,7 @@ from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.message import Message
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.consumequeue import ConsumeQueue
-from orbitlog.store.key_query import QUERY_LIMIT_DEFAULT, QueryResult
+from orbitlog.store.key_query import QUERY_LIMIT_DEFAULT
 from orbitlog.store.time_search import Boundary, TimeSearch
 
 
@@ -30,17 +30,26 @@ class TimeQuery:
     limit: int = QUERY_LIMIT_DEFAULT
 
 
-def query_by_time(query: TimeQuery, log: CommitLog, queues: Iterable[ConsumeQueue], *, indexed_to: int) -> QueryResult:
+@dataclass(frozen=True, slots=True)
+class FoundByTime:
+    """Messages, newest first; `reason` says why there may be more."""
+
+    messages: list[Message] = field(default_factory=list)
+    complete: bool = True
+    reason: str = ""
+
+
+def query_by_time(query: TimeQuery, log: CommitLog, queues: Iterable[ConsumeQueue], *, indexed_to: int) -> FoundByTime:
     """Find the messages of the window; `queues` are all of the topic."""
     parts = [_newest_first(query, log, queue) for queue in queues]
     merged = heapq.merge(*parts, key=_age)
     found = list(islice(merged, query.limit))
     if next(merged, None) is not None:
-        return QueryResult(found, complete=False, reason=f"there are more than {query.limit}")
+        return FoundByTime(found, complete=False, reason=f"there are more than {query.limit}")
     if indexed_to < log.written_to:
         behind = log.written_to - indexed_to
-        return QueryResult(found, complete=False, reason=f"the queues are {behind} bytes behind the log")
-    return QueryResult(found)
+        return FoundByTime(found, complete=False, reason=f"the queues are {behind} bytes behind the log")
+    return FoundByTime(found)
 
 
 def _age(message: Message) -> tuple[int, int]:

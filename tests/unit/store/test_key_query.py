@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.formats.hosts import Host
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import encode_message, make_message
 from orbitlog.formats.properties import decode_properties
@@ -52,3 +53,24 @@ def test_only_messages_with_that_very_key(key: str, tmp_path: Path) -> None:
 def _keys_of(raw: bytes) -> list[str]:
     properties = decode_properties(raw)
     return [*properties.get("KEYS", "").split(), properties.get("UNIQ_KEY", "")]
+
+
+@pytest.mark.parametrize("topic", ["T", "%RETRY%" + "g" * 150], ids=["short", "long"])
+@pytest.mark.parametrize("host", [None, Host(bytes(15) + b"\x01", 10911)], ids=["IPv4", "IPv6"])
+def test_any_kind_of_record_is_found_and_a_damaged_one_is_not(topic: str, host: Host | None, tmp_path: Path) -> None:
+    with MessageStore.open(tmp_path, CONFIG, lambda: 1_700_000_000_000) as store:
+        placed = [
+            store.append(make_message(topic, b"body %d" % number, properties={"KEYS": "a"}, born_host=host))
+            for number in range(3)
+        ]
+        store.append(make_message("U", b"another topic", properties={"KEYS": "a"}))
+        store.dispatch_once()
+        assert [message.body for message in store.query(KeyQuery(topic, "a")).messages] == [
+            b"body 2",
+            b"body 1",
+            b"body 0",
+        ]
+        store._log.segments.file(0).write(placed[1].physical_offset + (100 if host else 88), b"B")
+        found = store.query(KeyQuery(topic, "a"))
+        assert [message.body for message in found.messages] == [b"body 2", b"body 0"]
+        assert found.newest_timestamp_ms == 1_700_000_000_000
