@@ -66,7 +66,9 @@ class CommitLogReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         from orbitlog.pipeline.store_look import StoreLook
+        from orbitlog.pipeline.warm_up import freeze_what_stays
 
+        freeze_what_stays()
         ranges: list[LogRange] = []
         for store in self._options.stores:
             with StoreLook(store) as look:

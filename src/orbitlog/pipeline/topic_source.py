@@ -71,7 +71,9 @@ class TopicReader(DataSourceReader):
     def partitions(self) -> Sequence[InputPartition]:
         from orbitlog.pipeline.read_plan import plan_ranges, plan_tasks
         from orbitlog.pipeline.topic_bounds import look_at_topics
+        from orbitlog.pipeline.warm_up import freeze_what_stays
 
+        freeze_what_stays()
         with look_at_topics(self._options) as bounds:
             start, end = bounds.without_lost(bounds.start(), bounds.end())
             for key in list(end):

@@ -6,6 +6,8 @@ import gc
 from contextlib import suppress
 
 _MARK = "pipeline-warm"
+# Fewer objects than these are looked through in two milliseconds.
+_LOOKED_THROUGH_MAX = 20_000
 _settled = False
 
 
@@ -26,12 +28,13 @@ def warm_kernels() -> None:
 
 
 def settle_worker() -> None:
-    """Call first in a task: keeps what is loaded by now out of the collection that PySpark makes after every task.
+    """Call first in a task: keeps what has come to stay out of the collection that PySpark makes after every task.
 
     With numba loaded that collection takes 60 ms, several times as long as a small task.
     """
     global _settled  # noqa: PLW0603 (one flag a process)
     if _settled:
+        freeze_what_stays()
         return
     _settled = True
     import pyarrow as pa
@@ -44,6 +47,16 @@ def settle_worker() -> None:
     pa.set_io_thread_count(1)
     gc.collect()
     gc.freeze()
+
+
+def freeze_what_stays() -> None:
+    """Call first in whatever PySpark asks a process of its own for again and again, as it does where reads are planned.
+
+    Most of numba is loaded by the first call of a kernel, which is after the first task has begun. What is left when a
+    task begins is what the collection behind the task before has found alive; so nothing is kept that should go.
+    """
+    if len(gc.get_objects(generation=2)) > _LOOKED_THROUGH_MAX:
+        gc.freeze()
 
 
 def _run_kernels() -> None:
