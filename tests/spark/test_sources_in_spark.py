@@ -67,6 +67,10 @@ def test_golden_stores_through_both_sources(spark: Any, golden_497: GoldenStore,
         messages = golden.manifest["messages"]
         log = spark.read.format("rocketmq-commitlog").load(str(golden.store))
         assert [row.commitLogOffset for row in log.collect()] == [message["commitLogOffset"] for message in messages]
+        never_null = "commitLogOffset bigint NOT NULL, topic string NOT NULL, tags string, body binary NOT NULL"
+        declared = spark.read.format("rocketmq-commitlog").schema(never_null).load(str(golden.store))
+        assert [field.nullable for field in declared.schema] == [False, False, True, False]
+        assert declared.collect() == log.select(*declared.columns).collect()
         topics = spark.read.format("rocketmq").option("subscribePattern", ".*").load(str(golden.store))
         queued = [message for message in messages if flags.enters_queue(message["sysFlag"])]
         found = {(row.topic, row.queueId, row.queueOffset): row for row in topics.collect()}

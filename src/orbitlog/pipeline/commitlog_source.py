@@ -29,6 +29,11 @@ if TYPE_CHECKING:
     from orbitlog.pipeline.store_look import StoreLook
 
 
+# A batch costs worker and JVM some tenths of a millisecond, and should hold a MiB or two: rows without bodies are
+# short, however much of the log they stand for.
+_WITHOUT_BODIES = {"batch_rows": 32768, "batch_bytes": 32 << 20}
+
+
 class CommitLogSource(DataSource):
     """Messages of whole logs, in the order in which they were stored."""
 
@@ -109,7 +114,8 @@ def read_log_range(found: LogRange | None, options: LogOptions, schema: StructTy
     settle_worker()
     maker = RowMaker(schema, inflate=options.inflate)
     # A batch without columns would not know how many rows it has.
-    decoder = ArrowDecoder(maker.needs or ("physical_offset",))
+    needs = maker.needs or ("physical_offset",)
+    decoder = ArrowDecoder(needs) if "body" in needs else ArrowDecoder(needs, **_WITHOUT_BODIES)
     view = np.memmap(found.path, np.uint8, mode="r").data[: found.segment_bytes]
     batches = decoder.decode(
         view, found.start, found.stop, base_physical_offset=found.base, check_crc=options.check_crc

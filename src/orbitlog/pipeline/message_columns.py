@@ -1,7 +1,8 @@
 """Messages as rows: the columns that Spark sees, their types, and how each is made from what the kernels decode.
 
 `MESSAGE_COLUMNS` is the one table. A user may ask for any subset with `.schema("topic string, body binary")`; only
-what those columns need is decoded. `KAFKA_COLUMNS` has the names of Spark's Kafka source.
+what those columns need is decoded. `NOT NULL` may be said of those that every message has, and Spark asks for no nulls.
+`KAFKA_COLUMNS` has the names of Spark's Kafka source.
 """
 
 from __future__ import annotations
@@ -132,10 +133,11 @@ class MessageColumn:
     make: Callable[[Rows], pa.Array]
     meaning: str
     by_default: bool = True
+    may_be_null: bool = False
 
 
-def _plain(kind: str, name: str, meaning: str, *, by_default: bool = True) -> MessageColumn:
-    return MessageColumn(kind, (name,), lambda rows: rows.column(name), meaning, by_default)
+def _plain(kind: str, name: str, meaning: str, *, by_default: bool = True, may_be_null: bool = False) -> MessageColumn:
+    return MessageColumn(kind, (name,), lambda rows: rows.column(name), meaning, by_default, may_be_null)
 
 
 _BROKER = MessageColumn(
@@ -163,9 +165,9 @@ MESSAGE_COLUMNS: Mapping[str, MessageColumn] = {
     "queueOffset": _plain("bigint", "queue_offset", "number of the message in its queue"),
     "brokerName": _BROKER,
     "body": _BODY,
-    "tags": _plain("string", "tags", "property TAGS"),
-    "keys": _plain("string", "keys", "property KEYS"),
-    "uniqKey": _plain("string", "unique_key", "property UNIQ_KEY"),
+    "tags": _plain("string", "tags", "property TAGS", may_be_null=True),
+    "keys": _plain("string", "keys", "property KEYS", may_be_null=True),
+    "uniqKey": _plain("string", "unique_key", "property UNIQ_KEY", may_be_null=True),
     "properties": _plain("map<string,string>", "properties", "all properties (includeProperties=false leaves it out)"),
     "flag": _plain("int", "flag", "the application's own flag"),
     "sysFlag": _plain("int", "sys_flag", "compression, transaction state, address sizes"),
@@ -191,7 +193,9 @@ MESSAGE_COLUMNS: Mapping[str, MessageColumn] = {
     ),
 }
 KAFKA_COLUMNS: Mapping[str, MessageColumn] = {
-    "key": MessageColumn("binary", ("keys",), lambda rows: rows.column("keys").cast(pa.binary()), "property KEYS"),
+    "key": MessageColumn(
+        "binary", ("keys",), lambda rows: rows.column("keys").cast(pa.binary()), "property KEYS", may_be_null=True
+    ),
     "value": _BODY,
     "topic": MESSAGE_COLUMNS["topic"],
     "partition": _plain("int", "queue_id", "queue within the topic"),
@@ -222,7 +226,10 @@ class RowMaker:
         from pyspark.sql.pandas.types import to_arrow_schema
 
         table = KAFKA_COLUMNS if is_kafka else MESSAGE_COLUMNS
-        self._columns = [_checked(field.name, field.dataType.simpleString(), table) for field in schema.fields]
+        self._columns = [
+            _checked(field.name, field.dataType.simpleString(), table, is_nullable=field.nullable)
+            for field in schema.fields
+        ]
         self._arrow_schema = to_arrow_schema(schema, timezone="UTC")
         self._inflate = inflate
         self.needs: tuple[str, ...] = tuple(dict.fromkeys(need for column in self._columns for need in column.needs))
@@ -237,7 +244,7 @@ class RowMaker:
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
 
-def _checked(name: str, kind: str, table: Mapping[str, MessageColumn]) -> MessageColumn:
+def _checked(name: str, kind: str, table: Mapping[str, MessageColumn], *, is_nullable: bool) -> MessageColumn:
     by_lower = {known.lower(): known for known in table}
     if name.lower() not in by_lower:
         near = difflib.get_close_matches(name.lower(), by_lower, n=1)
@@ -246,6 +253,9 @@ def _checked(name: str, kind: str, table: Mapping[str, MessageColumn]) -> Messag
     column = table[by_lower[name.lower()]]
     if kind != column.kind:
         raise OptionError(f"column {name} has type {column.kind}, not {kind}; cast it with .select() or .withColumn()")
+    if column.may_be_null and not is_nullable:
+        # Spark would believe it, and never look whether there is a value.
+        raise OptionError(f"column {name} may be null, so it cannot be NOT NULL; not every message has that property")
     return column
 
 

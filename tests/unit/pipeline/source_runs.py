@@ -26,11 +26,11 @@ KINDS: dict[str, T.DataType] = {
 
 
 def struct(text: str) -> T.StructType:
-    """Read `name type, name type` without a JVM."""
+    """Read `name type, name type NOT NULL` without a JVM."""
     fields = []
     for part in text.replace(",string>", ";string>").replace(",value", ";value").split(", "):
-        name, kind = part.strip().split(" ", 1)
-        fields.append(T.StructField(name, KINDS[kind.replace(";", ",")]))
+        name, kind = part.strip().removesuffix(" NOT NULL").split(" ", 1)
+        fields.append(T.StructField(name, KINDS[kind.replace(";", ",")], not part.endswith(" NOT NULL")))
     return T.StructType(fields)
 
 

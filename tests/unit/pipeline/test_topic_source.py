@@ -252,6 +252,8 @@ def test_unknown_topics_and_columns_are_answered_with_near_ones(send: Send, stor
         TopicSource({**store, "subscribe": "Orders"}).reader(renamed("queueid_"))
     with pytest.raises(OptionError, match="column topic has type string, not int"):
         read_batch(TopicSource, {**store, "subscribe": "Orders"}, "topic int")
+    with pytest.raises(OptionError, match="column tags may be null"):
+        read_batch(TopicSource, {**store, "subscribe": "Orders"}, "topic string NOT NULL, tags string NOT NULL")
     missing = {**store, "subscribe": "Orders", "startingOffsets": '{"Orders":{"3":0}}'}
     with pytest.raises(OptionError, match="names queue 3 of Orders at b, which is not read"):
         read_batch(TopicSource, missing, PLACE)
