@@ -12,13 +12,12 @@ from orbitlog.doctor.diagnosis import Diagnosis, Severity, diagnose
 from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.doctor.lost_messages import LogRange, LostMessage, damaged_ranges, describe_lost, find_lost
 from orbitlog.doctor.offset_survey import offset_findings
-from orbitlog.doctor.repair_journal import interrupted
+from orbitlog.doctor.repair_journal import interrupted, unreadable_journals
 from orbitlog.doctor.retired_messages import retired_findings
 from orbitlog.doctor.store_check import StoreCheck, check_with
 from orbitlog.doctor.store_survey import queue_count_findings, survey
 from orbitlog.doctor.store_use import is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, run_here
-from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles, find_store_files
@@ -105,11 +104,11 @@ def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
         yield Finding("checkpoint", str(store.root / tree.CHECKPOINT), "is missing")
     if os.path.lexists(store.root / tree.DOCTOR) and not (store.root / tree.DOCTOR).is_dir():
         yield Finding("journal", str(store.root / tree.DOCTOR), "is in the place of the doctor's directory")
-    try:
-        for place in interrupted(store.root):
-            yield Finding("repair", str(place), "a repair was interrupted here")
-    except StoreLayoutError as error:
-        yield Finding("journal", str(store.root / tree.DOCTOR), str(error))
+    broken = list(unreadable_journals(store.root))
+    for place in broken:
+        yield Finding("journal", str(place), "is no journal of a repair, or does not say how far that came")
+    for place in interrupted(store.root) if not broken else ():
+        yield Finding("repair", str(place), "a repair was interrupted here")
 
 
 def _behind(checked: StoreCheck) -> Iterator[Finding]:

@@ -216,10 +216,11 @@ def is_applied(place: Path) -> bool:
 
 
 def unreadable_journals(root: Path) -> Iterator[Path]:
-    """Yield the journals that are none."""
+    """Yield the journals that are none, or do not say how far they came."""
     for place in _places(root):
         try:
-            _read(place)
+            if _read(place) is not None and not is_applied(place):
+                _progress(place)
         except StoreLayoutError:
             yield place
 
@@ -235,6 +236,8 @@ def undo_last(root: Path, *, force: bool = False) -> list[str]:
     wanted = [(place, told) for place, told in journals if told["run"] == run]
     if not force:
         _refuse_if_changed(root, wanted)
+    for place, _ in wanted:
+        _progress(place)  # before anything is taken back
     taken_back: list[str] = []
     for place, told in reversed(wanted):
         put_bytes(place / _UNDOING, b"", place / TEMPORARY)
@@ -327,7 +330,7 @@ def _put_back_aside(root: Path) -> bool:
 
 def _progress(place: Path) -> int:
     path = place / _PROGRESS
-    raw = path.read_bytes() if path.exists() else b"0"
+    raw = path.read_bytes() if path.is_file() else b"" if path.exists() else b"0"
     if not raw.isdigit():
         raise StoreLayoutError(f"{path} holds no number of steps; what the repair of {place} did cannot be told")
     return int(raw)

@@ -24,7 +24,7 @@ _PORT_TRIES = 50
 _HOST = "127.0.0.1"
 
 # Small machines and full disks must not change what a broker does.
-_STEADY = {
+STEADY = {
     "brokerClusterName": CLUSTER_NAME,
     "brokerName": BROKER_NAME,
     "brokerId": "0",
@@ -186,7 +186,7 @@ def start_broker(
 ) -> ServerProcess:
     """Start a broker and wait until the name server at `ports` knows it."""
     given = {
-        **_STEADY,
+        **STEADY,
         "listenPort": ports.broker,
         "namesrvAddr": f"{_HOST}:{ports.name_server}",
         "bindAddress": _HOST,

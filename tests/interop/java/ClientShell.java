@@ -28,6 +28,7 @@ public final class ClientShell {
         PushConsumers.addTo(shell);
         PullConsumers.addTo(shell);
         Lookups.addTo(shell);
+        Brokers.addTo(shell);
         try {
             Class.forName("Since5").getDeclaredMethod("addTo", ClientShell.class).invoke(null, shell);
         } catch (ClassNotFoundException older) {

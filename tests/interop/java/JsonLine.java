@@ -34,7 +34,8 @@ final class JsonLine {
     }
 
     JsonLine with(MessageExt message, String offsetMessageId) throws Exception {
-        Map<String, String> properties = new TreeMap<>(message.getProperties());
+        // A record without any, read from a store, has no table of them.
+        Map<String, String> properties = message.getProperties() == null ? new TreeMap<>() : new TreeMap<>(message.getProperties());
         // Added by the pulling client, not stored.
         properties.keySet().removeAll(java.util.Arrays.asList("MIN_OFFSET", "MAX_OFFSET", "CONSUME_START_TIME"));
         byte[] body = message.getBody() == null ? new byte[0] : message.getBody();

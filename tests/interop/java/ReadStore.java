@@ -116,7 +116,7 @@ public final class ReadStore {
             .with("problem", problem).print();
     }
 
-    private static String offsetId(MessageExt message) {
+    static String offsetId(MessageExt message) {
         return message instanceof MessageClientExt ? ((MessageClientExt) message).getOffsetMsgId() : message.getMsgId();
     }
 

@@ -905,6 +905,14 @@ def journal_full_of_garbage(root: Path) -> None:
     (place / "journal.json").write_bytes(b"\0" * 200)
 
 
+@damages("journal")
+def journal_that_does_not_say_how_far_it_came(root: Path) -> None:
+    place = root / ".orbitlog-doctor" / "000001"
+    (place / "kept").mkdir(parents=True)
+    (place / "journal.json").write_text('{"run": "000001", "title": "a repair", "steps": []}')
+    (place / "progress").write_bytes(b"\0\0")
+
+
 @damages("journal", *LOG)
 def garbage_in_log_journal_and_lock(root: Path) -> None:
     bad_sector_read_back_as_noise(root)
