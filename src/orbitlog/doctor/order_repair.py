@@ -12,7 +12,7 @@ from orbitlog.doctor.header_repair import QueueJumps, message_at, plan_record, u
 from orbitlog.doctor.queue_lines import Line, Room, Run, gaps_of, read_runs, straighten
 from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.doctor.split_derivation import QUEUE_OFFSET_MAX
-from orbitlog.doctor.store_survey import known_topics
+from orbitlog.doctor.store_survey import QUEUES_MAX, known_topics
 from orbitlog.formats import names
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.store.store_files import StoreFiles
@@ -116,7 +116,9 @@ def _troubled(found: Examination, log_start: int) -> set[Queue]:
 
 
 def _is_near(queue: Queue, other: Queue) -> bool:
-    """Tell whether a few flipped bits make one queue's name of another's."""
+    """Tell whether a few flipped bits make one queue's name of another's; a number that none has may be any."""
+    if queue[0] == other[0] and not 0 <= queue[1] < QUEUES_MAX:
+        return True
     if queue[0] == other[0]:
         return (queue[1] ^ other[1]) & 0xFFFFFFFF != 0 and ((queue[1] ^ other[1]) & 0xFFFFFFFF).bit_count() == 1
     left, right = queue[0].encode(), other[0].encode()

@@ -33,7 +33,7 @@ _TABLES = {
     SUBSCRIPTION_GROUP.name: b"subscriptionGroupTable",
 }
 _EMPTY = b"{} \t\r\n\xef\xbb\xbf"
-_QUEUES_MAX = 1 << 16  # more than anybody has: a queue id above is damage
+QUEUES_MAX = 1 << 16  # more than anybody has: a queue id above is damage
 _CONFIG_BYTES_MAX = 256 * 1024 * 1024
 _LINKS_MATTER = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX, tree.CONFIG, tree.CHECKPOINT)
 
@@ -122,7 +122,7 @@ def queues_in_log(queues: Iterable[tuple[str, int]]) -> dict[str, int]:
     needed: dict[str, int] = {}
     for topic, queue_id in queues:
         is_brokers = topic.startswith(_TOPICS_WITHOUT_CONFIG) or names.is_system_topic(topic)
-        if not is_brokers and 0 <= queue_id < _QUEUES_MAX:
+        if not is_brokers and 0 <= queue_id < QUEUES_MAX:
             needed[topic] = max(needed.get(topic, 0), queue_id + 1)
     return needed
 

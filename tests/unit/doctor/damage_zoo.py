@@ -921,6 +921,13 @@ def garbage_in_log_journal_and_lock(root: Path) -> None:
 
 
 @damages(*LOG)
+def queue_id_that_none_has_without_queues(root: Path) -> None:
+    """Nothing but the gap in its own queue tells where the message belongs."""
+    patch(root, middle(root).physical_offset + 12, struct.pack(">i", 0x7FFFFFFF))
+    shutil.rmtree(root / "consumequeue")
+
+
+@damages(*LOG)
 def two_records_swapped(root: Path) -> None:
     """Two records of one size, each written where the other belongs."""
     one = middle(root)
@@ -933,10 +940,11 @@ def two_records_swapped(root: Path) -> None:
 @damages(*LOG)
 def neighbours_swapped(root: Path) -> None:
     """Two records, one behind the other and of different sizes, in the wrong order."""
-    found = records(root)
-    for one, other in pairwise(found[40:]):
-        is_near = other.physical_offset == one.physical_offset + one.size_bytes
-        if is_near and one.size_bytes != other.size_bytes and not (one.sys_flag | other.sys_flag) & 0xC:
-            break
+    one, other = next(
+        (one, other)
+        for one, other in pairwise(records(root)[40:])
+        if other.physical_offset == one.physical_offset + one.size_bytes and other.size_bytes != one.size_bytes
+        if not (one.sys_flag | other.sys_flag) & 0xC
+    )
     data = read_log(root, one.physical_offset, one.size_bytes + other.size_bytes)
     patch(root, one.physical_offset, data[one.size_bytes :] + data[: one.size_bytes])
