@@ -148,8 +148,8 @@ final class Brokers {
     }
 
     /**
-     * The client learns the broker's address with a topic's route. A name server that is still busy with a broker that
-     * leaves may miss one that comes, which would tell it again after ten seconds: here at once.
+     * The client learns the broker's address with a topic's route. Of a second broker in the process the name server
+     * often knows nothing at first (why is not known), until the broker tells it again after ten seconds: here at once.
      */
     private static void waitForRoute(Broker broker, String topic) throws Exception {
         long deadline = System.nanoTime() + ROUTE_SECONDS_MAX * 1_000_000_000L;
