@@ -8,19 +8,22 @@ from pathlib import Path
 
 from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.doctor.repair_journal import RepairJournal
+from orbitlog.doctor.staging import TEMPORARY, put_bytes
 from orbitlog.doctor.store_rebuild import StoreRebuild, rebuild_with
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner
 from orbitlog.formats import checkpoint
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.dispatch_marks import MARKS_FILE
+from orbitlog.formats.index_layout import INDEX_HEADER
 from orbitlog.formats.store_state import STATE_FILE
-from orbitlog.store.store_files import StoreFiles, find_queues
+from orbitlog.store.store_files import StoreFiles, find_index_files, find_queues
 from orbitlog.store.store_settings import StoreSettings
 
 QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
 PARTS = (QUEUES, INDEX, CHECKPOINT)
 Queue = tuple[str, int]
 _TIME_BYTES = 8
+_INDEX_END = INDEX_HEADER.position("end_timestamp_ms")
 
 
 def make_derived(
@@ -44,10 +47,12 @@ def plan_swap(
     parts: Collection[str],
     queues: Collection[Queue] | None = None,
     topic: str | None = None,
+    vouches_for_index: bool = False,
 ) -> None:
     """Plan to bring in what was made: all queues, or those named, or those of a topic.
 
     A queue of which the log has no message stays, unless it is named: it knows up to where its offsets were used.
+    The checkpoint is as a broker writes it; or it `vouches_for_index`, its last file too, whatever happens next.
     """
     root = store.root
     for name in (STATE_FILE, MARKS_FILE):
@@ -66,7 +71,27 @@ def plan_swap(
             directory = root / tree.queue_directory(*queue)
             if directory.exists():
                 journal.set_aside(directory, "the log has no message of this queue")
+    if vouches_for_index:
+        _vouch_for_index(journal, made)
     _plan_index_and_checkpoint(journal, store, made, parts)
+
+
+def _vouch_for_index(journal: RepairJournal, made: Path) -> None:
+    """Let the checkpoint that was made say that the index is complete: Java's broker may be killed any time."""
+    path = made / tree.CHECKPOINT
+    ends = [_index_end(file.path) for file in find_index_files(made / tree.INDEX)]
+    if ends and path.exists():
+        put_bytes(path, _with_index_time(path.read_bytes(), max(ends)), journal.place / TEMPORARY)
+
+
+def _index_end(path: Path) -> bytes:
+    with path.open("rb") as file:
+        return file.read(INDEX_HEADER.size_bytes)[_INDEX_END : _INDEX_END + _TIME_BYTES]
+
+
+def _with_index_time(raw: bytes, index_time: bytes) -> bytes:
+    until = checkpoint.CHECKPOINT.position("index_msg_timestamp_ms")
+    return raw[:until] + index_time + raw[until + _TIME_BYTES :]
 
 
 def _plan_index_and_checkpoint(journal: RepairJournal, store: StoreFiles, made: Path, parts: Collection[str]) -> None:
@@ -82,13 +107,13 @@ def _plan_index_and_checkpoint(journal: RepairJournal, store: StoreFiles, made: 
 
 
 def _plan_index_time(journal: RepairJournal, store: StoreFiles, made: Path) -> None:
-    """Let the checkpoint that stands say that the new index is complete, and nothing else: queues may be behind."""
+    """Let the checkpoint that stands say of the index what the new one says, and nothing else: queues may be behind."""
     new, old = made / tree.CHECKPOINT, store.checkpoint
     if not new.exists() or old is None or old.size_bytes != checkpoint.CHECKPOINT_BYTES:
         return
     # A Java broker that was killed removes the index files of which it does not.
     until = checkpoint.CHECKPOINT.position("index_msg_timestamp_ms")
     raw = old.path.read_bytes()
-    told = raw[:until] + new.read_bytes()[until : until + _TIME_BYTES] + raw[until + _TIME_BYTES :]
+    told = _with_index_time(raw, new.read_bytes()[until : until + _TIME_BYTES])
     if told != raw:
         journal.put_file(old.path, told, "says that the index is complete")

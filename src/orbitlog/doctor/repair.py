@@ -149,7 +149,14 @@ class _Plan:
             return [str(error)]
         if not result.is_published:
             return [f"nothing was derived: {finding}" for finding in result.findings]
-        plan_swap(journal, self._store, made, parts=parts | {CHECKPOINT}, queues=self._wrong_queues())
+        plan_swap(
+            journal,
+            self._store,
+            made,
+            parts=parts | {CHECKPOINT},
+            queues=self._wrong_queues(),
+            vouches_for_index=True,
+        )
         return []
 
     def _wrong_queues(self) -> set[tuple[str, int]] | None:

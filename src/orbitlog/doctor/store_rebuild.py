@@ -303,13 +303,14 @@ def _publish(work: _Work) -> StoreRebuild:
 def _name_index_files(work: _Work) -> int:
     """Name index files after the time of their first message; return until when they are complete.
 
-    That is the last one's end: a Java broker that was killed removes every index file that ends later than its
-    checkpoint says, and derives again from the last segments only. These are on the disk, all of them.
+    Brokers say so of all but the last. Where one was killed it is the last one's end: Java's removes every index file
+    that ends later than its checkpoint says, and derives again from the last segments only. These are on the disk.
     """
     directory = work.target.staging / NEW / tree.INDEX
     directory.mkdir(parents=True, exist_ok=True)
     made_at, complete_until_ms = datetime.min, 0
-    for task, header in zip(work.index, work.headers, strict=True):
+    complete = len(work.index) - (work.target.store.abort is None)
+    for number, (task, header) in enumerate(zip(work.index, work.headers, strict=True)):
         begin = datetime.fromtimestamp(header["begin_timestamp_ms"] / 1000)
         made_at = max(begin, made_at + timedelta(milliseconds=1))
         named = directory / tree.index_file_name(made_at)
@@ -317,7 +318,8 @@ def _name_index_files(work: _Work) -> int:
         os.utime(task.target, ns=(end_ms * 1_000_000, end_ms * 1_000_000))
         if not named.exists():
             os.link(task.target, named)  # kept under its number, too: a run that is killed here finds it again
-        complete_until_ms = max(complete_until_ms, end_ms)
+        if number < complete:
+            complete_until_ms = max(complete_until_ms, end_ms)
     return complete_until_ms
 
 
