@@ -174,13 +174,18 @@ async def in_the_end(peer: Peer, names: set[str]) -> list[Message]:
     """Wait until every message is where it belongs."""
     await peer.ask(RequestCode.HEART_BEAT, write_body({"clientID": "one", "producerDataSet": [{"groupName": "P"}]}))
     popped: set[str] = set()
-    async with asyncio.timeout(SECONDS_MAX):
-        while True:
-            popped |= set(await pop(peer, acknowledge=True))
-            found = [each for topic in ("Level", "Moment", "Half", "%RETRY%G") for each in await peer.all_of(topic)]
-            if names <= popped | {each.body.decode() for each in found}:
-                return found
-            await asyncio.sleep(0.1)
+    missing = names
+    try:
+        async with asyncio.timeout(SECONDS_MAX + 2 * KILLS):
+            while True:
+                popped |= set(await pop(peer, acknowledge=True))
+                found = [each for topic in ("Level", "Moment", "Half", "%RETRY%G") for each in await peer.all_of(topic)]
+                missing = names - popped - {each.body.decode() for each in found}
+                if not missing:
+                    return found
+                await asyncio.sleep(0.1)
+    except TimeoutError:
+        raise AssertionError(f"{len(missing)} of {len(names)} did not come: {sorted(missing)[:20]}") from None
 
 
 @pytest.mark.slow

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,8 @@ _WATCH_S = 0.05
 _OFFER_POLL_S = 0.1
 _PAUSE_S = 1.0
 _FAILURES_MAX = 4
+_STILL_S = 120.0
+_STOPS_WITHIN_MS = "30000"
 # A stream keeps the plans of so many batches; ours are never gone back to.
 _BATCHES_KEPT = "2"
 
@@ -77,6 +80,7 @@ class DispatchQuery:
         self._messages = self._batches = 0
         spark.dataSource.register(DispatchSource)
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", _BATCHES_KEPT)
+        spark.conf.set("spark.sql.streaming.stopTimeout", _STOPS_WITHIN_MS)
 
     def run_once(self) -> DispatchProgress:
         """Take the lease, dispatch all that is confirmed now, and hand back; a query that fails is begun again."""
@@ -137,9 +141,9 @@ class DispatchQuery:
         """Run a query under one lease: until it is recalled, until told to stop, or until all is dispatched."""
         self._owner, self._failure = owner, None
         self._tell(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
-        query = self._start(owner, once=once)
+        query, watch = self._start(owner, once=once), _Watch(owner)
         try:
-            while query.isActive and owner.is_wanted and not stop.is_set():
+            while query.isActive and owner.is_wanted and not stop.is_set() and not watch.stands_still():
                 stop.wait(_WATCH_S)
         finally:
             stop_query(query)
@@ -149,6 +153,8 @@ class DispatchQuery:
             return
         if self._failure is not None:
             raise self._failure
+        if watch.stands_still():
+            raise JobFailed(f"dispatch of {self._root} stood still for {_STILL_S:.0f} s; Spark did not say why")
         if (error := query.exception()) is not None:
             raise JobFailed(f"dispatch of {self._root} failed: {query_failure(error)}")
 
@@ -162,18 +168,17 @@ class DispatchQuery:
             **self._limits,
         }
         ranges = self._spark.readStream.format("orbitlog-dispatch").options(**options).load()
-        writer = ranges.writeStream.foreachBatch(self._put)
+        writer = ranges.writeStream.foreachBatch(lambda frame, _: self._put(frame, owner))
         writer = writer.option("checkpointLocation", str(checkpoints / f"epoch-{owner.lease.epoch}"))
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
         return writer.queryName(f"orbitlog-dispatch-{owner.lease.epoch}").start()
 
-    def _put(self, frame: DataFrame, _batch: int) -> None:
+    def _put(self, frame: DataFrame, owner: OutsideDispatch) -> None:
         """Put one micro-batch; runs in this process, in a thread that Spark calls back."""
         ranges = sorted((_derived(row) for row in frame.collect()), key=lambda derived: derived.start)
         with self._putting:
-            owner = self._owner
-            if owner is None or self._failure is not None:
-                return
+            if self._owner is not owner or self._failure is not None:
+                return  # of a query that was given up
             try:
                 owner.put_ranges(ranges)
             except OrbitlogError as error:
@@ -185,6 +190,24 @@ class DispatchQuery:
 
     def _progress(self, epoch: int, dispatched_to: int, confirmed_to: int) -> DispatchProgress:
         return DispatchProgress(epoch, dispatched_to, confirmed_to, self._messages, self._batches)
+
+
+class _Watch:
+    """Notes when dispatch last came on, or had nothing to do.
+
+    Spark tries a task again that fails, and waits for ever for one whose worker hangs.
+    """
+
+    def __init__(self, owner: OutsideDispatch) -> None:
+        self._owner = owner
+        self._dispatched_to = -1
+        self._since_s = 0.0
+
+    def stands_still(self) -> bool:
+        owner = self._owner
+        if self._dispatched_to != owner.dispatched_to or owner.dispatched_to >= owner.confirmed_to:
+            self._dispatched_to, self._since_s = owner.dispatched_to, time.monotonic()
+        return time.monotonic() - self._since_s > _STILL_S
 
 
 def _derived(row: Any) -> DerivedRange:

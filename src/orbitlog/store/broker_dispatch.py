@@ -94,6 +94,13 @@ class BrokerDispatch:
         return self._follower is None
 
     @property
+    def knows_index(self) -> bool:
+        """Tell whether the index is known as far as dispatch is: it is looked at anew where a mark is reached."""
+        if self._follower is None or self._mark is None:
+            return True
+        return self._parts.dispatcher.dispatched_to >= self._mark.dispatched_to
+
+    @property
     def lease(self) -> DispatchLease:
         """The lease as it stands on the disk; the broker's own where there never was one."""
         return self._files.read_lease() or DispatchLease()

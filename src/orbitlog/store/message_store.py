@@ -449,9 +449,8 @@ class MessageStore(StoreReads):
             index_msg_timestamp_ms=self._index.complete_timestamp_ms,
             logics_physical_offset=dispatcher.last_physical_offset or self._checkpoint.logics_physical_offset,
         )
-        state = StoreState(
-            dispatcher.dispatched_to, queues.unit_count, len(queues), self._index.key_count, last_ms, last_ms
-        )
+        key_count = self._index.key_count if self._dispatch.knows_index else KEYS_UNKNOWN
+        state = StoreState(dispatcher.dispatched_to, queues.unit_count, len(queues), key_count, last_ms, last_ms)
         return checkpoint, state
 
     def prepare_once(self) -> bool:

@@ -9,6 +9,8 @@ from typing import Any
 
 import pytest
 
+from orbitlog.formats.message import make_message
+from orbitlog.pipeline import dispatch_query
 from orbitlog.pipeline.dispatch_query import DispatchQuery
 from orbitlog.pipeline.task_run import JobFailed
 from orbitlog.store.message_store import MessageStore
@@ -23,10 +25,6 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
 
 def failing(root: Path, failures: int, monkeypatch: pytest.MonkeyPatch) -> tuple[DispatchQuery, list[int]]:
     """A query that fails so many times, and the epochs under which it was begun."""
-    pytest.importorskip("pyspark")
-    spark: Any = SimpleNamespace(
-        dataSource=SimpleNamespace(register=lambda _: None), conf=SimpleNamespace(set=lambda *_: None)
-    )
     epochs: list[int] = []
 
     def serve(_: DispatchQuery, owner: Any, *_more: Any, once: bool) -> None:
@@ -36,7 +34,14 @@ def failing(root: Path, failures: int, monkeypatch: pytest.MonkeyPatch) -> tuple
             raise JobFailed("a worker is gone")
 
     monkeypatch.setattr(DispatchQuery, "_serve", serve)
-    return DispatchQuery(spark, root), epochs
+    return DispatchQuery(no_spark(), root), epochs
+
+
+def no_spark() -> Any:
+    pytest.importorskip("pyspark")
+    return SimpleNamespace(
+        dataSource=SimpleNamespace(register=lambda _: None), conf=SimpleNamespace(set=lambda *_: None)
+    )
 
 
 @pytest.mark.usefixtures("store")
@@ -53,4 +58,24 @@ def test_once_is_given_up_and_dispatch_is_handed_back(
     with pytest.raises(JobFailed, match="a worker is gone"):
         query.run_once()
     assert len(epochs) == 4
+    assert store.take_back_dispatch(), "nobody holds it any more"
+
+
+def test_a_query_that_stands_still_is_begun_again(
+    tmp_path: Path, store: MessageStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that hangs says nothing, and Spark waits for it for ever."""
+    stopped: list[int] = []
+
+    def start(_: DispatchQuery, owner: Any, *, once: bool) -> Any:
+        assert once
+        return SimpleNamespace(isActive=True, stop=lambda: stopped.append(owner.lease.epoch), exception=lambda: None)
+
+    store.append(make_message("T", b"waits"))
+    store.dispatch_once()  # tells how far the log may be read
+    monkeypatch.setattr(DispatchQuery, "_start", start)
+    monkeypatch.setattr(dispatch_query, "_STILL_S", 0.2)
+    with pytest.raises(JobFailed, match="stood still"):
+        DispatchQuery(no_spark(), tmp_path / "store").run_once()
+    assert len(stopped) == 4
     assert store.take_back_dispatch(), "nobody holds it any more"
