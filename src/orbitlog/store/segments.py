@@ -240,6 +240,7 @@ class Segments:
         """Overwrite what lies behind `start`; True if there was anything."""
         file, is_found = self.file(base), False
         data_end = file.data_end()
+        file.fetch(start, data_end)  # a copy of a store has no holes, and through the map it is read page by page
         for chunk_start in range(start, data_end, len(_ZEROS)):
             chunk = file.read(chunk_start, min(len(_ZEROS), data_end - chunk_start))
             if chunk == _ZEROS[: len(chunk)]:
