@@ -87,11 +87,11 @@ class HalfMessages:
             topic=names.HALF_TOPIC,
             queue_id=HALF_QUEUE,
             sys_flag=flags.with_transaction_type(message.sys_flag, TransactionType.NONE),
-            properties_raw=self.prepared_properties(properties, message.topic, message.queue_id),
+            properties_raw=self._prepared_properties(properties, message.topic, message.queue_id),
             version=1,
         )
 
-    def prepared_properties(self, properties: dict[str, str], topic: str, queue_id: int) -> bytes:
+    def _prepared_properties(self, properties: dict[str, str], topic: str, queue_id: int) -> bytes:
         """Return a half message's properties for a message that is to go there; changes `properties`."""
         for name in (PREPARED_QUEUE_OFFSET, CHECK_TIMES):
             properties.pop(name, None)  # ours: who set it could end another one's message

@@ -17,7 +17,18 @@ import orjson
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.half_messages import HALF_QUEUE, HalfMessages, RecentHalf
-from orbitlog.broker.send_lanes import RUN_MAX, SPECIAL_NAMES, Lane, Lanes, by_fields, by_text, size_of_row, time_ms_of
+from orbitlog.broker.send_lanes import (
+    RUN_MAX,
+    SEND,
+    SPECIAL_NAMES,
+    STARTS,
+    Lane,
+    Lanes,
+    by_fields,
+    by_text,
+    size_of_row,
+    time_ms_of,
+)
 from orbitlog.broker.transaction_ends import TransactionEnds
 from orbitlog.formats import names
 from orbitlog.formats import properties as props
@@ -31,8 +42,8 @@ from orbitlog.wire.command import FLAG_ONEWAY, Serialization
 from orbitlog.wire.frames import Frame
 
 _JSON = int(Serialization.JSON)
-_SEND, _END = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.END_TRANSACTION)
-_START_SEND, _START_END = b'{"code":310,', b'{"code":37,'
+_END = int(RequestCode.END_TRANSACTION)
+_START_SEND, _START_END = STARTS[SEND], b'{"code":37,'
 _COMMIT = str(int(TransactionType.COMMIT))
 _HALF_QUEUE = (names.HALF_TOPIC, HALF_QUEUE)
 _OFFSET_DIGITS_MAX = 18
@@ -142,7 +153,7 @@ class QuickTransactions:
         settings = self._state.settings
         if not 0 < len(body) <= settings[keys.MESSAGE_BYTES] or settings[keys.REJECT_TRANSACTIONS]:
             return None
-        lane, opaque, queue_text, time_text, text = by_text(lanes, header, _SEND) or by_fields(lanes, header, _SEND)
+        lane, opaque, queue_text, time_text, text = by_text(lanes, header, SEND) or by_fields(lanes, header, SEND)
         queue, born_ms = lane.queues[queue_text], time_ms_of(time_text)
         properties = decode_properties(text.encode())
         if properties[props.TRANSACTION_PREPARED] != "true":

@@ -55,7 +55,7 @@ def _displaced(store: StoreFiles, ranges: Sequence[LogRange]) -> Iterator[Displa
     """Yield the whole records at the beginning of each damaged range, one behind the other."""
     left = _RECORDS_MAX
     for damaged in ranges:
-        segment = next((one for one in store.segments if one.base <= damaged.start < one.base + one.size_bytes), None)
+        segment = store.segment_at(damaged.start)
         if segment is None:
             continue
         with mapped_view(segment.path) as view:
@@ -84,7 +84,7 @@ def _movable(
         and (number := bisect_right(starts, one.home) - 1) >= 0
         and one.home + one.size_bytes <= ranges[number].stop
         and _unit_place(store, one.message) in (None, one.home)
-        and any(each.base <= one.home < each.base + each.size_bytes for each in store.segments)
+        and store.segment_at(one.home) is not None
     ]
     moved = _apart(sorted(moved, key=lambda one: one.home))
     while True:

@@ -20,7 +20,7 @@ from orbitlog.formats.properties import TRANSACTION_PREPARED
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QueueEntry, decode_entry
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import mapped_view
-from orbitlog.store.store_files import OffsetFile, StoreFiles
+from orbitlog.store.store_files import StoreFiles
 
 OFFSETS_MAX = 100_000
 _UNITS_ASKED = 1000
@@ -140,7 +140,7 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
 
 def plan_record(journal: RepairJournal, store: StoreFiles, right: Message, why: str) -> None:
     """Plan to write a record as it should have been; its size is the same."""
-    segment = _segment(store, right.physical_offset)
+    segment = store.segment_at(right.physical_offset)
     assert segment is not None
     journal.write(segment.path, right.physical_offset - segment.base, encode_message(right), why)
 
@@ -166,13 +166,9 @@ def _decoded(path: Path, position: int) -> QueueEntry | None:
 
 def message_at(store: StoreFiles, physical_offset: int) -> Message | None:
     """Return the message at a place of the log, if there is one."""
-    segment = _segment(store, physical_offset)
+    segment = store.segment_at(physical_offset)
     if segment is None:
         return None
     with mapped_view(segment.path) as view:
         found = read_at(view, physical_offset - segment.base, base_physical_offset=segment.base)
     return found if isinstance(found, Message) else None
-
-
-def _segment(store: StoreFiles, physical_offset: int) -> OffsetFile | None:
-    return next((one for one in store.segments if one.base <= physical_offset < one.base + one.size_bytes), None)

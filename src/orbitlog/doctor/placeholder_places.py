@@ -122,7 +122,7 @@ def _believable(known: Known, missing: Mapping[Queue, set[int]], found: Examinat
 def _from_headers(store: StoreFiles, ranges: Iterable[LogRange]) -> Iterable[Placeholder]:
     """Yield the messages of which only the body is damaged: their headers and properties can be read."""
     for damaged in ranges:
-        segment = next((one for one in store.segments if one.base <= damaged.start < one.base + one.size_bytes), None)
+        segment = store.segment_at(damaged.start)
         if segment is None:
             continue
         with mapped_view(segment.path) as view:

@@ -153,10 +153,12 @@ class DispatchQuery:
             return
         if self._failure is not None:
             raise self._failure
-        if watch.stands_still():
-            raise JobFailed(f"dispatch of {self._root} stood still for {_STILL_S:.0f} s; Spark did not say why")
         if (error := query.exception()) is not None:
             raise JobFailed(f"dispatch of {self._root} failed: {query_failure(error)}")
+        if watch.stands_still():
+            raise JobFailed(
+                f"dispatch of {self._root} stood still for {_STILL_S:.0f} s: a worker hangs, or the cluster has no room"
+            )
 
     def _start(self, owner: OutsideDispatch, *, once: bool) -> StreamingQuery:
         checkpoints = self._root / _CHECKPOINTS

@@ -102,6 +102,10 @@ class StoreFiles:
         """Tell whether nothing was ever written to it."""
         return not (self.segments or self.dledger_segments or self.queues or self.checkpoint or self.config_files)
 
+    def segment_at(self, physical_offset: int) -> OffsetFile | None:
+        """Return the segment in which an offset lies, if it is there."""
+        return next((one for one in self.segments if one.base <= physical_offset < one.base + one.size_bytes), None)
+
 
 def find_store_files(root: Path) -> StoreFiles:
     """List a store, or say why the path is none."""
