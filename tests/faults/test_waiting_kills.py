@@ -172,12 +172,13 @@ async def pop(peer: Peer, *, acknowledge: bool) -> list[str]:
 
 async def in_the_end(peer: Peer, names: set[str]) -> list[Message]:
     """Wait until every message is where it belongs."""
-    await peer.ask(RequestCode.HEART_BEAT, write_body({"clientID": "one", "producerDataSet": [{"groupName": "P"}]}))
+    alive = write_body({"clientID": "one", "producerDataSet": [{"groupName": "P"}]})
     popped: set[str] = set()
     missing = names
     try:
         async with asyncio.timeout(SECONDS_MAX + 2 * KILLS):
             while True:
+                await peer.ask(RequestCode.HEART_BEAT, alive)  # a broker forgets who is silent for two minutes
                 popped |= set(await pop(peer, acknowledge=True))
                 found = [each for topic in ("Level", "Moment", "Half", "%RETRY%G") for each in await peer.all_of(topic)]
                 missing = names - popped - {each.body.decode() for each in found}
