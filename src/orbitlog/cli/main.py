@@ -165,10 +165,17 @@ cli.params.append(
 )
 
 
+def _spare_the_compiler() -> None:
+    from orbitlog.cli.light_dataclasses import compile_when_called
+
+    compile_when_called()
+
+
 def main() -> None:
     """Run the command line; never returns."""
     # Imports make objects that stay: looking through them for garbage again and again is a tenth of the start-up.
     gc.set_threshold(_COLLECT_AFTER_OBJECTS)
+    _spare_the_compiler()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names and bodies come from files: whatever the terminal cannot show is escaped, never an error.

@@ -30,6 +30,7 @@ _STARTED_S = time.perf_counter()
 _INTERRUPTED = 130
 _COLLECT_AFTER_OBJECTS = 100_000
 _RECOVERY_SECONDS = 2.0
+_SETTLED_SECONDS = 1.0
 _OPEN_FILES_WANTED = 65_536
 ENDS_WITH_INPUT = "ORBITLOG_ENDS_WITH_INPUT"
 """The variable that tells a server to stop when its standard input ends: whoever started it is gone."""
@@ -183,7 +184,8 @@ async def _serve(served: Served, as_json: bool) -> None:
         facts = await _started(served)
         for each in [facts] if isinstance(facts, Mapping) else facts:
             _say_ready(each, as_json)
-        _spare_the_collector()
+        # Not yet: who waits for the ready line sends now.
+        loop.call_later(_SETTLED_SECONDS, _spare_the_collector)
         await stopped.wait()
         log.info("stopping")
     finally:
