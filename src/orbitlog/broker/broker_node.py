@@ -14,21 +14,18 @@ from pathlib import Path
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.admin_table import AdminNeeds, admin_table
-from orbitlog.broker.broker_opening import clock_ms, open_broker_state
+from orbitlog.broker.broker_opening import OpenStore, clock_ms, open_broker_store, take_broker_state
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.broker.delayed_delivery import DelayedDelivery
 from orbitlog.broker.dispatch_pace import DispatchPace
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.broker.half_messages import HalfMessages
 from orbitlog.broker.handle_clients import ClientHandlers
-from orbitlog.broker.handle_lookup import LookupHandlers
 from orbitlog.broker.handle_offsets import OffsetHandlers
 from orbitlog.broker.handle_pull import PullHandler
-from orbitlog.broker.handle_recall import RecallHandler
-from orbitlog.broker.handle_reply import ReplyHandler
 from orbitlog.broker.handle_send import SendHandler
-from orbitlog.broker.handle_send_back import SendBackHandler
 from orbitlog.broker.handle_transactions import TransactionHandler
+from orbitlog.broker.lazy_handlers import LazyHandlers
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.pop_consumption import PopConsumption
 from orbitlog.broker.registration import Registration
@@ -82,6 +79,11 @@ _SENDS = frozenset(
         RequestCode.END_TRANSACTION,
     )
 )
+# Requests that many brokers never see: what serves them comes with the first.
+_SELDOM = (
+    *(RequestCode.RECALL_MESSAGE, RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2),
+    *(RequestCode.CONSUMER_SEND_MSG_BACK, RequestCode.QUERY_MESSAGE, RequestCode.VIEW_MESSAGE_BY_ID),
+)
 _VIP_DISTANCE = 2
 _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 _WAITING_TOPICS = frozenset((names.SCHEDULE_TOPIC, names.TIMER_TOPIC))
@@ -98,9 +100,11 @@ class Broker:
         now_ms: NowMs = clock_ms,
         progress: Progress | None = None,
         disk: Disk | None = None,
+        opened: OpenStore | None = None,
     ) -> None:
         self.root = root
-        self.state, self._directory = open_broker_state(settings, root, now_ms=now_ms, progress=progress, disk=disk)
+        opened = opened or open_broker_store(settings, root, now_ms=now_ms, progress=progress, disk=disk)
+        self.state, self._directory = take_broker_state(settings, root, opened, now_ms=now_ms), opened.directory
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
         self._fetch_thread = ThreadPoolExecutor(1, "orbitlog-fetch")
         self._writer = MessageWriter(self.state)
@@ -245,7 +249,6 @@ class Broker:
 
     def _handlers(self) -> dict[int, Handler]:
         state = self.state
-        reply = ReplyHandler(state, self._writer)
         send = self._sends
         needs = AdminNeeds(
             self._settle, self._saver.save_tables, self._retain_step, self._pulls.wake_queue, self._delayed
@@ -255,17 +258,29 @@ class Broker:
             RequestCode.SEND_MESSAGE_V2: send,
             RequestCode.SEND_BATCH_MESSAGE: send,
             RequestCode.END_TRANSACTION: self._transactions,
-            RequestCode.RECALL_MESSAGE: RecallHandler(state, self._writer, self._flushes),
-            RequestCode.SEND_REPLY_MESSAGE: reply,
-            RequestCode.SEND_REPLY_MESSAGE_V2: reply,
-            RequestCode.CONSUMER_SEND_MSG_BACK: SendBackHandler(state, self._writer, self._flushes),
             RequestCode.PULL_MESSAGE: self._pulls,
             RequestCode.LITE_PULL_MESSAGE: self._pulls,
             **OffsetHandlers(state).table,
-            **LookupHandlers(state).table,
+            **LazyHandlers(_SELDOM, self._seldom_handlers).table,
             **self._clients.table,
             **admin_table(state, needs),
             **self._pops.table,
+        }
+
+    def _seldom_handlers(self) -> dict[int, Handler]:
+        from orbitlog.broker.handle_lookup import LookupHandlers
+        from orbitlog.broker.handle_recall import RecallHandler
+        from orbitlog.broker.handle_reply import ReplyHandler
+        from orbitlog.broker.handle_send_back import SendBackHandler
+
+        state, writer, flushes = self.state, self._writer, self._flushes
+        reply = ReplyHandler(state, writer)
+        return {
+            RequestCode.RECALL_MESSAGE: RecallHandler(state, writer, flushes),
+            RequestCode.SEND_REPLY_MESSAGE: reply,
+            RequestCode.SEND_REPLY_MESSAGE_V2: reply,
+            RequestCode.CONSUMER_SEND_MSG_BACK: SendBackHandler(state, writer, flushes),
+            **LookupHandlers(state).table,
         }
 
     def _serve(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:

@@ -6,6 +6,7 @@ import logging
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NamedTuple
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_settings import BrokerSettings
@@ -41,29 +42,43 @@ def clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def open_broker_state(
+class OpenStore(NamedTuple):
+    """A store that a broker is to serve, and the directory of the broker's tables."""
+
+    store: MessageStore
+    rules: DeriveRules
+    directory: ConfigDirectory
+
+
+def open_broker_store(
     settings: BrokerSettings,
     root: Path,
     *,
     now_ms: NowMs = clock_ms,
     progress: Progress | None = None,
     disk: Disk | None = None,
-) -> tuple[BrokerState, ConfigDirectory]:
-    """Open the store at `root`, made if there is none, and load the tables in its config directory.
+) -> OpenStore:
+    """Open the store at `root`, made if there is none; in any thread, for it mostly waits for the disk.
 
     A disk other than the machine's must be empty.
     """
     disk = disk or RealDisk()
     config = _store_config(settings, root, disk)
     store = MessageStore.open(root, config, now_ms, disk, progress=progress)
-    with ExitStack() as undo:
-        undo.callback(store.close)
-        directory = ConfigDirectory(disk, root, config.rules.compat)
-        state = load_broker_state(settings, root, store, config.rules, directory, now_ms=now_ms)
-        undo.pop_all()
     for notice in store.notices:
         log.warning("%s", notice)
-    return state, directory
+    return OpenStore(store, config.rules, ConfigDirectory(disk, root, config.rules.compat))
+
+
+def take_broker_state(
+    settings: BrokerSettings, root: Path, opened: OpenStore, *, now_ms: NowMs = clock_ms
+) -> BrokerState:
+    """Load the tables beside a store that was opened; it is closed again where they cannot be."""
+    with ExitStack() as undo:
+        undo.callback(opened.store.close)
+        state = load_broker_state(settings, root, opened.store, opened.rules, opened.directory, now_ms=now_ms)
+        undo.pop_all()
+    return state
 
 
 def load_broker_state(

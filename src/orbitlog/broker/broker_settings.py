@@ -8,7 +8,6 @@ knows what else Java reads, so that a file written for a Java broker is not full
 
 from __future__ import annotations
 
-import difflib
 import ipaddress
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -368,6 +367,8 @@ def _check(key: str, text: str, source: str) -> None:
 def _why_unused(key: str) -> str:
     if key in JAVA_KEYS:
         return "is a setting of the Java broker that has no effect here"
+    import difflib  # for mistakes alone
+
     by_lower = {known.lower(): known for known in (*_KNOWN, *JAVA_KEYS)}
     close = difflib.get_close_matches(key.lower(), by_lower, n=2, cutoff=0.8)
     return "is unknown" + (f"; did you mean {' or '.join(by_lower[match] for match in close)}?" if close else "")

@@ -42,7 +42,7 @@ class PopHandlers:
 
     def __init__(self, state: BrokerState, popping: Popping) -> None:
         self._state = state
-        self._popping = popping
+        self.popping = popping
         self.held = HeldPops()
 
     @property
@@ -56,7 +56,7 @@ class PopHandlers:
 
     def tick(self, now_ms: int) -> None:
         """Put back what was not acknowledged in time, and answer those who have waited long enough."""
-        self._popping.revive_once(now_ms)
+        self.popping.revive_once(now_ms)
         self.held.tick(now_ms)
 
     def pop(self, connection: Connection, request: Command) -> Answer:
@@ -92,7 +92,7 @@ class PopHandlers:
         return self._now_or_later(held, lambda: self._nothing(request, wish, ResponseCode.POLLING_FULL))
 
     def _popped(self, request: Command, wish: PopWish) -> Command | None:
-        found = self._popping.pop(wish)
+        found = self.popping.pop(wish)
         if not found.records:
             return None
         header = PopMessageResponse(
@@ -121,7 +121,7 @@ class PopHandlers:
         self._check(header.topic, header.group, header.queue_id)
         count = max(min(header.message_count_max, _COUNT_MAX), 1)
         wish = self._plain_wish(header.topic, header.group, header.queue_id, count)
-        records = self._popping.peek(wish)
+        records = self.popping.peek(wish)
         answer = PopMessageResponse(
             pop_timestamp_ms=self._state.now_ms(), invisible_ms=0, revive_queue_id=0, rest_count=0
         )
@@ -146,7 +146,7 @@ class PopHandlers:
             self._until_ms(header.poll_ms),
             connection,
             request,
-            lambda: _notice(request, True) if self._popping.has_message(wish) else None,
+            lambda: _notice(request, True) if self.popping.has_message(wish) else None,
             lambda: _notice(request, False),
             wish.ordered,
         )

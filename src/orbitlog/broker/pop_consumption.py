@@ -1,18 +1,20 @@
-"""Everything of POP in one broker, put together: what is out, who waits, and the handlers over both."""
+"""Everything of POP in one broker, put together: what is out, who waits, and the handlers over both.
+
+The handlers come with the first request for them, or where messages are out from before: others start without.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.config_directory import ConfigDirectory
-from orbitlog.broker.handle_assignment import AssignmentHandlers
-from orbitlog.broker.handle_pop import PopHandlers
-from orbitlog.broker.handle_pop_acks import PopAckHandlers
+from orbitlog.broker.lazy_handlers import LazyHandlers
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.ordered_pops import OrderedPops
 from orbitlog.broker.popped_queues import PoppedQueues
-from orbitlog.broker.popping import Popping
 from orbitlog.broker.request_modes import RequestModes
 from orbitlog.formats.group_config import MESSAGE_REQUEST_MODE
 from orbitlog.formats.offset_tables import CONSUMER_ORDER_INFO
@@ -20,6 +22,15 @@ from orbitlog.formats.pop_progress import POP_PROGRESS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection, Handler
 from orbitlog.store.dispatcher import Arrival
+from orbitlog.wire.codes import RequestCode as Code
+
+if TYPE_CHECKING:
+    from orbitlog.broker.handle_pop import PopHandlers
+
+POP_CODES = (
+    *(Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO, Code.ACK_MESSAGE),
+    *(Code.BATCH_ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME, Code.QUERY_ASSIGNMENT, Code.SET_MESSAGE_REQUEST_MODE),
+)
 
 
 class PopConsumption:
@@ -28,36 +39,52 @@ class PopConsumption:
     def __init__(
         self, state: BrokerState, writer: MessageWriter, directory: ConfigDirectory, client: RemotingClient
     ) -> None:
+        self._state = state
+        self._writer = writer
+        self._client = client
+        self._is_in_use = False
         self.popped = PoppedQueues(state.offsets, directory.load(POP_PROGRESS))
         self.ordered = OrderedPops(state.offsets, directory.load(CONSUMER_ORDER_INFO))
         self.modes = RequestModes(directory.load(MESSAGE_REQUEST_MODE))
-        popping = Popping(state, writer, self.popped, self.ordered)
-        self._pops = PopHandlers(state, popping)
-        self._acks = PopAckHandlers(state, popping, self._pops.held.wake)
-        self._assignments = AssignmentHandlers(state, self.modes, client)
+        self.table: Mapping[int, Handler] = LazyHandlers(POP_CODES, self._handlers).table
 
-    @property
-    def table(self) -> Mapping[int, Handler]:
-        return {**self._pops.table, **self._acks.table, **self._assignments.table}
+    @cached_property
+    def _pops(self) -> PopHandlers:
+        from orbitlog.broker.handle_pop import PopHandlers
+        from orbitlog.broker.popping import Popping
+
+        self._is_in_use = True
+        return PopHandlers(self._state, Popping(self._state, self._writer, self.popped, self.ordered))
+
+    def _handlers(self) -> Mapping[int, Handler]:
+        from orbitlog.broker.handle_assignment import AssignmentHandlers
+        from orbitlog.broker.handle_pop_acks import PopAckHandlers
+
+        acks = PopAckHandlers(self._state, self._pops.popping, self._pops.held.wake)
+        assignments = AssignmentHandlers(self._state, self.modes, self._client)
+        return {**self._pops.table, **acks.table, **assignments.table}
 
     @property
     def are_held(self) -> bool:
         """Tell whether anybody waits for a message."""
-        return len(self._pops.held) > 0
+        return self._is_in_use and len(self._pops.held) > 0
 
     def wake(self, arrivals: Iterable[Arrival]) -> None:
         """Answer those that new messages are for."""
-        if len(self._pops.held):
+        if self.are_held:
             self._pops.held.wake(dict.fromkeys(arrival.topic for arrival in arrivals))
 
     def tick(self, now_ms: int) -> None:
         """Put back what was not acknowledged in time, and answer those who have waited long enough."""
-        self._pops.tick(now_ms)
+        if self._is_in_use or self.popped.may_expire:
+            self._pops.tick(now_ms)
 
     def answer_all(self, connection: Connection | None = None) -> None:
         """Answer everybody who waits, or everybody on one connection."""
-        self._pops.held.answer_all(connection)
+        if self._is_in_use:
+            self._pops.held.answer_all(connection)
 
     def drop(self, connection: Connection) -> None:
         """Forget what a connection that is gone waited for."""
-        self._pops.held.drop(connection)
+        if self._is_in_use:
+            self._pops.held.drop(connection)

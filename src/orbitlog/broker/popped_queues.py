@@ -73,6 +73,11 @@ class PoppedQueues:
         if any(len(each) != len(saved.queue_offsets) for each in (saved.pop_times_ms, saved.visible_times_ms)):
             del self._queues[key]
 
+    @property
+    def may_expire(self) -> bool:
+        """Tell whether anything is out that may have to be put back."""
+        return bool(self._visible)
+
     def next_to_pop(self, key: PopKey) -> int | None:
         """Return from where to pop; None where the group has never been at this queue."""
         queue = self._current(key)

@@ -23,7 +23,6 @@ from orbitlog.errors import OrbitlogError
 
 log = logging.getLogger(__name__)
 
-BROKERS_MAX = len(string.ascii_lowercase)
 PORT_STEP = 10  # a broker listens two ports below its own, too, and Java's next to it
 _PROGRAM = (sys.executable, "-c", "from orbitlog.cli.main import main; main()")
 _STOP_SECONDS = 60.0

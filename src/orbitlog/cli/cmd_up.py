@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
+from string import ascii_lowercase
+from typing import TYPE_CHECKING
 
 import click
 
 from orbitlog.broker import broker_settings as keys
-from orbitlog.broker.broker_node import Broker
+from orbitlog.broker.broker_opening import open_broker_store
 from orbitlog.broker.broker_settings import BrokerSettings
-from orbitlog.cli.broker_processes import BROKERS_MAX, BrokerPlace, BrokerProcesses, broker_places
-from orbitlog.cli.dispatch_process import DispatchProcess
 from orbitlog.cli.serving import (
     RecoveryProgress,
     config_option,
@@ -31,6 +34,11 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 
+if TYPE_CHECKING:
+    from orbitlog.broker.broker_node import Broker
+    from orbitlog.cli.broker_processes import BrokerPlace, BrokerProcesses
+
+BROKERS_MAX = len(ascii_lowercase)  # each has a letter
 NAME_SERVER_PORT = 9876
 _PORT_MAX = 65535
 _KV_CONFIG = "kvConfig.json"
@@ -53,10 +61,12 @@ class _Up:
         own = joined((_reachable(host), port))
         others = self._settings[keys.NAME_SERVERS]
         settings = self._settings.with_texts({keys.NAME_SERVERS.key: ";".join((own, *others))})
-        broker = Broker(settings, self._root, progress=RecoveryProgress())
+        broker = await self._open_broker(settings)
         self._running.push_async_callback(broker.stop)
         await broker.start()
         if self._settings[keys.DISPATCH_ENGINE] == "spark":
+            from orbitlog.cli.dispatch_process import DispatchProcess
+
             spark = DispatchProcess(broker, self._root, self._log_path.with_name("dispatch.log"))
             self._running.push_async_callback(spark.stop)
             await spark.start()
@@ -68,6 +78,15 @@ class _Up:
             "store": str(self._root),
             "log": str(self._log_path),
         }
+
+    async def _open_broker(self, settings: BrokerSettings) -> Broker:
+        """Open the store, which waits for the disk, while the code that is to serve it is imported."""
+        open_it = partial(open_broker_store, settings, self._root, progress=RecoveryProgress())
+        with ThreadPoolExecutor(1, "orbitlog-open") as thread:
+            opening = asyncio.get_running_loop().run_in_executor(thread, open_it)
+            from orbitlog.broker.broker_node import Broker
+
+            return Broker(settings, self._root, opened=await opening)
 
     async def stop(self) -> None:
         await self._running.aclose()
@@ -87,6 +106,8 @@ class _UpTogether:
         self._brokers: BrokerProcesses | None = None
 
     async def start(self) -> Sequence[Mapping[str, str]]:
+        from orbitlog.cli.broker_processes import BrokerProcesses
+
         await self._name_server.start()
         self._running.push_async_callback(self._name_server.stop)
         host, port = self._name_server.address
@@ -196,6 +217,8 @@ def command(
 
 
 def _places(count: int, settings: BrokerSettings, root: Path) -> list[BrokerPlace]:
+    from orbitlog.cli.broker_processes import broker_places
+
     if settings[keys.DISPATCH_ENGINE] != "inline":
         raise click.UsageError("--brokers goes with inline dispatch alone; start each with `orbitlog broker` instead")
     if (root / tree.COMMITLOG).exists():

@@ -9,7 +9,6 @@ unquoted, leave nulls out of maps, and never escape a slash. Mirrors Java `Remot
 from __future__ import annotations
 
 import math
-from decimal import Decimal
 from typing import NamedTuple
 
 from orbitlog.formats.loose_json import Json
@@ -100,6 +99,8 @@ def _java_double(value: float) -> str:
         return "null"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
+    from decimal import Decimal  # seldom needed, and long to load
+
     number = Decimal(repr(value)).normalize()
     first, *others = map(str, number.as_tuple().digits)
     return f"{'-' if value < 0 else ''}{first}.{''.join(others) or '0'}E{number.adjusted()}"

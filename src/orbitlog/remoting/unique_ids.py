@@ -6,7 +6,6 @@ Mirrors Java `MessageClientIDSetter`.
 from __future__ import annotations
 
 import os
-import secrets
 from datetime import datetime
 
 from orbitlog.formats.unique_id import UniqueId
@@ -18,7 +17,8 @@ class UniqueIds:
     """Makes them; those of one process never repeat within a month."""
 
     def __init__(self) -> None:
-        self._loader_hash = secrets.randbits(31)
+        # What `secrets` has, without loading it and the hashes behind it.
+        self._loader_hash = int.from_bytes(os.urandom(4)) >> 1
         self._counter = 0
         self._address = b""
         self._fixed = ""

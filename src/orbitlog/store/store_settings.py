@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -248,6 +247,8 @@ def split_assignment(text: str) -> tuple[str, str]:
 
 def similar_keys(key: str) -> list[str]:
     """Return known keys that the writer of an unknown one may have meant."""
+    import difflib  # for mistakes alone
+
     by_lower = {known.lower(): known for known in SETTINGS}
     return [by_lower[match] for match in difflib.get_close_matches(key.lower(), by_lower, n=2, cutoff=0.8)]
 

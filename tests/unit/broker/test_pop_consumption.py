@@ -330,6 +330,22 @@ def test_a_restart_forgets_neither_what_is_out_nor_what_is_done(tmp_path: Path) 
     at_desk(tmp_path, after, now_ms=clock)
 
 
+def test_what_is_out_comes_back_after_a_restart_though_nobody_pops(tmp_path: Path) -> None:
+    clock = Clock()
+
+    async def before(desk: Desk) -> None:
+        assert not desk.broker._pops._is_in_use, "the handlers come with the first request"
+        await send_numbered(desk, 2)
+        await pop(desk)
+
+    async def after(desk: Desk) -> None:
+        clock.ms += INVISIBLE_MS
+        await until(lambda: desk.broker.state.max_offset(RETRY_TOPIC, 0) == 2)
+
+    at_desk(tmp_path, before, now_ms=clock)
+    at_desk(tmp_path, after, now_ms=clock)
+
+
 def test_a_restart_without_the_table_gives_everything_out_again(tmp_path: Path) -> None:
     """As after a crash before the table was ever saved, or at a Java broker: the offsets alone lose nothing."""
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from orbitlog.cli.broker_processes import BROKERS_MAX, broker_places
+from orbitlog.cli.broker_processes import broker_places
+from orbitlog.cli.cmd_up import BROKERS_MAX
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
