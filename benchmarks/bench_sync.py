@@ -1,9 +1,26 @@
-"""Senders that wait for the disk, beside bare fdatasync of the same bytes: one by one, and as many at once as wait."""
+"""Senders that wait for the disk, beside bare fdatasync of the same bytes: one by one, and as many at once as wait.
+
+What each line is, all of the same bytes, taken in turns, the middle of five rounds:
+
+- *fdatasync of each*, *of 64 at a time*: `pwrite` of one record, or of as many as wait, and `fdatasync`, again and
+  again, in one thread. Nobody is told, and no record is made: the least that can be done.
+- *the same in a thread*: another thread syncs, and both take turns.
+- *append and wait*: every sender stores one message, and again one when it is answered, as if each had a connection.
+- *append a run and wait*: the sends of all come in one read, and are stored together. Both are in step with the disk
+  as the bare sync is: nobody has anything to send before the trip is over.
+- *append a run, sync here*: the store alone. Records are made, appended and flushed in one thread; nobody waits.
+- *wait alone*, *wait for a run alone*: senders, queue, the disk's thread and the way back from it, where nothing is
+  stored and the disk takes no time. Making answers and sending again, the benchmark's own work, is in these, too.
+
+The time counts from the first send to the last answer: an event loop is there before, as in a broker. How many messages
+a sync took along tells whether groups were as large as those of the bare sync.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import statistics
 import tempfile
 import threading
 import time
@@ -16,17 +33,18 @@ import uvloop
 
 from benchmarks.bench_store import now_ms
 from benchmarks.make_log import template
-from benchmarks.measure import Figure, Report, median_of
+from benchmarks.measure import Figure, Reading, Report, seconds_of
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.formats.message import Message, encode_message
-from orbitlog.formats.record_template import template_of
+from orbitlog.formats.record_template import Row, template_of
 from orbitlog.remoting.connection import Connection
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
 
-_ROUNDS = 3
+_ROUNDS = 5
+_TRIPS_MIN = 50
 _REQUEST = Command(RequestCode.SEND_MESSAGE)
 _ANSWER = b'{"code":0,"extFields":{"msgId":"7F00000100002A9F%016X","queueId":"0","queueOffset":"%d"}}'
 
@@ -34,8 +52,8 @@ _ANSWER = b'{"code":0,"extFields":{"msgId":"7F00000100002A9F%016X","queueId":"0"
 def run(report: Report, *, count: int) -> None:
     message = template(1, b"x" * 1024, "TopicOrderEvents00", 0)
     for senders in (1, 8, 64):
-        _rows(report, message, senders, max(count, senders * 10), slower_seconds=0.0)
-    _rows(report, message, 64, max(count, 640), slower_seconds=0.002)
+        _rows(report, message, senders, max(count, senders * _TRIPS_MIN), slower_seconds=0.0)
+    _rows(report, message, 64, max(count, 64 * _TRIPS_MIN), slower_seconds=0.002)
 
 
 def _rows(report: Report, message: Message, senders: int, count: int, *, slower_seconds: float) -> None:
@@ -48,22 +66,56 @@ def _rows(report: Report, message: Message, senders: int, count: int, *, slower_
     sync = partial(_slow_sync, slower_seconds=slower_seconds) if slower_seconds else os.fdatasync
     with tempfile.TemporaryDirectory(prefix="orbitlog-bench-") as directory:
         raw = Path(directory, "raw")
-        bare = median_of(partial(_bare_syncs, raw, record, min(total, 640), sync), _ROUNDS) * total / min(total, 640)
-        report.add(Figure(group, "baseline: fdatasync of each", bare, total, total * len(record)))
-        if senders > 1:
-            together = median_of(partial(_bare_syncs, raw, record * senders, trips, sync), _ROUNDS)
-            name = f"baseline: fdatasync of {senders} at a time"
-            report.add(Figure(group, name, together, total, total * len(record)))
-            woken = median_of(partial(_woken_syncs, raw, record * senders, trips, sync), _ROUNDS)
-            report.add(Figure(group, "baseline: the same in a thread", woken, total, total * len(record)))
         with MessageStore.open(Path(directory, "store"), StoreConfig(sync_flush=True), now_ms) as store:
-            flush = partial(_flush_slowly, store, slower_seconds) if slower_seconds else store.flush_log
-            seconds = median_of(partial(_run_senders, store, flush, message, senders, total), _ROUNDS)
-            report.add(Figure(group, "append and wait", seconds, total, total * len(record)))
+            flush = CountedFlush(partial(_flush_slowly, store, slower_seconds) if slower_seconds else store.flush_log)
+            few = min(total, 640)
+            works: dict[str, tuple[Callable[[], float], int]] = {
+                "baseline: fdatasync of each": (partial(_bare_syncs, raw, record, few, sync), few)
+            }
             if senders > 1:
-                seconds = median_of(partial(_run_together, store, flush, message, senders, total), _ROUNDS)
-                name = "append a run and wait"
-                report.add(Figure(group, name, seconds, total, total * len(record)))
+                together = partial(_bare_syncs, raw, record * senders, trips, sync)
+                works[f"baseline: fdatasync of {senders} at a time"] = together, total
+                works["baseline: the same in a thread"] = (
+                    partial(_woken_syncs, raw, record * senders, trips, sync),
+                    total,
+                )
+            works["append and wait"] = partial(_run_senders, store, flush, message, senders, total), total
+            works["wait alone"] = partial(_run_senders, None, flush, message, senders, total), total
+            if senders > 1:
+                works["append a run and wait"] = partial(_run_together, store, flush, message, senders, total), total
+                works["wait for a run alone"] = partial(_run_together, None, flush, message, senders, total), total
+                works["append a run, sync here"] = partial(_flush_runs, store, flush, message, senders, total), total
+            _measure(report, group, works, flush, len(record))
+
+
+def _measure(
+    report: Report, group: str, works: dict[str, tuple[Callable[[], float], int]], flush: CountedFlush, size_bytes: int
+) -> None:
+    """Take all in turns, so that what the machine does meanwhile comes to all."""
+    seconds: dict[str, list[float]] = {name: [] for name in works}
+    flushes = dict.fromkeys(works, 0)
+    for _ in range(_ROUNDS):
+        for name, (work, _count) in works.items():
+            before = flush.count
+            seconds[name].append(work())
+            flushes[name] += flush.count - before
+    for name, (_, count) in works.items():
+        report.add(Figure(group, name, statistics.median(seconds[name]), count, count * size_bytes))
+    for name, (_, count) in works.items():
+        if name.endswith("and wait"):
+            report.read(Reading(group, f"{name}: messages a sync", count * _ROUNDS / flushes[name], "messages"))
+
+
+class CountedFlush:
+    """The flush of a store, and how often it was made."""
+
+    def __init__(self, flush: Callable[[], int]) -> None:
+        self._flush = flush
+        self.count = 0
+
+    def __call__(self) -> int:
+        self.count += 1
+        return self._flush()
 
 
 def _slow_sync(descriptor: int, *, slower_seconds: float) -> None:
@@ -77,21 +129,27 @@ def _flush_slowly(store: MessageStore, slower_seconds: float) -> int:
     return flushed_to
 
 
-def _bare_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], None]) -> None:
+def _bare_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], None]) -> float:
     with path.open("w+b", buffering=0) as file:
         os.posix_fallocate(file.fileno(), 0, count * len(records))
-        for number in range(count):
-            os.pwrite(file.fileno(), records, number * len(records))
-            sync(file.fileno())
+        os.fsync(file.fileno())
+
+        def sync_each() -> None:
+            for number in range(count):
+                os.pwrite(file.fileno(), records, number * len(records))
+                sync(file.fileno())
+
+        return seconds_of(sync_each)
 
 
-def _woken_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], None]) -> None:
+def _woken_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], None]) -> float:
     """Write here, and let another thread sync, as whoever has something else to do must: two threads take turns."""
     written, synced = threading.Lock(), threading.Lock()
     written.acquire()
     synced.acquire()
     with path.open("w+b", buffering=0) as file:
         os.posix_fallocate(file.fileno(), 0, count * len(records))
+        os.fsync(file.fileno())
 
         def sync_each() -> None:
             for _ in range(count):
@@ -99,35 +157,71 @@ def _woken_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], N
                 sync(file.fileno())
                 synced.release()
 
+        def write_each() -> None:
+            for number in range(count):
+                os.pwrite(file.fileno(), records, number * len(records))
+                written.release()
+                synced.acquire()
+
         thread = threading.Thread(target=sync_each)
         thread.start()
-        for number in range(count):
-            os.pwrite(file.fileno(), records, number * len(records))
-            written.release()
-            synced.acquire()
+        seconds = seconds_of(write_each)
         thread.join()
+        return seconds
 
 
-def _run_senders(store: MessageStore, flush: Callable[[], int], message: Message, senders: int, count: int) -> None:
-    uvloop.run(_waiting_senders(store, flush, message, senders, count))
+def _flush_runs(store: MessageStore, flush: Callable[[], int], message: Message, senders: int, count: int) -> float:
+    """Append as many as would wait, and take them to the disk in this thread."""
+    rows = _rows_of(message) * senders
+
+    def flush_each() -> None:
+        for _ in range(count // senders):
+            _append_all(store, message, rows)
+            flush()
+
+    return seconds_of(flush_each)
+
+
+def _rows_of(message: Message) -> list[Row]:
+    shared = template_of(message)
+    assert shared is not None
+    queue = (message.topic, message.queue_id)
+    return [(shared, queue, message.born_timestamp_ms, message.body, message.properties_raw)]
+
+
+def _append_all(store: MessageStore, message: Message, rows: list[Row]) -> list[tuple[int, int]]:
+    places = store.append_run(rows)
+    while len(places) < len(rows):
+        stored = store.append(message)  # the log has to grow
+        assert stored.physical_offset is not None and stored.queue_offset is not None
+        places.append((stored.physical_offset, stored.queue_offset))
+        places += store.append_run(rows[len(places) :])
+    return places
+
+
+def _run_senders(
+    store: MessageStore | None, flush: Callable[[], int], message: Message, senders: int, count: int
+) -> float:
+    return uvloop.run(_waiting_senders(store, flush, message, senders, count))
 
 
 async def _waiting_senders(
-    store: MessageStore, flush: Callable[[], int], message: Message, senders: int, count: int
-) -> None:
+    store: MessageStore | None, flush: Callable[[], int], message: Message, senders: int, count: int
+) -> float:
     """A broker's queue of those who wait; a sender sends again when it has its answer."""
     all_answered = asyncio.get_running_loop().create_future()
-    flushes = FlushQueue(flush, lambda: None, lambda: 60_000)
-    left, answered = count, 0
+    left, answered, written_to = count, 0, 0
+    flushes = FlushQueue(flush if store else lambda: written_to, lambda: None, lambda: 60_000)
 
     class Sender:
         peer = "benchmark"
 
         def send(self) -> None:
-            nonlocal left
+            nonlocal left, written_to
             if left:
                 left -= 1
-                flushes.wait(store.append(message).end, cast(Connection, self), _REQUEST, b"")
+                written_to = store.append(message).end if store else written_to + 1
+                flushes.wait(written_to, cast(Connection, self), _REQUEST, b"")
 
         def respond_all(self, answers: Sequence[tuple[Command, bytes]]) -> None:
             nonlocal answered
@@ -136,27 +230,29 @@ async def _waiting_senders(
                 all_answered.set_result(None)
             self.send()
 
+    started = time.perf_counter()
     for _ in range(senders):
         Sender().send()
     await all_answered
+    seconds = time.perf_counter() - started
     await flushes.close()
+    return seconds
 
 
-def _run_together(store: MessageStore, flush: Callable[[], int], message: Message, senders: int, count: int) -> None:
-    uvloop.run(_waiting_together(store, flush, message, senders, count))
+def _run_together(
+    store: MessageStore | None, flush: Callable[[], int], message: Message, senders: int, count: int
+) -> float:
+    return uvloop.run(_waiting_together(store, flush, message, senders, count))
 
 
 async def _waiting_together(
-    store: MessageStore, flush: Callable[[], int], message: Message, senders: int, count: int
-) -> None:
+    store: MessageStore | None, flush: Callable[[], int], message: Message, senders: int, count: int
+) -> float:
     """The same where a broker reads the sends of all at once, since they are threads of one client."""
     all_answered = asyncio.get_running_loop().create_future()
-    flushes = FlushQueue(flush, lambda: None, lambda: 60_000)
-    shared = template_of(message)
-    assert shared is not None
-    queue = (message.topic, message.queue_id)
-    rows = [(shared, queue, message.born_timestamp_ms, message.body, message.properties_raw)] * senders
-    left, answered = count, 0
+    left, answered, written_to = count, 0, 0
+    flushes = FlushQueue(flush if store else lambda: written_to, lambda: None, lambda: 60_000)
+    rows = _rows_of(message) * senders
 
     class Shared:
         peer = "benchmark"
@@ -164,16 +260,11 @@ async def _waiting_together(
         def owe(self, _: int) -> None: ...
 
         def send(self, run: int) -> None:
-            nonlocal left
+            nonlocal left, written_to
             left -= run
-            while run:
-                places = store.append_run(rows[:run])
-                if places:
-                    frames = [_ANSWER % place for place in places]
-                    flushes.wait_run(store.written_to, cast(Connection, self), frames)
-                else:  # the log has to grow
-                    flushes.wait_run(store.append(message).end, cast(Connection, self), [_ANSWER % (0, 0)])
-                run -= max(len(places), 1)
+            places = _append_all(store, message, rows[:run]) if store else [(0, 0)] * run
+            written_to = store.written_to if store else written_to + run
+            flushes.wait_run(written_to, cast(Connection, self), [_ANSWER % place for place in places])
 
         def respond_owed(self, frames: list[bytes]) -> None:
             nonlocal answered
@@ -183,6 +274,9 @@ async def _waiting_together(
             elif left:
                 self.send(min(len(frames), left))
 
+    started = time.perf_counter()
     Shared().send(senders)
     await all_answered
+    seconds = time.perf_counter() - started
     await flushes.close()
+    return seconds

@@ -29,6 +29,7 @@ _AFTER_STORE_TIME = struct.Struct(">8siq")
 _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
 
 _pack_prefix = TEMPLATE_PREFIX.pack
+_new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
 
 
 class RecordTemplate(NamedTuple):
@@ -114,4 +115,4 @@ def encode_run(
         )
         places.append((physical_offset, queue_offset))
         physical_offset += size_bytes
-    return Run(b"".join(parts), places)
+    return _new_tuple(Run, (b"".join(parts), places))

@@ -20,6 +20,9 @@ from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
 from orbitlog.store.segments import Segments
 
 _SIZE = struct.Struct(">i")
+# From here on it is worth a call of the system: 80 KB in 35 us instead of 80, which is a fault for every page that was
+# not written to since the last sync, and the sync that follows finds no maps to go through.
+_MANY_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +95,13 @@ class CommitLog:
         segments, written_to = self.segments, self.written_to
         tail = segments.tail
         assert tail is not None
+        size_bytes = len(records)
         # Whole, and once: a page that reaches the disk meanwhile has the record's bytes or zeros, nothing else.
-        tail.write(written_to - segments.tail_base, records)
-        self.written_to = written_to + len(records)
+        if size_bytes < _MANY_BYTES:
+            tail.write(written_to - segments.tail_base, records)
+        else:
+            tail.write_many(written_to - segments.tail_base, records)
+        self.written_to = written_to + size_bytes
 
     def _roll(self, base: int, position: int) -> int:
         """End the segment with a BLANK and go to the next, which is made first: it may find the disk full."""

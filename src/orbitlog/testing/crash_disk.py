@@ -63,6 +63,9 @@ class CrashFile:
             self._inode.content[position:stop] = data
             self._inode.note_written(position, stop)
 
+    def write_many(self, position: int, data: bytes) -> None:
+        self.write(position, data)
+
     def edit(self, start: int, stop: int) -> memoryview:
         self._check_writable(start, stop)
         with self._disk.step(f"edit {self._path} {start}-{stop}"):
