@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from orbitlog.broker import broker_node
 from orbitlog.formats.loose_json import read_json
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_desk import Desk, at_desk, desk_at, records, until
@@ -27,6 +32,43 @@ def test_offsets_and_topics_outlive_a_restart(tmp_path: Path) -> None:
             assert isinstance(offsets, dict) and offsets["offsetTable"] == {"Kept@G": {"0": 1}}
 
     asyncio.run(work())
+
+
+def test_the_send_that_makes_a_topic_waits_for_one_save_and_one_registration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(broker_node, "_SETTLED_S", 3600.0)
+    saved: list[str] = []
+    told: list[int] = []
+
+    async def work(desk: Desk) -> None:
+        broker = desk.broker
+        encode, register = broker._directory.encode, broker._registration._announcements._step
+
+        def count_save(file: Any, table: Any) -> bytes:
+            saved.append(file.name)
+            return encode(file, table)
+
+        def count_registration() -> Awaitable[None]:
+            told.append(1)
+            return register()
+
+        monkeypatch.setattr(broker._directory, "encode", count_save)
+        monkeypatch.setattr(broker._registration._announcements, "_step", count_registration)
+        assert (await desk.send("Fresh")).code == ResponseCode.SUCCESS
+        assert saved == ["topics.json", "subscriptionGroup.json"] and told == [1]
+        assert b"Fresh" in (tmp_path / "config" / "topics.json").read_bytes(), "before the answer"
+
+    at_desk(tmp_path, work)
+
+
+def test_tables_are_saved_though_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(broker_node, "_SETTLED_S", 0.0)
+
+    async def work(_: Desk) -> None:
+        await until((tmp_path / "config" / "topics.json").exists)
+
+    at_desk(tmp_path, work)
 
 
 def test_unknown_codes_are_answered_at_once(tmp_path: Path) -> None:
