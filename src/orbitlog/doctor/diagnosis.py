@@ -136,6 +136,7 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
         " after a repair all of them are there, and those that were delivered come again",
         _REPAIR,
     ),
+    "timer wheel": (Severity.NOTE, "Brokers make it again from the timer log", None),
     "repair": (
         Severity.ERROR,
         "Half of its changes stand; running it again ends it, orbitlog doctor undo takes it back",

@@ -12,6 +12,7 @@ from orbitlog.doctor.diagnosis import Diagnosis, Severity, diagnose
 from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.doctor.lost_messages import LogRange, LostMessage, damaged_ranges, describe_lost, find_lost
 from orbitlog.doctor.offset_survey import offset_findings
+from orbitlog.doctor.progress_survey import progress_findings
 from orbitlog.doctor.repair_journal import interrupted, unreadable_journals
 from orbitlog.doctor.retired_messages import retired_findings
 from orbitlog.doctor.store_check import StoreCheck, check_with
@@ -68,6 +69,7 @@ def examine(
     lost = find_lost(store, ranges)
     found = [*_log_findings(checked, lost), *_missing(store, checked), *survey(store)]
     found += [*queue_count_findings(store, checked.ends), *offset_findings(store, checked.ends)]
+    found += progress_findings(store, checked.ends, checked.last_stored_ms)
     found += [*checked.lives, *retired_findings(store, checked), *_behind(checked)]
     diagnoses = tuple(diagnose(finding, str(root)) for finding in found)
     return Examination(checked, diagnoses, tuple(ranges), tuple(lost))

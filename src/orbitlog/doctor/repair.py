@@ -19,6 +19,7 @@ from orbitlog.doctor.header_repair import plan_headers
 from orbitlog.doctor.log_repair import plan_log, plan_places
 from orbitlog.doctor.offset_survey import plan_offsets
 from orbitlog.doctor.order_repair import QueueOrder
+from orbitlog.doctor.progress_survey import plan_progress
 from orbitlog.doctor.repair_journal import RepairJournal, finish_interrupted
 from orbitlog.doctor.repair_obstacles import free_journal_place, free_lock, set_journals_aside
 from orbitlog.doctor.store_use import taken
@@ -30,7 +31,7 @@ from orbitlog.errors import StoreLayoutError
 from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_settings import StoreSettings
 
-_ROUNDS_MAX = 8
+_ROUNDS_MAX = 10
 DERIVED_KINDS = {"queue unit": QUEUES, "queue file": QUEUES, "index": INDEX, "checkpoint": CHECKPOINT}
 
 
@@ -129,10 +130,13 @@ class _Plan:
         if journal.steps:
             return problems
         compat = told_compat(self._store, self._settings)
-        if "timer" in self._of_kind:
-            plan_timers(journal, self._store)
+        if timer_findings := self._of_kind.get("timer"):
+            plan_timers(journal, self._store, timer_findings)
+            if journal.steps:
+                return problems  # other findings may name the same files
         plan_config(journal, self._store, compat, self._found.findings, self._found.check.ends)
         plan_offsets(journal, self._store, compat, self._found)
+        plan_progress(journal, self._store, compat, self._found.check.ends, self._found.check.last_stored_ms)
         return problems + self._plan_derived(journal, progress)
 
     def _plan_derived(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
@@ -193,7 +197,8 @@ _DEEDS = {
     "queue count": "raise the topic's number of queues to read in topics.json",
     "lock": "set aside",
     "journal": "set aside",
-    "timer": "set the timer files aside, which brokers make again from the log; what was delivered comes again",
+    "timer": "set the wheel aside, which brokers make again from the timer log; or all timer files, which they make"
+    " again from the log: then what was delivered comes again",
     "offset": "bring the offset back between the queue's bounds",
 }
 

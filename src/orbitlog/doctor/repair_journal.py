@@ -16,9 +16,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from orbitlog.doctor.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree, write_all
@@ -151,7 +152,13 @@ class RepairJournal:
         """Write the steps down, and then do them."""
         for directory in (self.place / _KEPT, self.new):
             sync_tree(directory)
-        told = {"run": self.run, "title": self.title, "steps": [_plain(step) for step in self.steps]}
+        steps = [_plain(step) for step in self.steps]
+        told = {
+            "run": self.run,
+            "title": self.title,
+            "steps": steps,
+            "made": _missing_directories(self.root, self.steps),
+        }
         # Names of files need not be text: what is none is escaped, which orjson does not do.
         put_bytes(self.place / _JOURNAL, json.dumps(told).encode("ascii"), self.place / TEMPORARY)
         remove_tree(self.place / TEMPORARY)
@@ -272,6 +279,7 @@ def _read(place: Path) -> dict[str, Any] | None:
         is_sound = isinstance(told["title"], str) and isinstance(told["run"], str)
         is_sound = is_sound and all(_stays_inside(name) for step in steps for name in (step.path, step.to or "."))
         is_sound = is_sound and all(_stays_inside(name or ".") for step in steps for name in (step.old, step.new))
+        is_sound = is_sound and all(_stays_inside(name) for name in told.get("made", ()))
     except (OSError, ValueError, TypeError, KeyError, RecursionError):
         is_sound = False
     if not is_sound:
@@ -313,11 +321,27 @@ def _take_back(root: Path, place: Path, told: dict[str, Any]) -> None:
             _undo(root, place, steps[number])
             _sync_places(root, steps[number : number + 1])
             _note_progress(place, number)
+        _remove_made(root, told.get("made", ()))
         (place / _JOURNAL).unlink()  # from here on it is rubbish
         remove_tree(place)
         if not any((root / DOCTOR).iterdir()):
             (root / DOCTOR).rmdir()
             _put_back_aside(root)
+
+
+def _missing_directories(root: Path, steps: Sequence[Step]) -> list[str]:
+    """Name the directories that the steps will have to make, each behind those that it lies in."""
+    targets = [PurePath(step.to) for step in steps if step.to is not None]
+    parents = {parent for target in targets for parent in target.parents if not os.path.lexists(root / parent)}
+    return sorted(parent.as_posix() for parent in parents)
+
+
+def _remove_made(root: Path, directories: Sequence[str]) -> None:
+    """Remove directories that were made, unless something was put there since."""
+    for name in sorted(directories, reverse=True):
+        with suppress(FileNotFoundError, NotADirectoryError):
+            if not any((root / name).iterdir()):
+                (root / name).rmdir()
 
 
 def _put_back_aside(root: Path) -> bool:

@@ -56,6 +56,8 @@ from orbitlog.store.store_settings import StoreGeometry, StoreSettings
 _STATE = "orbitlog-check"
 _QUEUES_IN_TASK = 64
 _NO_MESSAGE = 1 << 62
+# Brokers, Java's too, write the first checkpoint after so long.
+_FIRST_CHECKPOINT_MS = 60_000
 
 Queue = tuple[str, int]
 
@@ -78,6 +80,7 @@ class StoreCheck:
     finding_count: int = 0
     ends: dict[Queue, QueueEnds] = field(default_factory=dict)
     """Bounds of each queue as the log has them."""
+    last_stored_ms: int = 0
     lives: list[Finding] = field(default_factory=list)
     """Topics that were deleted, or made again: nothing to mend."""
 
@@ -249,6 +252,7 @@ def _follow_queues(work: _Work) -> None:
     result.ends = work.ends
     result.queues = len(work.ends)
     result.keys = sum(derivation.key_count for derivation in work.derivations)
+    result.last_stored_ms = max((derivation.last_timestamp_ms for derivation in work.derivations), default=0)
     result.add(disorder)
     derived_from = work.recovery_start
     missing = (one for one in work.missing if one[4] >= begins.get(one[:2], 0) and one[0] not in deleted)
@@ -369,10 +373,10 @@ def _checkpoint_findings(work: _Work) -> list[Finding]:
             return []  # nothing to come back to, and brokers give it its size
         return [Finding("checkpoint", path, f"has {file.size_bytes} bytes, a checkpoint has {CHECKPOINT_BYTES}")]
     checkpoint = decode_checkpoint(file.path.read_bytes())
-    last_ms = max((derivation.last_timestamp_ms for derivation in work.derivations), default=0)
+    last_ms = work.result.last_stored_ms
     findings = []
-    # One of a broker that was killed in its first minute says nothing either, and then there is little to read.
-    is_young = work.store.abort is not None and len(work.store.segments) == 1
+    # One of a broker that was killed in its first minute says nothing either.
+    is_young = work.store.abort is not None and last_ms - _first_stored_ms(work.store) < _FIRST_CHECKPOINT_MS
     says_nothing = checkpoint.physic_msg_timestamp_ms == checkpoint.logics_msg_timestamp_ms == 0
     if says_nothing and work.result.messages and not is_young and not is_in_use(work.store):
         findings.append("says nothing: after the next kill a broker would read the whole log again")
@@ -387,6 +391,15 @@ def _checkpoint_findings(work: _Work) -> list[Finding]:
         if said > work.result.log_end and not is_in_use(work.store):
             findings.append(f"{name} is {said}, the log ends at {work.result.log_end}")
     return [Finding("checkpoint", path, reason) for reason in findings]
+
+
+def _first_stored_ms(store: StoreFiles) -> int:
+    """Return when the first message of a log was stored; 0 where that cannot be read, or is not its first any more."""
+    if not store.segments or store.segments[0].base:
+        return 0
+    with mapped_view(store.segments[0].path) as view:
+        first = read_at(view, 0)
+    return first.store_timestamp_ms if isinstance(first, Message) else 0
 
 
 def _config_findings(store: StoreFiles) -> list[Finding]:

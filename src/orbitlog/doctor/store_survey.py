@@ -6,12 +6,14 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from orbitlog.doctor.timer_survey import timer_findings
+from orbitlog.doctor.waiting_timers import waiting_findings
 from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
 from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET
+from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.topic_config import TOPICS, TopicTable
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import ROOT_ENTRIES, StoreFiles
@@ -44,7 +46,9 @@ def survey(store: StoreFiles) -> list[Finding]:
         *config_findings(store.root),
         *_topic_findings(store),
         *timer_findings(store),
+        *waiting_findings(store),
         *_foreign_findings(store),
+        *_queue_id_findings(store),
         *_abort_findings(store),
     ]
 
@@ -68,18 +72,23 @@ def config_findings(root: Path) -> Iterator[Finding]:
         main, backup = root / tree.CONFIG / name, root / tree.CONFIG / (name + tree.BACKUP_SUFFIX)
         if not main.exists() and not backup.exists():
             continue
-        backup_is_good = is_readable(backup)
+        # timercheck is written in place, and nobody looks for a backup of it.
+        backup_is_good = is_readable(backup) and name != TIMER_CHECKPOINT_FILE
         if is_readable(main):
             if backup.exists() and not backup_is_good and read_config(backup):
                 yield Finding("config note", str(backup), "the backup cannot be read")
             continue
-        if not read_config(main) and not backup.exists():
+        if not read_config(main) and not backup.exists() and name not in _TABLES:
             continue  # a new one
         problem = "is missing" if not main.exists() else "is empty" if not read_config(main) else _problem(main)
         if backup_is_good:
             yield Finding("config backup in use", str(main), f"{problem}; its backup can be read")
         else:
             yield Finding("config", str(main), f"{problem}, and there is no backup that can be read")
+
+
+def _backup_of(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(tree.BACKUP_SUFFIX) + tree.BACKUP_SUFFIX)
 
 
 def _problem(path: Path) -> str:
@@ -89,7 +98,7 @@ def _problem(path: Path) -> str:
     except FormatError as error:
         return f"cannot be read ({error})"
     table = _TABLES.get(path.name.removesuffix(tree.BACKUP_SUFFIX))
-    if table is not None and table not in raw and raw.strip(_EMPTY):
+    if table is not None and table not in raw and (raw.strip(_EMPTY) or table in read_config(_backup_of(path))):
         return f"has no {table.decode()}: it is another file, or what is left of one"
     return ""
 
@@ -156,6 +165,14 @@ def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
             yield Finding("link", str(entry.path), entry.reason)
             continue
         yield Finding(_FOREIGN_KINDS.get((parts[0], len(parts)), "layout"), str(entry.path), entry.reason)
+
+
+def _queue_id_findings(store: StoreFiles) -> Iterator[Finding]:
+    """Name directories of queues that no topic can have; what lies in them is held against the log like any other."""
+    for (topic, queue_id), files in store.queues.items():
+        if not 0 <= queue_id < QUEUES_MAX and not files:
+            path = store.root / tree.CONSUMEQUEUE / topic / str(queue_id)
+            yield Finding("layout", str(path), "is empty, and no queue can have this number")
 
 
 def _abort_findings(store: StoreFiles) -> Iterator[Finding]:

@@ -13,7 +13,7 @@ from enum import Enum
 from typing import Generic, TypeVar, overload
 
 from orbitlog.errors import BadField, FormatError
-from orbitlog.formats import group_config, offset_tables, topic_config
+from orbitlog.formats import group_config, offset_tables, pop_progress, timer_progress, topic_config
 from orbitlog.formats.compat import Compat
 from orbitlog.formats.java import utf8_decode, utf8_encode
 from orbitlog.formats.json_records import JsonFile, JsonRecord
@@ -91,6 +91,8 @@ _CODECS = (
     _json_codec(offset_tables.LMQ_CONSUMER_OFFSET),
     _json_codec(offset_tables.DELAY_OFFSET),
     _json_codec(offset_tables.CONSUMER_ORDER_INFO),
+    _json_codec(timer_progress.TIMER_PROGRESS),
+    _json_codec(pop_progress.POP_PROGRESS),
     ConfigCodec(
         TIMER_CHECKPOINT_FILE,
         TimerCheckpoint,

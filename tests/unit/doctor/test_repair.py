@@ -118,7 +118,7 @@ def own_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def killed_5x(golden_550_crash: GoldenStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A store of a 5.5.0 broker that was killed, but for its large timer files."""
     root = tmp_path_factory.mktemp("killed") / "store"
-    shutil.copytree(golden_550_crash.store, root, ignore=shutil.ignore_patterns("timerwheel", "timerlog"))
+    shutil.copytree(golden_550_crash.store, root, ignore=shutil.ignore_patterns("timerwheel", "timerlog", "timercheck"))
     return root
 
 

@@ -240,3 +240,17 @@ def test_what_is_cut_off_is_kept_without_the_hole_behind_it(store: Path) -> None
     assert path.stat().st_size == 1 << 30
     with path.open("rb") as file:
         assert file.read(110) == b"0123456789" * 10 + bytes(10)
+
+
+def test_directories_that_were_made_go_when_it_is_taken_back(store: Path) -> None:
+    (store / "empty").mkdir()
+    before = sorted(store.rglob("*"))
+    journal = RepairJournal.begin(store, "a queue is made again")
+    journal.put_file(store / "consumequeue" / "Orders" / "0" / "new", b"units", "made again")
+    journal.put_file(store / "consumequeue" / "Orders" / "1" / "new", b"units", "made again")
+    journal.put_file(store / "empty" / "new", b"x", "made again")
+    journal.carry_out()
+    (store / "consumequeue" / "Orders" / "1" / "other").write_bytes(b"somebody's")
+    undo_last(store)
+    somebodys = store / "consumequeue" / "Orders" / "1" / "other"
+    assert sorted(store.rglob("*")) == sorted([*before, *somebodys.parents[:3], somebodys])

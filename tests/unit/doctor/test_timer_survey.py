@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from orbitlog.doctor.examination import examine
 from orbitlog.doctor.repair import apply_repair
 from orbitlog.doctor.repair_journal import undo_last
 from orbitlog.doctor.timer_survey import timer_findings
@@ -47,10 +49,6 @@ def log_deleted(root: Path) -> None:
     shutil.rmtree(root / "timerlog")
 
 
-def wheel_deleted(root: Path) -> None:
-    (root / "timerwheel").unlink()
-
-
 @pytest.fixture(scope="module")
 def sound(golden_550_crash: GoldenStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The timer files of a killed 5.5.0 broker, and what makes a store of them."""
@@ -58,6 +56,8 @@ def sound(golden_550_crash: GoldenStore, tmp_path_factory: pytest.TempPathFactor
     (root / "commitlog").mkdir(parents=True)
     shutil.copytree(golden_550_crash.store / "timerlog", root / "timerlog")
     shutil.copy2(golden_550_crash.store / "timerwheel", root / "timerwheel")
+    (root / "config").mkdir()
+    shutil.copy2(golden_550_crash.store / "config" / "timercheck", root / "config" / "timercheck")
     return root
 
 
@@ -66,25 +66,105 @@ def test_files_of_a_broker_are_sound(sound: Path) -> None:
     assert timer_log(sound).read_bytes().strip(b"\0")
 
 
+def checkpoint(root: Path) -> Path:
+    return root / "config" / "timercheck"
+
+
+def unit_with_another_magic(root: Path) -> None:
+    patch_file(timer_log(root), 52 + 12, b"\x55\x55\x55\x55")
+
+
+def list_of_units_that_leads_in_a_circle(root: Path) -> None:
+    patch_file(timer_log(root), 52 + 4, struct.pack(">q", 52))
+
+
+def unit_for_a_moment_before_it_was_made(root: Path) -> None:
+    patch_file(timer_log(root), 52 + 24, struct.pack(">i", -5))
+
+
+def file_of_the_log_under_another_name(root: Path) -> None:
+    timer_log(root).rename(timer_log(root).with_name(f"{52:020d}"))
+
+
+def second_file_that_does_not_follow(root: Path) -> None:
+    shutil.copy2(timer_log(root), timer_log(root).with_name(f"{3 * timer_log(root).stat().st_size:020d}"))
+
+
+def log_of_zeros(root: Path) -> None:
+    timer_log(root).write_bytes(bytes(timer_log(root).stat().st_size))
+
+
+def checkpoint_deleted(root: Path) -> None:
+    checkpoint(root).unlink()
+
+
+def checkpoint_of_zeros(root: Path) -> None:
+    checkpoint(root).write_bytes(bytes(4096))
+
+
+@pytest.fixture(scope="module")
+def small(sound: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same without the wheel, which is large."""
+    root = tmp_path_factory.mktemp("small") / "store"
+    shutil.copytree(sound, root, ignore=shutil.ignore_patterns("timerwheel"))
+    return root
+
+
+def copy_of(sound: Path, to: Path, damage: Callable[[Path], None]) -> Path:
+    shutil.copytree(sound, to)
+    damage(to)
+    return to
+
+
 @pytest.mark.parametrize(
     "damage",
     [
         torn_unit,
         noise_behind_the_last_unit,
-        noise_on_the_wheel,
-        wheel_cut,
-        log_cut_that_the_wheel_leads_to,
         log_deleted,
-        wheel_deleted,
+        unit_with_another_magic,
+        list_of_units_that_leads_in_a_circle,
+        unit_for_a_moment_before_it_was_made,
+        file_of_the_log_under_another_name,
+        second_file_that_does_not_follow,
+        log_of_zeros,
+        checkpoint_deleted,
+        checkpoint_of_zeros,
     ],
 )
-def test_damage_is_told_and_mended(damage: Callable[[Path], None], sound: Path, tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    shutil.copytree(sound, root)
-    damage(root)
-    assert {finding.kind for finding in timer_findings(find_store_files(root))} == {"timer"}
+def test_damage_to_the_log_is_told_and_all_is_made_again(
+    damage: Callable[[Path], None], small: Path, tmp_path: Path
+) -> None:
+    root = copy_of(small, tmp_path / "store", damage)
+    assert {finding.kind for finding in timer_findings(find_store_files(root))} >= {"timer"}
     before = fingerprint(root)
     assert apply_repair(root).is_sound
-    assert not (root / "timerwheel").exists() and not (root / "timerlog").exists()
+    assert not any(path.exists() for path in (root / "timerlog", checkpoint(root)))
     undo_last(root)
     assert fingerprint(root) == before
+
+
+@pytest.mark.parametrize("damage", [log_deleted, log_cut_that_the_wheel_leads_to])
+def test_damage_to_the_log_takes_the_wheel_along(damage: Callable[[Path], None], sound: Path, tmp_path: Path) -> None:
+    root = copy_of(sound, tmp_path / "store", damage)
+    assert apply_repair(root).is_sound
+    assert not any(path.exists() for path in (root / "timerwheel", root / "timerlog", checkpoint(root)))
+
+
+@pytest.mark.parametrize("damage", [noise_on_the_wheel, wheel_cut])
+def test_damage_to_the_wheel_is_told_and_it_alone_is_made_again(
+    damage: Callable[[Path], None], sound: Path, tmp_path: Path
+) -> None:
+    """What was delivered must not come again for a file that Java makes from the timer log."""
+    root = copy_of(sound, tmp_path / "store", damage)
+    assert {finding.kind for finding in timer_findings(find_store_files(root))} == {"timer"}
+    assert apply_repair(root).is_sound
+    assert not (root / "timerwheel").exists()
+    assert timer_log(root).read_bytes() == timer_log(sound).read_bytes()
+    assert checkpoint(root).read_bytes() == checkpoint(sound).read_bytes()
+
+
+def test_a_wheel_that_is_missing_is_a_note(small: Path) -> None:
+    """Our own broker leaves none, and Java makes it."""
+    assert [finding.kind for finding in timer_findings(find_store_files(small))] == ["timer wheel"]
+    assert examine(small).is_sound

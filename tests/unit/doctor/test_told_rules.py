@@ -14,7 +14,7 @@ from orbitlog.testing.golden import GoldenStore
 
 
 def without_timers(golden: GoldenStore, root: Path) -> Path:
-    shutil.copytree(golden.store, root, ignore=shutil.ignore_patterns("timerwheel", "timerlog"))
+    shutil.copytree(golden.store, root, ignore=shutil.ignore_patterns("timerwheel", "timerlog", "timercheck"))
     return root
 
 

@@ -57,7 +57,7 @@ def test_damaged_files_are_a_value_or_a_format_error(golden_files: list[tuple[Pa
 
 
 def test_names() -> None:
-    assert len(CONFIG_CODECS) == 12
+    assert len(CONFIG_CODECS) == 14
     assert config_codec("topics.json.bak") is config_codec("topics.json")
     assert config_codec("timercheck").kind is TimerCheckpoint
     with pytest.raises(BadField, match=r"topics\.json"):
