@@ -5,6 +5,9 @@ What each line is, all of the same bytes, taken in turns, the middle of five rou
 - *fdatasync of each*, *of 64 at a time*: `pwrite` of one record, or of as many as wait, and `fdatasync`, again and
   again, in one thread. Nobody is told, and no record is made: the least that can be done.
 - *the same in a thread*: another thread syncs, and both take turns.
+- *over bytes written before*, *in two halves at once*: what the disk could do beside that, bare as well. A file that
+  holds zeros already has no blocks to note as written; and two threads, each with a descriptor of its own, sync half
+  as much each while the other does. The store does neither.
 - *append and wait*: every sender stores one message, and again one when it is answered, as if each had a connection.
 - *append a run and wait*: the sends of all come in one read, and are stored together. Both are in step with the disk
   as the bare sync is: nobody has anything to send before the trip is over.
@@ -26,6 +29,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
+from io import FileIO
 from pathlib import Path
 from typing import cast
 
@@ -45,8 +49,11 @@ from orbitlog.wire.command import Command
 
 _ROUNDS = 5
 _TRIPS_MIN = 50
+_SINGLE_MAX = 320
 _REQUEST = Command(RequestCode.SEND_MESSAGE)
 _ANSWER = b'{"code":0,"extFields":{"msgId":"7F00000100002A9F%016X","queueId":"0","queueOffset":"%d"}}'
+
+Work = Callable[[], float]
 
 
 def run(report: Report, *, count: int) -> None:
@@ -62,46 +69,65 @@ def _rows(report: Report, message: Message, senders: int, count: int, *, slower_
         group += f", as on a disk that takes {slower_seconds * 1000:.0f} ms longer for a sync"
     record = encode_message(message)
     trips = count // senders
-    total = trips * senders
     sync = partial(_slow_sync, slower_seconds=slower_seconds) if slower_seconds else os.fdatasync
     with tempfile.TemporaryDirectory(prefix="orbitlog-bench-") as directory:
-        raw = Path(directory, "raw")
         with MessageStore.open(Path(directory, "store"), StoreConfig(sync_flush=True), now_ms) as store:
             flush = CountedFlush(partial(_flush_slowly, store, slower_seconds) if slower_seconds else store.flush_log)
-            few = min(total, 640)
-            works: dict[str, tuple[Callable[[], float], int]] = {
-                "baseline: fdatasync of each": (partial(_bare_syncs, raw, record, few, sync), few)
-            }
-            if senders > 1:
-                together = partial(_bare_syncs, raw, record * senders, trips, sync)
-                works[f"baseline: fdatasync of {senders} at a time"] = together, total
-                works["baseline: the same in a thread"] = (
-                    partial(_woken_syncs, raw, record * senders, trips, sync),
-                    total,
-                )
-            works["append and wait"] = partial(_run_senders, store, flush, message, senders, total), total
-            works["wait alone"] = partial(_run_senders, None, flush, message, senders, total), total
-            if senders > 1:
-                works["append a run and wait"] = partial(_run_together, store, flush, message, senders, total), total
-                works["wait for a run alone"] = partial(_run_together, None, flush, message, senders, total), total
-                works["append a run, sync here"] = partial(_flush_runs, store, flush, message, senders, total), total
+            works = _bare_works(Path(directory), record, senders, trips, sync)
+            works += _store_works(store, flush, message, senders, trips)
             _measure(report, group, works, flush, len(record))
 
 
+def _bare_works(
+    directory: Path, record: bytes, senders: int, trips: int, sync: Callable[[int], None]
+) -> list[tuple[str, int, Work]]:
+    few, total, records = min(senders * trips, _SINGLE_MAX), senders * trips, record * senders
+    works: list[tuple[str, int, Work]] = [
+        ("baseline: fdatasync of each", few, partial(_bare_syncs, directory, record, few, sync))
+    ]
+    if senders == 1:
+        return works
+    together = partial(_bare_syncs, directory, records, trips, sync)
+    at_once = partial(_syncs_at_once, directory, record * (senders // 2), 2 * trips, sync)
+    return [
+        *works,
+        (f"baseline: fdatasync of {senders} at a time", total, together),
+        ("baseline: the same in a thread", total, partial(_woken_syncs, directory, records, trips, sync)),
+        ("bare, over bytes written before", total, partial(together, is_written=True)),
+        ("bare, in two halves at once", total, at_once),
+    ]
+
+
+def _store_works(
+    store: MessageStore, flush: CountedFlush, message: Message, senders: int, trips: int
+) -> list[tuple[str, int, Work]]:
+    total = senders * trips
+    single = [
+        ("append and wait", total, partial(_run_senders, store, flush, message, senders, total)),
+        ("wait alone", total, partial(_run_senders, None, flush, message, senders, total)),
+    ]
+    together = [
+        ("append a run and wait", total, partial(_run_together, store, flush, message, senders, total)),
+        ("wait for a run alone", total, partial(_run_together, None, flush, message, senders, total)),
+        ("append a run, sync here", total, partial(_flush_runs, store, flush, message, senders, total)),
+    ]
+    return [*single, *together] if senders > 1 else [*single]
+
+
 def _measure(
-    report: Report, group: str, works: dict[str, tuple[Callable[[], float], int]], flush: CountedFlush, size_bytes: int
+    report: Report, group: str, works: Sequence[tuple[str, int, Work]], flush: CountedFlush, size_bytes: int
 ) -> None:
     """Take all in turns, so that what the machine does meanwhile comes to all."""
-    seconds: dict[str, list[float]] = {name: [] for name in works}
-    flushes = dict.fromkeys(works, 0)
+    seconds: dict[str, list[float]] = {name: [] for name, _, _ in works}
+    flushes = dict.fromkeys(seconds, 0)
     for _ in range(_ROUNDS):
-        for name, (work, _count) in works.items():
+        for name, _, work in works:
             before = flush.count
             seconds[name].append(work())
             flushes[name] += flush.count - before
-    for name, (_, count) in works.items():
+    for name, count, _ in works:
         report.add(Figure(group, name, statistics.median(seconds[name]), count, count * size_bytes))
-    for name, (_, count) in works.items():
+    for name, count, _ in works:
         if name.endswith("and wait"):
             report.read(Reading(group, f"{name}: messages a sync", count * _ROUNDS / flushes[name], "messages"))
 
@@ -129,10 +155,14 @@ def _flush_slowly(store: MessageStore, slower_seconds: float) -> int:
     return flushed_to
 
 
-def _bare_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], None]) -> float:
-    with path.open("w+b", buffering=0) as file:
-        os.posix_fallocate(file.fileno(), 0, count * len(records))
-        os.fsync(file.fileno())
+def _bare_syncs(
+    directory: Path, records: bytes, count: int, sync: Callable[[int], None], *, is_written: bool = False
+) -> float:
+    with _new_file(directory, count * len(records)) as file:
+        if is_written:
+            for number in range(count):
+                os.pwrite(file.fileno(), bytes(len(records)), number * len(records))
+            os.fsync(file.fileno())
 
         def sync_each() -> None:
             for number in range(count):
@@ -142,14 +172,45 @@ def _bare_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], No
         return seconds_of(sync_each)
 
 
-def _woken_syncs(path: Path, records: bytes, count: int, sync: Callable[[int], None]) -> float:
+def _new_file(directory: Path, size_bytes: int) -> FileIO:
+    """Make a file whose blocks are allocated, as the store's are.
+
+    A new one each time, which stays: blocks that are freed keep the disk busy while the next line is measured.
+    """
+    descriptor, name = tempfile.mkstemp(dir=directory)
+    os.posix_fallocate(descriptor, 0, size_bytes)
+    os.fsync(descriptor)
+    os.close(descriptor)
+    return FileIO(name, "r+")
+
+
+def _syncs_at_once(directory: Path, records: bytes, count: int, sync: Callable[[int], None]) -> float:
+    """Write and sync in two threads, each what is next."""
+    numbers = iter(range(count))
+
+    def sync_each() -> None:
+        with FileIO(file.name, "r+") as own:
+            for number in numbers:  # a thread has the interpreter's lock for such a step
+                os.pwrite(own.fileno(), records, number * len(records))
+                sync(own.fileno())
+
+    def sync_all() -> None:
+        threads = [threading.Thread(target=sync_each) for _ in range(2)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    with _new_file(directory, count * len(records)) as file:
+        return seconds_of(sync_all)
+
+
+def _woken_syncs(directory: Path, records: bytes, count: int, sync: Callable[[int], None]) -> float:
     """Write here, and let another thread sync, as whoever has something else to do must: two threads take turns."""
     written, synced = threading.Lock(), threading.Lock()
     written.acquire()
     synced.acquire()
-    with path.open("w+b", buffering=0) as file:
-        os.posix_fallocate(file.fileno(), 0, count * len(records))
-        os.fsync(file.fileno())
+    with _new_file(directory, count * len(records)) as file:
 
         def sync_each() -> None:
             for _ in range(count):

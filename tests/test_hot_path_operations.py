@@ -21,6 +21,9 @@ import pytest
 import uvloop
 
 from benchmarks.hot_path import QUEUES, TOPIC, HotPath, batches, commits, halves, hot_path_at, pulls, sends
+from orbitlog.formats.message import make_message
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.store_config import StoreConfig
 
 MESSAGES = 64
 MEMBERS = 32
@@ -147,6 +150,34 @@ def test_many_sends_a_read_that_wait_for_the_disk(tmp_path: Path) -> None:
             assert bytecodes_of(feed_and_land) / MESSAGES <= 419
 
     at_hot_path(tmp_path, work, flushDiskType="SYNC_FLUSH")
+
+
+def test_a_trip_to_the_disk(tmp_path: Path) -> None:
+    """What the thread of the disk does beside the sync, while it has the interpreter's lock."""
+    with MessageStore.open(tmp_path, StoreConfig(sync_flush=True), lambda: 1) as store:
+        message = make_message(topic=TOPIC, body=b"x")
+
+        def counted(count: Callable[[Callable[[], object]], Any]) -> Any:
+            store.append(message)
+            return count(store.flush_log)
+
+        counted(calls_of)
+        called, of_system = counted(calls_of)
+        assert of_system == {"fdatasync": 1}
+        assert called <= 8
+        if COUNTS_BYTECODES:
+            assert counted(bytecodes_of) <= 93
+
+
+def test_a_long_run_is_one_call(tmp_path: Path) -> None:
+    async def work(path: HotPath) -> None:
+        data = b"".join(sends(MESSAGES, body_bytes=1024))
+        path.feed(data)
+        called, of_system = calls_of(lambda: path.feed(data))
+        assert of_system == {"pwrite": 1}, "instead of a fault for every page"
+        assert called / MESSAGES <= 26
+
+    at_hot_path(tmp_path, work)
 
 
 @pytest.mark.parametrize(("kernels", "bytecodes", "calls"), [(False, 88, 5.1), (True, 46, 3.5)])

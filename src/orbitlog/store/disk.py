@@ -24,6 +24,7 @@ from orbitlog.store.mapped_view import end_of_data
 
 Bytes = bytes | bytearray | memoryview
 _IS_LINUX = sys.platform == "linux"
+_HAS_FDATASYNC = hasattr(os, "fdatasync")
 _OPEN_FILES_ENOUGH = 1 << 20
 _FETCH_BYTES = 256 * 1024
 
@@ -225,7 +226,10 @@ class RealMappedFile:
 
     def sync(self) -> None:
         # fdatasync and not msync: the latter holds the interpreter's lock while the disk works.
-        getattr(os, "fdatasync", os.fsync)(self._descriptor)
+        if _HAS_FDATASYNC:
+            os.fdatasync(self._descriptor)
+        else:
+            os.fsync(self._descriptor)
 
     def close(self) -> None:
         self._map.close()

@@ -403,10 +403,19 @@ class MessageStore(StoreReads):
 
         If the disk refuses, nothing that was not flushed can be trusted any more: the store takes no more messages.
         """
-        target = self._log.written_to
-        with self._failing_for_good():
-            self._log.flush(target)
+        if self._failure:
+            raise StoreError(self._failure)
+        log = self._log
+        target = log.written_to
+        try:
+            log.flush(target)
+        except OSError as error:
+            raise self._fail_for_good(error) from error
         return target
+
+    def _fail_for_good(self, error: OSError) -> StoreError:
+        self._failure = f"the disk failed to keep what was written ({error}); nothing more is taken until a restart"
+        return StoreError(self._failure)
 
     @contextmanager
     def _failing_for_good(self) -> Iterator[None]:
@@ -416,8 +425,7 @@ class MessageStore(StoreReads):
         try:
             yield
         except OSError as error:
-            self._failure = f"the disk failed to keep what was written ({error}); nothing more is taken until a restart"
-            raise StoreError(self._failure) from error
+            raise self._fail_for_good(error) from error
 
     def flush_derived(self) -> None:
         """Put queues and index on the disk, and note in checkpoint and state how far they are."""
