@@ -16,7 +16,8 @@ What each line is, all of the same bytes, taken in turns, the middle of five rou
   stored and the disk takes no time. Making answers and sending again, the benchmark's own work, is in these, too.
 
 The time counts from the first send to the last answer: an event loop is there before, as in a broker. How many messages
-a sync took along tells whether groups were as large as those of the bare sync.
+a sync took along tells whether groups were as large as those of the bare sync. *Processor time a trip* is that of the
+steps alone, in one thread and in turns with the bare ones, and does not count waiting.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from __future__ import annotations
 import asyncio
 import os
 import statistics
+import sys
 import tempfile
 import threading
 import time
@@ -40,7 +42,7 @@ from benchmarks.make_log import template
 from benchmarks.measure import Figure, Reading, Report, seconds_of
 from orbitlog.broker.flush_queue import FlushQueue
 from orbitlog.formats.message import Message, encode_message
-from orbitlog.formats.record_template import Row, template_of
+from orbitlog.formats.record_template import Row, encode_run, template_of
 from orbitlog.remoting.connection import Connection
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
@@ -76,6 +78,8 @@ def _rows(report: Report, message: Message, senders: int, count: int, *, slower_
             works = _bare_works(Path(directory), record, senders, trips, sync)
             works += _store_works(store, flush, message, senders, trips)
             _measure(report, group, works, flush, len(record))
+            if senders > 1 and not slower_seconds:
+                _processor_time(report, group, store, message, Path(directory), senders)
 
 
 def _bare_works(
@@ -132,6 +136,32 @@ def _measure(
             report.read(Reading(group, f"{name}: messages a sync", count * _ROUNDS / flushes[name], "messages"))
 
 
+def _processor_time(
+    report: Report, group: str, store: MessageStore, message: Message, directory: Path, senders: int
+) -> None:
+    """What a trip costs besides waiting, whatever else the machine does: the steps of both sides in turns.
+
+    Records are made and appended after a sync, as they are in a trip: what they need is no longer in the caches.
+    """
+    rows, records = _rows_of(message) * senders, encode_message(message) * senders
+    with _new_file(directory, _TRIPS_MIN * len(records)) as file:
+        steps: dict[str, Callable[[int], object]] = {
+            "bare: write": lambda number: os.pwrite(file.fileno(), records, number * len(records)),
+            "bare: sync": lambda _: os.fdatasync(file.fileno()),
+            "records made and appended": lambda _: _append_all(store, message, rows),
+            "flush": lambda _: store.flush_log(),
+            "records made alone": lambda _: encode_run(rows, {}, 0, 0, sys.maxsize),
+        }
+        nanoseconds: dict[str, list[int]] = {name: [] for name in steps}
+        for number in range(_TRIPS_MIN):
+            for name, step in steps.items():
+                started = time.thread_time_ns()
+                step(number)
+                nanoseconds[name].append(time.thread_time_ns() - started)
+    for name, spent in nanoseconds.items():
+        report.read(Reading(group, f"processor time a trip, {name}", statistics.median(spent) / 1000, "µs"))
+
+
 class CountedFlush:
     """The flush of a store, and how often it was made."""
 
@@ -175,7 +205,7 @@ def _bare_syncs(
 def _new_file(directory: Path, size_bytes: int) -> FileIO:
     """Make a file whose blocks are allocated, as the store's are.
 
-    A new one each time, which stays: blocks that are freed keep the disk busy while the next line is measured.
+    A new one each time, which stays: to free blocks is work for the disk, too, and would fall into the next line.
     """
     descriptor, name = tempfile.mkstemp(dir=directory)
     os.posix_fallocate(descriptor, 0, size_bytes)
