@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,21 @@ def may_be_pulled(topic: str) -> bool:
     return not (names.is_system_topic(topic) or topic.startswith("%"))
 
 
+@pytest.mark.parametrize("version", GOLDEN_OF)
+def test_an_undamaged_store_is_served_without_a_complaint(
+    version: str, request: pytest.FixtureRequest, judge_of: Callable[[str], Judge], tmp_path: Path
+) -> None:
+    """What is expected of a mended store holds for one that nobody damaged: what errors() leaves out is no more."""
+    golden: GoldenStore = request.getfixturevalue(GOLDEN_OF[version])
+    wanted = queued_messages(golden.store)
+    root = golden.copy_to(tmp_path / "store").store
+    judge = judge_of(version)
+    with serving(judge, root, version) as broker:
+        assert_all_served(wanted, broker, judge.packages)
+        assert_all_found_by_key(wanted, broker)
+        assert broker.errors() == []
+
+
 @pytest.mark.parametrize("name", ZOO)
 @pytest.mark.parametrize("version", GOLDEN_OF)
 def test_an_apache_broker_serves_every_message_that_could_be_read(
@@ -88,17 +104,22 @@ def test_an_apache_broker_serves_every_message_that_could_be_read(
 
     mended = apply_repair(root)
     assert mended.is_sound and not mended.problems
+    judge = judge_of(version)
+    with serving(judge, root, version) as broker:
+        assert_all_served(wanted, broker, judge.packages)
+        assert_all_found_by_key(wanted, broker)
+        assert broker.errors() == []
+
+
+def serving(judge: Judge, root: Path, version: str) -> AbstractContextManager[JudgedStore]:
+    """Let a broker open a store, closed or killed as the golden store of its version was."""
     (root / "abort").unlink(missing_ok=True)
     if WAS_KILLED[version]:
         (root / "abort").touch()
     found = find_store_files(root)
     more = {"mappedFileSizeTimerLog": found.timer_log[0].size_bytes} if found.timer_log else {}
     settings = our_reading.broker_settings(infer_geometry(found, StoreSettings()), **more)
-    judge = judge_of(version)
-    with judge.serving(root, settings) as broker:
-        assert_all_served(wanted, broker, judge.packages)
-        assert_all_found_by_key(wanted, broker)
-        assert broker.errors() == []
+    return judge.serving(root, settings)
 
 
 def assert_all_served(wanted: dict[int, Message], broker: JudgedStore, packages: ApachePackages) -> None:

@@ -76,6 +76,9 @@ def _check(task: CheckIndexTask, data: FileBytes) -> dict[str, Any]:
         return _report([_finding(task, reason, INDEX_HEADER.position("index_count"))])
     if header.key_count == 0:
         return _report([])
+    if header.begin_physical_offset < 0:
+        position = INDEX_HEADER.position("begin_physical_offset")
+        return _report([_finding(task, f"the header says that it begins at {header.begin_physical_offset}", position)])
     if header.begin_physical_offset < task.log_start:
         return _check_newer_entries(task, data, header)
     if task.proof is not None and rest_is_right(data, layout, header, task.proof, _before(task)):

@@ -68,7 +68,7 @@ def examine(
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)
     found = [*_log_findings(checked, lost), *_missing(store, checked), *survey(store)]
-    found += [*queue_count_findings(store, checked.ends), *offset_findings(store, checked.ends)]
+    found += [*queue_count_findings(store, checked.ends), *offset_findings(store, checked.ends, checked.last_stored_ms)]
     found += progress_findings(store, checked.ends, checked.last_stored_ms)
     found += [*checked.lives, *retired_findings(store, checked), *_behind(checked)]
     diagnoses = tuple(diagnose(finding, str(root)) for finding in found)

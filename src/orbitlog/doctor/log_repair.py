@@ -7,6 +7,7 @@ all; then the log, with placeholders for the messages that are known to be lost;
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
@@ -26,6 +27,7 @@ from orbitlog.store.store_files import OffsetFile, StoreFiles
 
 Queue = tuple[str, int]
 _PLACES_TRIED = 1000
+_RECORDS_ASKED = 20
 _MAGIC = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)))
 _MAGIC_POSITION = RECORD_PREFIX.position("magic")
 
@@ -101,20 +103,23 @@ def _plan_strays(journal: RepairJournal, store: StoreFiles, segment_bytes: int) 
 def _home_of(segment: OffsetFile, segment_bytes: int) -> int | None:
     """Return the physical offset of a segment's first byte as its records have it; None where there is none.
 
-    The first ones may be damaged, and a body can hold a record of elsewhere: whoever says a place that no segment has
-    is believed last.
+    Most of the first ones decide: any of them may be damaged, and a flipped bit makes another segment's place of its
+    own. A body can hold a record of elsewhere: whoever says a place that no segment has is believed last.
     """
-    homes: list[int] = []
+    homes: Counter[int] = Counter()
+    behind = 0
     with mapped_view(segment.path) as view, view[: written_until(segment.path)] as written:
         places = [match.start() - _MAGIC_POSITION for match in islice(_MAGIC.finditer(written), _PLACES_TRIED)]
         for position in places:
-            found = read_at(written, position) if position >= 0 else None
-            if not isinstance(found, Message):
-                continue
-            homes.append(found.physical_offset - position)
-            if homes[-1] >= 0 and homes[-1] % segment_bytes == 0:
-                return homes[-1]
-    return homes[0] if homes and homes[0] >= 0 else None
+            found = read_at(written, position) if position >= behind else None
+            if isinstance(found, Message) and found.physical_offset >= position:
+                homes[found.physical_offset - position] += 1
+                behind = position + found.size_bytes
+            if homes.total() == _RECORDS_ASKED:
+                break
+    named = Counter({home: count for home, count in homes.items() if home % segment_bytes == 0}) or homes
+    most = max(named.values(), default=0)
+    return segment.base if 0 < most <= named[segment.base] else next((one for one in named if named[one] == most), None)
 
 
 def plan_log(

@@ -135,9 +135,12 @@ class _Plan:
             if journal.steps:
                 return problems  # other findings may name the same files
         plan_config(journal, self._store, compat, self._found.findings, self._found.check.ends)
-        plan_offsets(journal, self._store, compat, self._found)
-        plan_progress(journal, self._store, compat, self._found.check.ends, self._found.check.last_stored_ms)
-        return problems + self._plan_derived(journal, progress)
+        problems = problems + self._plan_derived(journal, progress)
+        if not (journal.steps and {"queue unit", "queue file"} & self._of_kind.keys()):
+            # From sound queues: they tell when delayed messages are due.
+            plan_offsets(journal, self._store, compat, self._found)
+            plan_progress(journal, self._store, compat, self._found.check.ends, self._found.check.last_stored_ms)
+        return problems
 
     def _plan_derived(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
         parts = {DERIVED_KINDS[kind] for kind in self._of_kind if kind in DERIVED_KINDS}

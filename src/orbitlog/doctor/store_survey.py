@@ -37,7 +37,15 @@ _TABLES = {
 _EMPTY = b"{} \t\r\n\xef\xbb\xbf"
 QUEUES_MAX = 1 << 16  # more than anybody has: a queue id above is damage
 _CONFIG_BYTES_MAX = 256 * 1024 * 1024
-_LINKS_MATTER = (tree.COMMITLOG, tree.CONSUMEQUEUE, tree.INDEX, tree.CONFIG, tree.CHECKPOINT)
+_LINKS_MATTER = (
+    tree.COMMITLOG,
+    tree.CONSUMEQUEUE,
+    tree.INDEX,
+    tree.CONFIG,
+    tree.CHECKPOINT,
+    tree.TIMER_LOG,
+    tree.TIMER_WHEEL,
+)
 
 
 def survey(store: StoreFiles) -> list[Finding]:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
@@ -12,6 +13,7 @@ from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
+from orbitlog.formats import names
 from orbitlog.formats.message import MAGIC_V1, Message
 from orbitlog.formats.message_scan import MAGIC_BLANK
 from orbitlog.store.log_walk import LogWalk
@@ -948,3 +950,32 @@ def neighbours_swapped(root: Path) -> None:
     )
     data = read_log(root, one.physical_offset, one.size_bytes + other.size_bytes)
     patch(root, one.physical_offset, data[one.size_bytes :] + data[: one.size_bytes])
+
+
+def first_of_segment(root: Path, number: int) -> Message:
+    start = segments(root)[number].base
+    return next(one for one in records(root) if one.physical_offset >= start)
+
+
+@damages(*LOG)
+def flipped_bit_in_the_offset_of_a_segments_first_record(root: Path) -> None:
+    """It makes the place of another log's segment of its own; the records behind it know better."""
+    message = first_of_segment(root, 2)
+    patch(root, message.physical_offset + 28, struct.pack(">q", message.physical_offset | 1 << 59))
+
+
+def cursors_of_transactions_behind_the_end(root: Path) -> None:
+    """What is pending must not be passed over. Not of the zoo: not every store has transactions."""
+    cursors = {f"{topic}@{names.TRANSACTION_GROUP}": {"0": 9999} for topic in (names.HALF_TOPIC, names.OP_HALF_TOPIC)}
+    config(root, "consumerOffset.json").write_text(json.dumps({"offsetTable": cursors}))
+
+
+@damages("offset")
+def delay_levels_behind_the_end(root: Path) -> None:
+    levels = {one.queue_id + 1 for one in records(root) if one.topic == names.SCHEDULE_TOPIC}
+    config(root, "delayOffset.json").write_text(json.dumps({"offsetTable": dict.fromkeys(levels, 9999)}))
+
+
+@damages("index")
+def index_header_that_begins_before_the_log(root: Path) -> None:
+    patch_file(index_file(root), 16, struct.pack(">q", -1))
