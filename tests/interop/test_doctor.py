@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from orbitlog.doctor.repair import apply_repair
-from orbitlog.formats import names
+from orbitlog.formats import names, timer_message
 from orbitlog.formats.message import Message
+from orbitlog.formats.timer_checkpoint import decode_timer_checkpoint
+from orbitlog.formats.timer_log import TimerLogUnit, scan_timer_log
 from orbitlog.store.log_walk import LogWalk
 from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_inference import infer_geometry
@@ -70,9 +72,28 @@ def test_an_apache_broker_makes_damaged_timer_files_again(
 ) -> None:
     """Of a wheel of the wrong size Java says that it is, and ends."""
     root = golden_550_crash.copy_to(tmp_path / "store").store
+    timer_log = find_store_files(root).timer_log[0].path.read_bytes()
+    units = [one for _, one in scan_timer_log(timer_log) if isinstance(one, TimerLogUnit)]
+    read_to_ms = decode_timer_checkpoint((root / "config" / "timercheck").read_bytes()).last_read_time_ms
+    waiting = {one.physical_offset for one in units if one.due_time_ms >= read_to_ms}
+    assert 0 < len(waiting) < len(units)
+    end = max(message.physical_offset for message in timed_messages(root))
     os.truncate(root / "timerwheel", 1000)
     assert_mended_and_served(root, packages_of("5.5.0"), tmp_path, was_killed=True)
-    assert (root / "timerwheel").stat().st_size > 1000
+
+    wheel = (root / "timerwheel").read_bytes()
+    for unit in units:
+        second = unit.due_time_ms // 1000
+        assert int.from_bytes(wheel[second % (len(wheel) // 32) * 32 :][:8], "big") == second, unit
+    came = [message for message in timed_messages(root) if message.physical_offset > end]
+    assert len(came) <= len(waiting), "what was delivered came again"
+
+
+def timed_messages(root: Path) -> list[Message]:
+    """Messages that waited on the wheel, or do, each time that it was put into the log."""
+    store = find_store_files(root)
+    walk = LogWalk(store.segments, infer_geometry(store, StoreSettings()).segment_bytes)
+    return [message for message, _ in walk.records() if timer_message.OUT_MS in message.properties]
 
 
 def assert_mended_and_served(root: Path, packages: ApachePackages, tmp_path: Path, *, was_killed: bool) -> None:

@@ -6,6 +6,7 @@ leads to the record as it lies, the field is wrong; where the place it names is 
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -15,12 +16,14 @@ from itertools import pairwise
 from orbitlog.doctor.header_repair import plan_record, unit_at
 from orbitlog.doctor.lost_messages import LogRange
 from orbitlog.doctor.repair_journal import RepairJournal
-from orbitlog.formats.message import Message
+from orbitlog.formats.message import MAGIC_V1, MAGIC_V2, RECORD_PREFIX, Message
 from orbitlog.formats.message_scan import read_at
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_files import StoreFiles
 
 _RECORDS_MAX = 100_000
+MAGIC = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)))
+MAGIC_POSITION = RECORD_PREFIX.position("magic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,18 +55,20 @@ def plan_displaced(journal: RepairJournal, store: StoreFiles, ranges: Sequence[L
 
 
 def _displaced(store: StoreFiles, ranges: Sequence[LogRange]) -> Iterator[Displaced]:
-    """Yield the whole records at the beginning of each damaged range, one behind the other."""
+    """Yield the whole records of each damaged range; what was shifted begins with the rest of another."""
     left = _RECORDS_MAX
     for damaged in ranges:
         segment = store.segment_at(damaged.start)
         if segment is None:
             continue
         with mapped_view(segment.path) as view:
-            position = damaged.start - segment.base
-            while position < min(damaged.stop - segment.base, len(view)) and left:
+            position, end = damaged.start - segment.base, min(damaged.stop - segment.base, len(view))
+            while position < end and left:
                 found = read_at(view, position)
                 if not isinstance(found, Message):
-                    break
+                    magic = MAGIC.search(view, position + MAGIC_POSITION + 1, end)
+                    position = magic.start() - MAGIC_POSITION if magic is not None else end
+                    continue
                 if found.physical_offset != segment.base + position:
                     yield Displaced(segment.base + position, found)
                 left -= 1

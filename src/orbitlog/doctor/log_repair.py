@@ -6,12 +6,12 @@ all; then the log, with placeholders for the messages that are known to be lost;
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 
+from orbitlog.doctor.displaced_records import MAGIC, MAGIC_POSITION
 from orbitlog.doctor.examination import Examination
 from orbitlog.doctor.log_filling import CannotFill, Placeholder, fill
 from orbitlog.doctor.lost_messages import LogRange
@@ -19,7 +19,7 @@ from orbitlog.doctor.placeholder_places import placeholders_of, spots_of
 from orbitlog.doctor.queue_lines import Line
 from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.message import MAGIC_V1, MAGIC_V2, RECORD_PREFIX, Message
+from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import read_at
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import end_of_written, holds_data, mapped_view, written_until
@@ -28,8 +28,6 @@ from orbitlog.store.store_files import OffsetFile, StoreFiles
 Queue = tuple[str, int]
 _PLACES_TRIED = 1000
 _RECORDS_ASKED = 20
-_MAGIC = re.compile(b"|".join(re.escape(magic.to_bytes(4, "big")) for magic in (MAGIC_V1, MAGIC_V2)))
-_MAGIC_POSITION = RECORD_PREFIX.position("magic")
 
 
 def plan_places(journal: RepairJournal, store: StoreFiles, segment_bytes: int, foreign: Sequence[Finding]) -> None:
@@ -109,7 +107,7 @@ def _home_of(segment: OffsetFile, segment_bytes: int) -> int | None:
     homes: Counter[int] = Counter()
     behind = 0
     with mapped_view(segment.path) as view, view[: written_until(segment.path)] as written:
-        places = [match.start() - _MAGIC_POSITION for match in islice(_MAGIC.finditer(written), _PLACES_TRIED)]
+        places = [match.start() - MAGIC_POSITION for match in islice(MAGIC.finditer(written), _PLACES_TRIED)]
         for position in places:
             found = read_at(written, position) if position >= behind else None
             if isinstance(found, Message) and found.physical_offset >= position:

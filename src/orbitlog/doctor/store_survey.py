@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
 from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET
+from orbitlog.formats.store_state import CONFIRMED_FILE, STATE_FILE
 from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.topic_config import TOPICS, TopicTable
 from orbitlog.store.findings import Finding
@@ -57,6 +59,7 @@ def survey(store: StoreFiles) -> list[Finding]:
         *waiting_findings(store),
         *_foreign_findings(store),
         *_queue_id_findings(store),
+        *_own_file_findings(store),
         *_abort_findings(store),
     ]
 
@@ -181,6 +184,14 @@ def _queue_id_findings(store: StoreFiles) -> Iterator[Finding]:
         if not 0 <= queue_id < QUEUES_MAX and not files:
             path = store.root / tree.CONSUMEQUEUE / topic / str(queue_id)
             yield Finding("layout", str(path), "is empty, and no queue can have this number")
+
+
+def _own_file_findings(store: StoreFiles) -> Iterator[Finding]:
+    """Name what stands in the place of the files that our broker keeps beside Java's."""
+    for name in (STATE_FILE, CONFIRMED_FILE):
+        path = store.root / name
+        if os.path.lexists(path) and not path.is_file():
+            yield Finding("foreign segment", str(path), "is no file: a broker of Orbitlog does not start")
 
 
 def _abort_findings(store: StoreFiles) -> Iterator[Finding]:

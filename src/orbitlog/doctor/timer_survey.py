@@ -92,10 +92,11 @@ def _against_checkpoint(
     store: StoreFiles, checkpoint: TimerCheckpoint | None, log_end: int, *, has_units: bool
 ) -> Iterator[Finding]:
     """Name where the timer log and `timercheck` contradict each other: Java would pass over messages that wait."""
-    path = str(store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE)
+    file = store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE
+    path = str(file)
     if checkpoint is None:
-        if has_units and not os.path.lexists(path):
-            yield Finding("timer", path, "is missing, though there is a timer log")
+        if has_units and not (file.is_file() and file.stat().st_size):
+            yield Finding("timer", path, "is missing or empty, though there is a timer log")
         return
     if checkpoint.last_log_flush_position > log_end:
         reason = f"ends at {log_end}, though timercheck says that it reached {checkpoint.last_log_flush_position}"

@@ -979,3 +979,25 @@ def delay_levels_behind_the_end(root: Path) -> None:
 @damages("index")
 def index_header_that_begins_before_the_log(root: Path) -> None:
     patch_file(index_file(root), 16, struct.pack(">q", -1))
+
+
+@damages(*LOG)
+def segment_written_some_bytes_too_late(root: Path) -> None:
+    """Every record of it is whole, and none lies where it says."""
+    path = segments(root)[1].path
+    data = path.read_bytes()
+    path.write_bytes(bytes(1000) + data[:-1000])
+
+
+@damages(*LOG)
+def sector_left_out_by_a_copy(root: Path) -> None:
+    """What follows lies too early, up to the end of the segment."""
+    path = segments(root)[1].path
+    data = path.read_bytes()
+    path.write_bytes(data[:9216] + data[9728:] + bytes(512))
+
+
+@damages("foreign segment")
+def directory_in_the_place_of_our_brokers_state(root: Path) -> None:
+    (root / "orbitlog.state").unlink(missing_ok=True)
+    (root / "orbitlog.state").mkdir()

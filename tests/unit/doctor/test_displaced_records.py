@@ -33,6 +33,25 @@ def test_every_byte_is_brought_back(damage: damage_zoo.Damage, golden_497: Golde
     assert log_bytes(root) == before
 
 
+@pytest.mark.parametrize(
+    "damage,first,last",
+    [
+        (damage_zoo.segment_written_some_bytes_too_late, 2 * 65536 - 1000, 2 * 65536),
+        (damage_zoo.sector_left_out_by_a_copy, 65536 + 9216, 65536 + 9728),
+    ],
+)
+def test_what_was_shifted_is_put_back(
+    damage: damage_zoo.Damage, first: int, last: int, golden_497: GoldenStore, tmp_path: Path
+) -> None:
+    root = golden_497.copy_to(tmp_path / "store").store
+    before = damage_zoo.records(root)
+    damage(root)
+    assert apply_repair(root).is_sound
+    after = {message.physical_offset: message for message in damage_zoo.records(root)}
+    changed = [one for one in before if after.get(one.physical_offset) != one]
+    assert all(one.physical_offset < last and one.physical_offset + one.size_bytes > first for one in changed)
+
+
 def test_a_second_copy_moves_nothing(golden_497: GoldenStore, tmp_path: Path) -> None:
     """A record written over another one, and still in its own place: the other one is lost, the copy is filler."""
     root = golden_497.copy_to(tmp_path / "store").store

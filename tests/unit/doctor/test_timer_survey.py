@@ -98,6 +98,10 @@ def checkpoint_deleted(root: Path) -> None:
     checkpoint(root).unlink()
 
 
+def checkpoint_emptied(root: Path) -> None:
+    checkpoint(root).write_bytes(b"")
+
+
 def checkpoint_of_zeros(root: Path) -> None:
     checkpoint(root).write_bytes(bytes(4096))
 
@@ -129,6 +133,7 @@ def copy_of(sound: Path, to: Path, damage: Callable[[Path], None]) -> Path:
         second_file_that_does_not_follow,
         log_of_zeros,
         checkpoint_deleted,
+        checkpoint_emptied,
         checkpoint_of_zeros,
     ],
 )
