@@ -60,7 +60,7 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         # TLS goes here: what the connection is given is a transport either way.
         self._server = await loop.create_server(
-            self._accept, sock=_bound_socket(self._host, self._port), backlog=_BACKLOG
+            self._accept, self._host, self._port, backlog=_BACKLOG, reuse_address=True, family=_family(self._host)
         )
         host, port = self._server.sockets[0].getsockname()[:2]
         self._address = host, port
@@ -109,15 +109,5 @@ class _Refusal(asyncio.Protocol):
         transport.close()
 
 
-def _bound_socket(host: str, port: int) -> socket.socket:
-    """Return a socket as `create_server` makes it, which would ask a pool of threads what the address means."""
-    bound = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        if bound.family == socket.AF_INET6:
-            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        bound.bind((host, port))
-    except OSError as error:
-        bound.close()
-        raise OSError(error.errno, f"cannot listen at {host} port {port}: {error.strerror}") from error
-    return bound
+def _family(host: str) -> int:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET

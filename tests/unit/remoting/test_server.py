@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import logging
 import random
 import re
@@ -368,39 +367,6 @@ def test_one_connection_has_so_many_requests_at_a_time() -> None:
                 assert sorted(answer.opaque for answer in await first.answers(20)) == list(range(20))
 
     run(test())
-
-
-@pytest.mark.parametrize("plain", [False, True], ids=["uvloop", "asyncio"])
-def test_an_address_that_is_taken_is_named(plain: bool) -> None:
-    async def test() -> None:
-        async with serving(echo) as server:
-            host, port = server.address
-            with pytest.raises(OSError, match=f"cannot listen at {host} port {port}: Address already in use") as told:
-                await RemotingServer(echo, host=host, port=port).start()
-            assert told.value.errno == errno.EADDRINUSE
-
-    run(test(), plain=plain)
-
-
-@pytest.mark.parametrize("plain", [False, True], ids=["uvloop", "asyncio"])
-def test_both_families_can_be_served_at_one_port(plain: bool) -> None:
-    try:
-        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
-    except OSError as error:
-        pytest.skip(f"no IPv6 here: {error}")
-
-    async def test() -> None:
-        new, old = RemotingServer(echo, host="::"), RemotingServer(echo, host="0.0.0.0")
-        await new.start()
-        old._port = new.address[1]
-        await old.start()
-        for host in ("::1", "127.0.0.1"):
-            _, writer = await asyncio.open_connection(host, new.address[1])
-            writer.close()
-        await old.stop()
-        await new.stop()
-
-    run(test(), plain=plain)
 
 
 def test_a_stop_answers_what_was_taken() -> None:
