@@ -17,10 +17,11 @@ import numpy.typing as npt
 from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd
 from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint, decode_timer_checkpoint
 from orbitlog.formats.timer_log import TIMER_UNIT_BYTES, TimerLogUnit, read_timer_unit_at
-from orbitlog.formats.timer_wheel import SLOT_BYTES, turn_slots_of
+from orbitlog.formats.timer_wheel import PRECISION_MS_DEFAULT, SLOT_BYTES, TURN_SLOTS_DEFAULT, wheel_bytes
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import end_of_written, mapped_view, written_until
 from orbitlog.store.store_files import OffsetFile, StoreFiles
@@ -33,6 +34,8 @@ _UNIT = np.dtype(
 assert (_SLOT.itemsize, _UNIT.itemsize) == (SLOT_BYTES, TIMER_UNIT_BYTES)
 _ROWS_AT_ONCE = 1 << 16
 _MAGIC_MAX = 0xF
+# Java has no setting for it, and does not start with another one.
+_WHEEL_BYTES = wheel_bytes(TURN_SLOTS_DEFAULT)
 
 
 def timer_findings(store: StoreFiles) -> Iterator[Finding]:
@@ -53,12 +56,11 @@ def timer_findings(store: StoreFiles) -> Iterator[Finding]:
             kind = "timer wheel" if is_wheel_made_again(store, checkpoint) else "timer"
             yield Finding(kind, str(store.root / tree.TIMER_WHEEL), "is missing, though there is a timer log")
         return
-    try:
-        slots = 2 * turn_slots_of(store.timer_wheel.size_bytes)
-    except FormatError as error:
-        yield Finding("timer", str(store.timer_wheel.path), str(error))
+    if store.timer_wheel.size_bytes != _WHEEL_BYTES:
+        reason = f"has {store.timer_wheel.size_bytes} bytes, a wheel has {_WHEEL_BYTES}"
+        yield Finding("timer", str(store.timer_wheel.path), reason)
         return
-    yield from _wheel_findings(store, slots, end)
+    yield from _wheel_findings(store, end, checkpoint.last_read_time_ms if checkpoint is not None else LONG_MAX)
 
 
 def timer_checkpoint(store: StoreFiles) -> TimerCheckpoint | None:
@@ -167,10 +169,14 @@ def _place_findings(files: Sequence[OffsetFile]) -> Iterator[Finding]:
             yield Finding("timer", str(file.path), reason)
 
 
-def _wheel_findings(store: StoreFiles, slots: int, log_end: int) -> Iterator[Finding]:
-    """Name the slots that hold another time than theirs, or lead behind the end of the timer log."""
+def _wheel_findings(store: StoreFiles, log_end: int, read_to_ms: int) -> Iterator[Finding]:
+    """Name the slots that hold another time than theirs, or lead to no unit of the timer log.
+
+    Those that were delivered may lead to files that are gone.
+    """
     assert store.timer_wheel is not None
-    path = store.timer_wheel.path
+    path, slots = store.timer_wheel.path, _WHEEL_BYTES // SLOT_BYTES
+    log_start, file_bytes = (store.timer_log[0].base, store.timer_log[0].size_bytes or 1) if store.timer_log else (0, 1)
     wrong: list[int] = []
     with mapped_view(path) as view:
         for start in range(0, slots, _ROWS_AT_ONCE):
@@ -179,7 +185,9 @@ def _wheel_findings(store: StoreFiles, slots: int, log_end: int) -> Iterator[Fin
             is_used = part["time"] != 0
             is_elsewhere = part["time"] % slots != numbers
             leads_nowhere = (part["last"] >= log_end) | (part["first"] > part["last"]) | (part["count"] < 0)
-            wrong += numbers[is_used & (is_elsewhere | leads_nowhere)].tolist()
+            is_no_unit = (part["last"] < log_start) | (part["last"] % file_bytes % TIMER_UNIT_BYTES != 0)
+            waits = part["time"] > read_to_ms // PRECISION_MS_DEFAULT
+            wrong += numbers[is_used & (is_elsewhere | leads_nowhere | (waits & is_no_unit))].tolist()
             del part
     if wrong:
         reason = f"{len(wrong)} slots hold times that are not theirs, or lead to no unit of the timer log"

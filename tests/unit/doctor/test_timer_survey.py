@@ -41,6 +41,19 @@ def wheel_cut(root: Path) -> None:
     os.truncate(root / "timerwheel", 1000)
 
 
+def wheel_of_half_the_size(root: Path) -> None:
+    os.truncate(root / "timerwheel", (root / "timerwheel").stat().st_size // 2)
+
+
+def slot_that_leads_into_a_unit(root: Path) -> None:
+    """Of the message that waits longest."""
+    wheel = (root / "timerwheel").read_bytes()
+    used = [place for place in range(0, len(wheel), 32) if wheel[place : place + 8] != bytes(8)]
+    place = max(used, key=lambda place: wheel[place : place + 8])
+    (last,) = struct.unpack_from(">q", wheel, place + 16)
+    patch_file(root / "timerwheel", place + 16, struct.pack(">q", last + 13))
+
+
 def log_cut_that_the_wheel_leads_to(root: Path) -> None:
     os.truncate(timer_log(root), 52)
 
@@ -156,7 +169,7 @@ def test_damage_to_the_log_takes_the_wheel_along(damage: Callable[[Path], None],
     assert not any(path.exists() for path in (root / "timerwheel", root / "timerlog", checkpoint(root)))
 
 
-@pytest.mark.parametrize("damage", [noise_on_the_wheel, wheel_cut])
+@pytest.mark.parametrize("damage", [noise_on_the_wheel, wheel_cut, wheel_of_half_the_size, slot_that_leads_into_a_unit])
 def test_damage_to_the_wheel_is_told_and_it_alone_is_made_again(
     damage: Callable[[Path], None], sound: Path, tmp_path: Path
 ) -> None:
