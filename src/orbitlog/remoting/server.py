@@ -59,6 +59,7 @@ class RemotingServer:
         """Listen; `OSError` if the address is taken."""
         loop = asyncio.get_running_loop()
         # TLS goes here: what the connection is given is a transport either way.
+        # By address: given a bound socket, which costs no thread, uvloop hung when a loop with two servers was closed.
         self._server = await loop.create_server(
             self._accept, self._host, self._port, backlog=_BACKLOG, reuse_address=True, family=_family(self._host)
         )
