@@ -128,7 +128,8 @@ def known_topics(root: Path) -> TopicTable | None:
 def topics_without_config(store: StoreFiles) -> list[str]:
     """Name topics with queues and no entry in topics.json; those that brokers add by themselves do not count."""
     table = known_topics(store.root)
-    known = set(table.topics) if table is not None else set()
+    # Brokers register a topic under the name that its entry has, not under the entry's key.
+    known = {topic for topic, entry in table.topics.items() if topic == entry.topic} if table is not None else set()
     topics = {topic for (topic, _), files in store.queues.items() if files}
     return sorted(
         topic

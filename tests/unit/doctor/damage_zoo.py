@@ -1001,3 +1001,15 @@ def sector_left_out_by_a_copy(root: Path) -> None:
 def directory_in_the_place_of_our_brokers_state(root: Path) -> None:
     (root / "orbitlog.state").unlink(missing_ok=True)
     (root / "orbitlog.state").mkdir()
+
+
+@damages("topic")
+def topic_under_the_name_of_another(root: Path) -> None:
+    """The key is right, and the entry names another topic: name servers are told of that one."""
+    path = config(root, "topics.json")
+    text = path.read_text()
+    queues = {topic for (topic, _), files in find_store_files(root).queues.items() if files}
+    names_own = next(
+        f'"topicName":"{topic}"' for topic in sorted(queues) if f'"topicName":"{topic}"' in text and "_" not in topic
+    )
+    path.write_text(text.replace(names_own, '"topicName":"Elsewhere"'))
