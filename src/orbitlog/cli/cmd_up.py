@@ -16,6 +16,7 @@ import click
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_opening import open_broker_store
 from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.cli.light_dataclasses import methods_compiled_when_called
 from orbitlog.cli.serving import (
     RecoveryProgress,
     config_option,
@@ -84,7 +85,8 @@ class _Up:
         open_it = partial(open_broker_store, settings, self._root, progress=RecoveryProgress())
         with ThreadPoolExecutor(1, "orbitlog-open") as thread:
             opening = asyncio.get_running_loop().run_in_executor(thread, open_it)
-            from orbitlog.broker.broker_node import Broker
+            with methods_compiled_when_called():
+                from orbitlog.broker.broker_node import Broker
 
             return Broker(settings, self._root, opened=await opening)
 

@@ -20,6 +20,20 @@ class LazyCommand(NamedTuple):
 
     module: str
     help: str
+    is_server: bool = False
+
+    def load(self) -> click.Command:
+        if not self.is_server:
+            return self._load()
+        from orbitlog.cli.light_dataclasses import methods_compiled_when_called
+
+        with methods_compiled_when_called():
+            return self._load()
+
+    def _load(self) -> click.Command:
+        command = importlib.import_module(self.module).command
+        assert isinstance(command, click.Command)
+        return command
 
 
 class LazyGroup(click.Group):
@@ -35,9 +49,7 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in self.table:
             return None
-        command = importlib.import_module(self.table[cmd_name].module).command
-        assert isinstance(command, click.Command)
-        return command
+        return self.table[cmd_name].load()
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):

@@ -101,8 +101,12 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 
 
 COMMANDS = {
-    "up": LazyCommand("orbitlog.cli.cmd_up", "Serve: a name server and a broker in one process, until interrupted."),
-    "broker": LazyCommand("orbitlog.cli.cmd_broker", "Serve a store to clients, registered with name servers."),
+    "up": LazyCommand(
+        "orbitlog.cli.cmd_up", "Serve: a name server and a broker in one process, until interrupted.", is_server=True
+    ),
+    "broker": LazyCommand(
+        "orbitlog.cli.cmd_broker", "Serve a store to clients, registered with name servers.", is_server=True
+    ),
     "send": LazyCommand("orbitlog.cli.cmd_send", "Send messages to a topic of a running cluster."),
     "tail": LazyCommand("orbitlog.cli.cmd_tail", "Show the messages of TOPIC as they come, until interrupted."),
     "topic": LazyCommand(
@@ -140,7 +144,9 @@ COMMANDS = {
     "bench": LazyCommand("orbitlog.cli.cmd_bench", "Load a cluster with messages, and measure how fast it is."),
     "dump": LazyCommand("orbitlog.cli.cmd_dump", "Look at the files of a store; needs no server."),
     "doctor": LazyCommand("orbitlog.cli.cmd_doctor", "Find out what is wrong with a store, and mend it."),
-    "nameserver": LazyCommand("orbitlog.cli.cmd_nameserver", "Serve routes: brokers register, clients ask."),
+    "nameserver": LazyCommand(
+        "orbitlog.cli.cmd_nameserver", "Serve routes: brokers register, clients ask.", is_server=True
+    ),
     "pipeline": LazyCommand("orbitlog.cli.cmd_pipeline", "Jobs on Spark over whole stores."),
     "completion": LazyCommand(
         "orbitlog.cli.cmd_completion", "Print the completion script of a shell, to be put into its start file."
@@ -165,17 +171,10 @@ cli.params.append(
 )
 
 
-def _spare_the_compiler() -> None:
-    from orbitlog.cli.light_dataclasses import compile_when_called
-
-    compile_when_called()
-
-
 def main() -> None:
     """Run the command line; never returns."""
     # Imports make objects that stay: looking through them for garbage again and again is a tenth of the start-up.
     gc.set_threshold(_COLLECT_AFTER_OBJECTS)
-    _spare_the_compiler()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # Names and bodies come from files: whatever the terminal cannot show is escaped, never an error.

@@ -6,12 +6,13 @@ import copy
 import dataclasses
 import pickle
 import sys
+from collections.abc import Iterator
 from dataclasses import FrozenInstanceError, dataclass, field, replace
 from typing import Any
 
 import pytest
 
-from orbitlog.cli.light_dataclasses import compile_when_called
+from orbitlog.cli.light_dataclasses import methods_compiled_when_called
 
 pytestmark = pytest.mark.skipif(
     not hasattr(dataclasses, "_create_fn"), reason="compiles what belongs to a class at once"
@@ -19,9 +20,9 @@ pytestmark = pytest.mark.skipif(
 
 
 @pytest.fixture(autouse=True)
-def _light(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dataclasses, "_create_fn", dataclasses._create_fn)  # type: ignore[attr-defined]
-    compile_when_called()
+def _light() -> Iterator[None]:
+    with methods_compiled_when_called():
+        yield
 
 
 def is_stand_in(kind: type, name: str) -> bool:
@@ -94,7 +95,9 @@ def test_instances_can_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
     assert pickle.loads(pickle.dumps(kind(4))) == kind(4)
 
 
-def test_asked_twice_it_changes_nothing_more() -> None:
+def test_classes_made_outside_of_the_block_are_as_ever() -> None:
     before = dataclasses._create_fn  # type: ignore[attr-defined]
-    compile_when_called()
+    with pytest.raises(ZeroDivisionError), methods_compiled_when_called():
+        assert dataclasses._create_fn is not before  # type: ignore[attr-defined]
+        raise ZeroDivisionError
     assert dataclasses._create_fn is before  # type: ignore[attr-defined]
