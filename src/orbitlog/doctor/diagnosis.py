@@ -89,6 +89,12 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
     ),
     "config backup in use": (Severity.WARNING, "Brokers take the backup, which is one change older", _REPAIR),
     "config note": (Severity.NOTE, "Brokers do not need it", None),
+    "progress unknown": (
+        Severity.NOTE,
+        "Nobody can tell how far consumer groups were: each begins where its clients say, at the end or at the"
+        " beginning; `orbitlog offsets reset` puts them at a time",
+        None,
+    ),
     "topic": (
         Severity.WARNING,
         "Clients are told that the topic does not exist, though its messages are here",

@@ -55,6 +55,7 @@ def survey(store: StoreFiles) -> list[Finding]:
     return [
         *config_findings(store.root),
         *_topic_findings(store),
+        *_progress_findings(store.root),
         *timer_findings(store),
         *waiting_findings(store),
         *_foreign_findings(store),
@@ -89,13 +90,19 @@ def config_findings(root: Path) -> Iterator[Finding]:
             if backup.exists() and not backup_is_good and read_config(backup):
                 yield Finding("config note", str(backup), "the backup cannot be read")
             continue
-        if not read_config(main) and not backup.exists() and name not in _TABLES:
+        if main.is_file() and not read_config(main) and not backup.exists() and name not in _TABLES:
             continue  # a new one
-        problem = "is missing" if not main.exists() else "is empty" if not read_config(main) else _problem(main)
+        problem = _why_unread(main)
         if backup_is_good:
             yield Finding("config backup in use", str(main), f"{problem}; its backup can be read")
         else:
             yield Finding("config", str(main), f"{problem}, and there is no backup that can be read")
+
+
+def _why_unread(path: Path) -> str:
+    if not path.is_file():
+        return "is no file" if path.exists() else "is missing"
+    return _problem(path) if read_config(path) else "is empty"
 
 
 def _backup_of(path: Path) -> Path:
@@ -167,6 +174,18 @@ def _topic_findings(store: StoreFiles) -> Iterator[Finding]:
     for topic in without:
         path = store.root / tree.CONSUMEQUEUE / topic
         yield Finding("topic", str(path), "topics.json does not know this topic", topic=topic)
+
+
+def _progress_findings(root: Path) -> Iterator[Finding]:
+    """Name the table of consumers' progress where it is gone, though groups were here: they had topics for retries."""
+    path = root / tree.CONFIG / CONSUMER_OFFSET.name
+    table = known_topics(root)
+    if path.exists() or _backup_of(path).exists() or table is None:
+        return
+    groups = sum(topic.startswith(names.RETRY_PREFIX) for topic in table.topics)
+    if groups:
+        reason = f"is missing, and so is its backup, though {groups} consumer groups were here"
+        yield Finding("progress unknown", str(path), reason)
 
 
 def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:

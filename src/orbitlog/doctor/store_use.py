@@ -41,7 +41,7 @@ def confirmed_to(store: StoreFiles) -> int | None:
     if holder is None:
         return None
     path = store.root / CONFIRMED_FILE
-    raw = path.read_bytes() if path.exists() else b""
+    raw = path.read_bytes() if path.is_file() else b""
     if len(raw) < CONFIRMED.size_bytes:
         raise StoreLocked(f"{store.root} is in use by process {holder}, which does not say how far its log is; stop it")
     return int(CONFIRMED.struct.unpack_from(raw)[0])
