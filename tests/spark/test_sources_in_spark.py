@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from threading import Event
@@ -20,7 +22,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
 from orbitlog.testing.golden import GoldenStore
-from tests.spark.conftest import Cluster
+from tests.spark.conftest import Cluster, environment
 from tests.spark.found_processes import kill_planners
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "spark.md"
@@ -51,6 +53,28 @@ def test_the_tour_of_the_documentation(spark: Any, orders: Path, tmp_path: Path)
     assert [tuple(row) for row in names["by_tag"].collect()] == [("open", 167), ("paid", 333)]
     assert names["copied"] == names["exported"] == ORDERS
     assert {row.topic for row in names["newest"].collect()} == {"Orders", "Other"}
+
+
+def test_sources_are_found_where_python_lies_below_a_name_with_a_space(orders: Path, tmp_path: Path) -> None:
+    python = tmp_path / "a space" / "python"
+    python.parent.mkdir()
+    python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    program = f"""
+from orbitlog.pipeline.session import build_session, use_session
+spark = use_session(build_session("local[1]"))
+print(spark.read.format("rocketmq").option("subscribe", "Orders").load({str(orders)!r}).count())
+print(spark.read.format("rocketmq-commitlog").load({str(orders)!r}).count())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        env=environment() | {"PYSPARK_PYTHON": str(python)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert done.stdout.split() == [str(ORDERS), str(2 * ORDERS)], done.stderr[-2000:]
 
 
 def test_every_option_and_column_is_in_the_documentation() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -100,7 +101,19 @@ def use_session(spark: SparkSession) -> SparkSession:
     if not is_local(context.master or "") and not spark.conf.get(_SHIPPED_MARK, ""):
         ship_package(spark)
         spark.conf.set(_SHIPPED_MARK, "true")
+    if not _spark_finds_sources():
+        from orbitlog.pipeline.commitlog_source import CommitLogSource
+        from orbitlog.pipeline.topic_source import TopicSource
+
+        for source in (TopicSource, CommitLogSource):
+            spark.dataSource.register(source)
     return spark
+
+
+def _spark_finds_sources() -> bool:
+    """Tell whether Spark finds data sources by itself: it asks a shell for its Python first, and quotes no path."""
+    python = os.environ.get("PYSPARK_DRIVER_PYTHON") or os.environ.get("PYSPARK_PYTHON") or "python3"
+    return shlex.quote(python) == python
 
 
 def is_local(master: str) -> bool:
