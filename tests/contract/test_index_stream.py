@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -20,12 +22,14 @@ from orbitlog.kernels.index_stream import EntryStream, KeyColumns, equal_entries
 BEFORE = IndexHeader(end_timestamp_ms=1_700_000_000_000, end_physical_offset=77)
 
 
-def columns_of(rows: list[list[int]]) -> KeyColumns:
+def columns_of(rows: list[list[int]], begin: int = 0, end: int | None = None) -> KeyColumns:
+    chosen = rows[begin:end]
+    numbers = np.arange(begin, begin + len(chosen), dtype=np.int64)
     return KeyColumns(
-        np.arange(len(rows), dtype=np.int64) * 100,
-        1_700_000_005_000 + np.arange(len(rows), dtype=np.int64) * 700,
-        np.cumsum([len(hashes) for hashes in rows]).astype(np.int64),
-        np.array([each for hashes in rows for each in hashes], np.int32),
+        numbers * 100,
+        1_700_000_005_000 + numbers * 700,
+        np.cumsum([len(hashes) for hashes in chosen]).astype(np.int64),
+        np.array([each for hashes in chosen for each in hashes], np.int32),
     )
 
 
@@ -64,6 +68,37 @@ def test_blocks_of_any_size_make_the_same_file(rows: list[list[int]], layout: In
     made, _, key = streamed(rows, layout, block_entries)
     assert made == bytes(expected)
     assert key == taken
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(0, 2**31 - 1) | st.integers(0, 9), max_size=4), min_size=1, max_size=40),
+    layout=st.builds(IndexLayout, st.integers(1, 20), st.integers(2, 60)),
+    cuts=st.lists(st.integers(1, 60), max_size=3),
+    columns_at_once=st.integers(1, 40),
+)
+@settings(deadline=None, max_examples=150)
+def test_pieces_make_the_same_file(
+    rows: list[list[int]], layout: IndexLayout, cuts: list[int], columns_at_once: int
+) -> None:
+    """Each piece passes over the keys before it, of as many messages at once as there are at hand."""
+    expected, whole, key_count = streamed(rows, layout, 7)
+    made = bytearray(layout.file_bytes)
+    firsts = sorted({0, *(cut for cut in cuts if cut < key_count)})
+    for first, stop in pairwise([*firsts, key_count]):
+        stream = EntryStream(layout, IndexWriter(bytearray(layout.file_bytes), layout, after=BEFORE).header)
+        for begin in range(0, len(rows), columns_at_once):
+            columns = columns_of(rows, begin, begin + columns_at_once)
+            row = key = 0
+            if stream.header.key_count < first:
+                row, key = stream.pass_over(columns, key, first + 1)
+            while row < len(columns.physical_offset) and stream.header.key_count < stop:
+                place = layout.entry_position(stream.header.index_count)
+                entries, row, key = stream.put(columns, row, key, stop_number=stop + 1)
+                made[place : place + len(entries)] = entries.tobytes()
+    made[: INDEX_HEADER.size_bytes] = encode_header(stream.header)
+    made[INDEX_HEADER.size_bytes : layout.entries_position] = stream.slots.astype(">i4").tobytes()
+    assert stream.header == whole.header
+    assert bytes(made) == expected
 
 
 def test_every_wrong_byte_of_an_entry_is_seen() -> None:

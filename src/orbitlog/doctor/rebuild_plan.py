@@ -6,8 +6,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+from orbitlog.doctor.index_tasks import IndexTask, KeyPart
 from orbitlog.doctor.log_splits import LogSplit
-from orbitlog.doctor.rebuild_tasks import AssembleTask, DeriveTask, IndexTask, KeyPart, QueueFile, QueuePart
+from orbitlog.doctor.rebuild_tasks import AssembleTask, DeriveTask, QueueFile, QueuePart
 from orbitlog.doctor.split_derivation import SplitDerivation, UnitSlice
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.queue_entry import ENTRY_BYTES
@@ -65,13 +66,14 @@ def queue_files(tasks: Sequence[DeriveTask], derivations: Sequence[SplitDerivati
     blanks: dict[tuple[str, int, int], int] = {}
     begun: set[Queue] = set()
     for task, derivation in zip(tasks, derivations, strict=True):
+        path = str(task.target)
         for queue, part in queue_slices(derivation):
             key = (*queue, part.file_base)
             place = part.first - part.file_base // ENTRY_BYTES
             if queue not in begun:
                 begun.add(queue)
                 blanks[key] = place
-            parts.setdefault(key, []).append(QueuePart(str(task.target), part.place, part.unit_count, place))
+            parts.setdefault(key, []).append(QueuePart(path, part.place, part.unit_count, place))
             times[key] = part.last_timestamp_ms
     return [QueueFile(*key, blanks.get(key, 0), times[key], tuple(found)) for key, found in parts.items()]
 

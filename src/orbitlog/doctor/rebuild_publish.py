@@ -20,7 +20,7 @@ from typing import Any
 import orjson
 
 from orbitlog.doctor.rebuild_tasks import NEW
-from orbitlog.doctor.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree
+from orbitlog.doctor.staging import TEMPORARY, put_bytes, remove_tree, sync_directories, sync_directory
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
@@ -136,7 +136,7 @@ def take_up(target: Target, plan: dict[str, Any]) -> None:
 def commit(target: Target, plan: dict[str, Any], report: dict[str, Any]) -> None:
     """Declare everything in `new` complete, and publish it."""
     staging = target.staging
-    sync_tree(staging / NEW)
+    _sync_names(staging / NEW)
     if not target.is_in_place:
         put_bytes(staging / NEW / FINISHED, orjson.dumps({"plan": plan, "report": report}), staging / TEMPORARY)
     names = sorted(path.name for path in (staging / NEW).iterdir())
@@ -144,6 +144,12 @@ def commit(target: Target, plan: dict[str, Any], report: dict[str, Any]) -> None
     put_bytes(staging / _COMMIT, orjson.dumps({"names": names, "report": report}), staging / TEMPORARY)
     sync_directory(staging)
     publish(target.out, is_in_place=target.is_in_place)
+
+
+def _sync_names(new: Path) -> None:
+    """Make all names durable but those of queue files, which the tasks that gave them have synced."""
+    parts = [path for path in new.iterdir() if path.is_dir()]
+    sync_directories([*(new / tree.CONSUMEQUEUE).iterdir(), *parts, new, new.parent])
 
 
 def publish(out: Path, *, is_in_place: bool) -> None:

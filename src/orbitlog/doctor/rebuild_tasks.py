@@ -1,18 +1,18 @@
 """The tasks of a rebuild: each a function of a small description, run by a worker, with its result in a staged file.
 
 A split gives its queue units, sorted by queue, and the hashes of its index keys (`derive`): the log is read once.
-Queue files are then put together from slices of the units (`assemble`), and each index file from the keys of its own
-splits (`build_index`): which ones, prefix sums over the splits' key counts tell. No message is moved between workers.
-Every task may be repeated.
+Queue files are then put together from slices of the units (`assemble`), and index files from the hashes
+(`doctor.index_tasks`). No message is moved between workers. Every task may be repeated.
 """
 
 from __future__ import annotations
 
+import mmap
 import os
 import struct
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -20,27 +20,18 @@ import orjson
 
 from orbitlog.doctor.log_splits import LogSplit
 from orbitlog.doctor.split_derivation import Units, derive_split
-from orbitlog.doctor.staging import TEMPORARY, WholeFiles, begin_writing, whole_file, write_all
+from orbitlog.doctor.staging import TEMPORARY, WholeFiles, begin_writing, sync_directories, whole_file, write_all
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import (
-    INDEX_HEADER,
-    IndexHeader,
-    IndexLayout,
-    decode_header,
-    encode_empty_header,
-    encode_header,
-    header_after,
-)
 from orbitlog.formats.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
-from orbitlog.kernels.index_stream import EntryStream, KeyColumns
+from orbitlog.kernels.index_stream import KeyColumns
 from orbitlog.store.disk import disk_errors
 from orbitlog.store.mapped_view import mapped_view
 
-SPLITS, NEW, INDEX_PARTS = "splits", "new", "index-parts"
+SPLITS, NEW = "splits", "new"
 _MAGIC = b"ORBSPLT2"
+_SPLITS_OPEN_MAX = 200
 _HEAD = struct.Struct(">8sIIQQ")  # magic, length of the JSON, CRC of all that follows, messages, keys
-_SLOTS_AT_ONCE = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,21 +104,22 @@ def units_position(path: Path) -> int:
 
 
 def staged_keys(path: Path) -> KeyColumns:
-    """Read the keys of a staged split."""
-    with path.open("rb", buffering=0) as file:
-        _, length, _, messages, keys = _HEAD.unpack(file.read(_HEAD.size))
-        file.seek(length, os.SEEK_CUR)
-        rows = [np.fromfile(file, np.int64, messages) for _ in KeyColumns._fields[:-1]]
-        return KeyColumns._make([*rows, np.fromfile(file, np.int32, keys)])
+    """Map the keys of a staged split, for as long as the columns are kept."""
+    with path.open("rb") as file:
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # kernels are compiled for arrays of one's own
+    _, length, _, messages, keys = _HEAD.unpack_from(mapping)
+    start, column_bytes = _HEAD.size + length, 8 * messages
+    starts = [start + number * column_bytes for number in range(len(KeyColumns._fields))]
+    rows = [np.frombuffer(mapping, np.int64, messages, start) for start in starts[:-1]]
+    return KeyColumns._make([*rows, np.frombuffer(mapping, np.int32, keys, starts[-1])])
 
 
 def _keys_bytes(messages: int, keys: int) -> int:
     return 8 * messages * len(KeyColumns._fields[:-1]) + 4 * keys
 
 
-@dataclass(frozen=True, slots=True)
-class QueuePart:
-    """Units of a queue file that lie together in a staged split."""
+class QueuePart(NamedTuple):
+    """Units of a queue file that lie together in a staged split; a tuple, for there are many, and all are sent."""
 
     path: str
     unit_number: int
@@ -135,8 +127,7 @@ class QueuePart:
     place: int
 
 
-@dataclass(frozen=True, slots=True)
-class QueueFile:
+class QueueFile(NamedTuple):
     """A queue file and the parts that make it; the first `blank_units` only fill room before a queue's first unit."""
 
     topic: str
@@ -155,109 +146,65 @@ class AssembleTask:
     queue_file_bytes: int
     files: tuple[QueueFile, ...]
 
+    @property
+    def cost(self) -> float:
+        """About how many microseconds it takes."""
+        return sum(500 + 0.007 * sum(part.unit_count for part in file.parts) for file in self.files)
+
 
 def assemble(task: AssembleTask) -> dict[str, Any]:
-    """Write queue files that are not there yet."""
-    starts: dict[str, int] = {}
-    with disk_errors(f"writing queue files into {task.staging}"), WholeFiles(Path(task.staging, TEMPORARY)) as files:
-        for file in task.files:
-            directory = tree.queue_directory(file.topic, file.queue_id)
-            target = Path(task.staging, NEW, directory, tree.offset_file_name(file.base))
+    """Write queue files that are not there yet, and sync the directories that they are in."""
+    targets = [_queue_file_target(task.staging, file) for file in task.files]
+    temporary = Path(task.staging, TEMPORARY)
+    with disk_errors(f"writing queue files into {task.staging}"), WholeFiles(temporary) as files, _Units() as units:
+        for file, target in zip(task.files, targets, strict=True):
             if not target.exists():
                 descriptor = files.begin(target, modified_ms=file.last_timestamp_ms)
-                _write_units(descriptor, file, task.queue_file_bytes, starts)
+                _write_units(descriptor, file, task.queue_file_bytes, units)
+    # Those that an earlier run made are synced, too: it may have been killed before.
+    sync_directories({target.parent for target in targets})
     return {"files": len(task.files)}
 
 
-def _write_units(descriptor: int, file: QueueFile, queue_file_bytes: int, starts: dict[str, int]) -> None:
+def _queue_file_target(staging: str, file: QueueFile) -> Path:
+    return Path(staging, NEW, tree.queue_directory(file.topic, file.queue_id), tree.offset_file_name(file.base))
+
+
+def _write_units(descriptor: int, file: QueueFile, queue_file_bytes: int, units: _Units) -> None:
     os.ftruncate(descriptor, queue_file_bytes)
     write_all(descriptor, PRE_BLANK_RAW * file.blank_units, 0)
-    for part in file.parts:
-        if part.path not in starts:
-            starts[part.path] = units_position(Path(part.path))
-        with Path(part.path).open("rb", buffering=0) as source:
-            size_bytes = part.unit_count * ENTRY_BYTES
-            units = os.pread(source.fileno(), size_bytes, starts[part.path] + part.unit_number * ENTRY_BYTES)
-        assert len(units) == size_bytes
-        write_all(descriptor, units, part.place * ENTRY_BYTES)
+    first, last = file.parts[0], file.parts[-1]
+    if last.place + last.unit_count - first.place == sum(part.unit_count for part in file.parts):
+        write_all(descriptor, b"".join(map(units.read, file.parts)), first.place * ENTRY_BYTES)
+    else:
+        for part in file.parts:
+            write_all(descriptor, units.read(part), part.place * ENTRY_BYTES)
     begin_writing(descriptor, 0, queue_file_bytes)
 
 
-@dataclass(frozen=True, slots=True)
-class KeyPart:
-    """The staged keys of a split, and how much of the log they stand for."""
+class _Units:
+    """Reads units of staged splits, whose files stay open: those of one split go to many queues."""
 
-    path: str
-    log_bytes: int
+    def __init__(self) -> None:
+        self._open: dict[str, tuple[int, int]] = {}
 
+    def read(self, part: QueuePart) -> bytes:
+        if part.path not in self._open:
+            if len(self._open) >= _SPLITS_OPEN_MAX:
+                self._close()
+            self._open[part.path] = os.open(part.path, os.O_RDONLY), units_position(Path(part.path))
+        descriptor, start = self._open[part.path]
+        size_bytes = part.unit_count * ENTRY_BYTES
+        units = os.pread(descriptor, size_bytes, start + part.unit_number * ENTRY_BYTES)
+        assert len(units) == size_bytes
+        return units
 
-@dataclass(frozen=True, slots=True)
-class IndexTask:
-    """Build index file `number` from the keys of splits; the first of them holds the key before the file's first."""
+    def _close(self) -> None:
+        while self._open:
+            os.close(self._open.popitem()[1][0])
 
-    staging: str
-    number: int
-    layout: IndexLayout
-    parts: tuple[KeyPart, ...]
-    keys_before: int
-    """How many keys of the log lie before the first of the parts."""
-    key_count: int
+    def __enter__(self) -> _Units:
+        return self
 
-    @property
-    def target(self) -> Path:
-        return Path(self.staging, INDEX_PARTS, f"{self.number:06d}")
-
-
-def build_index(task: IndexTask) -> dict[str, Any]:
-    """Build one index file unless it is there; reports its header."""
-    if not task.target.exists():
-        with whole_file(task.target, Path(task.staging, TEMPORARY)) as descriptor:
-            os.ftruncate(descriptor, task.layout.file_bytes)
-            _fill_index(task, descriptor)
-    with task.target.open("rb") as file:
-        header = decode_header(file.read(INDEX_HEADER.size_bytes))
-    return asdict(header) | {"scanned_bytes": sum(part.log_bytes for part in task.parts)}
-
-
-def _fill_index(task: IndexTask, descriptor: int) -> None:
-    first_key, key_number = task.number * task.layout.capacity, task.keys_before
-    stream = EntryStream(task.layout, IndexHeader()) if task.number == 0 else None
-    for part in task.parts:
-        columns = staged_keys(Path(part.path))
-        row = key = 0
-        if stream is None:
-            if key_number + len(columns.key_hashes) < first_key:
-                key_number += len(columns.key_hashes)
-                continue
-            key = first_key - key_number
-            stream, row = _after_key(task, columns, key)
-        while row < len(columns.physical_offset) and not stream.is_full:
-            place = task.layout.entry_position(stream.header.index_count)
-            entries, row, key = stream.put(columns, row, key)
-            write_all(descriptor, entries.data, place)
-            begin_writing(descriptor, place, len(entries))
-        if stream.is_full:
-            break
-    if stream is not None and stream.header.key_count:
-        _write_slots(descriptor, stream)
-        write_all(descriptor, encode_header(stream.header), 0)
-    elif stream is not None and task.number:
-        write_all(descriptor, encode_empty_header(stream.header), 0)
-
-
-def _after_key(task: IndexTask, columns: KeyColumns, key: int) -> tuple[EntryStream, int]:
-    """Begin a file behind another one, whose last key gives the time that this one begins with."""
-    row = int(np.searchsorted(columns.key_ends, key, side="left"))
-    before = IndexHeader(
-        end_timestamp_ms=int(columns.store_timestamp_ms[row]), end_physical_offset=int(columns.physical_offset[row])
-    )
-    return EntryStream(task.layout, header_after(before)), row
-
-
-def _write_slots(descriptor: int, stream: EntryStream) -> None:
-    """Write the slots in use; where none is, the file stays a hole."""
-    for start in range(0, len(stream.slots), _SLOTS_AT_ONCE):
-        slots = stream.slots[start : start + _SLOTS_AT_ONCE]
-        if slots.any():
-            position = INDEX_HEADER.size_bytes + start * slots.itemsize
-            write_all(descriptor, slots.astype(">i4").data.cast("B"), position)
+    def __exit__(self, *_: object) -> None:
+        self._close()

@@ -11,7 +11,7 @@ import functools
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +20,7 @@ from orbitlog.errors import DiskFull
 from orbitlog.store.disk import disk_errors
 
 TEMPORARY = "tmp"
-_SYNCS_AT_ONCE = 16
+_SYNCS_AT_ONCE = 4
 _WAITING_MAX = 200  # open files at a time
 _SYNC_FILE_RANGE_WRITE = 2
 
@@ -92,7 +92,7 @@ class WholeFiles:
 
     def __init__(self, temporary: Path) -> None:
         self._temporary = temporary
-        self._waiting: list[tuple[int, Path, Path, int]] = []
+        self._waiting: list[tuple[int, str, Path, int]] = []
 
     def __enter__(self) -> WholeFiles:
         self._temporary.mkdir(parents=True, exist_ok=True)
@@ -103,24 +103,25 @@ class WholeFiles:
         if len(self._waiting) >= _WAITING_MAX:
             self._finish()
         descriptor, name = tempfile.mkstemp(dir=self._temporary)
-        self._waiting.append((descriptor, Path(name), target, modified_ms))
+        self._waiting.append((descriptor, name, target, modified_ms))
         return descriptor
 
     def _finish(self) -> None:
         with ThreadPoolExecutor(_SYNCS_AT_ONCE) as threads:
             list(threads.map(os.fsync, [descriptor for descriptor, *_ in self._waiting]))
-        for descriptor, path, target, modified_ms in self._waiting:
+        for directory in {target.parent for _, _, target, _ in self._waiting}:
+            directory.mkdir(parents=True, exist_ok=True)
+        for descriptor, name, target, modified_ms in self._waiting:
             os.fchmod(descriptor, 0o644)
             os.utime(descriptor, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
-            target.parent.mkdir(parents=True, exist_ok=True)
-            path.replace(target)
+            Path(name).replace(target)
         self._forget()
 
     def _forget(self) -> None:
         while self._waiting:
-            descriptor, path, _, _ = self._waiting.pop()
+            descriptor, name, _, _ = self._waiting.pop()
             os.close(descriptor)
-            path.unlink(missing_ok=True)
+            Path(name).unlink(missing_ok=True)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         try:
@@ -132,7 +133,11 @@ class WholeFiles:
 
 def sync_tree(directory: Path) -> None:
     """Make the names below a directory durable, and its own."""
-    paths = [directory, *(path for path in directory.rglob("*") if path.is_dir()), directory.parent]
+    sync_directories([directory, *(path for path in directory.rglob("*") if path.is_dir()), directory.parent])
+
+
+def sync_directories(paths: Iterable[Path]) -> None:
+    """Make the names in directories durable."""
     with ThreadPoolExecutor(_SYNCS_AT_ONCE) as threads:
         list(threads.map(sync_directory, paths))
 

@@ -19,10 +19,16 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor.log_splits import (
-    WalkedSplit,
-    plan_splits,
+from orbitlog.doctor.index_tasks import (
+    IndexPiece,
+    IndexTask,
+    build_index,
+    cut_index,
+    index_header,
+    join_pieces,
+    write_piece,
 )
+from orbitlog.doctor.log_splits import WalkedSplit, plan_splits
 from orbitlog.doctor.proved_reports import prove_reports
 from orbitlog.doctor.rebuild_plan import assemble_tasks, index_tasks, order_findings, queue_files
 from orbitlog.doctor.rebuild_publish import Target, check_output, commit, finished_report, roll_forward, take_up
@@ -30,9 +36,7 @@ from orbitlog.doctor.rebuild_tasks import (
     NEW,
     AssembleTask,
     DeriveTask,
-    IndexTask,
     assemble,
-    build_index,
     derive,
 )
 from orbitlog.doctor.segment_places import segment_findings
@@ -97,6 +101,9 @@ class StoreRebuild:
         }
 
 
+_Build = IndexTask | IndexPiece | AssembleTask
+
+
 @dataclass(slots=True)
 class _Work:
     """One store on its way through the stages."""
@@ -108,7 +115,6 @@ class _Work:
     derivations: list[SplitDerivation] = field(default_factory=list)
     index: list[IndexTask] = field(default_factory=list)
     queues: list[AssembleTask] = field(default_factory=list)
-    headers: list[dict[str, Any]] = field(default_factory=list)
     resumed_splits: int = 0
     queue_count: int = 0
 
@@ -121,9 +127,13 @@ def rebuild_with(
     settings: StoreSettings,
     split_bytes: int,
     check_crc: bool = True,
+    index_writers: int = 1,
     progress: PhaseProgress | None = None,
 ) -> list[StoreRebuild]:
-    """Rebuild stores, tasks run by `run`: into `out` (of several: into a directory of its name in it), or in place."""
+    """Rebuild stores, tasks run by `run`: into `out` (of several: into a directory of its name in it), or in place.
+
+    `index_writers` may write an index file at once, if they are all on this machine and end before `run` does.
+    """
     done: dict[int, StoreRebuild] = {}
     with ExitStack() as locks:
         works: list[_Work] = []
@@ -146,7 +156,7 @@ def rebuild_with(
                 done[work.number] = _refused(work, findings, count)
             else:
                 sound.append(work)
-        _put_together(run, sound, progress)
+        _put_together(run, sound, index_writers, progress)
         for work in sound:
             done[work.number] = _publish(work)
     return [done[number] for number in sorted(done)]
@@ -236,7 +246,7 @@ def _findings(work: _Work) -> tuple[list[Finding], int]:
     return findings + disorder, count + len(disorder)
 
 
-def _put_together(run: Runner, works: Sequence[_Work], progress: PhaseProgress | None) -> None:
+def _put_together(run: Runner, works: Sequence[_Work], index_writers: int, progress: PhaseProgress | None) -> None:
     """Build index files and queue files of all stores in one job, the longest tasks first."""
     for work in works:
         target, staging = work.target, str(work.target.staging)
@@ -244,25 +254,25 @@ def _put_together(run: Runner, works: Sequence[_Work], progress: PhaseProgress |
         work.index = index_tasks(work.tasks, work.derivations, target.geometry.index_layout, staging)
         work.queues = assemble_tasks(files, staging, target.geometry.queue_file_bytes)
     index = [task for work in works for task in work.index]
-    queues = [task for work in works for task in work.queues]
-    total = sum(part.log_bytes for task in index for part in task.parts)
-    phase = phase_of(progress, "building", total)
-    builds: list[IndexTask | AssembleTask] = [*index, *queues]
-    reports = run(_build, builds, progress=phase, name="rebuild: build", cost=_build_cost)
-    headers = iter(reports)
-    for work in works:
-        work.headers = [next(headers) for _ in work.index]
+    # Where there are as many files as writers, each writes its own: nobody has to go over another's keys.
+    cut = [cut_index(task, -(-index_writers // len(index))) for task in index]
+    builds: list[_Build] = [task for work in works for task in work.queues]
+    for task, pieces in zip(index, cut, strict=True):
+        builds += pieces or [task]
+    phase = phase_of(progress, "building", sum(task.log_bytes for task in index))
+    run(_build, builds, progress=phase, name="rebuild: build", cost=lambda task: task.cost)
+    for pieces in filter(None, cut):
+        join_pieces(pieces)
 
 
-def _build_cost(task: IndexTask | AssembleTask) -> float:
-    """Return about how many microseconds a task takes."""
-    if isinstance(task, IndexTask):
-        return 20_000 + 0.06 * task.key_count  # its slots are all over the file when it goes to the disk
-    return sum(1100 + 0.015 * sum(part.unit_count for part in file.parts) for file in task.files)
-
-
-def _build(task: IndexTask | AssembleTask) -> dict[str, Any]:
-    return build_index(task) if isinstance(task, IndexTask) else assemble(task)
+def _build(task: _Build) -> dict[str, Any]:
+    match task:
+        case IndexTask():
+            return build_index(task)
+        case IndexPiece():
+            return write_piece(task)
+        case AssembleTask():
+            return assemble(task)
 
 
 def _publish(work: _Work) -> StoreRebuild:
@@ -310,11 +320,12 @@ def _name_index_files(work: _Work) -> int:
     directory.mkdir(parents=True, exist_ok=True)
     made_at, complete_until_ms = datetime.min, 0
     complete = len(work.index) - (work.target.store.abort is None)
-    for number, (task, header) in enumerate(zip(work.index, work.headers, strict=True)):
-        begin = datetime.fromtimestamp(header["begin_timestamp_ms"] / 1000)
+    for number, task in enumerate(work.index):
+        header = index_header(task)
+        begin = datetime.fromtimestamp(header.begin_timestamp_ms / 1000)
         made_at = max(begin, made_at + timedelta(milliseconds=1))
         named = directory / tree.index_file_name(made_at)
-        end_ms = header["end_timestamp_ms"]
+        end_ms = header.end_timestamp_ms
         os.utime(task.target, ns=(end_ms * 1_000_000, end_ms * 1_000_000))
         if not named.exists():
             os.link(task.target, named)  # kept under its number, too: a run that is killed here finds it again

@@ -55,4 +55,5 @@ def phase_of(progress: PhaseProgress | None, name: str, total_bytes: int) -> Pro
     """Return what reports one phase of a job."""
     if progress is None:
         return None
-    return lambda done_bytes, messages: progress(name, done_bytes, total_bytes, messages)
+    # Tasks that were done twice have told their bytes twice.
+    return lambda done_bytes, messages: progress(name, min(done_bytes, total_bytes), total_bytes, messages)

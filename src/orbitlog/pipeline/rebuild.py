@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.doctor.store_rebuild import StoreRebuild, rebuild_with
 from orbitlog.doctor.tasks_here import PhaseProgress
+from orbitlog.pipeline.session import is_local
 from orbitlog.pipeline.task_run import runner
 from orbitlog.store.store_settings import StoreSettings
 
@@ -34,5 +35,17 @@ def rebuild(
         settings=settings or StoreSettings(),
         split_bytes=split_bytes,
         check_crc=check_crc,
+        index_writers=index_writers(spark),
         progress=progress,
     )
+
+
+def index_writers(spark: SparkSession) -> int:
+    """Return how many tasks may write one index file.
+
+    In local mode: one for each core, for tasks there are neither tried twice at once nor survive the job that they
+    are of. On a cluster a worker that was given up may still be writing: every file has one writer, and a name of its
+    own until it is whole.
+    """
+    context = spark.sparkContext
+    return context.defaultParallelism if is_local(context.master or "") else 1

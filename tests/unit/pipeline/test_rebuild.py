@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.doctor import rebuild_publish, rebuild_tasks
+from orbitlog.doctor import index_tasks, rebuild_publish, rebuild_tasks
 from orbitlog.doctor.rebuild_publish import STAGING
 from orbitlog.doctor.store_rebuild import StoreRebuild, rebuild_with
 from orbitlog.doctor.tasks_here import run_here
@@ -34,11 +34,31 @@ from tests.unit.pipeline.stores import (
 
 
 def run(
-    root: Path, out: Path | None, *, split_bytes: int = 1000, given: StoreSettings | None = None, check_crc: bool = True
+    root: Path,
+    out: Path | None,
+    *,
+    split_bytes: int = 1000,
+    given: StoreSettings | None = None,
+    check_crc: bool = True,
+    index_writers: int = 1,
 ) -> StoreRebuild:
     chosen = settings() if given is None else given
-    (result,) = rebuild_with(run_here, [root], out=out, settings=chosen, split_bytes=split_bytes, check_crc=check_crc)
+    (result,) = rebuild_with(
+        run_here,
+        [root],
+        out=out,
+        settings=chosen,
+        split_bytes=split_bytes,
+        check_crc=check_crc,
+        index_writers=index_writers,
+    )
     return result
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_tasks, "_PIECE_KEYS_MIN", 1)
+    monkeypatch.setattr(index_tasks, "_SLOT_COST", 0)
 
 
 @pytest.mark.parametrize("name", ["golden_497", "golden_550_crash"])
@@ -77,6 +97,16 @@ def test_index_files_begin_where_java_begins_them(count: int, tmp_path: Path) ->
     made = files_below(tmp_path / "out")
     assert made == expected_files(log)
     assert (result.index_files, result.messages) == (len(made[1]), len(log.messages))
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("writers", [2, 3, 7, 30])
+@pytest.mark.parametrize("count", range(14))
+def test_index_files_that_several_write_are_those_that_one_writes(count: int, writers: int, tmp_path: Path) -> None:
+    log = make_log(["plain"] * count + ["empty"] * (count % 3))
+    run(write_log(tmp_path / "store", log), tmp_path / "out", split_bytes=300, index_writers=writers)
+    assert files_below(tmp_path / "out") == expected_files(log)
+    assert not (tmp_path / "out" / STAGING).exists()
 
 
 def test_forged_records_in_bodies_are_not_believed(tmp_path: Path) -> None:
@@ -275,8 +305,10 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, number: int) -> list[str]:
     return done
 
 
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("writers", [1, 3])
 @pytest.mark.parametrize("is_in_place", [True, False])
-def test_a_run_killed_at_any_step_is_ended_by_the_next(is_in_place: bool, tmp_path: Path) -> None:
+def test_a_run_killed_at_any_step_is_ended_by_the_next(is_in_place: bool, writers: int, tmp_path: Path) -> None:
     log = make_log(random_kinds(12, 5))
     expected = expected_files(log)
     original = write_log(tmp_path / "original", log)
@@ -291,7 +323,7 @@ def test_a_run_killed_at_any_step_is_ended_by_the_next(is_in_place: bool, tmp_pa
         with pytest.MonkeyPatch.context() as patch:
             done = kill_at(patch, number)
             try:
-                run(root, out)
+                run(root, out, index_writers=writers)
             except Killed:
                 pass
             else:
@@ -299,7 +331,7 @@ def test_a_run_killed_at_any_step_is_ended_by_the_next(is_in_place: bool, tmp_pa
         if is_in_place:
             staged = [path.parent for path in root.rglob("old/consumequeue")]
             assert (root / "consumequeue").exists() or staged, "a derived file went before its replacement stood"
-        assert run(root, out).findings == ()
+        assert run(root, out, index_writers=writers).findings == ()
         assert files_below(place) == expected, f"killed at step {number}: {done}"
         assert not (place / STAGING).exists()
     assert number > 20, "too few steps were seen: did the names of the calls change?"

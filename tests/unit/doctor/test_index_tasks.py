@@ -1,0 +1,45 @@
+"""How an index file is cut into pieces that take equally long."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from orbitlog.doctor.index_tasks import _PASSED_OVER_COST, _PIECE_KEYS_MIN, IndexTask, cut_index
+from orbitlog.formats.index_layout import IndexLayout
+
+LAYOUT = IndexLayout(5_000_000, 20_000_000)
+
+
+def task(staging: Path, key_count: int) -> IndexTask:
+    return IndexTask(str(staging), 0, LAYOUT, (), 0, key_count)
+
+
+@pytest.mark.parametrize("writers", [2, 3, 8])
+@pytest.mark.parametrize("key_count", [3_000_000, 19_999_999])
+def test_pieces_cover_the_file_and_take_equally_long(key_count: int, writers: int, tmp_path: Path) -> None:
+    pieces = cut_index(task(tmp_path, key_count), writers)
+    assert 2 <= len(pieces) <= writers
+    assert (pieces[0].first, pieces[-1].stop) == (0, key_count)
+    assert all(before.stop == after.first for before, after in pairwise(pieces))
+    assert [piece.is_last for piece in pieces] == [False] * (len(pieces) - 1) + [True]
+    costs = [piece.stop - piece.first + _PASSED_OVER_COST * piece.first for piece in pieces]
+    assert max(costs[:-1]) - min(costs[:-1]) <= 2
+    assert costs[-1] < costs[0], "the last one has the slots to write"
+    assert {piece.path for piece in pieces} == {str(path) for path in (tmp_path / "tmp").iterdir()}
+    assert Path(pieces[0].path).stat().st_size == LAYOUT.file_bytes
+
+
+@pytest.mark.parametrize(("key_count", "writers"), [(0, 8), (_PIECE_KEYS_MIN, 8), (20_000_000, 1)])
+def test_few_keys_or_one_writer_make_no_pieces(key_count: int, writers: int, tmp_path: Path) -> None:
+    assert cut_index(task(tmp_path, key_count), writers) == []
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_an_earlier_run_made_is_left(tmp_path: Path) -> None:
+    made = task(tmp_path, 19_000_000)
+    made.target.parent.mkdir()
+    made.target.touch()
+    assert cut_index(made, 4) == []
