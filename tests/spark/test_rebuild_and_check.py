@@ -8,15 +8,19 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from orbitlog.doctor import index_tasks
+from orbitlog.doctor.index_tasks import IndexPiece
 from orbitlog.doctor.store_rebuild import rebuild_with
 from orbitlog.pipeline.check import check
-from orbitlog.pipeline.rebuild import rebuild
+from orbitlog.pipeline.rebuild import index_writers, rebuild
 from orbitlog.pipeline.task_run import JobFailed, run_tasks
 from orbitlog.store.store_settings import StoreSettings
 from orbitlog.testing.golden import GoldenStore
@@ -64,13 +68,13 @@ def test_what_the_plain_writer_derived(spark: Any, generated: Path, tmp_path: Pa
 
 
 def dying(function: Callable[[Any], dict[str, Any]], task: Any) -> dict[str, Any]:
-    """Do the work of a task, and then die with its report on every third first attempt, by an error or by kill -9."""
+    """Do the work of a task, and then die with its report, by an error or by kill -9, on all attempts but the last."""
     from pyspark import TaskContext
 
     report = function(task)
     context = TaskContext.get()
     assert context is not None
-    if context.attemptNumber() == 0 and context.partitionId() % 3 == 0:
+    if context.attemptNumber() < 3 and not report.get("is_resumed"):
         if context.partitionId() % 2:
             raise OSError("the report is lost")
         os.kill(os.getpid(), signal.SIGKILL)
@@ -78,13 +82,40 @@ def dying(function: Callable[[Any], dict[str, Any]], task: Any) -> dict[str, Any
 
 
 def test_tasks_that_die_after_their_work_are_run_again(spark: Any, generated: Path, tmp_path: Path) -> None:
+    pieces: list[IndexPiece] = []
+
     def run(function: Any, tasks: Any, **more: Any) -> list[dict[str, Any]]:
+        pieces.extend(task for task in tasks if isinstance(task, IndexPiece))
         return run_tasks(spark, functools.partial(dying, function), tasks, **more)
 
-    (result,) = rebuild_with(run, [generated], out=tmp_path / "out", settings=StoreSettings(), split_bytes=128 * 1024)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(index_tasks, "_PIECE_KEYS_MIN", 100)
+        patch.setattr(index_tasks, "_SLOT_COST", 0)
+        (result,) = rebuild_with(
+            run, [generated], out=tmp_path / "out", settings=StoreSettings(), split_bytes=128 * 1024, index_writers=20
+        )
     assert result.findings == ()
     assert result.resumed_splits > 2, "no task found the work of an attempt that died"
     assert derived_files(tmp_path / "out") == derived_files(generated)
+    assert pieces, "the index file was not written in pieces"
+
+
+def test_only_cores_of_one_machine_write_one_index_file(spark: Any) -> None:
+    assert index_writers(spark) == spark.sparkContext.defaultParallelism
+    remote = SimpleNamespace(sparkContext=SimpleNamespace(master="spark://host:7077", defaultParallelism=8))
+    assert index_writers(remote) == 1  # type: ignore[arg-type]
+
+
+def test_each_core_takes_the_next_task_when_it_is_through_with_one(spark: Any) -> None:
+    def work(seconds: float) -> dict[str, Any]:
+        time.sleep(seconds)
+        return {"process": os.getpid()}
+
+    reports = run_tasks(spark, work, [1.0, *[0.01] * 12], cost=lambda seconds: seconds)
+    cores = spark.sparkContext.defaultParallelism
+    assert len({report["process"] for report in reports}) <= cores
+    others = {report["process"] for report in reports[1:]}
+    assert cores == 1 or reports[0]["process"] not in others, "tasks waited behind the long one"
 
 
 def test_reports_come_in_the_order_of_tasks_and_progress_is_their_sum(spark: Any) -> None:

@@ -65,7 +65,7 @@ def command(*, store: Path, engine: str, master: str, dry_run: bool, output: Out
         if engine == "spark":
             from orbitlog.pipeline.task_run import runner
 
-            run = runner(stack.enter_context(spark_session(master, "doctor rebuild")))
+            run = runner(stack.enter_context(spark_session(master, "doctor rebuild", only_tasks=True)))
         more = {"run": run, "split_bytes": options["split_bytes"], "progress": stack.enter_context(JobProgress())}
         started_s = time.perf_counter()
         if options["out"] is not None:

@@ -58,7 +58,7 @@ def command(
     settings = read_settings(config_path, assignments)
     from orbitlog.pipeline.check import check
 
-    with spark_session(master, "check") as spark, JobProgress() as progress:
+    with spark_session(master, "check", only_tasks=True) as spark, JobProgress() as progress:
         started_s = time.perf_counter()
         results = check(spark, list(stores), settings=settings, split_bytes=split_bytes, state=state, progress=progress)
         seconds = time.perf_counter() - started_s

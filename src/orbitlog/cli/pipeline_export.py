@@ -114,7 +114,7 @@ def command(
         messages += batch.messages
         _tell(batch, output)
 
-    with spark_session(master, "export") as spark:
+    with spark_session(master, "export", only_tasks=not follow) as spark:
         if follow:
             query = ExportQuery(spark, request, tell=tell, warn=lambda sentence: click.echo(sentence, err=True))
             query.run(_stop_signal(), trigger_s=trigger_s)

@@ -56,11 +56,11 @@ split_option = click.option(
 
 
 @contextmanager
-def spark_session(master: str, command: str) -> Iterator[Any]:
+def spark_session(master: str, command: str, *, only_tasks: bool = False) -> Iterator[Any]:
     """Start Spark for one command, and stop it however the command ends."""
     from orbitlog.pipeline.session import build_session, end_session
 
-    spark = build_session(master, app_name=f"orbitlog {command}")
+    spark = build_session(master, app_name=f"orbitlog {command}", only_tasks=only_tasks)
     try:
         yield spark
     finally:

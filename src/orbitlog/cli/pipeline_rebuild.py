@@ -60,7 +60,7 @@ def command(
     settings = read_settings(config_path, assignments)
     from orbitlog.pipeline.rebuild import rebuild
 
-    with spark_session(master, "rebuild") as spark, JobProgress() as progress:
+    with spark_session(master, "rebuild", only_tasks=True) as spark, JobProgress() as progress:
         started_s = time.perf_counter()
         results = rebuild(
             spark,

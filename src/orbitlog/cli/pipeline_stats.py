@@ -79,7 +79,7 @@ def command(
     from orbitlog.pipeline.task_run import runner
 
     named = name_stores(list(stores))
-    with spark_session(master, "stats") as spark, JobProgress() as progress:
+    with spark_session(master, "stats", only_tasks=True) as spark, JobProgress() as progress:
         began_s = time.perf_counter()
         found = store_statistics(
             runner(spark), named, split_bytes=split_bytes, fail_on_damage=not ignore_damage, progress=progress

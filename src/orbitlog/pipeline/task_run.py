@@ -4,33 +4,37 @@ A task does its whole work in one Python hop and reports a small dict that JSON 
 the JVM. A report may carry `scanned_bytes` and `messages`, which progress is drawn from while the job runs. A task may
 be run again, or twice at once, by Spark: it must then have the same effect.
 
-On a cluster each task is a partition, and Spark gives them out. In local mode, where the cores are known, a few tasks
-make a partition: between two partitions a core waits 20 to 40 ms for JVM and worker to agree, as long as a
-split of 64 MiB takes.
+On a cluster each task is a partition, and Spark gives them out. In local mode there is one partition a core, and its
+worker takes tasks until none is left (`task_claims`): between two partitions a core waits 20 to 40 ms for JVM and
+worker to agree, and tasks that were shared out beforehand leave one core idle when the other is slower.
 """
 
 from __future__ import annotations
 
 import functools
-import heapq
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import orjson
 
 from orbitlog.doctor.tasks_here import Progress, Runner, Task, TaskReport
 from orbitlog.errors import OrbitlogError
 from orbitlog.pipeline.session import is_local
+from orbitlog.pipeline.task_claims import TaskClaims
 from orbitlog.pipeline.warm_up import settle_worker
 
 if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
     from pyspark.sql import SparkSession
 
 _POLL_S = 0.2
 _SENTENCE_MAX = 500
-_TASKS_IN_A_ROW = 4
 _WATCHED = ("scanned_bytes", "messages")
+
+Reports = dict[int, bytes]
+_PARTITIONS: WeakKeyDictionary[SparkContext, dict[int, RDD[Any]]] = WeakKeyDictionary()
 
 
 class JobFailed(OrbitlogError):
@@ -48,7 +52,7 @@ def run_tasks(
 ) -> list[TaskReport]:
     """Run `function` on each task, in workers, and return the reports in the order of the tasks.
 
-    `cost` tells how tasks compare; without it they are taken for alike.
+    `cost` tells how tasks compare; the dearest are begun first.
     """
     from py4j.protocol import Py4JError  # type: ignore[import-untyped]
     from pyspark.errors import PySparkException
@@ -56,48 +60,71 @@ def run_tasks(
     if not tasks:
         return []
     context = spark.sparkContext
-    # Every task that ends tells the driver, which then asks its Python side: only where somebody looks at it.
-    watched = [] if progress is None else [(told, context.accumulator(0)) for told in _WATCHED]
-
-    def run(groups: Iterable[Sequence[tuple[int, Task]]]) -> Iterator[tuple[int, bytes]]:
-        settle_worker()
-        for group in groups:
-            for number, task in group:
-                report = function(task)
-                for told, sum_so_far in watched:
-                    sum_so_far.add(int(report.get(told, 0)))
-                yield number, orjson.dumps(report)
-
-    slots = context.defaultParallelism if is_local(context.master or "") else len(tasks)
-    groups = [
-        [(number, tasks[number]) for number in numbers]
-        for numbers in share_out([1.0 if cost is None else cost(task) for task in tasks], slots)
-    ]
+    order = sorted(range(len(tasks)), key=lambda number: 0.0 if cost is None else -cost(tasks[number]))
+    run = _run_on_cores if is_local(context.master or "") else _run_on_cluster
     context.setJobDescription(name)
-    # An RDD and not a DataFrame: without a plan to make and Arrow streams to open a job costs a quarter.
-    job = context.parallelize(groups, len(groups)).mapPartitions(run)
     try:
-        with _Watch(progress, lambda: (watched[0][1].value, watched[1][1].value)):
-            found = dict(job.collect())
+        found = run(spark, function, [tasks[number] for number in order], progress)
     except (PySparkException, Py4JError) as error:
         raise JobFailed(f"the Spark job '{name}' failed: {_reason(error)}") from error
     finally:
         context.setJobDescription(None)  # type: ignore[arg-type]
-    return [orjson.loads(found[number]) for number in range(len(tasks))]
+    reports = {number: orjson.loads(found[place]) for place, number in enumerate(order)}
+    return [reports[number] for number in range(len(tasks))]
 
 
-def share_out(costs: Sequence[float], slots: int) -> list[list[int]]:
-    """Share tasks out among partitions that cost about the same: a whole number for each slot, a few tasks in each.
+def _run_on_cluster(
+    spark: SparkSession, function: Callable[[Task], TaskReport], tasks: Sequence[Task], progress: Progress | None
+) -> Reports:
+    context = spark.sparkContext
+    # Every task that ends tells the driver, which then asks its Python side: only where somebody looks at it.
+    watched = [] if progress is None else [(told, context.accumulator(0)) for told in _WATCHED]
 
-    Returns the numbers of the tasks of each partition, the dearest partition first.
-    """
-    rounds = -(-len(costs) // (slots * _TASKS_IN_A_ROW))
-    lightest: list[tuple[float, int, list[int]]] = [(0.0, number, []) for number in range(slots * rounds)]
-    for number in sorted(range(len(costs)), key=lambda number: -costs[number]):
-        cost, place, numbers = heapq.heappop(lightest)
-        numbers.append(number)
-        heapq.heappush(lightest, (cost + costs[number], place, numbers))
-    return [numbers for _, _, numbers in sorted(lightest, key=lambda item: (-item[0], item[1])) if numbers]
+    def run(numbered: Iterable[tuple[int, Task]]) -> Iterator[tuple[int, bytes]]:
+        settle_worker()
+        for number, task in numbered:
+            report = function(task)
+            for told, sum_so_far in watched:
+                sum_so_far.add(int(report.get(told, 0)))
+            yield number, orjson.dumps(report)
+
+    # An RDD and not a DataFrame: without a plan to make and Arrow streams to open a job costs a quarter.
+    job = context.parallelize(list(enumerate(tasks)), len(tasks)).mapPartitions(run)
+    with _Watch(progress, lambda: (watched[0][1].value, watched[1][1].value)):
+        return dict(job.collect())
+
+
+def _run_on_cores(
+    spark: SparkSession, function: Callable[[Task], TaskReport], tasks: Sequence[Task], progress: Progress | None
+) -> Reports:
+    from pyspark.serializers import CPickleSerializer
+
+    context = spark.sparkContext
+    cores = min(context.defaultParallelism, len(tasks))
+    # Each worker is handed all tasks, and unpacks those that it takes.
+    serializer: Any = CPickleSerializer()
+    packed = [serializer.dumps(task) for task in tasks]
+    with TaskClaims.lent(len(tasks)) as claims:
+
+        def run(core: int, nothing: Iterable[object]) -> Iterator[tuple[int, bytes]]:
+            list(nothing)  # a worker whose input was not read to its end is not used again
+            settle_worker()
+            for number in claims.numbers_for(core):
+                report = function(serializer.loads(packed[number]))
+                claims.add(*(int(report.get(told, 0)) for told in _WATCHED))
+                yield number, orjson.dumps(report)
+
+        job = _partitions(context, cores).mapPartitionsWithIndex(run)
+        with _Watch(progress, claims.sums):
+            return dict(job.collect())
+
+
+def _partitions(context: SparkContext, count: int) -> RDD[Any]:
+    """Return so many empty partitions, the same ones for every job of a session: making them takes 2 ms."""
+    kept = _PARTITIONS.setdefault(context, {})
+    if count not in kept:
+        kept[count] = context.parallelize([], count)
+    return kept[count]
 
 
 def runner(spark: SparkSession) -> Runner:
