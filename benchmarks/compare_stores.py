@@ -87,7 +87,7 @@ def _rebuild(record: Record, store: Path, scratch: Path, gigabytes: float) -> No
         aside = scratch / f"aside{number}"
         seconds = seconds_of(lambda aside=aside: rebuild_aside(store, aside, RebuildWish(), rules))
         shutil.rmtree(aside)
-    for row, ours in zip(rows, (seconds, measured(store, "local[2]", _SPARK_ROUNDS)["rebuild"]), strict=True):
+    for row, ours in zip(rows, (seconds, measured(store, ["local[2]"], _SPARK_ROUNDS)[0].rebuild), strict=True):
         record.add(row, OURS, ours)
     theirs = measure_apache_rebuild(store, scratch).seconds
     for row in rows:
