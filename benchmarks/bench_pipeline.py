@@ -292,18 +292,18 @@ def _serve(root: Path, master: str, outputs: Outputs) -> None:
             elif line == "memory\n":
                 with MemoryWatch(spark_kind) as watch:
                     rebuild(out)
-                    check_all(_with_log(out, root))
+                    check_all(with_log(out, root))
                 found = watch.most_mib
             else:
                 rebuild(out)
-                store = _with_log(out, root)
+                store = with_log(out, root)
                 found = {"seconds": best_of(lambda: check_all(store), CHECK_ROUNDS)}  # noqa: B023
             shutil.rmtree(out / "commitlog", ignore_errors=True)  # or the log itself would be emptied
         print(json.dumps(found), flush=True)
     spark.stop()
 
 
-def _with_log(out: Path, root: Path) -> Path:
+def with_log(out: Path, root: Path) -> Path:
     """Make a store of derived files: with the log linked, which they are checked against."""
     (out / "commitlog").mkdir()
     for segment in (root / "commitlog").iterdir():

@@ -3,7 +3,8 @@
 python -m tests.spark.kill_driver MASTER
 
 It says `ready`, reads jobs from stdin, a line of JSON each, and answers each with `done`, or with what went wrong.
-Tasks are tried twice at once where Spark thinks them slow, which is soon.
+Tasks are tried twice at once where Spark thinks them slow, which is soon. In local mode index files are written in
+pieces, though they are small.
 """
 
 from __future__ import annotations
@@ -14,13 +15,14 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from orbitlog.doctor import index_tasks
 from orbitlog.errors import LeaseLost, OrbitlogError
+from orbitlog.pipeline import rebuild as rebuild_job
 from orbitlog.pipeline.dispatch_query import DispatchQuery
 from orbitlog.pipeline.export_job import ExportRequest, export_topic
 from orbitlog.pipeline.export_stream import ExportQuery
 from orbitlog.pipeline.named_stores import NamedStore
-from orbitlog.pipeline.rebuild import rebuild
-from orbitlog.pipeline.session import build_session
+from orbitlog.pipeline.session import build_session, is_local
 from orbitlog.pipeline.task_run import runner
 
 SPECULATION = {
@@ -31,9 +33,14 @@ SPECULATION = {
     "spark.speculation.minTaskRuntime": "10ms",
 }
 
+_INDEX_WRITERS = 20
+
 
 def main(master: str) -> None:
     spark = build_session(master, app_name="orbitlog-kills", settings=SPECULATION)
+    if is_local(master):
+        index_tasks._PIECE_KEYS_MIN, index_tasks._SLOT_COST = 100, 0
+        rebuild_job.index_writers = lambda _: _INDEX_WRITERS
     _say("ready")
     for line in sys.stdin:
         try:
@@ -47,7 +54,7 @@ def main(master: str) -> None:
 def _run(spark: Any, job: dict[str, Any]) -> None:
     root = Path(job["root"])
     if job["job"] == "rebuild":
-        (result,) = rebuild(spark, [root], out=None, split_bytes=65536)
+        (result,) = rebuild_job.rebuild(spark, [root], out=None, split_bytes=65536)
         assert result.is_published, result.findings
     elif job["job"] == "dispatch":
         _dispatch(spark, root, job["seconds"])
