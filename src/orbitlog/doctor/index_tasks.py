@@ -35,6 +35,7 @@ from orbitlog.store.disk import disk_errors
 INDEX_PARTS = "index-parts"
 _SLOTS_AT_ONCE = 1 << 14
 _PIECE_KEYS_MIN = 200_000
+_PIECES_MAX = 8  # more would mostly go over each other's keys: all take a fifth of the whole at least
 # What else takes time, counted in keys that are put: one that is passed over, and a slot that is written at the end.
 _PASSED_OVER_COST, _SLOT_COST = 0.2, 0.12
 
@@ -83,13 +84,28 @@ class IndexPiece:
     stop: int
 
     @property
-    def is_last(self) -> bool:
-        return self.stop == self.index.key_count
-
-    @property
     def cost(self) -> float:
         """About how many microseconds it takes."""
         return 13_000 + 0.018 * (self.stop - self.first + _PASSED_OVER_COST * self.first)
+
+
+@dataclass(frozen=True, slots=True)
+class CutIndex:
+    """A file that pieces are written into; it stays open here, or an error of the disk might be told to nobody."""
+
+    pieces: tuple[IndexPiece, ...]
+    descriptor: int
+
+    def join(self) -> None:
+        """Sync the file when all pieces are written, and give it its name."""
+        target = self.pieces[0].index.target
+        with disk_errors(f"writing {target}"):
+            os.fsync(self.descriptor)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            Path(self.pieces[0].path).replace(target)
+
+    def close(self) -> None:
+        os.close(self.descriptor)
 
 
 def build_index(task: IndexTask) -> dict[str, Any]:
@@ -107,24 +123,22 @@ def index_header(task: IndexTask) -> IndexHeader:
         return decode_header(file.read(INDEX_HEADER.size_bytes))
 
 
-def cut_index(task: IndexTask, writers: int) -> list[IndexPiece]:
+def cut_index(task: IndexTask, writers: int) -> CutIndex | None:
     """Cut an index file that is not there yet into pieces that take equally long, and make the file that they write.
 
-    Returns none where one task is enough.
+    Returns None where one task is enough.
     """
     firsts = _equal_pieces(task.key_count, writers, round(task.layout.slot_count * _SLOT_COST))
     if len(firsts) == 1 or task.target.exists():
-        return []
+        return None
     temporary = Path(task.staging, TEMPORARY)
     with disk_errors(f"writing {task.target}"):
         temporary.mkdir(parents=True, exist_ok=True)
         descriptor, path = tempfile.mkstemp(dir=temporary)
-        try:
-            os.ftruncate(descriptor, task.layout.file_bytes)
-            os.fchmod(descriptor, 0o644)
-        finally:
-            os.close(descriptor)
-    return [IndexPiece(task, path, first, stop) for first, stop in pairwise([*firsts, task.key_count])]
+        os.ftruncate(descriptor, task.layout.file_bytes)
+        os.fchmod(descriptor, 0o644)
+    bounds = pairwise([*firsts, task.key_count])
+    return CutIndex(tuple(IndexPiece(task, path, first, stop) for first, stop in bounds), descriptor)
 
 
 def _equal_pieces(key_count: int, writers: int, extra: int) -> list[int]:
@@ -133,7 +147,7 @@ def _equal_pieces(key_count: int, writers: int, extra: int) -> list[int]:
     A piece takes its own keys and a part of those before it: each has fewer than the one before by that part.
     """
     kept = 1 - _PASSED_OVER_COST
-    for count in range(writers, 1, -1):
+    for count in range(min(writers, _PIECES_MAX), 1, -1):
         firsts = [round((key_count + extra) * (1 - kept**number) / (1 - kept**count)) for number in range(count)]
         if firsts[-1] <= key_count - _PIECE_KEYS_MIN:
             return firsts
@@ -150,19 +164,6 @@ def write_piece(piece: IndexPiece) -> dict[str, Any]:
             os.close(descriptor)
     share = (piece.stop - piece.first) / piece.index.key_count
     return {"scanned_bytes": round(piece.index.log_bytes * share)}
-
-
-def join_pieces(pieces: list[IndexPiece]) -> None:
-    """Sync a file when all its pieces are written, and give it its name."""
-    target = pieces[0].index.target
-    with disk_errors(f"writing {target}"):
-        descriptor = os.open(pieces[0].path, os.O_WRONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        Path(pieces[0].path).replace(target)
 
 
 def _fill(task: IndexTask, descriptor: int, first: int, stop: int) -> None:

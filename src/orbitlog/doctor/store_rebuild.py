@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.doctor.index_tasks import (
+    CutIndex,
     IndexPiece,
     IndexTask,
     build_index,
     cut_index,
     index_header,
-    join_pieces,
     write_piece,
 )
 from orbitlog.doctor.log_splits import WalkedSplit, plan_splits
@@ -254,15 +254,19 @@ def _put_together(run: Runner, works: Sequence[_Work], index_writers: int, progr
         work.index = index_tasks(work.tasks, work.derivations, target.geometry.index_layout, staging)
         work.queues = assemble_tasks(files, staging, target.geometry.queue_file_bytes)
     index = [task for work in works for task in work.index]
-    # Where there are as many files as writers, each writes its own: nobody has to go over another's keys.
-    cut = [cut_index(task, -(-index_writers // len(index))) for task in index]
     builds: list[_Build] = [task for work in works for task in work.queues]
-    for task, pieces in zip(index, cut, strict=True):
-        builds += pieces or [task]
-    phase = phase_of(progress, "building", sum(task.log_bytes for task in index))
-    run(_build, builds, progress=phase, name="rebuild: build", cost=lambda task: task.cost)
-    for pieces in filter(None, cut):
-        join_pieces(pieces)
+    cut: list[CutIndex] = []
+    with ExitStack() as opened:
+        for task in index:
+            # Where there are as many files as writers, each writes its own: nobody has to go over another's keys.
+            if (found := cut_index(task, -(-index_writers // len(index)))) is not None:
+                opened.callback(found.close)
+                cut.append(found)
+            builds += [task] if found is None else found.pieces
+        phase = phase_of(progress, "building", sum(task.log_bytes for task in index))
+        run(_build, builds, progress=phase, name="rebuild: build", cost=lambda task: task.cost)
+        for found in cut:
+            found.join()
 
 
 def _build(task: _Build) -> dict[str, Any]:
