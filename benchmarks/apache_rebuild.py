@@ -4,7 +4,7 @@ The log is copied without anything derived from it, and a broker of Apache's is 
 queues and derives all of them, and the index, before it serves. Start-up is told apart by watching the files: the
 first queue file appears when deriving begins, and it ends when the last unit of every queue and the count of every
 index file are there. What they must be is known beforehand, for our own rebuild makes the same bytes; those of the
-broker's queues are compared with ours at the end.
+broker's queues and index are compared with ours at the end.
 """
 
 from __future__ import annotations
@@ -166,3 +166,6 @@ def _compare(wanted: _Wanted, store: Path) -> None:
         for file in files:
             path = file.path.relative_to(wanted.directory)
             assert file.path.read_bytes() == (store / path).read_bytes(), path
+    ours, theirs = (sorted((root / tree.INDEX).iterdir()) for root in (wanted.directory, store))
+    for one, other in zip(ours, theirs, strict=True):  # their names tell when they were made
+        assert one.read_bytes() == other.read_bytes(), other.name
