@@ -18,12 +18,14 @@ from orbitlog.testing.golden import GoldenStore
 @pytest.fixture
 def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def session(master: str, command: str) -> Iterator[None]:
+    def session(master: str, command: str, *, only_tasks: bool) -> Iterator[None]:
+        assert only_tasks, "no row reaches the JVM in these jobs"
         yield None
 
     for job in ("rebuild", "check"):
         monkeypatch.setattr(f"orbitlog.cli.pipeline_{job}.spark_session", session)
         monkeypatch.setattr(f"orbitlog.pipeline.{job}.runner", lambda spark: run_here)
+    monkeypatch.setattr("orbitlog.pipeline.rebuild.index_writers", lambda spark: 2)
 
 
 def run(*arguments: str | Path) -> Result:
