@@ -40,9 +40,9 @@ def streamed(rows: list[list[int]], layout: IndexLayout, block_entries: int) -> 
     )
     made = bytearray(layout.file_bytes)
     row = key = 0
-    while row < len(rows) and not stream.is_full:
+    while row < len(rows) and stream.header.index_count < layout.entry_count:
         place = layout.entry_position(stream.header.index_count)
-        entries, row, key = stream.put(columns, row, key)
+        entries, row, key = stream.put(columns, row, key, layout.entry_count)
         made[place : place + len(entries)] = entries.tobytes()
     made[: INDEX_HEADER.size_bytes] = encode_header(stream.header)
     made[INDEX_HEADER.size_bytes : layout.entries_position] = stream.slots.astype(">i4").tobytes()
@@ -93,7 +93,7 @@ def test_pieces_make_the_same_file(
                 row, key = stream.pass_over(columns, key, first + 1)
             while row < len(columns.physical_offset) and stream.header.key_count < stop:
                 place = layout.entry_position(stream.header.index_count)
-                entries, row, key = stream.put(columns, row, key, stop_number=stop + 1)
+                entries, row, key = stream.put(columns, row, key, stop + 1)
                 made[place : place + len(entries)] = entries.tobytes()
     made[: INDEX_HEADER.size_bytes] = encode_header(stream.header)
     made[INDEX_HEADER.size_bytes : layout.entries_position] = stream.slots.astype(">i4").tobytes()

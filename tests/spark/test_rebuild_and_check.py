@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -129,6 +130,14 @@ def test_reports_come_in_the_order_of_tasks_and_progress_is_their_sum(spark: Any
     )
     assert [report["scanned_bytes"] for report in reports] == list(range(11))
     assert told[-1] == (55, 11)
+
+
+def test_a_master_that_is_none_is_named_in_one_sentence(golden_497: GoldenStore) -> None:
+    program = "from orbitlog.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "pipeline", "check", golden_497.store, "--master", "local[x]"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False, timeout=120)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert re.fullmatch(r"orbitlog: Spark did not start: .*Could not parse Master URL: 'local\[x\]'\n", done.stderr)
 
 
 def test_a_task_that_fails_for_good_ends_in_one_sentence(spark: Any) -> None:

@@ -9,8 +9,8 @@ writes the slots. Such a file belongs to one run: whatever is left of an earlier
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from orbitlog.doctor.rebuild_tasks import staged_keys
-from orbitlog.doctor.staging import TEMPORARY, begin_writing, whole_file, write_all
+from orbitlog.doctor.staging import TEMPORARY, begin_writing, shared_file, whole_file, write_all
 from orbitlog.formats.index_layout import (
     INDEX_HEADER,
     IndexHeader,
@@ -89,25 +89,6 @@ class IndexPiece:
         return 13_000 + 0.018 * (self.stop - self.first + _PASSED_OVER_COST * self.first)
 
 
-@dataclass(frozen=True, slots=True)
-class CutIndex:
-    """A file that pieces are written into; it stays open here, or an error of the disk might be told to nobody."""
-
-    pieces: tuple[IndexPiece, ...]
-    descriptor: int
-
-    def join(self) -> None:
-        """Sync the file when all pieces are written, and give it its name."""
-        target = self.pieces[0].index.target
-        with disk_errors(f"writing {target}"):
-            os.fsync(self.descriptor)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            Path(self.pieces[0].path).replace(target)
-
-    def close(self) -> None:
-        os.close(self.descriptor)
-
-
 def build_index(task: IndexTask) -> dict[str, Any]:
     """Build one index file unless it is there."""
     if not task.target.exists():
@@ -123,22 +104,20 @@ def index_header(task: IndexTask) -> IndexHeader:
         return decode_header(file.read(INDEX_HEADER.size_bytes))
 
 
-def cut_index(task: IndexTask, writers: int) -> CutIndex | None:
-    """Cut an index file that is not there yet into pieces that take equally long, and make the file that they write.
+@contextmanager
+def pieces_of(task: IndexTask, writers: int) -> Iterator[tuple[IndexPiece, ...]]:
+    """Lend the pieces of an index file, which take equally long; it has its name when they were written in the block.
 
-    Returns None where one task is enough.
+    There are none where one task is enough, or the file is there. The file they are written into stays open meanwhile,
+    or an error of the disk might be told to nobody.
     """
     firsts = _equal_pieces(task.key_count, writers, round(task.layout.slot_count * _SLOT_COST))
     if len(firsts) == 1 or task.target.exists():
-        return None
-    temporary = Path(task.staging, TEMPORARY)
-    with disk_errors(f"writing {task.target}"):
-        temporary.mkdir(parents=True, exist_ok=True)
-        descriptor, path = tempfile.mkstemp(dir=temporary)
+        yield ()
+        return
+    with shared_file(task.target, Path(task.staging, TEMPORARY)) as (descriptor, path):
         os.ftruncate(descriptor, task.layout.file_bytes)
-        os.fchmod(descriptor, 0o644)
-    bounds = pairwise([*firsts, task.key_count])
-    return CutIndex(tuple(IndexPiece(task, path, first, stop) for first, stop in bounds), descriptor)
+        yield tuple(IndexPiece(task, path, first, stop) for first, stop in pairwise([*firsts, task.key_count]))
 
 
 def _equal_pieces(key_count: int, writers: int, extra: int) -> list[int]:
@@ -177,7 +156,7 @@ def _fill(task: IndexTask, descriptor: int, first: int, stop: int) -> None:
             row, key = stream.pass_over(columns, key, first + 1)
         while row < len(columns.physical_offset) and stream.header.key_count < stop:
             place = task.layout.entry_position(stream.header.index_count)
-            entries, row, key = stream.put(columns, row, key, stop_number=stop + 1)
+            entries, row, key = stream.put(columns, row, key, stop + 1)
             write_all(descriptor, entries.data, place)
             begin_writing(descriptor, place, len(entries))
         if stream.header.key_count >= stop:

@@ -28,11 +28,20 @@ _SYNC_FILE_RANGE_WRITE = 2
 @contextmanager
 def whole_file(target: Path, temporary: Path, *, modified_ms: int | None = None, sync: bool = True) -> Iterator[int]:
     """Lend the descriptor of a new file that becomes `target` when the block ends well."""
+    with shared_file(target, temporary, modified_ms=modified_ms, sync=sync) as (descriptor, _):
+        yield descriptor
+
+
+@contextmanager
+def shared_file(
+    target: Path, temporary: Path, *, modified_ms: int | None = None, sync: bool = True
+) -> Iterator[tuple[int, str]]:
+    """Lend a new file that becomes `target` when the block ends well, and its name until then, for others to open."""
     with disk_errors(f"writing {target}"):
         temporary.mkdir(parents=True, exist_ok=True)
         descriptor, name = tempfile.mkstemp(dir=temporary)
         try:
-            yield descriptor
+            yield descriptor, name
             os.fchmod(descriptor, 0o644)
             if sync:
                 os.fsync(descriptor)

@@ -19,15 +19,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor.index_tasks import (
-    CutIndex,
-    IndexPiece,
-    IndexTask,
-    build_index,
-    cut_index,
-    index_header,
-    write_piece,
-)
+from orbitlog.doctor.index_tasks import IndexPiece, IndexTask, build_index, index_header, pieces_of, write_piece
 from orbitlog.doctor.log_splits import WalkedSplit, plan_splits
 from orbitlog.doctor.proved_reports import prove_reports
 from orbitlog.doctor.rebuild_plan import assemble_tasks, index_tasks, order_findings, queue_files
@@ -255,18 +247,12 @@ def _put_together(run: Runner, works: Sequence[_Work], index_writers: int, progr
         work.queues = assemble_tasks(files, staging, target.geometry.queue_file_bytes)
     index = [task for work in works for task in work.index]
     builds: list[_Build] = [task for work in works for task in work.queues]
-    cut: list[CutIndex] = []
-    with ExitStack() as opened:
+    phase = phase_of(progress, "building", sum(task.log_bytes for task in index))
+    with ExitStack() as shared:
         for task in index:
             # Where there are as many files as writers, each writes its own: nobody has to go over another's keys.
-            if (found := cut_index(task, -(-index_writers // len(index)))) is not None:
-                opened.callback(found.close)
-                cut.append(found)
-            builds += [task] if found is None else found.pieces
-        phase = phase_of(progress, "building", sum(task.log_bytes for task in index))
+            builds += shared.enter_context(pieces_of(task, -(-index_writers // len(index)))) or (task,)
         run(_build, builds, progress=phase, name="rebuild: build", cost=lambda task: task.cost)
-        for found in cut:
-            found.join()
 
 
 def _build(task: _Build) -> dict[str, Any]:

@@ -163,7 +163,6 @@ class EntryStream:
     """The entries of one IndexFile, made block by block; `header` counts what was made so far."""
 
     def __init__(self, layout: IndexLayout, header: IndexHeader, *, block_entries: int = 1 << 16) -> None:
-        self._layout = layout
         self._state = np.array(astuple(header), np.int64)
         self.slots = np.zeros(layout.slot_count, np.int32)
         self._block = np.empty(block_entries * _ENTRY_BYTES, np.uint8)
@@ -173,20 +172,13 @@ class EntryStream:
     def header(self) -> IndexHeader:
         return IndexHeader(*self._state.tolist())
 
-    @property
-    def is_full(self) -> bool:
-        return int(self._state[_NEXT_ENTRY]) >= self._layout.entry_count
+    def put(self, columns: KeyColumns, row: int, key: int, stop_number: int) -> tuple[npt.NDArray[np.uint8], int, int]:
+        """Put keys until entry `stop_number` is next, or block or columns are through; returns where to go on, too.
 
-    def put(
-        self, columns: KeyColumns, row: int, key: int, *, stop_number: int | None = None
-    ) -> tuple[npt.NDArray[np.uint8], int, int]:
-        """Put keys until the file, the block or the columns are through; returns the entries, and where to go on.
-
-        The entries lie behind each other and behind those of the call before; the next call overwrites them. Entry
-        `stop_number` and those behind it are left to somebody else.
+        The entries lie behind each other and behind those of the call before; the next call overwrites them.
         """
         number = int(self._state[_NEXT_ENTRY])
-        stop = min(number + self._block_entries, self._layout.entry_count if stop_number is None else stop_number)
+        stop = min(number + self._block_entries, stop_number)
         row, key = put_entries(columns, row, key, self.slots, self._block, stop, self._state)
         made = int(self._state[_NEXT_ENTRY]) - number
         return self._block[: made * _ENTRY_BYTES], int(row), int(key)
@@ -194,7 +186,7 @@ class EntryStream:
     def pass_over(self, columns: KeyColumns, key: int, stop_number: int) -> tuple[int, int]:
         """Go on as if keys had been put, until entry `stop_number` is next; returns the row and key to go on at.
 
-        Takes a third of the time. The header tells the file's end only once a key has been put behind them.
+        Takes a fifth of putting and writing them. The header tells the file's end once a key has been put behind them.
         """
         number = int(self._state[_NEXT_ENTRY])
         stop_key = min(key + stop_number - number, len(columns.key_hashes))

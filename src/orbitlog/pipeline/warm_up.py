@@ -73,6 +73,7 @@ def _run_kernels() -> None:
     from orbitlog.kernels.index_stream import EntryStream, KeyColumns, equal_entries, right_links
     from orbitlog.kernels.listed_records import ListedDecoder
     from orbitlog.kernels.queue_sort import UnitSorter
+    from orbitlog.kernels.queue_table import QueueTable
     from orbitlog.kernels.record_walk import walk_messages
     from orbitlog.kernels.splits import walk_in_splits
     from orbitlog.kernels.tally import Tally
@@ -90,10 +91,12 @@ def _run_kernels() -> None:
     for columns in DispatchScan(DeriveRules()).scan(segment, base_physical_offset=0):
         sorter.add(columns)
         keys = KeyColumns._make(getattr(columns, name) for name in KeyColumns._fields)
-        entries, _, _ = stream.put(keys, 0, 0)
+        entries, _, _ = stream.put(keys, 0, 0, 20)
+        EntryStream(IndexLayout(10, 20), IndexHeader()).pass_over(keys, 0, 2)
         equal_entries(keys, 0, entries, 0, is_begin=True)
         right_links(entries, 1, np.zeros(10, np.int32))
     sorter.sort(1000)
+    QueueTable(1).grow()
     places, sizes = np.zeros(1, np.int64), np.full(1, len(record), np.int32)
     list(ListedDecoder().decode_listed(segment, places, sizes, base_physical_offset=0))
     list(Tally().count(segment, 0, len(segment), base_physical_offset=0))

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.doctor.index_tasks import _PASSED_OVER_COST, _PIECE_KEYS_MIN, IndexTask, cut_index
+from orbitlog.doctor.index_tasks import _PASSED_OVER_COST, _PIECE_KEYS_MIN, IndexTask, pieces_of
 from orbitlog.formats.index_layout import IndexLayout
 
 LAYOUT = IndexLayout(5_000_000, 20_000_000)
@@ -20,23 +20,24 @@ def task(staging: Path, key_count: int) -> IndexTask:
 @pytest.mark.parametrize("writers", [2, 3, 8, 64])
 @pytest.mark.parametrize("key_count", [3_000_000, 19_999_999])
 def test_pieces_cover_the_file_and_take_equally_long(key_count: int, writers: int, tmp_path: Path) -> None:
-    cut = cut_index(task(tmp_path, key_count), writers)
-    assert cut is not None
-    cut.close()
-    pieces = cut.pieces
+    whole = task(tmp_path, key_count)
+    with pieces_of(whole, writers) as pieces:
+        assert {piece.path for piece in pieces} == {str(path) for path in (tmp_path / "tmp").iterdir()}
+        assert Path(pieces[0].path).stat().st_size == LAYOUT.file_bytes
+        assert not whole.target.exists()
+    assert whole.target.stat().st_size == LAYOUT.file_bytes
     assert 2 <= len(pieces) <= min(writers, 8)
     assert (pieces[0].first, pieces[-1].stop) == (0, key_count)
     assert all(before.stop == after.first for before, after in pairwise(pieces))
     costs = [piece.stop - piece.first + _PASSED_OVER_COST * piece.first for piece in pieces]
     assert max(costs[:-1]) - min(costs[:-1]) <= 2
     assert costs[-1] < costs[0], "the last one has the slots to write"
-    assert {piece.path for piece in pieces} == {str(path) for path in (tmp_path / "tmp").iterdir()}
-    assert Path(pieces[0].path).stat().st_size == LAYOUT.file_bytes
 
 
 @pytest.mark.parametrize(("key_count", "writers"), [(0, 8), (_PIECE_KEYS_MIN, 8), (20_000_000, 1)])
 def test_few_keys_or_one_writer_make_no_pieces(key_count: int, writers: int, tmp_path: Path) -> None:
-    assert cut_index(task(tmp_path, key_count), writers) is None
+    with pieces_of(task(tmp_path, key_count), writers) as pieces:
+        assert pieces == ()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -44,4 +45,13 @@ def test_a_file_that_an_earlier_run_made_is_left(tmp_path: Path) -> None:
     made = task(tmp_path, 19_000_000)
     made.target.parent.mkdir()
     made.target.touch()
-    assert cut_index(made, 4) is None
+    with pieces_of(made, 4) as pieces:
+        assert pieces == ()
+
+
+def test_what_was_not_written_to_its_end_gets_no_name(tmp_path: Path) -> None:
+    unfinished = task(tmp_path, 19_000_000)
+    with pytest.raises(KeyError), pieces_of(unfinished, 4):
+        raise KeyError
+    assert not unfinished.target.exists()
+    assert list((tmp_path / "tmp").iterdir()) == []

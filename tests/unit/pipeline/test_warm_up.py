@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import gc
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
 
 from orbitlog.pipeline import warm_up
 from orbitlog.pipeline.warm_up import freeze_what_stays
+
+# What only a broker calls, and what only the tests of CRCs do.
+NOT_OF_JOBS = {"put_records", "crc32_of"}
 
 
 @pytest.fixture
@@ -28,3 +33,24 @@ def test_many_objects_that_stay_are_frozen_and_few_are_not(monkeypatch: pytest.M
     gc.collect()
     freeze_what_stays()
     assert gc.get_freeze_count() > len(came_to_stay)
+
+
+NOT_COMPILED = """
+import importlib, pkgutil
+from numba.core.caching import NullCache
+from numba.core.dispatcher import Dispatcher
+import orbitlog.kernels
+from orbitlog.pipeline.warm_up import _run_kernels
+
+_run_kernels()
+for module in pkgutil.iter_modules(orbitlog.kernels.__path__, "orbitlog.kernels."):
+    for name, value in vars(importlib.import_module(module.name)).items():
+        is_kernel = isinstance(value, Dispatcher) and not isinstance(value._cache, NullCache)
+        if is_kernel and value.__module__ == module.name and not value.signatures:
+            print(name)
+"""
+
+
+def test_no_kernel_of_a_job_is_left_to_be_compiled_in_a_worker() -> None:
+    done = subprocess.run([sys.executable, "-c", NOT_COMPILED], capture_output=True, text=True, check=True)
+    assert set(done.stdout.split()) == NOT_OF_JOBS
