@@ -16,6 +16,7 @@ from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import names
 from orbitlog.formats.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.store.store_contents import unsupported_attributes
 from orbitlog.wire.admin_headers import CreateTopicRequest, GetTopicConfigRequest
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
 from orbitlog.wire.bodies.config_lists import TopicConfigList
@@ -107,6 +108,10 @@ class TopicHandlers:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {QUEUES_MAX} queues")
         if not 0 <= config.permission <= 15 or config.filter_type not in _FILTER_TYPES:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "perm or topicFilterType is not possible")
+        if unsupported := unsupported_attributes(config.attributes):
+            # A Java broker would not open the store afterwards: it expects batch or compacted queues of the topic.
+            value = config.attributes[unsupported[0]][:40]
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"{unsupported[0]}={value} is not supported here")
 
     async def delete(self, connection: Connection, request: Command) -> Answer:
         """Forget a topic and how far groups are in it; one that is not there is gone already."""

@@ -23,6 +23,7 @@ from orbitlog.store import store_files as files
 from orbitlog.store.dledger_walk import DLedgerWalk
 from orbitlog.store.log_walk import LogWalk
 from orbitlog.store.mapped_view import holds_data, mapped_view
+from orbitlog.store.store_contents import NO_PART, Content, Part, find_obstacles
 from orbitlog.store.store_files import OffsetFile, SizedFile, StoreFiles
 from orbitlog.store.store_inference import infer_index_layout, infer_queue_file_bytes, infer_segment_bytes
 from orbitlog.store.store_settings import StoreSettings
@@ -54,6 +55,9 @@ class QueueSource:
 class QueueTarget:
     queues: tuple[QueueSource, ...]
     file_bytes: int
+
+
+_PARTS = {tree.COMMITLOG: Part.LOG, tree.CONSUMEQUEUE: Part.QUEUES, tree.INDEX: Part.INDEX, tree.CONFIG: Part.TABLES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +211,13 @@ def _store(wanted: str, path: Path) -> StoreFiles:
         for first in sorted(entry for entry in path.iterdir() if entry.is_file())[:1]:
             _refuse_other_kind(wanted, first, shown=path)
         raise click.UsageError(str(error)) from error
+    for obstacle in find_obstacles(path):
+        # A DLedger store has ordinary queues and an ordinary index, and its log is read as well.
+        if not obstacle.parts & _PARTS.get(wanted, NO_PART) or obstacle.content is Content.DLEDGER_LOG:
+            continue
+        if obstacle.content in (Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES):
+            raise click.UsageError(str(obstacle))
+        warn(f"not shown: {obstacle}")
     for entry in store.foreign:
         if entry.path == path / wanted:
             raise click.UsageError(f"{entry.path} {entry.reason}")

@@ -21,6 +21,9 @@ from orbitlog.doctor.store_use import taken
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, run_here
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
+from orbitlog.store.disk import RealDisk
+from orbitlog.store.log_references import refuse_missing_log
+from orbitlog.store.store_contents import REBUILDABLE, refuse_writing
 from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_settings import StoreSettings
 
@@ -82,6 +85,8 @@ def rebuild_in_place(
 ) -> StoreRebuild:
     """Make the parts and swap them in; what stood before is kept in the journal, or discarded when all is done."""
     find_store_files(root)
+    refuse_writing(root, except_for=REBUILDABLE)
+    refuse_missing_log(root, [root / tree.COMMITLOG], RealDisk())
     staging = root / tree.DOCTOR / _STAGING
     with taken(root):
         finish_interrupted(root)

@@ -21,6 +21,7 @@ from orbitlog.doctor.store_use import is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, run_here
 from orbitlog.formats import store_tree as tree
 from orbitlog.store.findings import Finding
+from orbitlog.store.store_contents import refuse_reading
 from orbitlog.store.store_files import StoreFiles, find_store_files
 from orbitlog.store.store_settings import StoreSettings
 
@@ -64,6 +65,7 @@ def examine(
     """Check one store. Reads only; beside a running broker it reads as far as that confirms its log."""
     settings = settings or StoreSettings()
     store = find_store_files(root)
+    refuse_reading(root)
     checked = check_with(run, [root], settings=settings, split_bytes=split_bytes, progress=progress)[0]
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)

@@ -28,6 +28,7 @@ from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, Consum
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
 from orbitlog.store.mapped_view import mapped_view, written_until
+from orbitlog.store.store_contents import refuse_reading
 from orbitlog.store.store_files import OffsetFile, StoreFiles, find_store_files
 from orbitlog.store.store_inference import infer_rules, signs_of_5x
 from orbitlog.store.store_settings import StoreSettings
@@ -113,6 +114,7 @@ def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
     """Look at a store; reads its queues and little else."""
     settings = settings or StoreSettings()
     store = find_store_files(root)
+    refuse_reading(root)
     geometry = told_geometry(store, settings)
     retention = settings.retention
     found = Explanation(

@@ -28,6 +28,7 @@ from orbitlog.doctor.timer_survey import plan_timers
 from orbitlog.doctor.told_rules import told_compat, told_rules
 from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import StoreLayoutError
+from orbitlog.store.store_contents import REPAIRABLE, refuse_writing
 from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_settings import StoreSettings
 
@@ -74,6 +75,7 @@ def apply_repair(root: Path, *, settings: StoreSettings | None = None, progress:
     """Mend a store; every change can be taken back by `undo_last`."""
     settings = settings or StoreSettings()
     find_store_files(root)
+    refuse_writing(root, except_for=REPAIRABLE)
     result = Repair(is_applied=True)
     lock_journal = free_lock(root)
     with taken(root):

@@ -27,6 +27,7 @@ from orbitlog.errors import StoreLayoutError
 from orbitlog.formats.store_tree import DOCTOR, LOCK
 from orbitlog.store.disk import disk_errors
 from orbitlog.store.mapped_view import written_until
+from orbitlog.store.store_contents import REPAIRABLE, refuse_writing
 
 DOCTOR_ASIDE = f"{DOCTOR}.aside"  # what stood in the place of the directory
 _JOURNAL, _APPLIED, _UNDOING, _PROGRESS = "journal.json", "applied", "undoing", "progress"
@@ -234,6 +235,7 @@ def unreadable_journals(root: Path) -> Iterator[Path]:
 
 def undo_last(root: Path, *, force: bool = False) -> list[str]:
     """Take back the last run, its last journal first; returns what was taken back, step by step."""
+    refuse_writing(root, except_for=REPAIRABLE)
     journals = [(place, told) for place in _places(root) if (told := _read(place)) is not None]
     if not journals:
         if _put_back_aside(root):

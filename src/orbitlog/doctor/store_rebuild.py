@@ -45,6 +45,8 @@ from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoin
 from orbitlog.formats.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.findings import Finding
+from orbitlog.store.log_references import refuse_missing_log
+from orbitlog.store.store_contents import REBUILDABLE, refuse_writing
 from orbitlog.store.store_files import StoreFiles, find_store_files
 from orbitlog.store.store_settings import StoreSettings
 
@@ -171,6 +173,7 @@ def _prepare(
     """Lock a store, end what an earlier run had committed, and only then tell sizes and rules from its files."""
     store = find_store_files(root)
     _refuse_unknown_queues(store)
+    refuse_missing_log(root, [root / tree.COMMITLOG], RealDisk())
     if is_in_place:
         locks.callback(RealDisk().lock_file(place / tree.LOCK, tree.LOCK_CONTENT).release)
         if RealDisk().lock_holder(place / LEASE_LOCK_FILE) is not None:
@@ -183,13 +186,9 @@ def _prepare(
 
 
 def _refuse_unknown_queues(store: StoreFiles) -> None:
-    root = store.root
-    if store.dledger_segments and not store.segments:
-        raise StoreLayoutError(f"{root} has a DLedger log, from which nothing can be rebuilt yet")
+    refuse_writing(store.root, except_for=REBUILDABLE)
     if any(store.ext_queues.values()):
-        raise StoreLayoutError(f"{root} has extension queues, whose units a rebuild does not make")
-    if any(store.batch_queues.values()):
-        raise StoreLayoutError(f"{root} has batch queues, whose units a rebuild does not make")
+        raise StoreLayoutError(f"{store.root} has extension queues, whose units a rebuild does not make")
 
 
 def _plan_work(number: int, target: Target, plan: dict[str, Any], *, split_bytes: int, check_crc: bool) -> _Work:

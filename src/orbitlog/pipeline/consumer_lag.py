@@ -31,6 +31,7 @@ from orbitlog.pipeline.read_plan import QueueRange, StoreShape
 from orbitlog.pipeline.source_options import Subscription
 from orbitlog.pipeline.store_look import Bounds, StoreLook
 from orbitlog.pipeline.topic_offsets import QueueKey
+from orbitlog.store.store_contents import Part, refuse_reading
 
 T = TypeVar("T")
 _EVERY_TOPIC = Subscription(pattern=".*")
@@ -49,6 +50,7 @@ class StoreProgress:
 
 def look_at_progress(store: NamedStore) -> StoreProgress:
     """Look at one store."""
+    refuse_reading(Path(store.root), Part.TABLES)
     with StoreLook(store) as look:
         bounds = {key: look.bounds(key.topic, key.queue_id) for key in look.queue_keys(_EVERY_TOPIC)}
         offsets = _config(store, "consumerOffset.json", decode_consumer_offsets) or ConsumerOffsets()

@@ -31,6 +31,7 @@ from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.mapped_view import written_until
 from orbitlog.store.segments import Segments
+from orbitlog.store.store_contents import Part, refuse_reading
 from orbitlog.store.store_files import StoreFiles, find_segments, find_store_files
 from orbitlog.store.store_inference import infer_queue_file_bytes, infer_segment_bytes
 from orbitlog.store.store_settings import StoreSettings
@@ -77,6 +78,7 @@ class StoreLook:
 
     @cached_property
     def files(self) -> StoreFiles:
+        refuse_reading(self._root, Part.LOG)
         return find_store_files(self._root)
 
     @cached_property
@@ -123,7 +125,8 @@ class StoreLook:
         return set(table) if isinstance(table, dict) else set()
 
     def queue_keys(self, subscription: Subscription) -> list[QueueKey]:
-        """Return the queues that are subscribed to and have files."""
+        """Return the queues that are subscribed to and have files; refuse a store whose queues are of another kind."""
+        refuse_reading(self._root, Part.QUEUES)
         keys = (QueueKey(topic, self.store.broker_name, queue_id) for topic, queue_id in self.files.queues)
         return [key for key in keys if subscription.wants(key) and _is_readable(key.topic)]
 

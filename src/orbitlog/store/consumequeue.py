@@ -208,6 +208,12 @@ class ConsumeQueue:
         self.min_offset = min(self.segments.start // ENTRY_BYTES, end)
         self._is_recovering = True
 
+    def last_entries(self, count: int) -> list[QueueEntry]:
+        """Return the last units that were written, before recovery decides which of them to keep; oldest first."""
+        first, end = self.segments.start // ENTRY_BYTES, self._end_of_trusted(LONG_MAX)
+        entries = (decode_entry(self._raw(queue_offset)) for queue_offset in range(max(first, end - count), end))
+        return [entry for entry in entries if entry is not None]
+
     def end_recovery(self) -> None:
         """Remove what lies behind the last unit that the log has."""
         self._is_recovering = False

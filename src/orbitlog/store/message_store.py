@@ -41,11 +41,13 @@ from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
+from orbitlog.store.log_references import refuse_missing_log
 from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
 from orbitlog.store.segments import Segments, new_file
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_contents import refuse_writing
 from orbitlog.store.store_notices import notices_of
 from orbitlog.store.store_numbers import StoreNumbers
 from orbitlog.store.store_reads import StoreReads
@@ -108,6 +110,8 @@ class MessageStore(StoreReads):
         `progress` is told how many bytes of the log were gone through, of how many, while a long recovery runs.
         """
         disk = disk or RealDisk()
+        refuse_writing(root, disk)
+        refuse_missing_log(root, [root / tree.COMMITLOG], disk)
         disk.make_directory(root)
         lock = disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT)
         with ExitStack() as undo:
@@ -126,22 +130,20 @@ class MessageStore(StoreReads):
         queues.load()
         index.load()
         self._dispatcher = Dispatcher(log, queues, index, self._config.rules)
-        self._confirmed = self._open_confirmed()
         self._checkpoint = self._read_checkpoint()
         self._notices = notices_of(self._disk, self._root)
         was_closed = self._disk.read_file(self._root / tree.ABORT) is None
         parts = StoreParts(log, queues, index, self._dispatcher)
-        # First of all: a crash while recovering must not be taken for a clean close.
-        process_id = os.getpid() if self._config.rules.compat.abort_holds_process_id else None
-        self._disk.replace_file(self._root / tree.ABORT, tree.encode_abort(process_id))
         recover(
             parts,
             self._checkpoint,
             self._read_state(),
             was_closed=was_closed,
+            begin_writing=self._mark_open,
             distrust_keys=self._distrust_keys,
             progress=progress,
         )
+        self._confirmed = self._open_confirmed()
         for queue in queues:
             self._next_queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
         self._last_append_ms = self._dispatcher.last_store_timestamp_ms
@@ -150,6 +152,11 @@ class MessageStore(StoreReads):
         self._dispatch.settle(parts)
         if self._config.dispatch_engine != INLINE:
             self.hand_over_dispatch()
+
+    def _mark_open(self) -> None:
+        """Write the abort file: a crash while recovering must not be taken for a clean close."""
+        process_id = os.getpid() if self._config.rules.compat.abort_holds_process_id else None
+        self._disk.replace_file(self._root / tree.ABORT, tree.encode_abort(process_id))
 
     def _distrust_keys(self, state: StoreState) -> None:
         """Let the state on the disk vouch for queues alone, until the next flush of queues and index."""

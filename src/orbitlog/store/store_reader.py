@@ -27,6 +27,7 @@ from orbitlog.store.queue_reader import GetResult, ReadRequest
 from orbitlog.store.queue_set import QueueSet
 from orbitlog.store.segments import Segments
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_contents import Part, refuse_reading
 from orbitlog.store.store_reads import StoreReads
 from orbitlog.store.time_search import Boundary
 
@@ -50,6 +51,7 @@ class StoreReader(StoreReads):
     def open(cls, root: Path, config: StoreConfig, disk: Disk | None = None) -> StoreReader:
         """Look into a store that exists."""
         disk = disk or RealDisk()
+        refuse_reading(root, Part.LOG | Part.QUEUES | Part.INDEX, disk)
         if not disk.list_directory(root / tree.COMMITLOG):
             raise StoreLayoutError(f"{root} has no {tree.COMMITLOG} with files; give a broker's storePathRootDir")
         return cls(root, config, disk)

@@ -20,6 +20,7 @@ from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.dispatcher import Dispatcher, Progress
 from orbitlog.store.index_files import IndexBoundary, IndexFile, IndexFiles
 from orbitlog.store.log_end import KnownLog, find_log_end
+from orbitlog.store.log_references import OpenedLog, refuse_short_log
 from orbitlog.store.queue_set import QueueSet
 
 
@@ -37,22 +38,31 @@ def recover(
     state: StoreState | None,
     *,
     was_closed: bool,
+    begin_writing: Callable[[], None],
     distrust_keys: Callable[[StoreState], None],
     progress: Progress | None = None,
 ) -> None:
     """Find the end of the log, and make queues and index what the log says.
 
+    `begin_writing` is called when the store was found to be consistent, before the first change to a file.
     `distrust_keys` is called before index files are made that the state does not speak of: were the power cut while
     they are, the next recovery would take what reached the disk for what the state vouches for.
     """
     log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
     _check_whole(log)
     known = _known_log(checkpoint, state, was_closed=was_closed)
+    given_state = state
     if not _is_vouched_for(log, checkpoint, state, known):
         state = None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
     passes = _TwoPasses(progress)
     found = find_log_end(log, trusted_to, known, passes.followed)
+    if state is None and not log.segments.is_empty:
+        known_state = given_state if given_state is not None and _goes_with(checkpoint, given_state) else None
+        refuse_short_log(
+            OpenedLog(log, queues, index, found.physical_offset, checkpoint, known_state, was_closed=was_closed)
+        )
+    begin_writing()
     log.recover_to(found.physical_offset, flushed_to=trusted_to)
     for damaged in found.damage:
         dispatcher.note_damage(damaged.physical_offset, damaged.size_bytes, damaged.reason)

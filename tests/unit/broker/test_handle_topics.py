@@ -41,6 +41,9 @@ def test_topics_that_are_not_possible_are_refused(tmp_path: Path) -> None:
             assert await make_topic(desk, topic) == ResponseCode.INVALID_PARAMETER
         assert await make_topic(desk, readQueueNums=-1) == ResponseCode.INVALID_PARAMETER
         assert await make_topic(desk, attributes="nonsense") == ResponseCode.INVALID_PARAMETER
+        for attributes in ("+queue.type=BatchCQ", "+cleanup.policy=COMPACTION", "+a=1,+queue.type=Other"):
+            assert await make_topic(desk, attributes=attributes) == ResponseCode.INVALID_PARAMETER
+        assert await make_topic(desk, attributes="+queue.type=SimpleCQ") == ResponseCode.SUCCESS
         answer = await desk.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="../../config")
         assert answer.code == ResponseCode.INVALID_PARAMETER
         await until((tmp_path / "config" / "topics.json").is_file)

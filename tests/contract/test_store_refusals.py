@@ -1,0 +1,133 @@
+"""Every writer and reader over every kind of store that it does not support: a refusal, and not a byte changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orbitlog.broker.broker_opening import open_broker_store
+from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_in_place
+from orbitlog.doctor.examination import examine
+from orbitlog.doctor.explanation import explain
+from orbitlog.doctor.repair import apply_repair, plan_repair
+from orbitlog.doctor.repair_journal import undo_last
+from orbitlog.doctor.store_check import check_with
+from orbitlog.doctor.store_rebuild import rebuild_with
+from orbitlog.doctor.tasks_here import run_here
+from orbitlog.errors import OrbitlogError, StoreLayoutError
+from orbitlog.formats.derive import DeriveRules
+from orbitlog.pipeline.commitlog_source import CommitLogSource
+from orbitlog.pipeline.consumer_lag import look_at_progress
+from orbitlog.pipeline.named_stores import NamedStore
+from orbitlog.pipeline.topic_source import TopicSource
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.offline_writer import OfflineStoreWriter
+from orbitlog.store.outside_dispatch import OutsideDispatch
+from orbitlog.store.store_settings import StoreSettings
+from tests.unit.pipeline.source_runs import read_batch
+from tests.unit.store.store_kinds import (
+    CONFIG,
+    GEOMETRY,
+    KINDS,
+    REBUILDABLE_KINDS,
+    REPAIRABLE_KINDS,
+    STORED_MS,
+    fingerprint,
+    make_store,
+)
+
+WRITERS: dict[str, Callable[[Path], object]] = {
+    "engine": lambda root: MessageStore.open(root, CONFIG, lambda: STORED_MS),
+    "broker": lambda root: open_broker_store(BrokerSettings(), root),
+    "dispatch by Spark": lambda root: OutsideDispatch.take(root, "spark"),
+    "offline writer": lambda root: OfflineStoreWriter(root, GEOMETRY, DeriveRules()),
+}
+REBUILDS: dict[str, Callable[[Path], object]] = {
+    "doctor rebuild": lambda root: rebuild_in_place(root, RebuildWish(), StoreSettings()),
+    "pipeline rebuild": lambda root: rebuild_with(
+        run_here, [root], out=None, settings=StoreSettings(), split_bytes=4096
+    ),
+    "pipeline rebuild --out": lambda root: rebuild_with(
+        run_here, [root], out=root.parent / "out", settings=StoreSettings(), split_bytes=4096
+    ),
+}
+REPAIRS: dict[str, Callable[[Path], object]] = {
+    "doctor repair": apply_repair,
+    "doctor undo": undo_last,
+}
+READERS: dict[str, Callable[[Path], object]] = {
+    "doctor check": examine,
+    "doctor explain": explain,
+    "doctor repair, planned": plan_repair,
+    "pipeline check": lambda root: check_with(run_here, [root], settings=StoreSettings(), split_bytes=4096),
+    "pipeline stats": lambda root: look_at_progress(NamedStore("broker-a", str(root))),
+    "topic source": lambda root: read_batch(TopicSource, {"storePath": str(root), "subscribePattern": ".*"}),
+}
+
+
+def _with(root: Path, kind: str) -> dict[str, str]:
+    make_store(root)
+    KINDS[kind](root)
+    return fingerprint(root)
+
+
+def _pairs() -> list[tuple[str, str]]:
+    """Return writers with the kinds that they refuse: the doctor may work beside a strange directory."""
+    pairs = [(writer, kind) for writer in WRITERS for kind in KINDS]
+    pairs += [(writer, kind) for writer in REBUILDS for kind in KINDS.keys() - REBUILDABLE_KINDS]
+    pairs += [(writer, kind) for writer in REPAIRS for kind in KINDS.keys() - REPAIRABLE_KINDS]
+    return sorted(pairs)
+
+
+@pytest.mark.parametrize(("writer", "kind"), _pairs())
+def test_writer_given_an_unsupported_store_refuses_and_changes_nothing(writer: str, kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    before = _with(root, kind)
+    with pytest.raises(OrbitlogError) as refused:
+        {**WRITERS, **REBUILDS, **REPAIRS}[writer](root)
+    assert "\n" not in str(refused.value)
+    assert fingerprint(root) == before
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "DLedger" in kind or "queues" in kind or "batch" in kind])
+@pytest.mark.parametrize("reader", READERS)
+def test_reader_given_messages_that_it_would_leave_out_refuses(reader: str, kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    before = _with(root, kind)
+    with pytest.raises(StoreLayoutError, match="not read"):
+        READERS[reader](root)
+    assert fingerprint(root) == before
+
+
+@pytest.mark.parametrize("kind", ["DLedger", "converted to DLedger", "tiered storage", "unknown log"])
+def test_log_source_given_a_log_that_goes_on_elsewhere_refuses(kind: str, tmp_path: Path) -> None:
+    _with(tmp_path, kind)
+    with pytest.raises(StoreLayoutError, match="not read"):
+        read_batch(CommitLogSource, {"storePath": str(tmp_path)})
+
+
+@pytest.mark.parametrize("kind", ["RocksDB queues", "RocksDB topics", "batch queues"])
+def test_log_source_reads_the_log_of_a_store_whose_queues_are_of_another_kind(kind: str, tmp_path: Path) -> None:
+    _with(tmp_path, kind)
+    assert read_batch(CommitLogSource, {"storePath": str(tmp_path)}).num_rows == 60
+
+
+@pytest.mark.parametrize("writer", [*WRITERS, *REBUILDS])
+@pytest.mark.parametrize("missing", ["commitlog", "segments"])
+def test_writer_given_a_store_without_its_log_refuses_and_changes_nothing(
+    writer: str, missing: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    make_store(root)
+    for segment in (root / "commitlog").iterdir():
+        segment.unlink()
+    if missing == "commitlog":
+        (root / "commitlog").rmdir()
+    before = fingerprint(root)
+    with pytest.raises(OrbitlogError):
+        {**WRITERS, **REBUILDS}[writer](root)
+    assert fingerprint(root) == before

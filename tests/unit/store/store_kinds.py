@@ -1,0 +1,133 @@
+"""Store directories that Orbitlog does not support, as additions to a small ordinary store.
+
+The names and sizes are those that real brokers leave behind; `tests/interop/test_unsupported_stores.py` makes the same
+kinds with real brokers.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.message import make_message
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_settings import StoreGeometry
+
+GEOMETRY = StoreGeometry(4096, 200, index_layout=IndexLayout(10, 30))
+CONFIG = StoreConfig(GEOMETRY)
+STORED_MS = 1_794_740_000_000
+
+
+def make_store(root: Path, count: int = 60) -> None:
+    """Write an ordinary store of several segments and close it; it has tables as a Java broker leaves them."""
+    with MessageStore.open(root, CONFIG, lambda: STORED_MS) as store:
+        for number in range(count):
+            store.append(make_message("T", b"x" * 100, queue_id=number % 2, properties={"KEYS": f"k{number}"}))
+    put(root / "config/topics.json", b'{"dataVersion":{"counter":1,"timestamp":1},"topicConfigTable":{}}')
+    put(root / "config/consumerOffset.json", b'{"offsetTable":{"T@g":{0:3,1:2}}}')
+
+
+def put(path: Path, content: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(content)
+
+
+def fingerprint(root: Path) -> dict[str, str]:
+    """Return every name below a directory with what is there: a hash, a link's target, or `directory`."""
+    found: dict[str, str] = {}
+    for directory, directories, files in os.walk(root):
+        for name in directories:
+            found[os.path.relpath(Path(directory, name), root)] = "directory"
+        for name in files:
+            path = Path(directory, name)
+            content = str(path.readlink()).encode() if path.is_symlink() else path.read_bytes()
+            found[os.path.relpath(path, root)] = hashlib.sha256(content).hexdigest()
+    return found
+
+
+def _rocksdb(directory: Path) -> None:
+    put(directory / "CURRENT", b"MANIFEST-000005\n")
+    put(directory / "MANIFEST-000005", bytes(200))
+    put(directory / "000009.sst", b"table")
+
+
+def _topic(root: Path, attribute: str) -> None:
+    key, value = attribute.split("=")
+    table = f'{{"topicConfigTable":{{"Odd":{{"topicName":"Odd","attributes":{{"{key}":"{value}"}}}}}}}}'
+    put(root / "config/topics.json", table.encode())
+
+
+def _pure_dledger(root: Path) -> None:
+    """A store that was never anything else has no commitlog/ at all."""
+    for path in (root / "commitlog").iterdir():
+        path.unlink()
+    (root / "commitlog").rmdir()
+    _converted(root)
+
+
+def _converted(root: Path) -> None:
+    put(root / "dledger-n0/data/00000000000000000000", b"\0\0\0\1" + bytes(4092))
+    put(root / "dledger-n0/index/00000000000000000000", bytes(64))
+    put(root / "dledger-n0/checkpoint", b"committedIndex=404\n")
+
+
+def _rename_segment(root: Path) -> None:
+    last = max((root / "commitlog").iterdir())
+    last.rename(last.with_name(last.name + ".bak"))
+
+
+def _newer_checkpoint(root: Path) -> None:
+    raw = bytearray((root / "checkpoint").read_bytes())
+    raw[48:56] = (7).to_bytes(8, "big")
+    (root / "checkpoint").write_bytes(raw)
+
+
+KINDS: dict[str, Callable[[Path], None]] = {
+    "DLedger": _pure_dledger,
+    "converted to DLedger": _converted,
+    "RocksDB queues": lambda root: _rocksdb(root / "consumequeue"),
+    "RocksDB topics": lambda root: _rocksdb(root / "config/topics"),
+    "RocksDB groups": lambda root: _rocksdb(root / "config/subscriptionGroups"),
+    "RocksDB offsets": lambda root: _rocksdb(root / "config/consumerOffsets"),
+    "RocksDB tables of version 2": lambda root: _rocksdb(root / "config/rdb"),
+    "RocksDB POP check points": lambda root: _rocksdb(root / "kvStore"),
+    "RocksDB timers": lambda root: _rocksdb(root / "rocksdbstore"),
+    "batch queues": lambda root: put(root / "batchconsumequeue/B/0/00000000000000000000", b"\1" * 46),
+    "batch topic": lambda root: _topic(root, "queue.type=BatchCQ"),
+    "queue type of a newer version": lambda root: _topic(root, "queue.type=SparseCQ"),
+    "compacted topic": lambda root: _topic(root, "cleanup.policy=COMPACTION"),
+    "compacted messages": lambda root: put(root / "compaction/compactionLog/C/0/00000000000000000000", b"\1"),
+    "tiered storage": lambda root: put(root / "config/tieredStoreMetadata.json", b"{}"),
+    "controller epochs": lambda root: put(root / "epochFileCheckpoint", b"1\n0-0\n"),
+    "controller identity": lambda root: put(root / "brokerIdentity", b"brokerId=1"),
+    "unknown directory": lambda root: put(root / "streams/a/data", b"\1"),
+    "unknown log": lambda root: put(root / "journal/0/00000000000000000000", b"\1"),
+    "renamed segment": _rename_segment,
+    "segment in a directory of its own": lambda root: put(root / "commitlog/old/00000000000000000000", b"\1"),
+    "newer checkpoint": _newer_checkpoint,
+}
+REBUILDABLE_KINDS = frozenset(("unknown directory", "unknown log", "newer checkpoint"))
+REPAIRABLE_KINDS = REBUILDABLE_KINDS | {"renamed segment", "segment in a directory of its own"}
+
+# What brokers and file systems leave beside a store that Orbitlog serves.
+HARMLESS: dict[str, Callable[[Path], None]] = {
+    "RocksDB that Java creates at every start": lambda root: [
+        put(root / "rocksdbstore/CURRENT", b"MANIFEST-000005\n"),
+        put(root / "rocksdbstore/000004.log", b""),
+    ],
+    "empty POP database": lambda root: put(root / "kvStore/000004.log", b""),
+    "compaction without a topic": lambda root: put(root / "compaction/position-checkpoint", b'{"queueOffsetMap":{}}'),
+    "empty DLedger directory": lambda root: (root / "dledger-n0/data").mkdir(parents=True),
+    "lost+found": lambda root: put(root / "lost+found/#12", b"x"),
+    "hidden directory": lambda root: put(root / ".snapshot/one", b"x"),
+    "logs": lambda root: put(root / "logs/broker.log", b"x"),
+    "file beside": lambda root: put(root / "nohup.out", b"x"),
+    "abort.bak": lambda root: put(root / "abort.bak", b""),
+    "batch directory without a queue": lambda root: (root / "batchconsumequeue").mkdir(),
+    "topic named CURRENT": lambda root: (root / "consumequeue/CURRENT/0").mkdir(parents=True),
+    "ordinary attributes": lambda root: _topic(root, "cleanup.policy=DELETE"),
+}
