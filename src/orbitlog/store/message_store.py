@@ -41,10 +41,11 @@ from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
+from orbitlog.store.log_segments import open_log_segments
 from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
-from orbitlog.store.segments import Segments, new_file
+from orbitlog.store.segments import new_file
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_notices import notices_of
 from orbitlog.store.store_numbers import StoreNumbers
@@ -72,9 +73,8 @@ class MessageStore(StoreReads):
         self._lock = lock
         geometry = config.geometry
         allocate_bytes = min(config.segment_allocate_bytes, geometry.segment_bytes)
-        self._log = CommitLog(
-            Segments(disk, root / tree.COMMITLOG, geometry.segment_bytes, allocate_bytes=allocate_bytes)
-        )
+        paths = config.paths_of(root)
+        self._log = CommitLog(open_log_segments(disk, paths, geometry.segment_bytes, allocate_bytes=allocate_bytes))
         self._queues = QueueSet(disk, root, geometry.queue_file_bytes)
         self._index = IndexFiles(disk, root, geometry.index_layout)
         self._retention = Retention(disk, self._log, self._queues, self._index, config.retention)
