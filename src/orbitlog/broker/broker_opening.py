@@ -28,7 +28,7 @@ from orbitlog.store.disk import Disk, RealDisk
 from orbitlog.store.dispatcher import Progress
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_paths import StorePaths
+from orbitlog.store.store_paths import StorePaths, ignored_paths
 from orbitlog.store.store_settings import StoreGeometry
 
 log = logging.getLogger(__name__)
@@ -65,6 +65,8 @@ def open_broker_store(
     """
     disk = disk or RealDisk()
     config = _store_config(settings, root, disk)
+    for sentence in ignored_paths(root, settings.store):
+        log.warning("%s", sentence)
     store = MessageStore.open(root, config, now_ms, disk, progress=progress)
     for notice in store.notices:
         log.warning("%s", notice)
@@ -127,10 +129,12 @@ def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConf
             given.value(store_settings.MULTI_DISPATCH),
         )
     else:
+        from orbitlog.store.log_presence import check_log_is_there
         from orbitlog.store.store_files import find_store_files
         from orbitlog.store.store_inference import infer_geometry, infer_rules
 
         files = find_store_files(root, paths)
+        check_log_is_there(files)
         geometry, rules = infer_geometry(files, given), infer_rules(files, given)
     return StoreConfig(
         geometry=geometry,

@@ -81,7 +81,7 @@ def rebuild_in_place(
     progress: PhaseProgress | None = None,
 ) -> StoreRebuild:
     """Make the parts and swap them in; what stood before is kept in the journal, or discarded when all is done."""
-    find_store_files(root)
+    find_store_files(root, settings)
     staging = root / tree.DOCTOR / _STAGING
     with taken(root):
         finish_interrupted(root)
@@ -90,7 +90,7 @@ def rebuild_in_place(
         result = make_derived(run, root, staging, settings, split_bytes=split_bytes, progress=progress)
         if result.is_published:
             journal = RepairJournal.begin(root, f"rebuild of {', '.join(sorted(wish.parts))}")
-            plan_swap(journal, find_store_files(root), staging, parts=wish.parts, topic=wish.topic)
+            plan_swap(journal, find_store_files(root, settings), staging, parts=wish.parts, topic=wish.topic)
             journal.carry_out()
             remove_tree(staging)
             if discard_old:

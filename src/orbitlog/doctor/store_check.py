@@ -49,6 +49,7 @@ from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.store.findings import Finding
+from orbitlog.store.log_presence import check_log_is_there
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_files import StoreFiles, find_store_files
 from orbitlog.store.store_settings import StoreGeometry, StoreSettings
@@ -191,7 +192,9 @@ def check_with(
 
 
 def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) -> _Work:
-    store = find_store_files(root)
+    store = find_store_files(root, settings)
+    if store.paths.is_configured:
+        check_log_is_there(store)
     geometry, rules = told_geometry(store, settings), told_rules(store, settings)
     splits = plan_splits(
         store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=confirmed_to(store)

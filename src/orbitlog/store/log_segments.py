@@ -1,4 +1,4 @@
-"""CommitLog segments in one directory or in several, placed as Java's `MultiPathMappedFileQueue` places them.
+"""CommitLog segments in several directories, placed as Java's `MultiPathMappedFileQueue` places them.
 
 A log in a single directory is a plain `Segments`; only one that is spread needs to know which directory each segment
 is in. A new segment goes to the directory with the index `number of the segment % number of directories`, of those
@@ -19,16 +19,6 @@ from orbitlog.store.store_paths import StorePaths
 
 # A reader lists directory after directory while a broker deletes; a look that is consistent comes soon.
 _LISTINGS_MAX = 10
-
-
-def open_log_segments(
-    disk: Disk, paths: StorePaths, segment_bytes: int, *, allocate_bytes: int = 0, writable: bool = True
-) -> Segments:
-    """Return the log's segments, not loaded yet."""
-    if not paths.has_several:
-        directory = paths.log_directories[0]
-        return Segments(disk, directory, segment_bytes, allocate_bytes=allocate_bytes, writable=writable)
-    return SpreadSegments(disk, paths, segment_bytes, allocate_bytes=allocate_bytes, writable=writable)
 
 
 class SpreadSegments(Segments):

@@ -38,14 +38,13 @@ from orbitlog.formats.store_state import (
 from orbitlog.store.broker_dispatch import BrokerDispatch
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.deletion import Deleted, Retention
-from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_errors
+from orbitlog.store.disk import Disk, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
-from orbitlog.store.log_segments import open_log_segments
 from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
-from orbitlog.store.segments import new_file
+from orbitlog.store.segments import new_file, open_log_segments
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_notices import notices_of
 from orbitlog.store.store_numbers import StoreNumbers
@@ -65,12 +64,12 @@ _new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
 class MessageStore(StoreReads):
     """One store on one disk. Use `MessageStore.open`."""
 
-    def __init__(self, root: Path, config: StoreConfig, disk: Disk, now_ms: NowMs, lock: FileLock) -> None:
+    def __init__(self, root: Path, config: StoreConfig, disk: Disk, now_ms: NowMs, locks: ExitStack) -> None:
         self._root = root
         self._config = config
         self._disk = disk
         self._now_ms = now_ms
-        self._lock = lock
+        self._locks = locks
         geometry = config.geometry
         allocate_bytes = min(config.segment_allocate_bytes, geometry.segment_bytes)
         paths = config.paths_of(root)
@@ -109,9 +108,13 @@ class MessageStore(StoreReads):
         """
         disk = disk or RealDisk()
         disk.make_directory(root)
-        lock = disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT)
-        with ExitStack() as undo:
-            store = cls(root, config, disk, now_ms, lock)
+        with ExitStack() as locks, ExitStack() as undo:
+            locks.callback(disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT).release)
+            # The root's lock does not keep out a broker with another root and the same CommitLog directory.
+            for directory in config.paths_of(root).log_directories:
+                disk.make_directory(directory)
+                locks.callback(disk.lock_directory(directory).release)
+            store = cls(root, config, disk, now_ms, locks.pop_all())
             undo.callback(store._release)
             with disk_errors(f"opening {root}"):
                 store._load(progress)
@@ -553,7 +556,7 @@ class MessageStore(StoreReads):
         self._log.segments.close()
         self._queues.close()
         self._index.close()
-        self._lock.release()
+        self._locks.close()
 
     def __enter__(self) -> MessageStore:
         return self

@@ -25,8 +25,8 @@ from orbitlog.store.dispatch_lease import LeaseFiles
 from orbitlog.store.dispatcher import STEP_BYTES, DamagedLog, Dispatcher
 from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.lease_settings import config_of
-from orbitlog.store.log_segments import open_log_segments
 from orbitlog.store.queue_set import QueueSet
+from orbitlog.store.segments import open_log_segments
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_recovery import StoreParts
 

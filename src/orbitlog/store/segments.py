@@ -13,10 +13,14 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import StoreError, StoreLayoutError
 from orbitlog.formats.store_tree import offset_file_name, parse_offset_file_name
 from orbitlog.store.disk import Disk, MappedFile, disk_errors
+
+if TYPE_CHECKING:
+    from orbitlog.store.store_paths import StorePaths
 
 _PAGE_BYTES = 4096
 _ZEROS = bytes(64 * 1024)
@@ -37,6 +41,18 @@ def new_file(disk: Disk, path: Path, size_bytes: int) -> MappedFile:
         disk.remove_file(path)  # it would be in the way of the next try
         raise
     return mapped
+
+
+def open_log_segments(
+    disk: Disk, paths: StorePaths, segment_bytes: int, *, allocate_bytes: int = 0, writable: bool = True
+) -> Segments:
+    """Return the segments of a CommitLog, in one directory or in several; not loaded yet."""
+    if not paths.has_several:
+        directory = paths.log_directories[0]
+        return Segments(disk, directory, segment_bytes, allocate_bytes=allocate_bytes, writable=writable)
+    from orbitlog.store.log_segments import SpreadSegments  # few logs are spread
+
+    return SpreadSegments(disk, paths, segment_bytes, allocate_bytes=allocate_bytes, writable=writable)
 
 
 class Segments:

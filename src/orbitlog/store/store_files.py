@@ -16,6 +16,7 @@ from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.store_state import CONFIRMED_FILE, STATE_FILE
 from orbitlog.store.store_paths import StorePaths
+from orbitlog.store.store_settings import StoreSettings
 
 # Brokers make these too; nothing here reads them.
 _UNREAD_ENTRIES = frozenset(
@@ -114,9 +115,12 @@ class StoreFiles:
         return next((one for one in self.segments if one.base <= physical_offset < one.base + one.size_bytes), None)
 
 
-def find_store_files(root: Path, paths: StorePaths | None = None) -> StoreFiles:
-    """List a store, its CommitLog in the directories of `paths`; raise `StoreLayoutError` if `root` is not a store."""
-    paths = paths or StorePaths.below(root)
+def find_store_files(root: Path, where: StorePaths | StoreSettings | None = None) -> StoreFiles:
+    """List a store, or raise `StoreLayoutError` if `root` is not one.
+
+    `where` says where the CommitLog is: paths, or the settings from which they are made; None if below the root.
+    """
+    paths = StorePaths.of(root, where) if isinstance(where, StoreSettings) else where or StorePaths.below(root)
     if not root.exists():
         raise StoreLayoutError(f"{root} does not exist; give the broker's storePathRootDir")
     if not root.is_dir():
@@ -164,8 +168,8 @@ def _refuse_other_log(paths: StorePaths, below: Path | None) -> None:
         return
     if find_segments(below):
         raise StoreLayoutError(
-            f"{below} has segments, but storePathCommitLog names {paths.shown}; add {below} to storePathCommitLog or"
-            " readOnlyCommitLogStorePaths if its segments belong to this log, or move it away"
+            f"{below} has segments, but storePathCommitLog names {paths.shown}; if {below} is the log of this store,"
+            f" give storePathCommitLog={below}, or add it to the others; if not, move it away"
         )
 
 

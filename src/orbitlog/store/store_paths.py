@@ -13,7 +13,17 @@ from pathlib import Path
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
-from orbitlog.store.store_settings import COMMITLOG_PATHS, READ_ONLY_PATHS, SettingError, StoreSettings
+from orbitlog.store.store_settings import (
+    ABORT_PATH,
+    CHECKPOINT_PATH,
+    COMMITLOG_PATHS,
+    INDEX_PATH,
+    QUEUE_PATH,
+    READ_ONLY_PATHS,
+    Setting,
+    SettingError,
+    StoreSettings,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +52,8 @@ class StorePaths:
 
         No file is looked at except to find two names of one directory.
         """
+        for ignored in _IGNORED:
+            ignored.refuse_files(root, settings)
         texts, read_only_texts = settings.value(COMMITLOG_PATHS), settings.value(READ_ONLY_PATHS)
         if not texts:
             _refuse_ignored(read_only_texts, (root / tree.COMMITLOG,))
@@ -96,15 +108,72 @@ class StorePaths:
         available = [path for path in writable if path not in unavailable] or writable
         return available[segment_number % len(available)]
 
-    def find_segment(self, base: int) -> Path:
-        """Return the path of the segment that starts at `base`; if it does not exist, in the first directory."""
+    def find_segment(self, base: int, segment_bytes: int = 0) -> Path:
+        """Return the path of the segment that starts at `base`; if it does not exist, where it would be created."""
         name = tree.offset_file_name(base)
-        directories = self.log_directories
-        if len(directories) > 1:
-            for directory in directories:
+        if self.has_several:
+            for directory in self.log_directories:
                 if (directory / name).exists():
                     return directory / name
-        return directories[0] / name
+        return self.directory_of(base // segment_bytes if segment_bytes else 0) / name
+
+
+@dataclass(frozen=True, slots=True)
+class _IgnoredPath:
+    """A key of many published broker.conf that Apache's brokers of 4.9 and 5.x do not read."""
+
+    setting: Setting[str]
+    name: str
+
+    def elsewhere(self, root: Path, settings: StoreSettings) -> Path | None:
+        """Return the path that the key names, None if it is left out or names what is used anyway."""
+        text = settings.value(self.setting)
+        if not text or Path(text).resolve() == (root / self.name).resolve():
+            return None
+        return Path(text).absolute()
+
+    def refuse_files(self, root: Path, settings: StoreSettings) -> None:
+        """Refuse a directory with files of its kind if the one that is used has none."""
+        path = self.elsewhere(root, settings)
+        if path is None or not _has_entries(path) or self.setting not in (QUEUE_PATH, INDEX_PATH):
+            return
+        if not _has_entries(root / self.name):
+            raise StoreLayoutError(
+                f"{self.setting.key}={path} has files and {root / self.name} has none, but Apache's brokers of 4.9 and"
+                f" 5.x do not read this setting; move the files to {root / self.name}, or remove the setting"
+            )
+
+
+_IGNORED = (
+    _IgnoredPath(QUEUE_PATH, tree.CONSUMEQUEUE),
+    _IgnoredPath(INDEX_PATH, tree.INDEX),
+    _IgnoredPath(CHECKPOINT_PATH, tree.CHECKPOINT),
+    _IgnoredPath(ABORT_PATH, tree.ABORT),
+)
+
+
+def ignored_paths(root: Path, settings: StoreSettings) -> list[str]:
+    """Return a sentence for each setting that names a path which no broker uses."""
+    named = [(one, one.elsewhere(root, settings)) for one in _IGNORED]
+    return [
+        f"{one.setting.key}={path} is not read by Apache's brokers of 4.9 and 5.x, nor here: {root / one.name} is used"
+        for one, path in named
+        if path is not None
+    ]
+
+
+def _has_entries(directory: Path) -> bool:
+    return directory.is_dir() and any(directory.iterdir())
+
+
+def where_else(paths: StorePaths) -> str:
+    """Return what to do if the log is not where it was looked for."""
+    if paths.is_configured:
+        return (
+            f"mount the disks of {paths.shown}, or correct {COMMITLOG_PATHS.key} and {READ_ONLY_PATHS.key}: the queues"
+            " refer to messages that must be in one of these directories"
+        )
+    return f"if the CommitLog is in another directory, give --config broker.conf or --set {COMMITLOG_PATHS.key}=DIR"
 
 
 def _java_order(text: str) -> bytes:

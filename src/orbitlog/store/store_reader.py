@@ -23,9 +23,9 @@ from orbitlog.store.dispatcher import DamagedLog
 from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.key_query import FoundByKey, KeyQuery
 from orbitlog.store.log_end import KnownLog, find_log_end
-from orbitlog.store.log_segments import open_log_segments
 from orbitlog.store.queue_reader import GetResult, ReadRequest
 from orbitlog.store.queue_set import QueueSet
+from orbitlog.store.segments import open_log_segments
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_reads import StoreReads
 from orbitlog.store.time_search import Boundary

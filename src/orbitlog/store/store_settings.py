@@ -107,6 +107,17 @@ READ_ONLY_PATHS: Setting[tuple[str, ...]] = Setting(
     (),
     "directories whose segments belong to the log but that get no new ones; read if `storePathCommitLog` has a comma",
 )
+QUEUE_PATH = Setting(
+    "storePathConsumeQueue",
+    str,
+    "",
+    "not read: queues are in `consumequeue` below the root, as for 4.9 and 5.x",
+)
+INDEX_PATH = Setting("storePathIndex", str, "", "not read: the index is in `index` below the root, as for 4.9 and 5.x")
+CHECKPOINT_PATH = Setting(
+    "storeCheckpoint", str, "", "not read: the file is `checkpoint` below the root, as for 4.9 and 5.x"
+)
+ABORT_PATH = Setting("abortFile", str, "", "not read: the file is `abort` below the root, as for 4.9 and 5.x")
 SEGMENT_BYTES = Setting(
     "mappedFileSizeCommitLog", _segment_bytes, SEGMENT_BYTES_DEFAULT, "bytes of a CommitLog segment"
 )
@@ -175,12 +186,17 @@ _ALL: tuple[
     | Setting[bool]
     | Setting[tuple[int, ...]]
     | Setting[tuple[str, ...]]
+    | Setting[str]
     | Setting[DelayLevels]
     | Setting[Compat],
     ...,
 ] = (
     COMMITLOG_PATHS,
     READ_ONLY_PATHS,
+    QUEUE_PATH,
+    INDEX_PATH,
+    CHECKPOINT_PATH,
+    ABORT_PATH,
     SEGMENT_BYTES,
     QUEUE_FILE_BYTES,
     EXT_QUEUE_FILE_BYTES,
@@ -198,6 +214,7 @@ _ALL: tuple[
     FILES_PER_STEP,
 )
 SETTINGS = {setting.key: setting for setting in _ALL}
+LOG_PATH_SETTINGS = (COMMITLOG_PATHS.key, READ_ONLY_PATHS.key)
 
 
 @dataclass(frozen=True, slots=True)
