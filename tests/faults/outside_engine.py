@@ -15,12 +15,13 @@ from orbitlog.pipeline.dispatch_ranges import DispatchPlanner
 from orbitlog.store.derived_range import DerivedRange, derive_range
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.outside_dispatch import OutsideDispatch
+from orbitlog.store.store_paths import StorePaths
 
 
 def main(root: Path) -> None:
     owner = OutsideDispatch.take(root, "test")
     geometry = owner.config.geometry
-    planner = DispatchPlanner(root, geometry.segment_bytes, 1 << 20, 50_000)
+    planner = DispatchPlanner(StorePaths.below(root), geometry.segment_bytes, 1 << 20, 50_000)
     sys.stdout.write("taken\n")
     sys.stdout.flush()
     while True:

@@ -28,6 +28,7 @@ from orbitlog.store.disk import Disk, RealDisk
 from orbitlog.store.dispatcher import Progress
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_paths import StorePaths, ignored_paths
 from orbitlog.store.store_settings import StoreGeometry
 
 log = logging.getLogger(__name__)
@@ -64,6 +65,8 @@ def open_broker_store(
     """
     disk = disk or RealDisk()
     config = _store_config(settings, root, disk)
+    for sentence in ignored_paths(root, settings.store):
+        log.warning("%s", sentence)
     store = MessageStore.open(root, config, now_ms, disk, progress=progress)
     for notice in store.notices:
         log.warning("%s", notice)
@@ -112,7 +115,8 @@ def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConf
     """What the files of a store say wins over defaults; what an operator says wins over both."""
     disk.make_directory(root)
     given = settings.store
-    if {entry.name for entry in disk.list_directory(root)} <= _NOT_YET_A_STORE:
+    paths = StorePaths.of(root, given)
+    if not _has_segments(disk, paths) and {entry.name for entry in disk.list_directory(root)} <= _NOT_YET_A_STORE:
         geometry = StoreGeometry(
             segment_bytes=given.value(store_settings.SEGMENT_BYTES),
             queue_file_bytes=given.value(store_settings.QUEUE_FILE_BYTES),
@@ -125,10 +129,12 @@ def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConf
             given.value(store_settings.MULTI_DISPATCH),
         )
     else:
+        from orbitlog.store.log_presence import check_log_is_there
         from orbitlog.store.store_files import find_store_files
         from orbitlog.store.store_inference import infer_geometry, infer_rules
 
-        files = find_store_files(root)
+        files = find_store_files(root, paths)
+        check_log_is_there(files)
         geometry, rules = infer_geometry(files, given), infer_rules(files, given)
     return StoreConfig(
         geometry=geometry,
@@ -138,4 +144,10 @@ def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConf
         message_bytes_max=_MESSAGE_BYTES_MAX,
         retention=given.retention,
         dispatch_engine=settings[keys.DISPATCH_ENGINE],
+        paths=paths,
     )
+
+
+def _has_segments(disk: Disk, paths: StorePaths) -> bool:
+    """Return whether a CommitLog directory outside the root has files: the root alone does not show a new store."""
+    return paths.is_configured and any(disk.list_directory(directory) for directory in paths.log_directories)

@@ -34,6 +34,8 @@ from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.store.store_paths import StorePaths
+from orbitlog.store.store_settings import COMMITLOG_PATHS
 
 if TYPE_CHECKING:
     from orbitlog.broker.broker_node import Broker
@@ -223,6 +225,11 @@ def _places(count: int, settings: BrokerSettings, root: Path) -> list[BrokerPlac
 
     if settings[keys.DISPATCH_ENGINE] != "inline":
         raise click.UsageError("--brokers goes with inline dispatch alone; start each with `orbitlog broker` instead")
+    if StorePaths.of(root, settings.store).is_configured:
+        raise click.UsageError(
+            f"{COMMITLOG_PATHS.key} is given, and --brokers would have them share one CommitLog; start each with"
+            " `orbitlog broker` and its own directories"
+        )
     if (root / tree.COMMITLOG).exists():
         raise click.UsageError(f"{root} is the store of one broker; give --brokers a directory for several")
     places = broker_places(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT])

@@ -77,8 +77,9 @@ def command(
     fields = _HEADER_FIELDS if headers else _ENTRY_FIELDS
     output.check(fields)
     wanted = None if topic is None or key is None else key_hash(index_key(topic, key))
-    topics = IndexTopics(path) if topic is not None and key is None else None
-    target = index_target(path, options.read_settings(config_path, assignments))
+    settings = options.read_settings(config_path, assignments)
+    topics = IndexTopics(path, settings) if topic is not None and key is None else None
+    target = index_target(path, settings)
     problems: list[str] = []
     with output.writer(fields) as writer:
         if headers:

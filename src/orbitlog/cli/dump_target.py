@@ -21,6 +21,7 @@ from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.store import store_files as files
 from orbitlog.store.dledger_walk import DLedgerWalk
+from orbitlog.store.log_presence import check_log_is_there
 from orbitlog.store.log_walk import LogWalk
 from orbitlog.store.mapped_view import holds_data, mapped_view
 from orbitlog.store.store_contents import NO_PART, Content, Part, find_obstacles
@@ -71,8 +72,9 @@ class IndexTarget:
 def log_target(path: Path, settings: StoreSettings) -> LogTarget:
     """Find segments in a store, in commitlog/ or dledger-*/data; or take one file."""
     if path.is_dir():
-        segments = () if path.joinpath(tree.COMMITLOG).is_dir() else files.find_segments(path)
-        segments = segments or _log_of_store(_store("commitlog", path))
+        is_store = path.joinpath(tree.COMMITLOG).is_dir() or path.joinpath(tree.CONSUMEQUEUE).is_dir()
+        segments = () if is_store else files.find_segments(path)
+        segments = segments or _log_of_store(_store("commitlog", path, settings))
         for segment in segments[:1]:
             _refuse_other_kind("commitlog", segment.path)
         return _walkable(segments, infer_segment_bytes(segments, settings))
@@ -93,6 +95,7 @@ def log_target(path: Path, settings: StoreSettings) -> LogTarget:
 
 def _log_of_store(store: StoreFiles) -> tuple[OffsetFile, ...]:
     """Return the log's segments: a store that was converted to DLedger goes on in that directory."""
+    check_log_is_there(store)
     members = {name: segments for name, segments in store.dledger_segments.items() if segments}
     if len(members) > 1:
         raise click.UsageError(
@@ -121,7 +124,7 @@ def queue_target(path: Path, settings: StoreSettings) -> QueueTarget:
         single = OffsetFile(path, base or 0, path.stat().st_size)
         beside = files.find_segments(resolved.parent) if base is not None else (single,)
         return QueueTarget((_queue_source(resolved.parent, (single,)),), infer_queue_file_bytes(beside, settings))
-    queues = tuple(_queues_below(path))
+    queues = tuple(_queues_below(path, settings))
     for queue in queues[:1]:
         for file in queue.files[:1]:
             _refuse_other_kind("consumequeue", file.path)
@@ -134,14 +137,14 @@ def _queue_source(directory: Path, queue_files: tuple[OffsetFile, ...]) -> Queue
     return QueueSource(None if queue_id is None else directory.parent.name, queue_id, queue_files)
 
 
-def _queues_below(path: Path) -> list[QueueSource]:
+def _queues_below(path: Path, settings: StoreSettings) -> list[QueueSource]:
     if path.joinpath(tree.CONSUMEQUEUE).is_dir():
-        table = _store("consumequeue", path).queues
+        table = _store("consumequeue", path, settings).queues
     elif own := files.find_segments(path):
         return [_queue_source(path.resolve(), own)]
     else:
         table = {key: found for key, found in files.find_topic_queues(path.resolve()).items() if found}
-        table = table or files.find_queues(path) or _store("consumequeue", path).queues
+        table = table or files.find_queues(path) or _store("consumequeue", path, settings).queues
     return [QueueSource(topic, queue_id, found) for (topic, queue_id), found in table.items()]
 
 
@@ -151,7 +154,7 @@ def index_target(path: Path, settings: StoreSettings) -> IndexTarget:
         single = SizedFile(path, path.stat().st_size)
         beside = files.find_index_files(path.resolve().parent) or (single,)
         return IndexTarget((single,), infer_index_layout(beside, settings))
-    found = files.find_index_files(path) or _store("index", path).index_files
+    found = files.find_index_files(path) or _store("index", path, settings).index_files
     return IndexTarget(found, infer_index_layout(found, settings))
 
 
@@ -203,10 +206,10 @@ def timer_wheel_target(path: Path) -> tuple[Path | None, Path | None]:
     return store.timer_wheel.path if store.timer_wheel else None, next(iter(checkpoints), None)
 
 
-def _store(wanted: str, path: Path) -> StoreFiles:
+def _store(wanted: str, path: Path, settings: StoreSettings | None = None) -> StoreFiles:
     """List a store; `wanted` is the kind of file that is asked for, and also the name under which it lies there."""
     try:
-        store = files.find_store_files(path)
+        store = files.find_store_files(path, settings)
     except StoreLayoutError as error:
         for first in sorted(entry for entry in path.iterdir() if entry.is_file())[:1]:
             _refuse_other_kind(wanted, first, shown=path)
@@ -221,7 +224,7 @@ def _store(wanted: str, path: Path) -> StoreFiles:
     for entry in store.foreign:
         if entry.path == path / wanted:
             raise click.UsageError(f"{entry.path} {entry.reason}")
-        if entry.path.is_relative_to(path / wanted):
+        if entry.path.is_relative_to(path / wanted) or not entry.path.is_relative_to(path):
             warn(f"{entry.path} {entry.reason}")
     return store
 

@@ -10,7 +10,9 @@ import click
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.message import decode_message
-from orbitlog.store.store_files import find_segments
+from orbitlog.store.store_files import list_segments
+from orbitlog.store.store_paths import StorePaths
+from orbitlog.store.store_settings import StoreSettings
 
 _SIZE_BYTES = 4
 _RECORD_BYTES_MAX = 64 * 1024 * 1024
@@ -19,14 +21,8 @@ _RECORD_BYTES_MAX = 64 * 1024 * 1024
 class IndexTopics:
     """Looks up the topic of a record in the log of the store that an index belongs to."""
 
-    def __init__(self, path: Path) -> None:
-        candidates = (path, *path.resolve().parents[:2])
-        root = next((candidate for candidate in candidates if (candidate / tree.COMMITLOG).is_dir()), None)
-        if root is None:
-            raise click.UsageError(
-                "index files hold hashes, so --topic needs the commit log beside them: give the store, or --key too"
-            )
-        self._segments = find_segments(root / tree.COMMITLOG)
+    def __init__(self, path: Path, settings: StoreSettings) -> None:
+        self._segments = list_segments(_paths_beside(path, settings)).segments
         self._bases = [segment.base for segment in self._segments]
 
     def topic_at(self, physical_offset: int) -> str | None:
@@ -45,3 +41,16 @@ class IndexTopics:
             return decode_message(record, physical_offset=physical_offset, check_crc=False).topic
         except FormatError:
             return None
+
+
+def _paths_beside(path: Path, settings: StoreSettings) -> StorePaths:
+    """Return the paths of the store that an index file or directory is in; settings may name the log's directories."""
+    candidates = (path, *path.resolve().parents[:2])
+    for root in candidates:
+        paths = StorePaths.of(root, settings)
+        if paths.is_configured or (root / tree.COMMITLOG).is_dir():
+            return paths
+    raise click.UsageError(
+        "index files hold hashes, so --topic needs the commit log beside them: give the store, --key too, or the log's"
+        " directory (--config broker.conf, --set storePathCommitLog=DIR)"
+    )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline_options import JobProgress, master_option, spark_session
+from orbitlog.cli.pipeline_options import JobProgress, log_path_options, master_option, name_given_stores, spark_session
 from orbitlog.cli.show import byte_count, counted
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float |
 )
 @click.option("--ignore-loss", is_flag=True, help="Go on without messages that are gone or damaged.")
 @master_option
+@log_path_options
 @partial(output_options, format_names=("-f", "--row-format"))  # --format is the table's
 def command(
     *,
@@ -84,6 +85,8 @@ def command(
     batch_messages: int,
     ignore_loss: bool,
     master: str,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
     output: Output,
 ) -> None:
     """Export a topic as a table, by day, each message exactly once.
@@ -94,11 +97,10 @@ def command(
     from orbitlog.pipeline.export_job import ExportRequest, export_topic
     from orbitlog.pipeline.export_stream import ExportQuery
     from orbitlog.pipeline.json_columns import parse_json_columns
-    from orbitlog.pipeline.named_stores import name_stores
     from orbitlog.pipeline.task_run import runner
 
     request = ExportRequest(
-        stores=name_stores(list(stores)),
+        stores=name_given_stores(stores, config_path, assignments),
         topic=topic,
         target=target.absolute(),
         table_format=table_format,

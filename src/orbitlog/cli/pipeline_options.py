@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -26,6 +26,8 @@ _PARTS_OF_A_STORE = ("commitlog", "consumequeue", "index", "config", "checkpoint
 _ENTRIES_TRIED = 100
 _SPLIT_BYTES_MIN = 64 * 1024
 _SPLIT_BYTES_DEFAULT = 128 * 1024 * 1024
+
+Command = TypeVar("Command", bound=Callable[..., object])
 
 stores_argument = click.argument(
     "stores", metavar="STORE...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
@@ -53,6 +55,37 @@ split_option = click.option(
     show_default=True,
     help="How much of a log one task reads.",
 )
+
+
+def log_path_options(command: Command) -> Command:
+    """Add --config and --set, which say where the CommitLog is."""
+    config = click.option(
+        "--config",
+        "config_path",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Java's broker.conf: its storePathCommitLog says where the log is.",
+    )
+    assignments = click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="storePathCommitLog or readOnlyCommitLogStorePaths; wins over --config.",
+    )
+    return config(assignments(command))
+
+
+def name_given_stores(stores: Iterable[str], config_path: Path | None, assignments: Iterable[str]) -> Any:
+    """Return the named stores with their CommitLog directories."""
+    from orbitlog.pipeline.named_stores import name_stores, with_log_paths
+    from orbitlog.store.store_settings import LOG_PATH_SETTINGS, SettingError, load_settings
+
+    try:
+        texts = load_settings(config_path, assignments).texts
+    except SettingError as error:
+        raise click.UsageError(str(error)) from error
+    given = {key: text for key, text in texts.items() if key in LOG_PATH_SETTINGS}
+    return with_log_paths(name_stores(list(stores)), None, given)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ import click
 from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.line_writer import LineWriter
 from orbitlog.cli.main import Problem
-from orbitlog.cli.pipeline_options import master_option, spark_session
+from orbitlog.cli.pipeline_options import log_path_options, master_option, name_given_stores, spark_session
 from orbitlog.cli.show import body_preview, byte_count, counted, local_time, printable
 from orbitlog.cli.stream_table import Column, StreamTable
 
@@ -49,6 +49,7 @@ def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int
 @click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
 @click.option("--out", type=click.Path(path_type=Path), help="A new directory: write the rows to it as Parquet.")
 @master_option
+@log_path_options
 @output_options
 def command(
     *,
@@ -62,17 +63,18 @@ def command(
     limit: int | None,
     out: Path | None,
     master: str,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
     output: Output,
 ) -> None:
     """Find messages by topic, key, time or content, or ask with SQL.
 
     STORE is a broker's storePathRootDir, or name=PATH to name it. Times are ISO 8601 (UTC) or milliseconds."""
     from orbitlog.pipeline.message_query import MessageFilter, as_json_rows, messages_frame, query_sql
-    from orbitlog.pipeline.named_stores import name_stores
 
     if out is not None and out.exists():
         raise click.UsageError(f"{out} exists; give a new directory")
-    named = name_stores(list(stores))
+    named = name_given_stores(stores, config_path, assignments)
     wanted = MessageFilter(topic, key, from_ms, to_ms, contains)
     with spark_session(master, "query") as spark, _SparkErrors():
         if sql is not None:

@@ -11,7 +11,14 @@ import click
 
 from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.pipeline_options import JobProgress, master_option, spark_session, split_option
+from orbitlog.cli.pipeline_options import (
+    JobProgress,
+    log_path_options,
+    master_option,
+    name_given_stores,
+    spark_session,
+    split_option,
+)
 from orbitlog.cli.show import byte_count, counted, local_time, printable
 from orbitlog.cli.stream_table import Column, StreamTable
 
@@ -58,6 +65,7 @@ _SHORT = ("topics", "lag", "delays", "transactions", "retries", "dead_letters")
 @click.option("--ignore-damage", is_flag=True, help="Leave out what lies behind damage in a segment instead of ending.")
 @split_option
 @master_option
+@log_path_options
 @output_options
 def command(
     *,
@@ -68,17 +76,18 @@ def command(
     ignore_damage: bool,
     split_bytes: int,
     master: str,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
     output: Output,
 ) -> None:
     """Count messages by topic, queue, tag, hour and producer; consumer lag, delays, transactions, dead letters.
 
     STORE is a broker's storePathRootDir, or name=PATH to name it. With --json every row of every table is one object
     that says in `table` what it belongs to."""
-    from orbitlog.pipeline.named_stores import name_stores
     from orbitlog.pipeline.stats_job import store_statistics
     from orbitlog.pipeline.task_run import runner
 
-    named = name_stores(list(stores))
+    named = name_given_stores(stores, config_path, assignments)
     with spark_session(master, "stats", only_tasks=True) as spark, JobProgress() as progress:
         began_s = time.perf_counter()
         found = store_statistics(

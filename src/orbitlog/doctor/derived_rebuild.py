@@ -25,6 +25,7 @@ from orbitlog.store.disk import RealDisk
 from orbitlog.store.log_references import refuse_missing_log
 from orbitlog.store.store_contents import REBUILDABLE, refuse_writing
 from orbitlog.store.store_files import find_store_files
+from orbitlog.store.store_paths import StorePaths
 from orbitlog.store.store_settings import StoreSettings
 
 _STAGING = "rebuild"
@@ -84,9 +85,9 @@ def rebuild_in_place(
     progress: PhaseProgress | None = None,
 ) -> StoreRebuild:
     """Make the parts and swap them in; what stood before is kept in the journal, or discarded when all is done."""
-    find_store_files(root)
+    find_store_files(root, settings)
     refuse_writing(root, except_for=REBUILDABLE)
-    refuse_missing_log(root, [root / tree.COMMITLOG], RealDisk())
+    refuse_missing_log(StorePaths.of(root, settings), RealDisk())
     staging = root / tree.DOCTOR / _STAGING
     with taken(root):
         finish_interrupted(root)
@@ -95,7 +96,7 @@ def rebuild_in_place(
         result = make_derived(run, root, staging, settings, split_bytes=split_bytes, progress=progress)
         if result.is_published:
             journal = RepairJournal.begin(root, f"rebuild of {', '.join(sorted(wish.parts))}")
-            plan_swap(journal, find_store_files(root), staging, parts=wish.parts, topic=wish.topic)
+            plan_swap(journal, find_store_files(root, settings), staging, parts=wish.parts, topic=wish.topic)
             journal.carry_out()
             remove_tree(staging)
             if discard_old:

@@ -23,6 +23,7 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_contents import refuse_reading
 from orbitlog.store.store_files import StoreFiles, find_store_files
+from orbitlog.store.store_paths import where_else
 from orbitlog.store.store_settings import StoreSettings
 
 
@@ -64,7 +65,7 @@ def examine(
 ) -> Examination:
     """Check one store. Reads only; beside a running broker it reads as far as that confirms its log."""
     settings = settings or StoreSettings()
-    store = find_store_files(root)
+    store = find_store_files(root, settings)
     refuse_reading(root)
     checked = check_with(run, [root], settings=settings, split_bytes=split_bytes, progress=progress)[0]
     ranges = damaged_ranges(checked.findings)
@@ -99,8 +100,8 @@ def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Find
 def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
     """Name what is not there at all."""
     if store.queues and not store.segments and not store.dledger_segments:
-        reason = f"no segment is there, though there are {len(store.queues)} queues"
-        yield Finding("log", str(store.root / tree.COMMITLOG), reason)
+        reason = f"no segment is there, though there are {len(store.queues)} queues; {where_else(store.paths)}"
+        yield Finding("log", store.paths.shown, reason)
     if checked.keys and not store.index_files:
         reason = f"no index file is there, though the log has {checked.keys} keys"
         yield Finding("index", str(store.root / tree.INDEX), reason, count=checked.keys)

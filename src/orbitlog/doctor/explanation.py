@@ -113,7 +113,7 @@ class Explanation:
 def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
     """Look at a store; reads its queues and little else."""
     settings = settings or StoreSettings()
-    store = find_store_files(root)
+    store = find_store_files(root, settings)
     refuse_reading(root)
     geometry = told_geometry(store, settings)
     retention = settings.retention

@@ -28,13 +28,13 @@ def hides_records(view: memoryview, split: LogSplit, position: int, behind: int,
     found = read_at(view, behind, base_physical_offset=split.base)
     if not isinstance(found, Message):
         return False
-    return following is None or _has_unit(Path(split.path).parent.parent, found, queue_file_bytes)
+    return following is None or _has_unit(split.store_paths.root, found, queue_file_bytes)
 
 
 def _first_of_next(split: LogSplit) -> Message | None:
     """Return the message that opens the next segment: it had no room in this one."""
     base = split.base + split.segment_bytes
-    path = Path(split.path).with_name(tree.offset_file_name(base))
+    path = split.store_paths.find_segment(base)
     if not path.is_file():
         return None
     with mapped_view(path) as view:

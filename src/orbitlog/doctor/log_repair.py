@@ -18,7 +18,6 @@ from orbitlog.doctor.lost_messages import LogRange
 from orbitlog.doctor.placeholder_places import placeholders_of, spots_of
 from orbitlog.doctor.queue_lines import Line
 from orbitlog.doctor.repair_journal import RepairJournal
-from orbitlog.formats import store_tree as tree
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import read_at
 from orbitlog.store.findings import Finding
@@ -68,7 +67,7 @@ def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: in
         journal.set_aside(present[base].path, why)
         made[base] = journal.root / str(journal.steps[-1].to)
     for base, home in movable.items():
-        target = store.root / tree.COMMITLOG / tree.offset_file_name(home)
+        target = store.paths.find_segment(home, segment_bytes)
         journal.put(made[base], target, f"its records say that it starts at {home}")
     return set(away) | displaced
 
@@ -178,7 +177,7 @@ def _plan_fill(
         with made.open("xb") as file:
             file.write(filling.data)
             file.truncate(segment_bytes)
-        journal.put(made, store.root / tree.COMMITLOG / tree.offset_file_name(base), why)
+        journal.put(made, store.paths.find_segment(base, segment_bytes), why)
     else:
         journal.write(segment.path, start - base, filling.data, why)
     return [f"no room for a placeholder of {one.topic} {one.queue_id}" for one in filling.left_out]

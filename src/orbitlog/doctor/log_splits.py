@@ -23,7 +23,8 @@ from orbitlog.formats.message_scan import BLANK_BYTES, Damage, LogEnd, SegmentEn
 from orbitlog.kernels.record_walk import SourceBytes, Stop
 from orbitlog.kernels.splits import Split, SplitWalk, cut, unproved, walk_split
 from orbitlog.store.mapped_view import mapped_view, written_until
-from orbitlog.store.store_files import StoreFiles
+from orbitlog.store.store_files import OffsetFile, StoreFiles, list_segments
+from orbitlog.store.store_paths import StorePaths
 
 SPLIT_BYTES_DEFAULT = 128 * 1024 * 1024
 SPLIT_BYTES_MIN = 64 * 1024
@@ -46,6 +47,22 @@ class LogSplit:
     start: int
     stop: int
     first: int | None = None
+    root: str = ""
+    directories: tuple[str, ...] = ()
+    """The store's root and its CommitLog directories, if storePathCommitLog names them."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "directories", tuple(self.directories))  # a list when it comes from JSON
+
+    @property
+    def store_paths(self) -> StorePaths:
+        if self.root:
+            return StorePaths(Path(self.root), tuple(map(Path, self.directories)), is_configured=True)
+        return StorePaths(Path(self.path).parent.parent, (Path(self.path).parent,))
+
+    def all_segments(self) -> tuple[OffsetFile, ...]:
+        """List the segments of the log that this split is of."""
+        return list_segments(self.store_paths).segments
 
     @property
     def is_empty(self) -> bool:
@@ -100,6 +117,10 @@ def plan_splits(
 ) -> list[LogSplit]:
     """Cut the segments of a store, each as far as it was ever written, or as far as physical offset `until`."""
     splits: list[LogSplit] = []
+    where: dict[str, Any] = {}
+    if store.paths.is_configured:
+        directories = tuple(str(path.absolute()) for path in store.paths.log_directories)
+        where = {"root": str(store.root), "directories": directories}
     for segment in store.segments:
         size_bytes = min(segment.size_bytes, segment_bytes)
         # Behind the last data there is a hole; a few bytes of it show a walk that the log ends there.
@@ -109,7 +130,7 @@ def plan_splits(
         if stop > 0:
             parts = cut(stop, split_bytes)
             splits += [
-                LogSplit(store_number, str(segment.path), segment.base, segment_bytes, part.start, part.stop)
+                LogSplit(store_number, str(segment.path), segment.base, segment_bytes, part.start, part.stop, **where)
                 for part in parts
             ]
     return splits

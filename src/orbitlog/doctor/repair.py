@@ -28,6 +28,7 @@ from orbitlog.doctor.timer_survey import plan_timers
 from orbitlog.doctor.told_rules import told_compat, told_rules
 from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import StoreLayoutError
+from orbitlog.store.log_presence import check_log_is_there
 from orbitlog.store.store_contents import REPAIRABLE, refuse_writing
 from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_settings import StoreSettings
@@ -74,8 +75,8 @@ def plan_repair(root: Path, *, settings: StoreSettings | None = None, progress: 
 def apply_repair(root: Path, *, settings: StoreSettings | None = None, progress: PhaseProgress | None = None) -> Repair:
     """Mend a store; every change can be taken back by `undo_last`."""
     settings = settings or StoreSettings()
-    find_store_files(root)
     refuse_writing(root, except_for=REPAIRABLE)
+    check_log_is_there(find_store_files(root, settings))
     result = Repair(is_applied=True)
     lock_journal = free_lock(root)
     with taken(root):
@@ -107,7 +108,7 @@ class _Plan:
     def __init__(self, root: Path, settings: StoreSettings, found: Examination) -> None:
         self._settings = settings
         self._found = found
-        self._store = find_store_files(root)
+        self._store = find_store_files(root, settings)
         self._geometry = told_geometry(self._store, settings)
         self._of_kind = {kind: [one for one in found.findings if one.kind == kind] for kind in _kinds(found)}
 

@@ -24,7 +24,7 @@ from typing import Any
 
 from orbitlog.doctor.staging import TEMPORARY, put_bytes, remove_tree, sync_directory, sync_tree, write_all
 from orbitlog.errors import StoreLayoutError
-from orbitlog.formats.store_tree import DOCTOR, LOCK
+from orbitlog.formats.store_tree import COMMITLOG, DOCTOR, LOCK
 from orbitlog.store.disk import disk_errors
 from orbitlog.store.mapped_view import written_until
 from orbitlog.store.store_contents import REPAIRABLE, refuse_writing
@@ -186,7 +186,14 @@ class RepairJournal:
                 position += len(chunk)
 
     def _relative(self, path: Path) -> str:
-        return path.relative_to(self.root).as_posix()
+        """Return the path below the root; a journal names nothing outside, so that no store leads to other files."""
+        for root in (self.root, self.root.absolute()):
+            if path.is_relative_to(root):
+                return path.relative_to(root).as_posix()
+        raise StoreLayoutError(
+            f"{path} is outside {self.root}, where repairs change nothing: copy the CommitLog directories to"
+            f" {self.root / COMMITLOG}, repair without storePathCommitLog, and copy the segments back"
+        )
 
 
 def finish_interrupted(root: Path, *, only: str | None = None) -> list[str]:

@@ -30,7 +30,7 @@ from orbitlog.kernels.splits import find_record
 from orbitlog.store.findings import Finding
 from orbitlog.store.log_walk import LogWalk
 from orbitlog.store.mapped_view import mapped_view, written_until
-from orbitlog.store.store_files import OffsetFile, find_segments
+from orbitlog.store.store_files import OffsetFile
 
 UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
 assert UNIT.itemsize == ENTRY_BYTES
@@ -124,6 +124,7 @@ class _Passage(LogWalk):
 
     def __init__(self, split: LogSplit, *, check_crc: bool) -> None:
         path = Path(split.path)
+        self._split = split
         self._check_crc = check_crc
         self.segment = OffsetFile(path, split.base, path.stat().st_size)
         # Now: some file systems fill holes where they are read.
@@ -134,7 +135,7 @@ class _Passage(LogWalk):
         return find_record(view, start, base_physical_offset=base, check_crc=self._check_crc)
 
     def after(self, view: memoryview, position: int, found: LogEnd | Damage | None) -> int | None:
-        later = [file for file in find_segments(self.segment.path.parent) if file.base > self.segment.base]
+        later = [file for file in self._split.all_segments() if file.base > self.segment.base]
         following = self._pass_over(view, self.segment, position, found, later)
         if following is not None:
             self._damage.resume(self.segment.base + following)

@@ -49,6 +49,7 @@ from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.store.findings import Finding
+from orbitlog.store.log_presence import check_log_is_there
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_contents import refuse_reading
 from orbitlog.store.store_files import StoreFiles, find_store_files
@@ -192,7 +193,9 @@ def check_with(
 
 
 def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) -> _Work:
-    store = find_store_files(root)
+    store = find_store_files(root, settings)
+    if store.paths.is_configured:
+        check_log_is_there(store)
     refuse_reading(root)
     geometry, rules = told_geometry(store, settings), told_rules(store, settings)
     splits = plan_splits(

@@ -45,7 +45,7 @@ from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoin
 from orbitlog.formats.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.findings import Finding
-from orbitlog.store.log_references import refuse_missing_log
+from orbitlog.store.log_presence import check_log_is_there
 from orbitlog.store.store_contents import REBUILDABLE, refuse_writing
 from orbitlog.store.store_files import StoreFiles, find_store_files
 from orbitlog.store.store_settings import StoreSettings
@@ -171,15 +171,14 @@ def _prepare(
     root: Path, place: Path, settings: StoreSettings, locks: ExitStack, *, is_in_place: bool
 ) -> tuple[Target, dict[str, Any] | None]:
     """Lock a store, end what an earlier run had committed, and only then tell sizes and rules from its files."""
-    store = find_store_files(root)
+    store = find_store_files(root, settings)
     _refuse_unknown_queues(store)
-    refuse_missing_log(root, [root / tree.COMMITLOG], RealDisk())
     if is_in_place:
         locks.callback(RealDisk().lock_file(place / tree.LOCK, tree.LOCK_CONTENT).release)
         if RealDisk().lock_holder(place / LEASE_LOCK_FILE) is not None:
             raise StoreLocked(f"{place} is being dispatched by another process; stop it first")
     earlier = roll_forward(place, store, is_in_place=is_in_place)
-    store = find_store_files(root)
+    store = find_store_files(root, settings)
     target = Target(store, place, is_in_place, told_geometry(store, settings), told_rules(store, settings))
     check_output(target)
     return target, earlier
@@ -187,6 +186,7 @@ def _prepare(
 
 def _refuse_unknown_queues(store: StoreFiles) -> None:
     refuse_writing(store.root, except_for=REBUILDABLE)
+    check_log_is_there(store)
     if any(store.ext_queues.values()):
         raise StoreLayoutError(f"{store.root} has extension queues, whose units a rebuild does not make")
 

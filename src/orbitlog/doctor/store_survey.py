@@ -190,7 +190,9 @@ def _progress_findings(root: Path) -> Iterator[Finding]:
 
 def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
     for entry in store.foreign:
-        parts = entry.path.relative_to(store.root).parts
+        is_below = entry.path.is_relative_to(store.root)
+        # In a CommitLog directory outside the root an entry is what it would be in commitlog/.
+        parts = entry.path.relative_to(store.root).parts if is_below else (tree.COMMITLOG, entry.path.name)
         if parts[0] in _LINKS_MATTER and entry.path.is_symlink() and entry.path.exists():
             # What it leads to is a part of the store that was not looked at, and must not be taken for missing.
             yield Finding("link", str(entry.path), entry.reason)

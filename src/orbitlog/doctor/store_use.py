@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from orbitlog.errors import StoreLocked
@@ -20,15 +20,16 @@ _TAKEN: set[Path] = set()
 @contextmanager
 def taken(root: Path) -> Iterator[None]:
     """Keep brokers out while the block runs; raises `StoreLocked` where one uses the store."""
-    lock = RealDisk().lock_file(root / tree.LOCK, tree.LOCK_CONTENT)
-    try:
-        if RealDisk().lock_holder(root / LEASE_LOCK_FILE) is not None:
+    disk = RealDisk()
+    with ExitStack() as locks:
+        locks.callback(disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT).release)
+        if (root / tree.COMMITLOG).is_dir():  # a broker with another root may write to it
+            locks.callback(disk.lock_directory(root / tree.COMMITLOG).release)
+        if disk.lock_holder(root / LEASE_LOCK_FILE) is not None:
             raise StoreLocked(f"{root} is being dispatched by another process; stop it first")
         _TAKEN.add(root.resolve())
+        locks.callback(_TAKEN.discard, root.resolve())
         yield
-    finally:
-        _TAKEN.discard(root.resolve())
-        lock.release()
 
 
 def is_in_use(store: StoreFiles) -> bool:

@@ -27,7 +27,7 @@ from orbitlog.formats.offset_tables import (
 from orbitlog.formats.queue_entry import ENTRY_BYTES, decode_entry
 from orbitlog.pipeline.named_stores import NamedStore
 from orbitlog.pipeline.queue_scan import QueueScan, ScanRules
-from orbitlog.pipeline.read_plan import QueueRange, StoreShape
+from orbitlog.pipeline.read_plan import QueueRange, shape_of
 from orbitlog.pipeline.source_options import Subscription
 from orbitlog.pipeline.store_look import Bounds, StoreLook
 from orbitlog.pipeline.topic_offsets import QueueKey
@@ -141,7 +141,7 @@ def _transactions(
 
 def _decided(look: StoreLook, queue_id: int, start: int, stop: int) -> set[int]:
     """Return the half messages that operation messages name: one offset a body, or several with commas (5.x)."""
-    shape = StoreShape(look.store.broker_name, look.store.root, look.segment_bytes, look.queue_file_bytes)
+    shape = shape_of(look.store, look.segment_bytes, look.queue_file_bytes)
     scan = QueueScan(["topic", "queue_id", "queue_offset", "body"], ScanRules(fail_on_data_loss=False))
     decided: set[int] = set()
     if start < stop:

@@ -7,11 +7,10 @@ the start has come. Nothing is searched for, so nothing in a body can be taken f
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
-from orbitlog.formats import store_tree as tree
 from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.store.mapped_view import mapped_view
+from orbitlog.store.store_paths import StorePaths
 
 MAX_BYTES_DEFAULT = 64 * 1024 * 1024
 RANGE_BYTES_DEFAULT = 4 * 1024 * 1024
@@ -29,15 +28,15 @@ class DispatchRange:
 class DispatchPlanner:
     """Plans ranges of one store's log."""
 
-    def __init__(self, root: Path, segment_bytes: int, max_bytes: int, range_bytes: int) -> None:
-        self._root = root
+    def __init__(self, paths: StorePaths, segment_bytes: int, max_bytes: int, range_bytes: int) -> None:
+        self._paths = paths
         self._segment_bytes = segment_bytes
         self._max_bytes = max_bytes
         self._range_bytes = range_bytes
 
     def confirmed_to(self) -> int:
         """Return how far the broker says that others may read."""
-        raw = (self._root / CONFIRMED_FILE).read_bytes()
+        raw = (self._paths.root / CONFIRMED_FILE).read_bytes()
         return int(CONFIRMED.struct.unpack_from(raw)[0]) if len(raw) >= CONFIRMED.size_bytes else 0
 
     def end(self, start: int, confirmed_to: int) -> int:
@@ -65,7 +64,7 @@ class DispatchPlanner:
         from orbitlog.kernels.splits import Split, walk_split
 
         ranges: list[DispatchRange] = []
-        with mapped_view(self._root / tree.COMMITLOG / tree.offset_file_name(base)) as view:
+        with mapped_view(self._paths.find_segment(base)) as view:
             source = SourceBytes(view, base)
             while start < min(stop, until):
                 limit = min(start + self._range_bytes, stop)

@@ -15,8 +15,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
-from orbitlog.formats import store_tree as tree
-
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
@@ -58,9 +56,10 @@ class DispatchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         if self._planner is None:
             options = self._options
-            config = config_of(json.loads(options["settings"]))
+            root = Path(options["store"])
+            config = config_of(json.loads(options["settings"]), root)
             limits = int(options["maxbytes"]), int(options["rangebytes"])
-            self._planner = DispatchPlanner(Path(options["store"]), config.geometry.segment_bytes, *limits)
+            self._planner = DispatchPlanner(config.paths_of(root), config.geometry.segment_bytes, *limits)
         return self._planner
 
     def initialOffset(self) -> dict[str, int]:
@@ -96,8 +95,9 @@ def _work_out(found: DispatchRange, root: Path, settings: dict[str, str]) -> pa.
     from orbitlog.store.lease_settings import config_of
     from orbitlog.store.mapped_view import mapped_view
 
-    with mapped_view(root / tree.COMMITLOG / tree.offset_file_name(found.base)) as view:
-        derived = derive_range(view, found.base, found.start, found.stop, config_of(settings).rules)
+    config = config_of(settings, root)
+    with mapped_view(config.paths_of(root).find_segment(found.base)) as view:
+        derived = derive_range(view, found.base, found.start, found.stop, config.rules)
     columns = derived.columns
     row = {
         "start": derived.start,

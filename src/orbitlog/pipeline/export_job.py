@@ -21,7 +21,7 @@ from orbitlog.doctor.tasks_here import PhaseProgress, Runner, TaskReport, phase_
 from orbitlog.pipeline.export_files import ExportTask, export_schema, write_task
 from orbitlog.pipeline.export_plan import ExportBatch, ExportError, ExportState, plan_batch, sync_directory
 from orbitlog.pipeline.json_columns import JsonColumns, parse_json_columns
-from orbitlog.pipeline.named_stores import NamedStore
+from orbitlog.pipeline.named_stores import NamedStore, log_path_options
 from orbitlog.pipeline.parquet_export import ParquetTable
 from orbitlog.pipeline.queue_scan import record_bytes
 from orbitlog.pipeline.rate_limit import limit_offsets
@@ -61,6 +61,7 @@ class ExportRequest:
     def source_options(self) -> TopicOptions:
         paths = ",".join(f"{store.broker_name}={store.root}" for store in self.stores)
         options = {"storePath": paths, "subscribe": self.topic, "startingOffsets": self.starting}
+        options |= log_path_options(self.stores)
         options["failOnDataLoss"] = str(self.fail_on_data_loss).lower()
         return parse_topic_options(options, is_stream=True)
 
@@ -68,7 +69,7 @@ class ExportRequest:
         """Return the request as an option of a data source."""
         value = {name: getattr(self, name) for name in ("topic", "table_format", "starting", "batch_messages")}
         value |= {"check_crc": self.check_crc, "fail_on_data_loss": self.fail_on_data_loss}
-        stores = [[store.broker_name, store.root] for store in self.stores]
+        stores = [[store.broker_name, store.root, store.log_settings] for store in self.stores]
         return orjson.dumps(value | {"stores": stores, "target": str(self.target), "json": self._json_fields}).decode()
 
     @classmethod
@@ -78,7 +79,7 @@ class ExportRequest:
         return cls(
             **value
             | {
-                "stores": tuple(NamedStore(*store) for store in value["stores"]),
+                "stores": tuple(_named_store(*store) for store in value["stores"]),
                 "target": Path(value["target"]),
             },
             json_columns=parse_json_columns(", ".join(fields)) if fields else None,
@@ -218,3 +219,7 @@ def commit_batch(
         end=nested(batch.end),
         seconds=time.monotonic() - began,
     )
+
+
+def _named_store(broker_name: str, root: str, log_settings: list[list[str]]) -> NamedStore:
+    return NamedStore(broker_name, root, tuple((key, text) for key, text in log_settings))

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from orbitlog.pipeline.message_columns import MESSAGE_COLUMNS
-from orbitlog.pipeline.named_stores import NamedStore, OptionError
+from orbitlog.pipeline.named_stores import NamedStore, OptionError, log_path_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -75,7 +75,7 @@ def messages_frame(
     schema = ", ".join(f"{name} {MESSAGE_COLUMNS[name].kind}" for name in needed)
     paths = ",".join(f"{store.broker_name}={store.root}" for store in stores)
     reader = spark.read.format((CommitLogSource if wanted.topic is None else TopicSource).name())
-    reader = reader.schema(schema).option("storePath", paths)
+    reader = reader.schema(schema).option("storePath", paths).options(**log_path_options(stores))
     frame = (reader if wanted.topic is None else reader.option("subscribe", wanted.topic)).load()
     if wanted.from_ms is not None:
         frame = frame.where(F.col("storeTimestamp") >= F.lit(_instant(wanted.from_ms)))

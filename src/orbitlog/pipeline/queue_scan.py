@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,8 @@ from orbitlog.formats.java import INT_MAX, INT_MIN, string_hash
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.kernels.listed_records import ListedDecoder
-from orbitlog.pipeline.read_plan import QueueRange
+from orbitlog.pipeline.read_plan import QueueRange, StoreShape
+from orbitlog.store.store_paths import StorePaths
 
 _UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
 assert _UNIT.itemsize == ENTRY_BYTES
@@ -57,7 +59,7 @@ class QueueScan:
         self._rules = rules
         self._tag_codes = np.array([string_hash(tag) for tag in rules.tags], np.int64)
         self._tags = pa.array(rules.tags, pa.string())
-        self._mapped: tuple[Path, memoryview] | None = None
+        self._mapped: tuple[tuple[str, int], memoryview] | None = None
 
     def batches(self, found: QueueRange) -> Iterator[pa.RecordBatch]:
         """Yield the messages of a range in order."""
@@ -154,12 +156,13 @@ class QueueScan:
         return batch.filter(pc.is_in(batch.column("tags"), value_set=self._tags))
 
     def _segment(self, found: QueueRange, base: int) -> memoryview | None:
-        path = Path(found.shape.root) / tree.COMMITLOG / tree.offset_file_name(base)
-        if self._mapped is None or self._mapped[0] != path:
+        place = found.shape.root, base
+        if self._mapped is None or self._mapped[0] != place:
             self._mapped = None
+            path = _paths_of(found.shape).find_segment(base)
             try:
                 # Unmapped when nothing looks into it any more; a reader that stops early leaves nothing behind.
-                self._mapped = path, np.memmap(path, np.uint8, mode="r").data
+                self._mapped = place, np.memmap(path, np.uint8, mode="r").data
             except (FileNotFoundError, ValueError):  # gone, or empty
                 return None
         return self._mapped[1][: found.shape.segment_bytes]
@@ -170,3 +173,8 @@ class QueueScan:
                 f"message {queue_offset} of {found.topic}, queue {found.queue_id} at {found.shape.broker_name}:"
                 f" {why}; option failOnDataLoss=false goes on without it"
             )
+
+
+@lru_cache(maxsize=64)
+def _paths_of(shape: StoreShape) -> StorePaths:
+    return shape.paths

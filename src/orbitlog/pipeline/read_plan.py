@@ -13,6 +13,7 @@ from itertools import pairwise
 
 from orbitlog.pipeline.named_stores import NamedStore
 from orbitlog.pipeline.topic_offsets import Offsets, QueueKey
+from orbitlog.store.store_paths import StorePaths
 
 MESSAGES_TOGETHER = 200_000
 MESSAGES_MAX = 1_000_000
@@ -29,6 +30,15 @@ class StoreShape:
     root: str
     segment_bytes: int
     queue_file_bytes: int
+    log_settings: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        # Lists when they come from JSON.
+        object.__setattr__(self, "log_settings", tuple((key, text) for key, text in self.log_settings))
+
+    @property
+    def paths(self) -> StorePaths:
+        return NamedStore(self.broker_name, self.root, self.log_settings).paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,4 +109,4 @@ def _pieces(found: QueueRange, count: int) -> list[QueueRange]:
 
 
 def shape_of(store: NamedStore, segment_bytes: int, queue_file_bytes: int) -> StoreShape:
-    return StoreShape(store.broker_name, store.root, segment_bytes, queue_file_bytes)
+    return StoreShape(store.broker_name, store.root, segment_bytes, queue_file_bytes, store.log_settings)

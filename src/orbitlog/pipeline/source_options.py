@@ -13,12 +13,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT, SPLIT_BYTES_MIN
-from orbitlog.pipeline.named_stores import NamedStore, OptionError, parse_store_paths
+from orbitlog.pipeline.named_stores import NamedStore, OptionError, parse_store_paths, with_log_paths
 from orbitlog.pipeline.topic_offsets import EARLIEST, LATEST, Offsets, QueueKey, parse_assignment, parse_offsets
+from orbitlog.store.store_settings import LOG_PATH_SETTINGS, SettingError
 
 COMMON_OPTIONS: Mapping[str, str] = {
     "storePath": "directories of stores, with commas between, each as PATH or name=PATH",
     "path": "the same, as given to load()",
+    "config": "the broker's broker.conf, whose storePathCommitLog says where the log is; JSON for several stores",
+    "storePathCommitLog": "directories of the CommitLog, if not below the store's root; JSON for several stores",
+    "readOnlyCommitLogStorePaths": "further directories of the CommitLog; JSON for several stores",
     "checkCrc": "whether the CRC of every body is checked (true)",
     "inflate": "whether compressed bodies are inflated (true)",
     "maxBytesPerTrigger": "how many bytes of records a micro-batch takes, about",
@@ -108,7 +112,11 @@ class OptionReader:
             raise OptionError("no storePath is given; name the directory that holds commitlog/, as in storePath=PATH")
         if self.has("storePath") and self.has("path"):
             raise OptionError("both storePath and load(path) are given; give one")
-        return parse_store_paths(text)
+        given = {key: value for key in LOG_PATH_SETTINGS if (value := self.text(key)) is not None}
+        try:
+            return with_log_paths(parse_store_paths(text), self.text("config"), given)
+        except (OSError, SettingError) as error:
+            raise OptionError(str(error)) from None
 
 
 @dataclass(frozen=True, slots=True)

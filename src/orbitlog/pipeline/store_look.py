@@ -29,10 +29,11 @@ from orbitlog.pipeline.topic_offsets import QueueKey
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.disk import RealDisk
+from orbitlog.store.log_presence import check_log_is_there
 from orbitlog.store.mapped_view import written_until
-from orbitlog.store.segments import Segments
+from orbitlog.store.segments import Segments, open_log_segments
 from orbitlog.store.store_contents import Part, refuse_reading
-from orbitlog.store.store_files import StoreFiles, find_segments, find_store_files
+from orbitlog.store.store_files import StoreFiles, find_store_files, list_segments
 from orbitlog.store.store_inference import infer_queue_file_bytes, infer_segment_bytes
 from orbitlog.store.store_settings import StoreSettings
 from orbitlog.store.time_search import TimeSearch
@@ -79,7 +80,9 @@ class StoreLook:
     @cached_property
     def files(self) -> StoreFiles:
         refuse_reading(self._root, Part.LOG)
-        return find_store_files(self._root)
+        found = find_store_files(self._root, self.store.paths)
+        check_log_is_there(found)
+        return found
 
     @cached_property
     def segment_bytes(self) -> int:
@@ -94,7 +97,7 @@ class StoreLook:
     def readable_to(self) -> int:
         """The physical offset that nothing may be read beyond."""
         written = max(
-            (segment.base + written_until(segment.path) for segment in find_segments(self._root / tree.COMMITLOG)),
+            (segment.base + written_until(segment.path) for segment in list_segments(self.store.paths).segments),
             default=0,
         )
         published = confirmed_to(self._root)
@@ -102,9 +105,7 @@ class StoreLook:
 
     @cached_property
     def log(self) -> CommitLog:
-        segments = Segments(
-            self._disk, self._root / tree.COMMITLOG, self.segment_bytes, allocate_bytes=0, writable=False
-        )
+        segments = open_log_segments(self._disk, self.store.paths, self.segment_bytes, writable=False)
         segments.load()
         log = CommitLog(segments)
         log.written_to = log.flushed_to = self.readable_to

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 
 from orbitlog.pipeline.named_stores import OptionError
 from orbitlog.pipeline.queue_scan import DataLoss
-from orbitlog.pipeline.read_plan import StoreShape
+from orbitlog.pipeline.read_plan import StoreShape, shape_of
 from orbitlog.pipeline.source_options import Position, TopicOptions
 from orbitlog.pipeline.store_look import Bounds, StoreLook, check_topics
 from orbitlog.pipeline.topic_offsets import EARLIEST, LATEST, Offsets, QueueKey
@@ -40,8 +40,7 @@ class TopicBounds:
     @property
     def shapes(self) -> dict[str, StoreShape]:
         return {
-            name: StoreShape(name, look.store.root, look.segment_bytes, look.queue_file_bytes)
-            for name, look in self._looks.items()
+            name: shape_of(look.store, look.segment_bytes, look.queue_file_bytes) for name, look in self._looks.items()
         }
 
     def start(self) -> Offsets:

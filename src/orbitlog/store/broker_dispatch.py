@@ -79,7 +79,7 @@ class BrokerDispatch:
     def __init__(self, disk: Disk, root: Path, config: StoreConfig) -> None:
         self._root = root
         self._rules = config.rules
-        self._settings = settings_of(config.geometry, config.rules)
+        self._settings = settings_of(config)
         self._files = LeaseFiles(disk, root)
         self._lease: DispatchLease | None = None
         self._follower: DispatchFollower | None = None

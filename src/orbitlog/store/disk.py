@@ -138,6 +138,10 @@ class Disk(Protocol):
         """Take the store's lock or raise `StoreLocked`."""
         ...
 
+    def lock_directory(self, path: Path) -> FileLock:
+        """Keep other Orbitlog processes from writing to a directory, or raise `StoreLocked`; creates no file in it."""
+        ...
+
     def lock_holder(self, path: Path) -> int | None:
         """Return the id of the process that has that lock, 0 where it cannot be told; None where nobody has it."""
         ...
@@ -285,6 +289,14 @@ class RealFileLock:
         os.close(self._descriptor)
 
 
+class DirectoryLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
 def _describe(entry: os.DirEntry[str]) -> DirectoryEntry | None:
     """Return what is behind a name, None where it was removed meanwhile: one file less is no empty directory."""
     try:
@@ -393,6 +405,27 @@ class RealDisk:
             os.close(descriptor)
             raise
         return RealFileLock(real_path, descriptor)
+
+    def lock_directory(self, path: Path) -> FileLock:
+        import fcntl
+
+        with disk_errors(f"locking {path}"):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # flock, because a record lock needs a file that can be written to, and 4.x refuses a CommitLog directory
+            # with a file that is no segment. Java takes no such lock: this keeps out Orbitlog alone.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StoreLocked(
+                f"CommitLog directory {path} is in use by another broker, with another root; stop it first"
+            ) from None
+        except OSError as error:
+            # A network file system may have no such locks; the lock of the root is the one that Java has as well.
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF, errno.EINVAL):
+                os.close(descriptor)
+                raise StoreError(f"locking {path}: {error.strerror}") from error
+        return DirectoryLock(descriptor)
 
     def lock_holder(self, path: Path) -> int | None:
         import fcntl

@@ -6,10 +6,13 @@ write files that the broker does not take for its own.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from orbitlog.errors import LeaseLost
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.store import store_settings as table
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_paths import StorePaths
 from orbitlog.store.store_settings import SettingError, StoreGeometry, StoreSettings, check_setting
 
 _REQUIRED = (
@@ -21,11 +24,14 @@ _REQUIRED = (
     table.DELAY_LEVELS,
     table.MULTI_DISPATCH,
 )
+_OPTIONAL = (table.COMMITLOG_PATHS, table.READ_ONLY_PATHS)
 
 
-def settings_of(geometry: StoreGeometry, rules: DeriveRules) -> dict[str, str]:
+def settings_of(config: StoreConfig) -> dict[str, str]:
     """Return everything that decides the derived bytes, as `key=value` of `broker.conf` has it."""
+    geometry, rules = config.geometry, config.rules
     return {
+        **(config.paths.as_settings() if config.paths else {}),
         table.SEGMENT_BYTES.key: str(geometry.segment_bytes),
         table.QUEUE_FILE_BYTES.key: str(geometry.queue_file_bytes),
         table.SLOT_COUNT.key: str(geometry.index_layout.slot_count),
@@ -36,26 +42,27 @@ def settings_of(geometry: StoreGeometry, rules: DeriveRules) -> dict[str, str]:
     }
 
 
-def config_of(settings: dict[str, str]) -> StoreConfig:
-    """Return the store as a lease describes it."""
+def config_of(settings: dict[str, str], root: Path) -> StoreConfig:
+    """Return the store at `root` as a lease describes it."""
     missing = [setting.key for setting in _REQUIRED if setting.key not in settings]
     if missing:
         raise LeaseLost(f"the lease does not say {', '.join(missing)}; let the broker hand over again")
     try:
-        for setting in _REQUIRED:
-            check_setting(setting.key, settings[setting.key], "the dispatch lease")
+        for key in [*(one.key for one in _REQUIRED), *(one.key for one in _OPTIONAL if one.key in settings)]:
+            check_setting(key, settings[key], "the dispatch lease")
     except SettingError as error:
         raise LeaseLost(str(error)) from error
     given = StoreSettings(settings)
     layout = given.index_layout
     assert layout is not None
     return StoreConfig(
-        StoreGeometry(
+        paths=StorePaths.of(root, given),
+        geometry=StoreGeometry(
             segment_bytes=given.value(table.SEGMENT_BYTES),
             queue_file_bytes=given.value(table.QUEUE_FILE_BYTES),
             index_layout=layout,
         ),
-        DeriveRules(
+        rules=DeriveRules(
             compat=given.value(table.COMPAT),
             delay_levels=given.value(table.DELAY_LEVELS),
             multi_dispatch=given.value(table.MULTI_DISPATCH),

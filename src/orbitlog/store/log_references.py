@@ -9,7 +9,7 @@ and `refuse_short_log` counts only evidence that a crash cannot produce.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +26,7 @@ from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.disk import Disk, disk_errors
 from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.queue_set import QueueSet
+from orbitlog.store.store_paths import StorePaths, where_else
 
 _SIZE_AND_MAGIC = struct.Struct(">iI")
 _READ_BYTES = 64 * 1024
@@ -33,19 +34,18 @@ _READ_BYTES = 64 * 1024
 _ENOUGH_EVIDENCE = 2
 
 
-def refuse_missing_log(root: Path, log_directories: Sequence[Path], disk: Disk) -> None:
+def refuse_missing_log(paths: StorePaths, disk: Disk) -> None:
     """Raise `StoreLayoutError` if there is no segment at all, although other files refer to messages."""
+    root = paths.root
     with disk_errors(f"listing {root}"):
-        for directory in log_directories:
+        for directory in paths.log_directories:
             if any(_is_segment(entry.name) and entry.size_bytes for entry in disk.list_directory(directory)):
                 return
         references = list(_references(disk, root))
     if references:
-        shown = ", ".join(map(str, log_directories))
         raise StoreLayoutError(
-            f"store not opened: {shown} has no CommitLog segment, but {_listed(references)} refer to messages;"
-            " mount or restore the log, or set storePathCommitLog to its directory"
-            " (to begin with an empty store, give an empty directory)"
+            f"store not opened: {paths.shown} has no CommitLog segment, but {_listed(references)} below {root} refer to"
+            f" messages; {where_else(paths)} (to begin with an empty store, give an empty directory)"
         )
 
 

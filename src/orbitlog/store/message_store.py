@@ -38,14 +38,14 @@ from orbitlog.formats.store_state import (
 from orbitlog.store.broker_dispatch import BrokerDispatch
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.deletion import Deleted, Retention
-from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_errors
+from orbitlog.store.disk import Disk, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.log_references import refuse_missing_log
 from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
-from orbitlog.store.segments import Segments, new_file
+from orbitlog.store.segments import new_file, open_log_segments
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_contents import refuse_writing
 from orbitlog.store.store_notices import notices_of
@@ -66,17 +66,16 @@ _new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
 class MessageStore(StoreReads):
     """One store on one disk. Use `MessageStore.open`."""
 
-    def __init__(self, root: Path, config: StoreConfig, disk: Disk, now_ms: NowMs, lock: FileLock) -> None:
+    def __init__(self, root: Path, config: StoreConfig, disk: Disk, now_ms: NowMs, locks: ExitStack) -> None:
         self._root = root
         self._config = config
         self._disk = disk
         self._now_ms = now_ms
-        self._lock = lock
+        self._locks = locks
         geometry = config.geometry
         allocate_bytes = min(config.segment_allocate_bytes, geometry.segment_bytes)
-        self._log = CommitLog(
-            Segments(disk, root / tree.COMMITLOG, geometry.segment_bytes, allocate_bytes=allocate_bytes)
-        )
+        paths = config.paths_of(root)
+        self._log = CommitLog(open_log_segments(disk, paths, geometry.segment_bytes, allocate_bytes=allocate_bytes))
         self._queues = QueueSet(disk, root, geometry.queue_file_bytes)
         self._index = IndexFiles(disk, root, geometry.index_layout)
         self._retention = Retention(disk, self._log, self._queues, self._index, config.retention)
@@ -110,12 +109,17 @@ class MessageStore(StoreReads):
         `progress` is told how many bytes of the log were gone through, of how many, while a long recovery runs.
         """
         disk = disk or RealDisk()
-        refuse_writing(root, disk)
-        refuse_missing_log(root, [root / tree.COMMITLOG], disk)
+        paths = config.paths_of(root)
+        refuse_writing(root, disk, log_directories=paths.log_directories)
+        refuse_missing_log(paths, disk)
         disk.make_directory(root)
-        lock = disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT)
-        with ExitStack() as undo:
-            store = cls(root, config, disk, now_ms, lock)
+        with ExitStack() as locks, ExitStack() as undo:
+            locks.callback(disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT).release)
+            # The root's lock does not keep out a broker with another root and the same CommitLog directory.
+            for directory in paths.log_directories:
+                disk.make_directory(directory)
+                locks.callback(disk.lock_directory(directory).release)
+            store = cls(root, config, disk, now_ms, locks.pop_all())
             undo.callback(store._release)
             with disk_errors(f"opening {root}"):
                 store._load(progress)
@@ -560,7 +564,7 @@ class MessageStore(StoreReads):
         self._log.segments.close()
         self._queues.close()
         self._index.close()
-        self._lock.release()
+        self._locks.close()
 
     def __enter__(self) -> MessageStore:
         return self

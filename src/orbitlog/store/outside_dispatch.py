@@ -26,7 +26,7 @@ from orbitlog.store.dispatcher import STEP_BYTES, DamagedLog, Dispatcher
 from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.lease_settings import config_of
 from orbitlog.store.queue_set import QueueSet
-from orbitlog.store.segments import Segments
+from orbitlog.store.segments import open_log_segments
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_recovery import StoreParts
 
@@ -50,7 +50,7 @@ class OutsideDispatch:
 
     def _make_parts(self) -> None:
         geometry, disk, root = self._config.geometry, self._disk, self._root
-        segments = Segments(disk, root / tree.COMMITLOG, geometry.segment_bytes, allocate_bytes=0, writable=False)
+        segments = open_log_segments(disk, self._config.paths_of(root), geometry.segment_bytes, writable=False)
         self._log = CommitLog(segments)
         self._queues = QueueSet(disk, root, geometry.queue_file_bytes)
         self._index = IndexFiles(disk, root, geometry.index_layout)
@@ -68,7 +68,7 @@ class OutsideDispatch:
             if not files.try_lock():
                 raise LeaseLost(f"dispatch of {root} is held by {files.read_lease() or 'another process'}")
             before = files.read_lease() or DispatchLease()
-            owner = cls(root, config_of(before.settings), disk, files)
+            owner = cls(root, config_of(before.settings, root), disk, files)
             undo.callback(owner._close_parts)
             owner._check_wanted()
             owner._begin(engine, before)

@@ -13,10 +13,14 @@ from __future__ import annotations
 from bisect import bisect_right, insort
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import StoreError, StoreLayoutError
 from orbitlog.formats.store_tree import offset_file_name, parse_offset_file_name
 from orbitlog.store.disk import Disk, MappedFile, disk_errors
+
+if TYPE_CHECKING:
+    from orbitlog.store.store_paths import StorePaths
 
 _PAGE_BYTES = 4096
 _ZEROS = bytes(64 * 1024)
@@ -37,6 +41,18 @@ def new_file(disk: Disk, path: Path, size_bytes: int) -> MappedFile:
         disk.remove_file(path)  # it would be in the way of the next try
         raise
     return mapped
+
+
+def open_log_segments(
+    disk: Disk, paths: StorePaths, segment_bytes: int, *, allocate_bytes: int = 0, writable: bool = True
+) -> Segments:
+    """Return the segments of a CommitLog, in one directory or in several; not loaded yet."""
+    if not paths.has_several:
+        directory = paths.log_directories[0]
+        return Segments(disk, directory, segment_bytes, allocate_bytes=allocate_bytes, writable=writable)
+    from orbitlog.store.log_segments import SpreadSegments  # few logs are spread
+
+    return SpreadSegments(disk, paths, segment_bytes, allocate_bytes=allocate_bytes, writable=writable)
 
 
 class Segments:
@@ -78,26 +94,31 @@ class Segments:
         An empty last file is what a crash leaves between making a file and giving it its size: it is removed. A reader
         may see one that is just being made.
         """
-        entries = [entry for entry in self._disk.list_directory(self.directory) if not entry.is_directory]
-        named = [(parse_offset_file_name(entry.name), entry) for entry in entries]
-        known = sorted((base, entry) for base, entry in named if base is not None)
-        if known and known[-1][1].size_bytes == 0:
+        known = self._list_files()
+        if known and known[-1][1] == 0:
             base, _ = known.pop()
             if self._writable:
                 self._remove(base)
-        for base, entry in known:
-            if entry.size_bytes != self.file_bytes:
+        for base, size_bytes in known:
+            if size_bytes != self.file_bytes:
                 raise StoreLayoutError(
-                    f"{self.directory / entry.name} has {entry.size_bytes} bytes where this store's files have"
+                    f"{self._path(base)} has {size_bytes} bytes where this store's files have"
                     f" {self.file_bytes}; set the size it was made with, or look at it with `orbitlog dump`"
                 )
             if base % self.file_bytes:
-                raise StoreLayoutError(
-                    f"{self.directory / entry.name} does not start at a multiple of {self.file_bytes}"
-                )
+                raise StoreLayoutError(f"{self._path(base)} does not start at a multiple of {self.file_bytes}")
         self._bases = [base for base, _ in known]
         if known:
             self._doubt_names()
+
+    def _list_files(self) -> list[tuple[int, int]]:
+        """Return the first byte and the size of each file, in order."""
+        return self._list_directory(self.directory)
+
+    def _list_directory(self, directory: Path) -> list[tuple[int, int]]:
+        entries = [entry for entry in self._disk.list_directory(directory) if not entry.is_directory]
+        named = [(parse_offset_file_name(entry.name), entry.size_bytes) for entry in entries]
+        return sorted((base, size_bytes) for base, size_bytes in named if base is not None)
 
     def _doubt_names(self) -> None:
         """Sync the names before anything counts on them: who made the first file may have died before it did."""
@@ -144,14 +165,17 @@ class Segments:
             mapped = self._first_file(base)
         else:
             if not self._bases:
-                self._disk.make_directory(self.directory)
+                self._make_directories()
             if self._unsynced_directories:
                 self.sync(self.start, self.end)  # only the last file may be found without its size
-            mapped = new_file(self._disk, self._path(base), self.file_bytes)
+            mapped = new_file(self._disk, self._new_path(base), self.file_bytes)
         insort(self._bases, base)  # behind all others, unless one of a queue's was lost
         self._keep(base, mapped)
         self._allocated_to[base] = 0
         return mapped
+
+    def _make_directories(self) -> None:
+        self._disk.make_directory(self.directory)
 
     def _first_file(self, base: int) -> MappedFile:
         """Make the first file, whose name is synced with the first bytes; if it is lost, so are all that follow it."""
@@ -271,9 +295,10 @@ class Segments:
         """
         count = 0
         while len(self._bases) > 1 and self._bases[0] + self.file_bytes <= position:
+            directory = self._path(self._bases[0]).parent
             self._remove(self._bases[0])
             del self._bases[0]
-            self._disk.sync_directory(self.directory)
+            self._disk.sync_directory(directory)
             count += 1
         return count
 
@@ -319,6 +344,11 @@ class Segments:
                 self._lent.append(file)
 
     def _path(self, base: int) -> Path:
+        """Return the path of a file that exists, or may exist."""
+        return self.directory / offset_file_name(base)
+
+    def _new_path(self, base: int) -> Path:
+        """Return where a file that does not exist yet is created."""
         return self.directory / offset_file_name(base)
 
     def _remove(self, base: int) -> None:

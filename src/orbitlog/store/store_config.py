@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.dispatch_marks import INLINE
 from orbitlog.store.retention import RetentionPolicy
+from orbitlog.store.store_paths import StorePaths
 from orbitlog.store.store_settings import StoreGeometry
 
 _MIB = 1024 * 1024
@@ -26,5 +28,12 @@ class StoreConfig:
     dispatch_engine: str = INLINE
     """Who derives queues and index: `inline`, the broker itself, or `spark`, a process outside that takes the lease."""
 
+    paths: StorePaths | None = None
+    """Where the CommitLog is; None if it is below the root."""
+
     # How fast it does it.
     segment_allocate_bytes: int = 32 * _MIB
+
+    def paths_of(self, root: Path) -> StorePaths:
+        """Return the paths of the store at `root`."""
+        return self.paths or StorePaths.below(root)

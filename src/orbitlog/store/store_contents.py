@@ -11,7 +11,7 @@ The listing is shallow, because a broker asks at every start: a few directories 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, StrEnum, auto
 from pathlib import Path
@@ -104,9 +104,16 @@ class Obstacle:
         return f"{self.path} {self.what}; {self.advice}"
 
 
-def refuse_writing(root: Path, disk: Disk | None = None, *, except_for: frozenset[Content] = frozenset()) -> None:
+def refuse_writing(
+    root: Path,
+    disk: Disk | None = None,
+    *,
+    log_directories: Sequence[Path] | None = None,
+    except_for: frozenset[Content] = frozenset(),
+) -> None:
     """Raise `StoreLayoutError` if the directory contains anything that a writer could lose or contradict."""
-    _refuse([one for one in find_obstacles(root, disk) if one.content not in except_for], "not opened for writing")
+    found = find_obstacles(root, disk, log_directories=log_directories)
+    _refuse([one for one in found if one.content not in except_for], "not opened for writing")
 
 
 def refuse_reading(root: Path, parts: Part = ALL_PARTS, disk: Disk | None = None) -> None:
@@ -121,7 +128,9 @@ def _refuse(obstacles: list[Obstacle], consequence: str) -> None:
         raise StoreLayoutError(f"store {consequence}: {obstacles[0]}{others}")
 
 
-def find_obstacles(root: Path, disk: Disk | None = None) -> Iterator[Obstacle]:
+def find_obstacles(
+    root: Path, disk: Disk | None = None, *, log_directories: Sequence[Path] | None = None
+) -> Iterator[Obstacle]:
     """Yield everything in a store directory that is not supported; nothing if it is missing or understood."""
     disk = disk or RealDisk()
     with disk_errors(f"listing {root}"):
@@ -133,7 +142,8 @@ def find_obstacles(root: Path, disk: Disk | None = None) -> Iterator[Obstacle]:
         yield from _other_queues(disk, root)
         yield from _other_modes(disk, root, files)
         yield from _unknown_directories(disk, root, directories)
-        yield from _unknown_segments(disk, root / tree.COMMITLOG)
+        for directory in [root / tree.COMMITLOG] if log_directories is None else log_directories:
+            yield from _unknown_segments(disk, directory)
         yield from _newer_checkpoint(disk, root)
 
 

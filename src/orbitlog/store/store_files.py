@@ -15,6 +15,8 @@ from pathlib import Path
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.store_state import CONFIRMED_FILE, STATE_FILE
+from orbitlog.store.store_paths import StorePaths
+from orbitlog.store.store_settings import StoreSettings
 
 # Brokers make these too; nothing here reads them.
 _UNREAD_ENTRIES = frozenset(
@@ -96,6 +98,12 @@ class StoreFiles:
     lock: SizedFile | None = None
     unread: tuple[Path, ...] = ()
     foreign: tuple[ForeignEntry, ...] = ()
+    given_paths: StorePaths | None = None
+
+    @property
+    def paths(self) -> StorePaths:
+        """The directories in which the store was looked for."""
+        return self.given_paths or StorePaths.below(self.root)
 
     @property
     def is_empty(self) -> bool:
@@ -107,20 +115,62 @@ class StoreFiles:
         return next((one for one in self.segments if one.base <= physical_offset < one.base + one.size_bytes), None)
 
 
-def find_store_files(root: Path) -> StoreFiles:
-    """List a store, or say why the path is none."""
+def find_store_files(root: Path, where: StorePaths | StoreSettings | None = None) -> StoreFiles:
+    """List a store, or raise `StoreLayoutError` if `root` is not one.
+
+    `where` says where the CommitLog is: paths, or the settings from which they are made; None if below the root.
+    """
+    paths = StorePaths.of(root, where) if isinstance(where, StoreSettings) else where or StorePaths.below(root)
     if not root.exists():
         raise StoreLayoutError(f"{root} does not exist; give the broker's storePathRootDir")
     if not root.is_dir():
         raise StoreLayoutError(f"{root} is a file, not a store; give the directory that holds commitlog/")
-    listing = _Listing(root.resolve())
-    store = listing.store(root)
+    store = _Listing(root.resolve()).store(paths)
     if not _looks_like_store(store):
         raise StoreLayoutError(
             f"{root} is no RocketMQ store: looked for {_LOOKED_FOR}, and found {_shown_entries(root)};"
             " give the broker's storePathRootDir (its default is ~/store)"
         )
     return store
+
+
+@dataclass(frozen=True, slots=True)
+class ListedSegments:
+    """Segments by base, and the entries beside them that are none."""
+
+    segments: tuple[OffsetFile, ...]
+    foreign: tuple[ForeignEntry, ...]
+
+
+def list_segments(paths: StorePaths) -> ListedSegments:
+    """List the segments of all CommitLog directories by base; refuse one base in two of them.
+
+    A configured directory may itself be a symbolic link; a link in it is followed only while it stays inside.
+    """
+    by_base: dict[int, OffsetFile] = {}
+    foreign: list[ForeignEntry] = []
+    for directory in paths.log_directories:
+        listing = _Listing(directory.resolve())
+        for segment in listing.offset_files(directory):
+            other = by_base.setdefault(segment.base, segment)
+            if other is not segment:
+                raise StoreLayoutError(
+                    f"{other.path} and {segment.path} are the same segment of one log; find out which one belongs to"
+                    " it and move the other away"
+                )
+        foreign += listing.foreign
+    return ListedSegments(tuple(by_base[base] for base in sorted(by_base)), tuple(foreign))
+
+
+def _refuse_other_log(paths: StorePaths, below: Path | None) -> None:
+    """Refuse segments in the default directory if the settings say that the log is elsewhere."""
+    if below is None or any(path.resolve() == below.resolve() for path in paths.log_directories):
+        return
+    if find_segments(below):
+        raise StoreLayoutError(
+            f"{below} has segments, but storePathCommitLog names {paths.shown}; if {below} is the log of this store,"
+            f" give storePathCommitLog={below}, or add it to the others; if not, move it away"
+        )
 
 
 def find_segments(directory: Path) -> tuple[OffsetFile, ...]:
@@ -155,7 +205,7 @@ def _looks_like_store(store: StoreFiles) -> bool:
         or store.queues
         or store.index_files
         or store.checkpoint
-        or (store.root / tree.COMMITLOG).is_dir()
+        or any(directory.is_dir() for directory in store.paths.log_directories)
         or any(file.path.name == "topics.json" for file in store.config_files)
     )
 
@@ -175,13 +225,15 @@ class _Listing:
         self._resolved_root = resolved_root
         self.foreign: list[ForeignEntry] = []
 
-    def store(self, root: Path) -> StoreFiles:
+    def store(self, paths: StorePaths) -> StoreFiles:
+        root = paths.root
         directories, files = self._entries(root)
         unread = [*_take(directories, _UNREAD_ENTRIES), *_take(files, _UNREAD_ENTRIES)]
         dledger = [directories.pop(name) for name in sorted(directories) if name.startswith(tree.DLEDGER_PREFIX)]
         found = StoreFiles(
             root=root,
-            segments=self.offset_files(directories.pop(tree.COMMITLOG, None)),
+            given_paths=paths,
+            segments=self._segments(paths, directories),
             dledger_segments={path.name: self.offset_files(path / tree.DLEDGER_DATA) for path in dledger},
             queues=self.queues(directories.pop(tree.CONSUMEQUEUE, None)),
             ext_queues=self.queues(directories.pop(tree.CONSUMEQUEUE_EXT, None)),
@@ -200,6 +252,16 @@ class _Listing:
             ForeignEntry(file.path, _why_unknown(name, "directory")) for name, file in sorted(files.items())
         ]
         return replace(found, foreign=tuple(self.foreign))
+
+    def _segments(self, paths: StorePaths, directories: dict[str, Path]) -> tuple[OffsetFile, ...]:
+        """List the log's segments by base; those that the operator's settings name may be outside the root."""
+        below = directories.pop(tree.COMMITLOG, None)
+        if not paths.is_configured:
+            return self.offset_files(below)
+        found = list_segments(paths)
+        self.foreign += found.foreign
+        _refuse_other_log(paths, below)
+        return found.segments
 
     def offset_files(self, directory: Path | None) -> tuple[OffsetFile, ...]:
         found = []

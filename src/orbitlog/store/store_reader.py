@@ -25,7 +25,7 @@ from orbitlog.store.key_query import FoundByKey, KeyQuery
 from orbitlog.store.log_end import KnownLog, find_log_end
 from orbitlog.store.queue_reader import GetResult, ReadRequest
 from orbitlog.store.queue_set import QueueSet
-from orbitlog.store.segments import Segments
+from orbitlog.store.segments import open_log_segments
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_contents import Part, refuse_reading
 from orbitlog.store.store_reads import StoreReads
@@ -52,8 +52,12 @@ class StoreReader(StoreReads):
         """Look into a store that exists."""
         disk = disk or RealDisk()
         refuse_reading(root, Part.LOG | Part.QUEUES | Part.INDEX, disk)
-        if not disk.list_directory(root / tree.COMMITLOG):
-            raise StoreLayoutError(f"{root} has no {tree.COMMITLOG} with files; give a broker's storePathRootDir")
+        paths = config.paths_of(root)
+        if not any(disk.list_directory(directory) for directory in paths.log_directories):
+            raise StoreLayoutError(
+                f"{root} has no {tree.COMMITLOG} with files (looked in {paths.shown}); give a broker's"
+                " storePathRootDir, and its storePathCommitLog if that is set"
+            )
         return cls(root, config, disk)
 
     def refresh(self) -> None:
@@ -119,9 +123,9 @@ class StoreReader(StoreReads):
 
     def _load(self) -> None:
         geometry = self._config.geometry
-        directory = self._root / tree.COMMITLOG
+        paths = self._config.paths_of(self._root)
         with ExitStack() as undo:
-            segments = Segments(self._disk, directory, geometry.segment_bytes, allocate_bytes=0, writable=False)
+            segments = open_log_segments(self._disk, paths, geometry.segment_bytes, writable=False)
             undo.callback(segments.close)
             segments.load()
             self._log = CommitLog(segments)

@@ -76,8 +76,48 @@ def _hours(text: str) -> tuple[int, ...]:
     return tuple(map(int, parts))
 
 
+def _directories(text: str) -> tuple[str, ...]:
+    """Split a list of directories as Java does: at each comma, without a comma at the end, and nothing expanded."""
+    if not text:
+        return ()
+    texts = text.rstrip(",").split(",")
+    if not any(texts):
+        raise ValueError("names no directory")
+    for path in texts:
+        if not path:
+            raise ValueError("has an empty directory name between two commas; remove one of them")
+        if path != path.strip():
+            raise ValueError(f"has blanks around {path.strip()}, which Java makes part of the name; remove them")
+        if path.startswith("~"):
+            raise ValueError("starts with ~, which Java does not expand; write the directory in full")
+    return tuple(dict.fromkeys(texts))
+
+
 _POLICY = RetentionPolicy()
 
+COMMITLOG_PATHS: Setting[tuple[str, ...]] = Setting(
+    "storePathCommitLog",
+    _directories,
+    (),
+    "directory of the CommitLog, or several with commas between; left out, `commitlog` below `storePathRootDir`",
+)
+READ_ONLY_PATHS: Setting[tuple[str, ...]] = Setting(
+    "readOnlyCommitLogStorePaths",
+    _directories,
+    (),
+    "directories whose segments belong to the log but that get no new ones; read if `storePathCommitLog` has a comma",
+)
+QUEUE_PATH = Setting(
+    "storePathConsumeQueue",
+    str,
+    "",
+    "not read: queues are in `consumequeue` below the root, as for 4.9 and 5.x",
+)
+INDEX_PATH = Setting("storePathIndex", str, "", "not read: the index is in `index` below the root, as for 4.9 and 5.x")
+CHECKPOINT_PATH = Setting(
+    "storeCheckpoint", str, "", "not read: the file is `checkpoint` below the root, as for 4.9 and 5.x"
+)
+ABORT_PATH = Setting("abortFile", str, "", "not read: the file is `abort` below the root, as for 4.9 and 5.x")
 SEGMENT_BYTES = Setting(
     "mappedFileSizeCommitLog", _segment_bytes, SEGMENT_BYTES_DEFAULT, "bytes of a CommitLog segment"
 )
@@ -141,7 +181,22 @@ DELETE_BY_FORCE = Setting(
 )
 FILES_PER_STEP = Setting("deleteFileBatchMax", _count, _POLICY.files_per_step, "segments deleted in one step at most")
 
-_ALL: tuple[Setting[int] | Setting[bool] | Setting[tuple[int, ...]] | Setting[DelayLevels] | Setting[Compat], ...] = (
+_ALL: tuple[
+    Setting[int]
+    | Setting[bool]
+    | Setting[tuple[int, ...]]
+    | Setting[tuple[str, ...]]
+    | Setting[str]
+    | Setting[DelayLevels]
+    | Setting[Compat],
+    ...,
+] = (
+    COMMITLOG_PATHS,
+    READ_ONLY_PATHS,
+    QUEUE_PATH,
+    INDEX_PATH,
+    CHECKPOINT_PATH,
+    ABORT_PATH,
     SEGMENT_BYTES,
     QUEUE_FILE_BYTES,
     EXT_QUEUE_FILE_BYTES,
@@ -159,6 +214,7 @@ _ALL: tuple[Setting[int] | Setting[bool] | Setting[tuple[int, ...]] | Setting[De
     FILES_PER_STEP,
 )
 SETTINGS = {setting.key: setting for setting in _ALL}
+LOG_PATH_SETTINGS = (COMMITLOG_PATHS.key, READ_ONLY_PATHS.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +243,11 @@ class StoreSettings:
         """Return the value that was given, or Java's default."""
         text = self.texts.get(setting.key)
         return setting.default if text is None else setting.parse(text)
+
+    @property
+    def has_several_log_paths(self) -> bool:
+        """Whether Java spreads the log: a comma decides, even one after a single directory."""
+        return "," in self.texts.get(COMMITLOG_PATHS.key, "")
 
     @property
     def index_layout(self) -> IndexLayout | None:

@@ -315,6 +315,13 @@ class CrashDisk:
         self._locked.add(path)
         return CrashLock(self._locked, path)
 
+    def lock_directory(self, path: Path) -> FileLock:
+        if path in self._locked:
+            raise StoreLocked(f"CommitLog directory {path} is in use by another broker; stop it first")
+        self._parent(path / "any")
+        self._locked.add(path)
+        return CrashLock(self._locked, path)
+
     def lock_holder(self, path: Path) -> int | None:
         return os.getpid() if path in self._locked else None
 

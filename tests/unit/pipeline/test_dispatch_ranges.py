@@ -13,6 +13,7 @@ from orbitlog.formats.message_scan import scan_messages
 from orbitlog.pipeline.dispatch_ranges import DispatchPlanner, DispatchRange
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_paths import StorePaths
 from orbitlog.store.store_settings import StoreGeometry
 
 SEGMENT_BYTES = 8192
@@ -44,7 +45,7 @@ def live(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int], int
 @pytest.mark.parametrize("range_bytes", [1, 100, 1000, 5000, 1 << 20])
 def test_ranges_cover_the_log_and_stop_at_records(live: tuple[Path, list[int], int], range_bytes: int) -> None:
     root, starts, end = live
-    planner = DispatchPlanner(root, SEGMENT_BYTES, 1 << 30, range_bytes)
+    planner = DispatchPlanner(StorePaths.below(root), SEGMENT_BYTES, 1 << 30, range_bytes)
     assert planner.confirmed_to() == end
     assert planner.end(0, end) == end
     ranges = planner.ranges(0, end)
@@ -61,7 +62,7 @@ def test_ranges_cover_the_log_and_stop_at_records(live: tuple[Path, list[int], i
 @pytest.mark.parametrize("max_bytes", [1, 3000, 9000, 20_000])
 def test_a_batch_is_bounded_and_ends_at_a_record(live: tuple[Path, list[int], int], max_bytes: int) -> None:
     root, starts, end = live
-    planner = DispatchPlanner(root, SEGMENT_BYTES, max_bytes, 500)
+    planner = DispatchPlanner(StorePaths.below(root), SEGMENT_BYTES, max_bytes, 500)
     start, batches = 0, 0
     while start < end:
         following = planner.end(start, end)
@@ -82,7 +83,7 @@ def test_damage_is_left_to_whoever_puts_the_range(live: tuple[Path, list[int], i
     hit = starts[10]
     damaged[hit + 4] ^= 255
     (tmp_path / tree.COMMITLOG / first.name).write_bytes(damaged)
-    planner = DispatchPlanner(tmp_path, SEGMENT_BYTES, 1 << 30, 500)
+    planner = DispatchPlanner(StorePaths.below(tmp_path), SEGMENT_BYTES, 1 << 30, 500)
     last = planner.ranges(0, SEGMENT_BYTES)[-1]
     assert last == DispatchRange(0, last.start, SEGMENT_BYTES)
     assert last.start <= hit

@@ -121,7 +121,7 @@ def test_without_a_broker_nothing_is_dispatched(store: MessageStore) -> None:
     with_lease = take(store)
     store.append(message(1))
     store.dispatch_once()
-    store._lock.release()  # as when its process dies
+    store._locks.close()  # as when its process dies
     assert not with_lease.is_wanted
     with pytest.raises(LeaseLost, match="no broker has"):
         with_lease.dispatch_once()
