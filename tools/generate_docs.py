@@ -37,6 +37,9 @@ from orbitlog.formats import compat
 from orbitlog.formats.delay_levels import DEFAULT_LEVELS, STANDARD_LEVELS, DelayLevels
 from orbitlog.formats.layout import Layout, declared_layouts
 from orbitlog.nameserver.nameserver_settings import NAMESERVER_SETTINGS
+from orbitlog.store.java_keys import ABSENT, JAVA_KEYS, JAVA_VERSIONS
+from orbitlog.store.setting_classes import BEHAVIOUR, HARMLESS, SAFETY
+from orbitlog.store.setting_review import harmless_values
 from orbitlog.store.store_settings import SETTINGS, Setting
 from orbitlog.testing.golden import extract_golden
 
@@ -142,6 +145,28 @@ def nameserver_settings_table(_: str) -> str:
     settings = NAMESERVER_SETTINGS.values()
     rows = [f"| `{each.key}` | {in_code(plain_default(each.default))} | {each.help} |" for each in settings]
     return "\n".join(["| key | default | meaning |", "|---|---|---|", *rows])
+
+
+def setting_classes(name: str) -> str:
+    """List Java's keys of one class that no table above has."""
+    if name == "harmless":
+        return ", ".join(f"`{key}`" for key in sorted(HARMLESS, key=str.lower))
+    table = {"safety": SAFETY, "behaviour": BEHAVIOUR}[name]
+    rows = [
+        f"| `{key}` | {', '.join(map(harmless_value, harmless_values(key)))} | {java_versions(key)} | {sentence} |"
+        for key, sentence in table.items()
+    ]
+    return "\n".join(["| key | without effect | read by | otherwise |", "|---|---|---|---|", *rows])
+
+
+def harmless_value(value: str) -> str:
+    number = value.removeprefix("<=")
+    return f"`{value}`" if value and number == value else f"up to {number}" if number else "empty"
+
+
+def java_versions(key: str) -> str:
+    versions = zip(JAVA_VERSIONS, JAVA_KEYS[key].defaults, strict=True)
+    return ", ".join(version for version, default in versions if default != ABSENT)
 
 
 def in_code(text: str) -> str:
@@ -279,6 +304,7 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "nameserver-settings": nameserver_settings_table,
     "settings": settings_table,
     "broker-settings": broker_settings_table,
+    "setting-classes": setting_classes,
 }
 
 

@@ -26,6 +26,7 @@ from orbitlog.broker.handle_pull import PullHandler
 from orbitlog.broker.handle_send import SendHandler
 from orbitlog.broker.handle_transactions import TransactionHandler
 from orbitlog.broker.lazy_handlers import LazyHandlers
+from orbitlog.broker.listen_address import contradiction, with_listen_address
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.pop_consumption import PopConsumption
 from orbitlog.broker.registration import Registration
@@ -104,6 +105,7 @@ class Broker:
         opened: OpenStore | None = None,
     ) -> None:
         self.root = root
+        settings = with_listen_address(settings)
         opened = opened or open_broker_store(settings, root, now_ms=now_ms, progress=progress, disk=disk)
         self.state, self._directory = take_broker_state(settings, root, opened, now_ms=now_ms), opened.directory
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
@@ -112,8 +114,9 @@ class Broker:
         self._saver = TableSaver(self.state, self._directory, self._disk_thread)
         self._delayed = DelayedDelivery(self.state, self._writer, self._directory.load(DELAY_OFFSET))
         self._saver.delayed = self._delayed
+        log_bytes = settings[keys.TIMER_LOG_BYTES] if keys.TIMER_LOG_BYTES.key in settings.texts else None
         self._timed = TimedDelivery(
-            self.state, self._writer, self._directory.load(TIMER_PROGRESS), TimerHandOver(self.root, disk)
+            self.state, self._writer, self._directory.load(TIMER_PROGRESS), TimerHandOver(self.root, disk, log_bytes)
         )
         self._saver.timed = self._timed
         self._flushes = self._make_flush_queue()
@@ -209,8 +212,10 @@ class Broker:
         return RemotingServer(self._serve, host=host, port=port, limits=limits, quick=self._sends.quick)
 
     def _warn_of_strangers(self) -> None:
-        """Tell what it means to listen where others can dial."""
+        """Warn about what it means to listen where others can connect, or not to."""
         settings = self.state.settings
+        if sentence := contradiction(settings, self.state.advertised_ips):
+            log.warning("%s", sentence)
         bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - asked, not listened on
         if bound.is_loopback:
             return

@@ -2,30 +2,37 @@
 
 `BROKER_SETTINGS` is the table of those that are the broker's own; those of the store are in `store_settings`. A value
 comes from a properties file, from the environment (`ORBITLOG_SET_brokerName=…`, and Java's `NAMESRV_ADDR`) or from
-`key=value` on the command line; later ones win, and every mistake names key, value and where it was given. `java_keys`
-knows what else Java reads, so that a file written for a Java broker is not full of unknown keys.
+`key=value` on the command line; later ones win, and every mistake names key, value and where it was given. The other
+keys of Java are reviewed by `setting_review`: one that protects data or access refuses the start, one that changes
+behaviour is reported with its consequence.
 """
 
 from __future__ import annotations
 
 import ipaddress
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from orbitlog.broker.java_keys import JAVA_KEYS
 from orbitlog.errors import FormatError
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.names import check_topic
+from orbitlog.formats.timer_log import TIMER_LOG_FILE_BYTES_DEFAULT
 from orbitlog.store import store_settings
 from orbitlog.store.store_settings import Setting, SettingError, StoreSettings, parse_properties, split_assignment
+
+if TYPE_CHECKING:
+    from orbitlog.store.setting_review import SettingClass
 
 T = TypeVar("T")
 
 ENVIRONMENT_PREFIX = "ORBITLOG_SET_"
 _NAME_SERVERS_VARIABLE = "NAMESRV_ADDR"
 _FRAME_BYTES_MAX = 16 * 1024 * 1024
+TIMER_LOG_BYTES_MIN = 12 * 1024 * 1024
+"""One file holds the units of every timer message that a stop hands over."""
 
 
 def _number(low: int, high: int = INT_MAX) -> Callable[[str], int]:
@@ -69,6 +76,50 @@ def _address(text: str) -> str:
     return text
 
 
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
+
+
+def _advertised(text: str) -> str:
+    """Accept an IP address or a host name, as Java does."""
+    try:
+        address = ipaddress.ip_address(text) if text else None
+    except ValueError:
+        address = None
+        if not _HOST_NAME.fullmatch(text) or text.rpartition(".")[2].isdecimal():
+            raise ValueError("is neither an IP address nor a host name") from None
+    if address is not None and (address.is_unspecified or address.is_multicast):
+        raise ValueError("is not an address that clients can connect to")
+    return text
+
+
+def _role(text: str) -> str:
+    if text == "SYNC_MASTER":
+        raise ValueError(
+            "acknowledges a send when a slave has stored it, and replication is not supported;"
+            " set brokerRole=ASYNC_MASTER if one copy is enough"
+        )
+    if text == "SLAVE":
+        raise ValueError("replicates another broker, and replication is not supported; run slaves with Apache's broker")
+    return _one_of("ASYNC_MASTER")(text)
+
+
+def _master_id(text: str) -> int:
+    if not text.isdecimal() or int(text):
+        raise ValueError("is the id of a slave, and replication is not supported; set brokerId=0")
+    return 0
+
+
+def _key_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(";") if part.strip())
+
+
+def _message_bytes(text: str) -> int:
+    try:
+        return _number(1024, _FRAME_BYTES_MAX - 64 * 1024)(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; a request of the protocol holds 16 MiB at most") from None
+
+
 def parse_name_servers(text: str) -> tuple[str, ...]:
     """Read `host:port;host:port`."""
     addresses = tuple(part.strip() for part in text.split(";") if part.strip())
@@ -81,9 +132,9 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
 
 CLUSTER_NAME = Setting("brokerClusterName", _name, "DefaultCluster", "name of the cluster")
 BROKER_NAME = Setting("brokerName", _name, "broker-a", "name of the broker within its cluster")
-BROKER_ID = Setting("brokerId", _number(0, 0), 0, "0: this broker is a master; there are no slaves yet")
+BROKER_ID = Setting("brokerId", _master_id, 0, "0, a master; any other id is refused: replication is not supported")
 BROKER_ROLE = Setting(
-    "brokerRole", _one_of("ASYNC_MASTER", "SYNC_MASTER"), "ASYNC_MASTER", "both are the same while there are no slaves"
+    "brokerRole", _role, "ASYNC_MASTER", "any other role is refused: a send is acknowledged when one copy is stored"
 )
 NAME_SERVERS: Setting[tuple[str, ...]] = Setting(
     "namesrvAddr",
@@ -91,10 +142,18 @@ NAME_SERVERS: Setting[tuple[str, ...]] = Setting(
     (),
     "name servers to register with, `host:port;host:port` ([broker](../broker.md))",
 )
-BIND_ADDRESS = Setting("bindAddress", _address, "127.0.0.1", "address to listen on; `0.0.0.0` for all of the machine's")
+BIND_ADDRESS = Setting(
+    "bindAddress",
+    _address,
+    "127.0.0.1",
+    "address to listen on; `0.0.0.0` for every address of the machine; without it, `brokerIP1` if that is given",
+)
 LISTEN_PORT = Setting("listenPort", _number(0, 65535), 10911, "port to listen on; 0 takes a free one")
 ADVERTISED_ADDRESS = Setting(
-    "brokerIP1", _address, "", "address that clients are told to dial; left out, it is the one that they dialled"
+    "brokerIP1",
+    _advertised,
+    "",
+    "address or host name that clients connect to; without it, the one that they reached the broker by",
 )
 STORE_ROOT = Setting("storePathRootDir", str, "", "directory of the store")
 BROKER_PERMISSION = Setting("brokerPermission", _number(0, 15), 6, "4 = may be read, 2 = may be written")
@@ -106,9 +165,7 @@ AUTO_CREATE_GROUP = Setting("autoCreateSubscriptionGroup", _truth, True, "a grou
 CLUSTER_TOPIC = Setting("clusterTopicEnable", _truth, True, "a topic with the cluster's name takes messages")
 BROKER_TOPIC = Setting("brokerTopicEnable", _truth, True, "a topic with the broker's name takes messages")
 TRACE_TOPIC = Setting("traceTopicEnable", _truth, False, "make the topic for message traces")
-MESSAGE_BYTES = Setting(
-    "maxMessageSize", _number(1024, _FRAME_BYTES_MAX - 64 * 1024), 4 * 1024 * 1024, "bytes of a body or batch at most"
-)
+MESSAGE_BYTES = Setting("maxMessageSize", _message_bytes, 4 * 1024 * 1024, "bytes of a body or batch at most")
 FLUSH_TYPE = Setting(
     "flushDiskType",
     _one_of("ASYNC_FLUSH", "SYNC_FLUSH"),
@@ -155,6 +212,12 @@ TIMER_ENABLED = Setting("timerWheelEnable", _truth, True, "messages may be delay
 TIMER_MAX_DELAY_S = Setting(
     "timerMaxDelaySec", _number(1), 2_147_483_647, "seconds that such a message may wait at most"
 )
+TIMER_LOG_BYTES = Setting(
+    "mappedFileSizeTimerLog",
+    _number(TIMER_LOG_BYTES_MIN),
+    TIMER_LOG_FILE_BYTES_DEFAULT,
+    "bytes of the timer log that is written for Apache's broker; without it, those of the file that it left",
+)
 RECALL_ENABLED = Setting("recallMessageEnable", _truth, True, "a message that waits for its moment may be taken back")
 PROPERTY_FILTER = Setting(
     "enablePropertyFilter", _truth, False, "consumers may filter by SQL92 expressions over properties"
@@ -179,6 +242,12 @@ DISPATCH_ENGINE = Setting(
     _one_of("inline", "spark"),
     "inline",
     "who derives queues and index: the broker itself, or `orbitlog pipeline dispatch` (Orbitlog's own key)",
+)
+BLOCKED_KEYS: Setting[tuple[str, ...]] = Setting(
+    "configBlackList",
+    _key_list,
+    ("configBlackList", "brokerConfigPath"),
+    "keys that cannot be changed while the broker runs, `key;key`",
 )
 VIP_CHANNEL = Setting(
     "vipChannelEnable", _truth, True, "also listen on listenPort-2, for clients before 4.5 (Orbitlog's own key)"
@@ -227,6 +296,7 @@ _ALL: tuple[Setting[Any], ...] = (
     STORE_REPLIES,
     TIMER_ENABLED,
     TIMER_MAX_DELAY_S,
+    TIMER_LOG_BYTES,
     RECALL_ENABLED,
     PROPERTY_FILTER,
     REQUEST_MODE,
@@ -237,6 +307,7 @@ _ALL: tuple[Setting[Any], ...] = (
     CONNECTIONS_MAX,
     DISPATCH_ENGINE,
     VIP_CHANNEL,
+    BLOCKED_KEYS,
 )
 BROKER_SETTINGS = {setting.key: setting for setting in _ALL}
 _KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}
@@ -273,9 +344,10 @@ RUNTIME_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A key that was given and does nothing, with a sentence that says why."""
+    """A key that was given and that no table reads: its class, and a sentence unless it is harmless."""
 
     key: str
+    kind: SettingClass
     sentence: str
 
 
@@ -308,10 +380,15 @@ class BrokerSettings:
             _check(key, text, "the command line")
         return BrokerSettings({**self.texts, **texts}, self.complaints)
 
+    def may_change(self, key: str) -> bool:
+        """Return whether a key may be changed while the broker runs."""
+        return key in RUNTIME_KEYS and key not in self[BLOCKED_KEYS]
+
     def change(self, texts: Mapping[str, str]) -> None:
         """Take what may be changed while the broker runs: all of it or, with a `SettingError`, nothing."""
         for key, text in texts.items():
-            if key not in RUNTIME_KEYS:
+            if not self.may_change(key):
+                _reviewed({} if key in _KNOWN else {key: (text, "the request")}, self.texts)
                 raise SettingError(f"{key} cannot be changed while the broker runs; set it in broker.conf")
             _check(key, text, "the request")
         for key, text in texts.items():
@@ -324,24 +401,54 @@ class BrokerSettings:
 
 
 def load_broker_settings(
-    config_path: Path | None, assignments: Iterable[str], environment: Mapping[str, str]
+    config_path: Path | None,
+    assignments: Iterable[str],
+    environment: Mapping[str, str],
+    options: Mapping[str, str] | None = None,
 ) -> BrokerSettings:
-    """Read the properties file, the environment and `key=value` texts; later ones win."""
+    """Read the properties file, the environment, `key=value` texts and a command's own options; later ones win.
+
+    Raise a `SettingError` for a value that is invalid and for a setting that protects and is not supported.
+    """
     texts: dict[str, str] = {}
-    complaints: list[Complaint] = []
+    others: dict[str, tuple[str, str]] = {}
     sources: list[tuple[str, Mapping[str, str]]] = []
     if config_path is not None:
         sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
     sources.append(("the environment", _from_environment(environment)))
     sources.append(("the command line", dict(map(split_assignment, assignments))))
+    sources.append(("the command line", options or {}))
     for source, pairs in sources:
         for key, text in pairs.items():
             if key in _KNOWN:
                 _check(key, text, source)
                 texts[key] = text
             else:
-                complaints.append(Complaint(key, f"{key} from {source} {_why_unused(key)}"))
-    return BrokerSettings(texts, complaints)
+                others[key] = text, source
+    return BrokerSettings(texts, _reviewed(others, texts))
+
+
+_ADDRESS_SERVER = "fetchNamesrvAddrByAddressServer"
+
+
+def _reviewed(others: Mapping[str, tuple[str, str]], texts: Mapping[str, str]) -> list[Complaint]:
+    """Review the settings that no table reads; raise a `SettingError` for one that must not be left out."""
+    if not others:
+        return []
+    from orbitlog.store.setting_review import SettingClass, review_setting  # 500 keys, which most starts do not need
+
+    complaints = []
+    for key, (text, source) in others.items():
+        kind, sentence, _ = review_setting(key, text, source, read_keys=_KNOWN)
+        if kind is SettingClass.SAFETY:
+            raise SettingError(sentence)
+        if key == _ADDRESS_SERVER and kind is SettingClass.BEHAVIOUR and not texts.get(NAME_SERVERS.key):
+            raise SettingError(
+                f"{key}={text} from {source}: address servers are not supported and the broker would register with no"
+                f" name server; set {NAME_SERVERS.key}=host:port"
+            )
+        complaints.append(Complaint(key, kind, sentence))
+    return complaints
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
@@ -362,16 +469,6 @@ def _check(key: str, text: str, source: str) -> None:
         raise SettingError(f"{key}={text} from {source}: {error.problem}") from None
     except ValueError as error:
         raise SettingError(f"{key}={text} from {source}: {text!r} {error}") from None
-
-
-def _why_unused(key: str) -> str:
-    if key in JAVA_KEYS:
-        return "is a setting of the Java broker that has no effect here"
-    import difflib  # for mistakes alone
-
-    by_lower = {known.lower(): known for known in (*_KNOWN, *JAVA_KEYS)}
-    close = difflib.get_close_matches(key.lower(), by_lower, n=2, cutoff=0.8)
-    return "is unknown" + (f"; did you mean {' or '.join(by_lower[match] for match in close)}?" if close else "")
 
 
 def _as_text(value: object) -> str:

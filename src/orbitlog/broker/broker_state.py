@@ -15,6 +15,7 @@ from orbitlog.broker.clients import Clients
 from orbitlog.broker.committed_offsets import CommittedOffsets
 from orbitlog.broker.group_filters import GroupFilters
 from orbitlog.broker.groups import Groups
+from orbitlog.broker.listen_address import advertised_addresses
 from orbitlog.broker.queue_locks import QueueLocks
 from orbitlog.broker.statistics import Statistics
 from orbitlog.broker.topics import NowMs, Topics
@@ -59,6 +60,8 @@ class BrokerState:
 
     def __post_init__(self) -> None:
         self._memory_bytes = _machine_memory_bytes()
+        # Records hold an IP address: a host name is resolved once, as Java does.
+        self.advertised_ips = advertised_addresses(self.settings)
 
     @property
     def broker_name(self) -> str:
@@ -92,7 +95,8 @@ class BrokerState:
     def store_host_raw(self, connection: Connection | None) -> bytes:
         """Return the same as records and message ids hold it."""
         dialled = connection.local_address[0] if connection is not None else ""
-        return host_raw(self.settings[keys.ADVERTISED_ADDRESS] or dialled or _LOOPBACK, self.listen_port)
+        ip = self.advertised_ips[0] if self.advertised_ips else dialled or _LOOPBACK
+        return host_raw(ip, self.listen_port)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
         """Return the queue offset of the next message; 0 where the queue has none."""

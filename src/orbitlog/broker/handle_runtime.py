@@ -6,7 +6,6 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from orbitlog.broker import broker_settings as keys
-from orbitlog.broker.broker_settings import RUNTIME_KEYS
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.runtime_numbers import runtime_numbers
 from orbitlog.broker.statistics import Window
@@ -71,7 +70,7 @@ class RuntimeHandlers:
             self._state.settings.change(texts)
         except SettingError as error:
             log.warning("%s tried to change settings: %s", connection.peer, error)
-            allowed = all(key in RUNTIME_KEYS for key in texts)
+            allowed = all(map(self._state.settings.may_change, texts))
             code = ResponseCode.INVALID_PARAMETER if allowed else ResponseCode.NO_PERMISSION
             raise RequestRefused(code, str(error)) from None
         self._changes += 1

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
 
+from orbitlog.broker.broker_settings import TIMER_LOG_BYTES_MIN
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.timer_checkpoint import (
@@ -59,11 +60,12 @@ class JavaTimer(NamedTuple):
 
 
 class TimerHandOver:
-    """The timer files of one store."""
+    """The timer files of one store; `log_bytes` is the size of a timer log file, if an operator gave it."""
 
-    def __init__(self, root: Path, disk: Disk | None = None) -> None:
+    def __init__(self, root: Path, disk: Disk | None = None, log_bytes: int | None = None) -> None:
         self._root = root
         self._disk = disk or RealDisk()
+        self._log_bytes = log_bytes
 
     @property
     def _checkpoint_path(self) -> Path:
@@ -108,7 +110,9 @@ class TimerHandOver:
         directory = self._root / tree.TIMER_LOG
         self._disk.make_directory(directory)
         old = [entry for entry in self._disk.list_directory(directory) if not entry.name.endswith(_NEW)]
-        file_bytes = max((entry.size_bytes for entry in old), default=0) or TIMER_LOG_FILE_BYTES_DEFAULT
+        found_bytes = max((entry.size_bytes for entry in old), default=0)
+        # Java does not load a file of another size than its setting.
+        file_bytes = self._log_bytes or found_bytes or TIMER_LOG_FILE_BYTES_DEFAULT
         units = b"".join(_units(timers))
         if len(units) + TIMER_LOG_BLANK.size_bytes > file_bytes:
             file_bytes = TIMER_LOG_FILE_BYTES_DEFAULT
@@ -130,7 +134,7 @@ class TimerHandOver:
 
 
 _NEW = ".orbitlog-new"
-assert WAITING_MAX * TIMER_UNIT_BYTES < TIMER_LOG_FILE_BYTES_DEFAULT
+assert (WAITING_MAX + 1) * TIMER_UNIT_BYTES + TIMER_LOG_BLANK.size_bytes <= TIMER_LOG_BYTES_MIN
 
 
 def _units(timers: Iterable[JavaTimer]) -> Iterable[bytes]:

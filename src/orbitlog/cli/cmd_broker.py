@@ -12,24 +12,26 @@ from orbitlog.broker.broker_node import Broker
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.cli.serving import (
     RecoveryProgress,
+    ServerLog,
     config_option,
-    default_store,
     joined,
     json_option,
+    log_settings,
     print_settings_option,
     read_broker_settings,
     serve,
     set_option,
     show_settings,
-    start_logging,
+    store_of,
 )
 
 
 class _ServedBroker:
-    def __init__(self, settings: BrokerSettings, root: Path, log_path: Path) -> None:
+    def __init__(self, settings: BrokerSettings, root: Path, server_log: ServerLog) -> None:
         self._root = root
-        self._log_path = log_path
-        self._broker = Broker(settings, root, progress=RecoveryProgress())
+        self._log_path = server_log.path
+        self._broker = Broker(settings, root, progress=RecoveryProgress(server_log.open))
+        server_log.open()
 
     async def start(self) -> Mapping[str, str]:
         await self._broker.start()
@@ -80,6 +82,7 @@ def command(
     if print_settings:
         show_settings(settings)
         return
-    root = Path(settings[keys.STORE_ROOT] or default_store()).expanduser()
-    log_path = start_logging(root / "logs", "broker")
-    serve(lambda: _ServedBroker(settings, root, log_path), as_json=as_json)
+    root = store_of(settings, config_path)
+    server_log = ServerLog(root / "logs", "broker")
+    log_settings(settings)
+    serve(lambda: _ServedBroker(settings, root, server_log), as_json=as_json)

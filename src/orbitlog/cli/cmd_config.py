@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,37 +101,43 @@ def change_settings(*, assignments: tuple[str, ...], broker: str | None, cluster
 
 @command.command(
     "check",
-    help="""Read a broker.conf as a broker would: what it sets, what is unknown, what has no effect here.
+    help="""Read a broker.conf as a broker would, without starting one.
 
-    Exit 1 if a key is unknown or a value cannot be used. Settings that only Java's broker knows are told, and are no
-    mistake.""",
+    Each key is set, without effect, changes behaviour, refused, unknown or wrong; the sentence names the consequence.
+    Exit 1 if the broker would not start, or if a key is unknown.""",
 )
 @click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @output_options
 @click.pass_context
 def check_file(context: click.Context, *, path: Path, output: Output) -> None:
-    from orbitlog.broker.broker_settings import load_broker_settings
-    from orbitlog.broker.java_keys import JAVA_KEYS
+    from orbitlog.store.setting_review import shown_value
     from orbitlog.store.store_settings import parse_properties
 
     rows: list[dict[str, Any]] = []
-    for key, value in parse_properties(path.read_text(encoding="latin-1")).items():
-        finding, sentence = _judged(key, value, load_broker_settings, JAVA_KEYS)
-        rows.append({"key": key, "value": value, "finding": finding, "sentence": sentence})
-    columns = (Column("key"), Column("value", width_max=60), Column("finding"), Column("sentence", width_max=100))
+    pairs = parse_properties(path.read_text(encoding="latin-1"))
+    for key, value in pairs.items():
+        finding, sentence = _judged(key, pairs)
+        rows.append({"key": key, "value": shown_value(key, value), "finding": finding, "sentence": sentence})
+    columns = (Column("key"), Column("value", width_max=60), Column("finding"), Column("sentence", width_max=160))
     show_rows(columns, rows, output)
-    if any(row["finding"] in ("unknown", "wrong") for row in rows):
+    if any(row["finding"] in ("unknown", "refused", "wrong") for row in rows):
         context.exit(1)
 
 
-def _judged(key: str, value: str, load: Any, java_keys: frozenset[str]) -> tuple[str, str | None]:
-    from orbitlog.store.store_settings import SettingError
+def _judged(key: str, pairs: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return the finding on one key, beside the two others that a verdict may depend on."""
+    from orbitlog.broker import broker_settings as table
+    from orbitlog.store.store_settings import SETTINGS, SettingError
 
+    is_read = key in SETTINGS or key in table.BROKER_SETTINGS
+    beside = () if is_read else (table.STORE_ROOT.key, table.NAME_SERVERS.key)
     try:
-        settings = load(None, [f"{key}={value}"], {})
+        settings = table.load_broker_settings(
+            None, [f"{each}={pairs[each]}" for each in (*beside, key) if each in pairs], {}
+        )
     except SettingError as error:
-        return "wrong", str(error).replace(" from the command line", "")
+        return ("wrong" if is_read else "refused"), str(error).replace(" from the command line", "")
     if not settings.complaints:
         return "set", None
-    sentence = settings.complaints[0].sentence.replace(" from the command line", "")
-    return ("no effect" if key in java_keys else "unknown"), sentence
+    complaint = settings.complaints[0]
+    return complaint.kind.value, complaint.sentence.replace(" from the command line", "") or None

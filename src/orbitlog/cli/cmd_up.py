@@ -19,16 +19,17 @@ from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.cli.light_dataclasses import methods_compiled_when_called
 from orbitlog.cli.serving import (
     RecoveryProgress,
+    ServerLog,
     config_option,
-    default_store,
     joined,
     json_option,
+    log_settings,
     print_settings_option,
     read_broker_settings,
     serve,
     set_option,
     show_settings,
-    start_logging,
+    store_of,
 )
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
@@ -50,10 +51,10 @@ _KV_CONFIG = "kvConfig.json"
 class _Up:
     """Both servers; the broker registers with the name server beside it like any other."""
 
-    def __init__(self, settings: BrokerSettings, root: Path, name_server_port: int, log_path: Path) -> None:
+    def __init__(self, settings: BrokerSettings, root: Path, name_server_port: int, server_log: ServerLog) -> None:
         self._settings = settings
         self._root = root
-        self._log_path = log_path
+        self._log = server_log
         self._name_server = _name_server(settings, root, name_server_port)
         self._running = AsyncExitStack()
 
@@ -65,12 +66,13 @@ class _Up:
         others = self._settings[keys.NAME_SERVERS]
         settings = self._settings.with_texts({keys.NAME_SERVERS.key: ";".join((own, *others))})
         broker = await self._open_broker(settings)
+        self._log.open()
         self._running.push_async_callback(broker.stop)
         await broker.start()
         if self._settings[keys.DISPATCH_ENGINE] == "spark":
             from orbitlog.cli.dispatch_process import DispatchProcess
 
-            spark = DispatchProcess(broker, self._root, self._log_path.with_name("dispatch.log"))
+            spark = DispatchProcess(broker, self._root, self._log.path.with_name("dispatch.log"))
             self._running.push_async_callback(spark.stop)
             await spark.start()
         if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
@@ -79,12 +81,12 @@ class _Up:
             "name-server": joined((_reachable(host), port)),
             "broker": joined((_reachable(host), broker.address[1])),
             "store": str(self._root),
-            "log": str(self._log_path),
+            "log": str(self._log.path),
         }
 
     async def _open_broker(self, settings: BrokerSettings) -> Broker:
         """Open the store, which waits for the disk, while the code that is to serve it is imported."""
-        open_it = partial(open_broker_store, settings, self._root, progress=RecoveryProgress())
+        open_it = partial(open_broker_store, settings, self._root, progress=RecoveryProgress(self._log.open))
         with ThreadPoolExecutor(1, "orbitlog-open") as thread:
             opening = asyncio.get_running_loop().run_in_executor(thread, open_it)
             with methods_compiled_when_called():
@@ -100,9 +102,17 @@ class _UpTogether:
     """A name server, and brokers in processes of their own that register with it."""
 
     def __init__(
-        self, settings: BrokerSettings, root: Path, name_server_port: int, places: list[BrokerPlace], words: list[str]
+        self,
+        settings: BrokerSettings,
+        root: Path,
+        name_server_port: int,
+        places: list[BrokerPlace],
+        words: list[str],
+        *,
+        server_log: ServerLog,
     ) -> None:
         self._settings = settings
+        self._log = server_log
         self._places = places
         self._words = words
         self._name_server = _name_server(settings, root, name_server_port)
@@ -120,6 +130,7 @@ class _UpTogether:
         self._brokers = BrokerProcesses(self._places, words)
         self._running.push_async_callback(self._brokers.stop)
         ready = await self._brokers.start()
+        self._log.open()
         facts = []
         for told in ready:
             address = joined((_reachable(host), int(told["broker"].rpartition(":")[2])))
@@ -209,15 +220,17 @@ def command(
     if print_settings:
         show_settings(settings)
         return
-    root = Path(settings[keys.STORE_ROOT] or default_store()).expanduser()
-    if broker_count > 1:
-        places = _places(broker_count, settings, root)
+    root = store_of(settings, config_path)
+    places = _places(broker_count, settings, root) if broker_count > 1 else []
+    server_log = ServerLog(root / "logs", "up")
+    log_settings(settings)
+    if places:
         words = _passed_on(settings, config_path, assignments)
-        start_logging(root / "logs", "up")
-        serve(lambda: _UpTogether(settings, root, name_server_port, places, words), as_json=as_json)
-        return
-    log_path = start_logging(root / "logs", "up")
-    serve(lambda: _Up(settings, root, name_server_port, log_path), as_json=as_json)
+        serve(
+            lambda: _UpTogether(settings, root, name_server_port, places, words, server_log=server_log), as_json=as_json
+        )
+    else:
+        serve(lambda: _Up(settings, root, name_server_port, server_log), as_json=as_json)
 
 
 def _places(count: int, settings: BrokerSettings, root: Path) -> list[BrokerPlace]:

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import click
 
+from orbitlog.cli.main import WrongUse
 from orbitlog.store.store_settings import SETTINGS, SettingError, StoreSettings, load_settings, similar_keys
 
 _UNKNOWN_SHOWN_MAX = 8
@@ -45,11 +46,13 @@ def settings_options(command: Command) -> Command:
 
 
 def read_settings(config_path: Path | None, assignments: Iterable[str]) -> StoreSettings:
-    """Load the settings, and tell on stderr which of them nothing here reads."""
+    """Load the settings; warn on stderr about those that concern a store and are not supported, and unknown ones."""
     try:
         settings = load_settings(config_path, assignments)
     except SettingError as error:
-        raise click.UsageError(str(error)) from error
+        raise WrongUse(str(error)) from error
+    for sentence in settings.warnings:
+        warn(sentence)
     if settings.unknown:
         shown = ", ".join(_with_hint(key) for key in settings.unknown[:_UNKNOWN_SHOWN_MAX])
         more = len(settings.unknown) - _UNKNOWN_SHOWN_MAX

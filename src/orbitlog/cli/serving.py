@@ -12,13 +12,18 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from logging.handlers import MemoryHandler, RotatingFileHandler
 from pathlib import Path
 from typing import Protocol, TypeVar
 
 import click
 
+from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_settings import BrokerSettings, load_broker_settings
+from orbitlog.broker.listen_address import with_listen_address
+from orbitlog.cli.main import WrongUse
 from orbitlog.errors import OrbitlogError
+from orbitlog.formats import store_tree as tree
 from orbitlog.store.store_settings import SettingError
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -77,14 +82,33 @@ def default_store() -> Path:
 def read_broker_settings(
     config_path: Path | None, assignments: Iterable[str], given: Mapping[str, str | None]
 ) -> BrokerSettings:
-    """Load the settings; options of the command (`given`) win over all else. What has no effect is told on stderr."""
+    """Load the settings; options of the command (`given`) win over all else.
+
+    A setting that cannot be used ends the command before anything is written; one with a consequence is reported on
+    stderr.
+    """
+    options = {key: text for key, text in given.items() if text is not None}
     try:
-        settings = load_broker_settings(config_path, assignments, os.environ)
-        for complaint in settings.complaints:
-            click.echo(f"orbitlog: {complaint.sentence}", err=True)
-        return settings.with_texts({key: text for key, text in given.items() if text is not None})
+        settings = with_listen_address(load_broker_settings(config_path, assignments, os.environ, options))
     except (SettingError, ValueError) as error:
-        raise click.UsageError(str(error)) from error
+        raise WrongUse(str(error)) from error
+    for complaint in settings.complaints:
+        if complaint.sentence:
+            click.echo(f"orbitlog: {complaint.sentence}", err=True)
+    return settings
+
+
+def store_of(settings: BrokerSettings, config_path: Path | None) -> Path:
+    """Return the directory of the store; refuse to choose between Java's default and Orbitlog's."""
+    if settings[keys.STORE_ROOT]:
+        return Path(settings[keys.STORE_ROOT]).expanduser()
+    javas = Path.home() / "store"
+    if config_path is not None and (javas / tree.COMMITLOG).exists():
+        raise WrongUse(
+            f"storePathRootDir is not given: Java's default is {javas}, where a store is, and Orbitlog's is"
+            f" {default_store()}; add storePathRootDir to {config_path}, or give --store"
+        )
+    return default_store().expanduser()
 
 
 def show_settings(settings: BrokerSettings) -> None:
@@ -93,33 +117,67 @@ def show_settings(settings: BrokerSettings) -> None:
         click.echo(f"{key}={text}")
 
 
-def start_logging(directory: Path, name: str) -> Path:
-    """Write what happens to a file that is turned over when it is full; warnings are shown on stderr, too."""
-    from logging.handlers import RotatingFileHandler
+class ServerLog:
+    """The log of a server: warnings are shown on stderr, and everything is written to a file once that is opened.
 
-    directory.mkdir(parents=True, exist_ok=True)
-    path = directory / f"{name}.log"
-    to_file = RotatingFileHandler(
-        path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True
-    )
-    to_file.setFormatter(logging.Formatter(_LINE))
-    to_terminal = logging.StreamHandler(sys.stderr)
-    to_terminal.setFormatter(logging.Formatter("orbitlog: %(message)s"))
-    to_terminal.setLevel(logging.WARNING)
-    top = logging.getLogger("orbitlog")
-    top.setLevel(logging.INFO)
-    top.propagate = False
-    top.handlers[:] = [to_file, to_terminal]
-    return path
+    Until the store is accepted nothing may be written below it, so records are kept in memory and the file gets them
+    when it is opened. A store that is refused is left as it was.
+    """
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.path = directory / f"{name}.log"
+        self._held = MemoryHandler(0, flushLevel=logging.CRITICAL + 1)
+        self._terminal = logging.StreamHandler(sys.stderr)
+        self._terminal.setFormatter(logging.Formatter("orbitlog: %(message)s"))
+        self._terminal.setLevel(logging.WARNING)
+        self._top = logging.getLogger("orbitlog")
+        self._top.setLevel(logging.INFO)
+        self._top.propagate = False
+        self._top.handlers[:] = [self._held, self._terminal]
+        self._is_open = False
+
+    def open(self) -> None:
+        """Create the file, which is rotated when it is full, and write what was held; once."""
+        if self._is_open:
+            return
+        self._is_open = True
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        to_file = RotatingFileHandler(
+            self.path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True
+        )
+        to_file.setFormatter(logging.Formatter(_LINE))
+        # First the file, then the end of holding: a record in between is written twice rather than not at all.
+        self._top.handlers[:] = [to_file, self._terminal]
+        self._held.setTarget(to_file)
+        self._held.close()
+
+
+def start_logging(directory: Path, name: str) -> Path:
+    """Write the log to a file at once; return its path."""
+    server_log = ServerLog(directory, name)
+    server_log.open()
+    return server_log.path
+
+
+def log_settings(settings: BrokerSettings) -> None:
+    """Log what was found about settings that no table reads."""
+    harmless = [complaint.key for complaint in settings.complaints if not complaint.sentence]
+    if harmless:
+        log.info("settings without effect: %s", ", ".join(harmless))
+    for complaint in settings.complaints:
+        if complaint.sentence:
+            log.info("%s", complaint.sentence)
 
 
 class RecoveryProgress:
-    """Tells now and then how far the recovery of a large store is."""
+    """Logs the progress of the recovery of a large store; `accepted` is called when a recovery begins."""
 
-    def __init__(self) -> None:
+    def __init__(self, accepted: Callable[[], None]) -> None:
+        self._accepted = accepted
         self._told_s = time.monotonic()
 
     def __call__(self, done_bytes: int, all_bytes: int) -> None:
+        self._accepted()
         now_s = time.monotonic()
         if now_s - self._told_s >= _RECOVERY_SECONDS:
             self._told_s = now_s

@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 EXT_QUEUE_FILE_BYTES_DEFAULT = 48 * 1024 * 1024
 _SEGMENT_BYTES_MIN = 1024
+_COMMAND_LINE = "the command line"
 
 
 class SettingError(OrbitlogError):
@@ -229,10 +230,15 @@ class StoreGeometry:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The settings that were given, already checked; `unknown` holds the keys that nothing here reads."""
+    """The settings that were given, already checked.
+
+    `unknown` holds keys that no broker reads, and a broker's keys if they were given on the command line; `warnings`
+    holds sentences on settings that concern the files of a store and are not supported.
+    """
 
     texts: Mapping[str, str] = field(default_factory=dict)
     unknown: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def given(self, setting: Setting[T]) -> T | None:
         """Return the value that was given, or None."""
@@ -270,22 +276,42 @@ class StoreSettings:
 
 
 def load_settings(config_path: Path | None, assignments: Iterable[str]) -> StoreSettings:
-    """Read the properties file, if any, and then `key=value` texts, which win over it."""
+    """Read the properties file, if any, and then `key=value` texts, which win over it.
+
+    Keys of a broker that do not concern the files of a store are skipped; raise a `SettingError` for a setting that
+    names a directory which would not be looked at.
+    """
     texts: dict[str, str] = {}
-    unknown: list[str] = []
+    others: dict[str, tuple[str, str]] = {}
     sources: list[tuple[str, dict[str, str]]] = []
     if config_path is not None:
         # Java reads a broker's properties byte by byte as Latin-1, so no file is malformed.
         sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
-    sources.append(("the command line", dict(map(split_assignment, assignments))))
+    sources.append((_COMMAND_LINE, dict(map(split_assignment, assignments))))
     for source, pairs in sources:
         for key, text in pairs.items():
             if key in SETTINGS:
                 check_setting(key, text, source)
                 texts[key] = text
             else:
-                unknown.append(key)
-    return StoreSettings(texts, tuple(unknown))
+                others[key] = text, source
+    return _reviewed(texts, others) if others else StoreSettings(texts)
+
+
+def _reviewed(texts: Mapping[str, str], others: Mapping[str, tuple[str, str]]) -> StoreSettings:
+    from orbitlog.store.setting_review import SettingClass, review_for_store  # 500 keys, for files of a broker alone
+
+    unknown: list[str] = []
+    warnings: list[str] = []
+    for key, (text, source) in others.items():
+        kind, sentence, _ = review_for_store(key, text, source)
+        if kind is SettingClass.SAFETY:
+            raise SettingError(sentence)
+        if kind is SettingClass.BEHAVIOUR:
+            warnings.append(sentence)
+        elif kind is SettingClass.UNKNOWN or source == _COMMAND_LINE:
+            unknown.append(key)
+    return StoreSettings(texts, tuple(unknown), tuple(warnings))
 
 
 def check_setting(key: str, text: str, source: str) -> None:

@@ -8,7 +8,8 @@ import pytest
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_settings import BROKER_SETTINGS, BrokerSettings, load_broker_settings
-from orbitlog.broker.java_keys import JAVA_KEYS
+from orbitlog.store.java_keys import JAVA_KEYS
+from orbitlog.store.setting_review import SettingClass
 from orbitlog.store.store_settings import SettingError
 
 
@@ -28,12 +29,49 @@ def test_name_servers_come_from_javas_variable() -> None:
     assert both[keys.NAME_SERVERS] == ("c:3",)
 
 
-def test_what_does_nothing_is_told() -> None:
-    settings = load_broker_settings(None, ["sendMessageThreadPoolNums=4", "brokerNam=x", "qqqq=1"], {})
-    sentences = {complaint.key: complaint.sentence for complaint in settings.complaints}
-    assert "no effect here" in sentences["sendMessageThreadPoolNums"]
-    assert "did you mean brokerName?" in sentences["brokerNam"]
-    assert sentences["qqqq"].endswith("is unknown")
+def test_load_reports_keys_that_no_table_reads_by_class() -> None:
+    given = ["sendMessageThreadPoolNums=4", "metricsExporterType=PROM", "brokerNam=x", "qqqq=1"]
+    settings = load_broker_settings(None, given, {})
+    found = {complaint.key: (complaint.kind, complaint.sentence) for complaint in settings.complaints}
+    assert found["sendMessageThreadPoolNums"] == (SettingClass.HARMLESS, "")
+    assert found["metricsExporterType"] == (
+        SettingClass.BEHAVIOUR,
+        "metricsExporterType=PROM from the command line: metrics are not exported",
+    )
+    kind, sentence = found["brokerNam"]
+    assert kind is SettingClass.UNKNOWN and "did you mean brokerName?" in sentence
+    assert found["qqqq"][1].endswith("is unknown")
+
+
+def test_load_safety_key_refused_from_every_source(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("aclEnable=TRUE\n")
+    with pytest.raises(SettingError, match=r"aclEnable=TRUE from .*broker\.conf: access control is not supported"):
+        load_broker_settings(file, [], {})
+    with pytest.raises(SettingError, match="aclEnable=true from the environment: "):
+        load_broker_settings(None, [], {"ORBITLOG_SET_aclEnable": "true"})
+    with pytest.raises(SettingError, match="aclEnable=true from the command line: "):
+        load_broker_settings(None, ["aclEnable=true"], {})
+
+
+def test_load_safety_key_switched_off_by_a_later_source_starts(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("aclEnable=true\n")
+    assert load_broker_settings(file, ["aclEnable=false"], {}).complaints[0].kind is SettingClass.HARMLESS
+
+
+def test_load_address_server_without_name_servers_refused() -> None:
+    with pytest.raises(SettingError, match="register with no name server; set namesrvAddr=host:port"):
+        load_broker_settings(None, ["fetchNamesrvAddrByAddressServer=true"], {})
+    for more in (["namesrvAddr=a:1"], []):
+        given = ["fetchNamesrvAddrByAddressServer=true", *more]
+        settings = load_broker_settings(None, given, {"NAMESRV_ADDR": "b:2"})
+        assert settings.complaints[0].kind is SettingClass.BEHAVIOUR
+
+
+def test_sync_master_refusal_names_the_role_that_is_supported() -> None:
+    with pytest.raises(SettingError, match="set brokerRole=ASYNC_MASTER if one copy is enough"):
+        load_broker_settings(None, ["brokerRole=SYNC_MASTER"], {})
 
 
 @pytest.mark.parametrize(
@@ -42,10 +80,13 @@ def test_what_does_nothing_is_told() -> None:
         "listenPort=99999",
         "brokerName=a/b",
         "brokerName=",
-        "brokerIP1=host.example",
+        "brokerIP1=host example",
+        "brokerIP1=10.0.0.256",
+        "brokerIP1=0.0.0.0",
         "namesrvAddr=nonsense",
         "flushDiskType=SOMETIMES",
         "brokerRole=SLAVE",
+        "brokerRole=SYNC_MASTER",
         "brokerId=1",
         "longPollingEnable=yes",
         "maxMessageSize=99999999",
@@ -70,6 +111,16 @@ def test_a_change_is_whole_or_nothing() -> None:
     with pytest.raises(SettingError):
         settings.change({"maxMessageSize": "2048", "brokerName": "other"})
     assert settings[keys.MESSAGE_BYTES] == 4 * 1024 * 1024
+
+
+def test_change_blocked_or_unsupported_key_refused() -> None:
+    settings = load_broker_settings(None, ["configBlackList=maxMessageSize;traceOn"], {})
+    with pytest.raises(SettingError, match="maxMessageSize cannot be changed while the broker runs"):
+        settings.change({"maxMessageSize": "2048"})
+    with pytest.raises(SettingError, match="aclEnable=true from the request: access control is not supported"):
+        settings.change({"aclEnable": "true"})
+    settings.change({"brokerPermission": "4"})
+    assert settings[keys.BROKER_PERMISSION] == 4
 
 
 def test_keys_are_javas_but_for_our_own() -> None:

@@ -21,6 +21,8 @@ from tests.unit.broker.broker_desk import Desk, at_desk
         "namesrvAddr=evil:9876",
         "rocketmqHome=$(touch x)",
         "filterServerNums=1",
+        "aclEnable=true",
+        "inSyncReplicas=2",
         "maxMessageSize=2048\nlistenPort=1",
     ],
 )

@@ -46,7 +46,7 @@ def test_an_operator_decides_the_address(tmp_path: Path) -> None:
         sent = await desk.send()
         assert parse_offset_message_id(sent.ext_fields["msgId"]).store_host.ip == "10.1.2.3"
 
-    at_desk(tmp_path, work, brokerIP1="10.1.2.3")
+    at_desk(tmp_path, work, brokerIP1="10.1.2.3", bindAddress="127.0.0.1")
 
 
 def test_a_topic_is_made_from_the_template(tmp_path: Path) -> None:

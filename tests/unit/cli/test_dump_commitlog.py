@@ -423,6 +423,8 @@ def test_unknown_settings_are_told_and_bad_ones_refused(golden_497: GoldenStore,
     conf = tmp_path / "broker.conf"
     conf.write_text("brokerName=a\nmappedFileSizeCommitLog=65536\n")
     ran = run("dump", "commitlog", golden_497.store, "--json", "--limit", "1", "--config", conf)
+    assert (ran.exit_code, ran.sentences) == (0, [])
+    ran = run("dump", "commitlog", golden_497.store, "--json", "--limit", "1", "--set", "brokerName=a")
     assert (ran.exit_code, ran.sentences) == (0, ["orbitlog: settings not used here: brokerName"])
     ran = run("dump", "commitlog", golden_497.store, "--set", "mappedFileSizeCommitLog=many")
     assert ran.exit_code == 2

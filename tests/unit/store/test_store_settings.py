@@ -52,7 +52,7 @@ def test_a_file_and_what_wins_over_it(tmp_path: Path) -> None:
     assert settings.value(table.COMPAT) is COMPAT_4_9
     assert settings.value(table.MULTI_DISPATCH) is True
     assert settings.index_layout == IndexLayout(200, 400)
-    assert settings.unknown == ("brokerName",)
+    assert settings.unknown == () and settings.warnings == ()
 
 
 @pytest.mark.parametrize(
@@ -99,6 +99,24 @@ def test_what_is_no_assignment(text: str) -> None:
 def test_an_assignment_keeps_further_equal_signs() -> None:
     assert split_assignment("a = b=c ") == ("a", "b=c")
     check_setting("messageDelayLevel", "1s 2m", "here")
+
+
+def test_load_settings_reports_only_what_concerns_a_store(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(
+        "brokerName=a\nbrokerRole=SYNC_MASTER\naclEnable=true\nhaListenPort=1\nvipChannelEnable=false\naclEnabled=true\n"
+        "storePathRootDir=/data\nstorePathCommitLog=/data/commitlog\nenableDLegerCommitLog=true\nqqqq=1\n"
+    )
+    settings = load_settings(conf, ["listenPort=1"])
+    assert settings.unknown == ("aclEnabled", "qqqq", "listenPort")
+    assert [sentence.partition(" ")[0] for sentence in settings.warnings] == ["enableDLegerCommitLog=true"]
+
+
+def test_load_settings_log_elsewhere_under_a_mistyped_key_is_refused(tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text("storePathRootDir=/data\nstorePathCommitlog=/b\n")
+    with pytest.raises(SettingError, match="storePathCommitlog=/b from "):
+        load_settings(conf, [])
 
 
 def test_typing_errors_get_a_hint() -> None:

@@ -1,0 +1,85 @@
+"""Listen address: the broker listens on the address that it advertises, or does not start.
+
+Java's broker listens on every address of the machine unless `bindAddress` is given. Orbitlog listens on loopback, so a
+`broker.conf` with `brokerIP1` alone would register an address on which nothing listens. `brokerIP1` asks for clients
+from elsewhere, so the broker listens on that address if it is one of this machine's.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Iterable
+
+from orbitlog.broker import broker_settings as keys
+from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.store.store_settings import SettingError
+
+_EVERYWHERE = "0.0.0.0"  # noqa: S104 - named in a sentence
+
+
+def with_listen_address(settings: BrokerSettings) -> BrokerSettings:
+    """Return the settings with `bindAddress` set to the address of `brokerIP1`, unless it was given.
+
+    Raise a `SettingError` if `brokerIP1` is not an address of this machine, or a host name without address.
+    """
+    advertised = settings[keys.ADVERTISED_ADDRESS]
+    if not advertised or keys.BIND_ADDRESS.key in settings.texts:
+        return settings
+    for address in advertised_addresses(settings):
+        if _is_own(address):
+            return settings.with_texts({keys.BIND_ADDRESS.key: address})
+    raise SettingError(
+        f"brokerIP1={advertised} is not an address of this machine and bindAddress is not given, so clients could not"
+        f" connect; add bindAddress={_EVERYWHERE} to listen on every address of the machine"
+    )
+
+
+def advertised_addresses(settings: BrokerSettings) -> list[str]:
+    """Return the IP addresses of `brokerIP1`, none if it is not given; raise a `SettingError` if a name has none."""
+    advertised = settings[keys.ADVERTISED_ADDRESS]
+    if not advertised or _is_ip(advertised):
+        return [advertised] if advertised else []
+    try:
+        found = socket.getaddrinfo(advertised, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        raise SettingError(f"brokerIP1={advertised} has no address: {error.strerror or error}") from error
+    addresses = dict.fromkeys(str(address[0]) for *_, address in found)
+    return sorted(addresses, key=lambda address: ":" in address)  # IPv4 first, as Java has it
+
+
+def contradiction(settings: BrokerSettings, addresses: Iterable[str]) -> str | None:
+    """Return a sentence if clients elsewhere are given an address that they cannot connect to, or None.
+
+    `addresses` are those of `brokerIP1` when the broker was opened.
+    """
+    advertised = settings[keys.ADVERTISED_ADDRESS]
+    bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or _EVERYWHERE)
+    if not bound.is_loopback or advertised == str(bound):
+        return None
+    add = f"set bindAddress={_EVERYWHERE} to listen on every address of the machine"
+    if any(not ipaddress.ip_address(address).is_loopback for address in addresses):
+        where = f"brokerIP1={advertised} unless this machine forwards it"
+        return f"bindAddress={bound} is loopback: clients cannot connect to {where}; {add}"
+    if advertised and not _is_ip(advertised):
+        return f"brokerIP1={advertised} is {bound} here: clients on other machines cannot connect; {add}"
+    return None
+
+
+def _is_ip(text: str) -> bool:
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_own(address: str) -> bool:
+    """Return whether a socket can be bound to this address; nothing is sent."""
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    try:
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.bind((address, 0))
+    except OSError:
+        return False
+    return True

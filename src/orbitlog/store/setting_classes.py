@@ -1,0 +1,277 @@
+"""Classes of the Java keys that Orbitlog does not read: harmless, behaviour (warned about) or safety (refused).
+
+A key in a settings table (`store_settings`, `broker_settings`) is honoured and has no place here. A `BEHAVIOUR` or
+`SAFETY` key is harmless while its value is Java's default, or one of `HARMLESS_VALUES`. `setting_review` applies the
+tables; `docs/reference/settings.md` shows them.
+"""
+
+from __future__ import annotations
+
+# The sentence follows `key=value from source: ` and names the reason and what to do.
+SAFETY = {
+    # Who may connect
+    "aclEnable": "access control is not supported and every client could read, write and delete; "
+    "set aclEnable=false to run without access control",
+    "authenticationEnabled": "authentication is not supported and every client could connect; "
+    "set authenticationEnabled=false to run without authentication",
+    "authorizationEnabled": "authorization is not supported and every client could read, write and delete; "
+    "set authorizationEnabled=false to run without authorization",
+    "useTLS": "TLS is not supported and requests to name servers would be sent as plain text; "
+    "set useTLS=false to connect without TLS",
+    # How safe an acknowledgement is
+    "inSyncReplicas": "replication is not supported and a send is acknowledged when one copy is stored; "
+    "set inSyncReplicas=1 if one copy is enough",
+    "minInSyncReplicas": "replication is not supported and a send is acknowledged when one copy is stored; "
+    "set minInSyncReplicas=1 if one copy is enough",
+    "allAckInSyncStateSet": "replication is not supported and a send is acknowledged when one copy is stored; "
+    "set allAckInSyncStateSet=false if one copy is enough",
+    "enableSlaveActingMaster": "replication is not supported and no slave can take over from this broker; "
+    "set enableSlaveActingMaster=false to run a single master",
+    "enableControllerMode": "controllers are not supported and this broker would serve as master without election; "
+    "set enableControllerMode=false to run a single master on a store that no other replica serves",
+    "duplicationEnable": "confirm offsets are not supported and consumers would get messages that are not confirmed; "
+    "set duplicationEnable=false",
+    # Where data is stored, and in which format
+    "enableDLegerCommitLog": "DLedger logs are not supported; run this store with Apache's broker",
+    "storeType": "queues, topics and offsets in RocksDB are not supported; run this store with Apache's broker, "
+    "or set storeType=default if the store has queue files",
+    "configManagerVersion": "topics, groups and offsets in RocksDB are not supported; run this store with Apache's "
+    "broker, or set configManagerVersion=v1 if the store has topics.json",
+    "rocksdbCQDoubleWriteEnable": "queues in RocksDB are not supported and would miss what is sent here; "
+    "set rocksdbCQDoubleWriteEnable=false to use queue files only",
+    "popConsumerKVServiceEnable": "POP state in RocksDB is not supported and messages in flight would be lost or "
+    "redelivered; set popConsumerKVServiceEnable=false after Apache's broker has moved it to files",
+    "popConsumerKVServiceInit": "POP state in RocksDB is not supported and messages in flight would be lost or "
+    "redelivered; set popConsumerKVServiceInit=false after Apache's broker has moved it to files",
+    "timerRocksDBEnable": "timer messages in RocksDB are not supported and could be lost; "
+    "run this store with Apache's broker",
+    "transRocksDBEnable": "transactions in RocksDB are not supported and could be lost; "
+    "run this store with Apache's broker",
+    "indexRocksDBEnable": "an index in RocksDB is not supported and would miss what is sent here; "
+    "set indexRocksDBEnable=false to use index files only",
+    "messageStorePlugIn": "store plug-ins such as tiered storage are not supported and messages moved by one would be "
+    "missing; run this store with Apache's broker",
+    "enableLmq": "consumer offsets in lmqConsumerOffset.json are not supported and every group would start over; "
+    "run this store with Apache's broker",
+    "enabledAppendPropCRC": "property CRCs are not supported and Apache's broker could truncate what is written here; "
+    "set enabledAppendPropCRC=false for both brokers",
+    "forceVerifyPropCRC": "property CRCs are not supported and Apache's broker would truncate what is written here; "
+    "set forceVerifyPropCRC=false for both brokers",
+    "enableRetryTopicV2": "retry topics named %RETRY%group+topic are not supported and their messages would be hidden; "
+    "run this store with Apache's broker",
+    "maxTopicLength": "topic names longer than 127 characters are not supported and their messages would be hidden; "
+    "run this store with Apache's broker, or set maxTopicLength=127 if there are none",
+    "timerPrecisionMs": "a timer precision other than 1000 ms is not supported and Apache's broker could lose timer "
+    "messages afterwards; set timerPrecisionMs=1000 for both brokers",
+    "timerWheelSnapshotFlush": "snapshots of the timer wheel are not supported and Apache's broker would start from an "
+    "old one afterwards; set timerWheelSnapshotFlush=false for both brokers",
+}
+
+# Safety keys that concern the files of a store: commands that read a store warn about them.
+STORE_KEYS = frozenset(
+    """
+storePathCommitLog readOnlyCommitLogStorePaths enableDLegerCommitLog storeType configManagerVersion
+rocksdbCQDoubleWriteEnable popConsumerKVServiceEnable popConsumerKVServiceInit timerRocksDBEnable transRocksDBEnable
+indexRocksDBEnable messageStorePlugIn enableLmq enabledAppendPropCRC forceVerifyPropCRC enableRetryTopicV2
+maxTopicLength timerPrecisionMs timerWheelSnapshotFlush
+""".split()
+)
+# Of these, those without which a command would look in the wrong directory: it refuses.
+PLACE_KEYS = frozenset(("storePathCommitLog", "readOnlyCommitLogStorePaths"))
+
+# The sentence follows `key=value from source: ` and names the consequence.
+BEHAVIOUR = {
+    # Replication
+    "brokerIP2": "replication is not supported; slaves cannot connect to this broker and each message is stored once",
+    "haListenPort": "replication is not supported; slaves cannot connect to this broker and each message is stored "
+    "once",
+    "haMasterAddress": "replication is not supported; this broker copies nothing from another one",
+    "totalReplicas": "replication is not supported; each message is stored once",
+    # Names and connections
+    "fetchNamesrvAddrByAddressServer": "address servers are not supported; the broker registers with the name servers "
+    "of namesrvAddr only",
+    "fetchNameSrvAddrByDnsLookup": "the broker registers with one address of each host name in namesrvAddr, not with "
+    "all of them",
+    "innerClientAuthenticationCredentials": "requests to other brokers are sent without credentials",
+    "migrateAuthFromV1Enabled": "users and permissions of plain_acl.yml are not migrated; access control is not "
+    "supported",
+    "socksProxyConfig": "connections to name servers do not use a SOCKS proxy",
+    "rejectPullConsumerEnable": "pull consumers are not rejected",
+    "startAcceptSendRequestTimeStamp": "sends are accepted as soon as the broker is ready",
+    "disappearTimeAfterStart": "the broker registers with name servers as soon as it is ready",
+    "filterServerNums": "filter servers are not started; consumers that filter by class get no messages",
+    # Topics, queues and the index
+    "messageIndexEnable": "the index is written nevertheless and messages can be queried by key",
+    "indexFileWriteEnable": "index files are written nevertheless",
+    "indexFileReadEnable": "queries by key read the index files nevertheless",
+    "enableConsumeQueueExt": "no consumequeue_ext units are written; SQL filters are evaluated for every message",
+    "enableMixedMessageType": "the message type of a topic is not checked",
+    "validateSystemTopicWhenUpdateTopic": "system topics cannot be changed",
+    "enableLmqQuota": "the number of light message queues is not limited",
+    "maxLmqConsumeQueueNum": "the number of light message queues is not limited",
+    "msgTraceTopicName": "the trace topic is RMQ_SYS_TRACE_TOPIC; create the other topic with updateTopic",
+    "filterSupportRetry": "retried messages are not filtered by the SQL expression of their subscription",
+    "priorityOrderAsc": "message priorities are not supported; messages are delivered in the order of the queue",
+    # Consumption
+    "disableConsumeIfConsumerReadSlowly": "consumers far behind are not disabled",
+    "coldDataFlowControlEnable": "reads of old messages are not throttled",
+    "enablePopMessageThreshold": "the number of POP messages in flight is not limited",
+    "enableSkipLongAwaitingAck": "POP messages that wait long for an acknowledgement are redelivered, not skipped",
+    "retrieveMessageFromPopRetryTopicV1": "POP consumers receive from retry topics named %RETRY%group_topic "
+    "nevertheless",
+    "useSeparateRetryQueue": "the POP retry topic of a group has one queue",
+    "popResponseReturnActualRetryTopic": "POP responses name the original topic of a retried message",
+    "initPopOffsetByCheckMsgInMem": "a new POP group starts at the first message while that is in memory",
+    "popConsumerFSServiceInit": "POP messages that are not acknowledged are redelivered nevertheless",
+    # Timer messages
+    "timerStopEnqueue": "timer messages are delivered nevertheless",
+    "timerCongestNumEachSlot": "the number of timer messages for the same second is not limited",
+    "appendTopicForTimerDeleteKey": "a recall finds a timer message by its id alone, without the topic",
+    # Disk and observation
+    "replicasPerDiskPartition": "disk limits count the whole partition, as for one broker",
+    "logicalDiskSpaceCleanForciblyThreshold": "disk limits count the whole partition, as for one broker",
+    "metricsExporterType": "metrics are not exported",
+}
+
+# Values that change nothing, where they are not just Java's default; `<=` allows every number up to it.
+HARMLESS_VALUES = {
+    "inSyncReplicas": ("<=1",),
+    "minInSyncReplicas": ("<=1",),
+    "totalReplicas": ("<=1",),
+    "maxTopicLength": ("<=127",),
+    "popConsumerKVServiceInit": ("false",),
+    "metricsExporterType": ("DISABLE", "0"),
+    "socksProxyConfig": ("{}", ""),
+    "startAcceptSendRequestTimeStamp": ("<=0",),
+    "disappearTimeAfterStart": ("<=0",),
+    "filterServerNums": ("<=0",),
+    "replicasPerDiskPartition": ("<=1",),
+}
+
+# Their values are never shown.
+SECRET_KEYS = frozenset(
+    """
+innerClientAuthenticationCredentials initAuthenticationUser objectStoreAccessKey objectStoreSecretKey socksProxyConfig
+metricsGrpcExporterHeader
+""".split()
+)
+
+# Keys that protect, honoured or to be: an unknown key like one of these is refused as one like a safety key is.
+PROTECTING_KEYS = (
+    "storePathRootDir",
+    "storePathCommitLog",
+    "readOnlyCommitLogStorePaths",
+    "flushDiskType",
+    "brokerRole",
+    "configBlackList",
+)
+
+# Keys of our own; a command that reads a store finds them in a broker.conf and has no use for them.
+ORBITLOG_KEYS = frozenset(("serverConnectionsMax", "dispatchEngine", "vipChannelEnable", "compat"))
+
+# Threads, pools, pauses, caches and what only matters together with a refused key: no promise changes.
+HARMLESS = frozenset(
+    """
+accessMessageInMemoryHotRatio accountStatsEnable accountStatsPrintZeroValues ackMessageThreadPoolNums
+ackThreadPoolQueueCapacity aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond adminBrokerThreadPoolNums
+adminBrokerThreadPoolQueueCapacity allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync asyncLearner
+asyncSendEnable authConfigPath authenticationMetadataProvider authenticationProvider authenticationStrategy
+authenticationWhitelist authorizationMetadataProvider authorizationProvider authorizationStrategy
+authorizationWhitelist autoDeleteUnusedStats autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums
+bitMapLengthConsumeQueueExt bottomMostCompressionTypeForConsumeQueueStore broadcastOffsetExpireMaxSecond
+broadcastOffsetExpireSecond brokerConfigPath brokerElectionPriority brokerFastFailureEnable brokerHeartbeatInterval
+brokerNotActiveTimeoutMillis cgColdReadThreshold channelExpiredTimeout channelNotActiveInterval
+checkCommitLogOffsetOnRecover checkCRCOnRecover checkSyncStateSetPeriod cleanOfflineBrokerInterval
+cleanResourceInterval cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval clearRetryTopicWhenDeleteTopic
+clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout
+clientManagerThreadPoolQueueCapacity clientManageThreadPoolNums clientOnewaySemaphoreValue
+clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize clientWorkerThreads clusterName
+coldCtrStrategyEnable coldDataScanEnable combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes
+combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType combineCQUseRocksdbForLmq commercialBaseCount
+commercialBigCount commercialEnable commercialSizePerMsg commercialTimerCount commercialTransCount
+commitCommitLogLeastPages commitCommitLogThoroughInterval commitIntervalCommitLog commitLogForceSwapMapInterval
+commitLogRecoverMaxNum commitLogRollingInterval commitLogRollingMinimumSize commitLogSwapMapInterval
+commitLogSwapMapReserveFileNum compactionCqMappedFileSize compactionMappedFileSize compactionScheduleInternal
+compactionThreadNum compatibleWithOldNameSrv compressedRegister configName connectTimeoutMillis
+consumerFallbehindThreshold consumerManagerThreadPoolQueueCapacity consumerManageThreadPoolNums
+consumerOffsetUpdateVersionStep controllerAddr controllerHeartBeatTimeoutMills correctLogicMinOffsetForceInterval
+correctLogicMinOffsetSleepInterval dataReadAheadEnable debugLockEnable defaultQueryMaxNum delayOffsetUpdateVersionStep
+deleteCommitLogFilesInterval deleteConsumeQueueFilesInterval destroyMapedFileIntervalForcibly disableCallbackExecutor
+disableNettyWorkerGroup diskFallRecorded dispatchCqCacheNum dispatchCqThreads dispatchFromSenderThread dLegerGroup
+dLegerPeers dLegerSelfId enableAcceleratedRecovery enableAsyncReput enableAutoInSyncReplicas enableBatchPush
+enableBroadcastOffsetStore enableBuildConsumeQueueConcurrently enableCalcFilterBitMap enableCleanExpiredOffset
+enableCompaction enableConnectionMetrics enableCreateSysGroup enableDetailStat enableFastChannelEventProcess
+enableLagAndDlqMetrics enableLiteEventMode enableLitePopLog enableLmqStats
+enableLogConsumeQueueRepeatedlyBuildWhenRecover enableMessageStoreMetrics enableNetWorkFlowControl
+enableNotifyAfterPopOrderLockRelease enableNotifyBeforePopCalculateLag enablePopBatchAck enablePopBufferMerge
+enablePopLog enablePopMetrics enableReconnectForGoAway enableRegisterProducer enableRemoteEscape enableRemotingMetrics
+enableRequestMetrics enableRocksDBLog enableRunningFlagsInFlush enableScheduleAsyncDeliver enableScheduleMessageStats
+enableShutdownGracefully enableSingleTopicRegister enableSplitMetadata enableSplitRegistration enableStatsMetrics
+enableTransactionMetrics endTransactionPoolQueueCapacity endTransactionThreadPoolNums estimateAccumulation
+expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup fetchNamesrvAddrInterval
+filterDataCleanTimeSpan flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
+flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forwardTimeout globalColdReadThreshold
+haFlowControlEnable haHousekeepingInterval haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
+haSlaveFallbehindMax haTransferBatchSize heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
+inBrokerContainer initAuthenticationUser isolateLogEnable
+iteratorWhenUseRocksdbConsumeQueue liteEventCheckInterval liteEventFullDispatchDelayTime
+liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable liteLagLatencyCollectEnable
+liteLagLatencyMetricsEnable liteLagLatencyTopK litePullMessageEnable litePullMessageThreadPoolNums
+litePullThreadPoolQueueCapacity liteSubscriptionCheckInterval liteSubscriptionCheckTimeoutMills liteTtlCheckInterval
+loadBalancePollNameServerInterval loadBalanceProcessorThreadPoolNums loadBalanceThreadPoolQueueCapacity
+lockInStrictMode logicQueueForceSwapMapInterval logicQueueSwapMapInterval logicQueueSwapMapReserveFileNum
+mappedFileSwapEnable mapperFileSizeBatchConsumeQueue maxAsyncPutMessageRequests
+maxBatchDeleteFilesNum maxChecksumRange maxClientEventCount maxConsumeQueueScan maxDelayTime maxErrorRateOfBloomFilter
+maxFilterMessageSize maxHaTransferByteInSecond maxLiteSubscriptionCount maxMessageFilterNumForNotification
+maxMsgsNumBatch maxOffsetMapSize maxPopPollingSize maxReconnectIntervalTimeSeconds maxRecoveryCommitlogFiles
+maxRocksDBIndexQueryDays maxSlaveResendLength maxStatsIdleTimeInMinutes memTableFlushIntervalMs messageIndexSafe
+metricGrpcExporterIntervalInMills metricGrpcExporterTimeOutInMills metricLoggingExporterIntervalInMills
+metricsExportBatchMaxDataPoints metricsGrpcExporterHeader metricsGrpcExporterTarget metricsInDelta metricsLabel
+metricsOtelCardinalityLimit metricsPromExporterHost metricsPromExporterPort minLiteTTl objectStoreAccessKey
+objectStoreBucket objectStoreEndpoint objectStoreSecretKey offsetCheckInSlave osPageCacheBusyTimeOutMills
+persistConsumerOffsetIncrementally popCkMaxBufferSize popCkOffsetMaxQueueSize popCkStayBufferTime
+popCkStayBufferTimeOut popConsumerKVServiceLog popFromRetryProbability popFromRetryProbabilityForPriority
+popInflightMessageThreshold popLongPollingForceNotifyInterval popPollingMapExpireTimeSeconds popPollingMapSize
+popPollingSize popReviveConcurrency popReviveMaxAttemptTimes
+popReviveMaxReturnSizePerRead popReviveSkipIfGroupAbsent preferredLeaderId printChannelGroups printChannelGroupsMinNum
+processReplyMessageThreadPoolNums pullBatchMaxMessageCount pullMessageThreadPoolNums pullThreadPoolQueueCapacity
+putConsumeQueueDataByFileChannel putMessageFutureThreadPoolNums putMessageTimeout putMsgIndexHightWater
+putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapacity readAheadCacheEnable
+readAheadCacheExpireDuration readAheadCacheSizeThresholdRate readAheadMessageCountThreshold
+readAheadMessageSizeThreshold readUnCommitted realTimeNotifyConsumerChange realTimePersistRocksDBConfig
+recheckReputOffsetFromCq recordGetMessageResult recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval
+replyThreadPoolQueueCapacity reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime
+rmqAddressServerDomain rmqAddressServerSubGroup rocketmqHome rocksdbCompressionType rocksdbFlushWalFrequency
+rocksdbWalFileRollingThreshold sampleCountThreshold sampleSteps scanAvailableNameSrv
+scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable
+sendHeartbeatTimeoutMillis sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverAsyncSemaphoreValue
+serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds serverLoadBalancerEnable serverNettyWorkerGroupEnable
+serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog
+serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads sharedByteBufferNum shutdownWaitTimeSeconds
+skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable slaveTimeout spinLockCollisionRetreatOptimalDegree
+splitMetadataSize splitRegistrationSize statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
+statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum statRocksDBCQIntervalSec
+storePathBrokerIdentity storePathDLedgerCommitLog storePathEpochFile subscriptionExpiredTimeout
+syncBrokerMemberGroupPeriod syncBrokerMetadataPeriod syncControllerMetadataPeriod syncFromLastFile
+syncMasterFlushOffsetWhenStartup tieredBackendServiceProvider tieredMetadataServiceProvider tieredStorageLevel
+tieredStoreCommitLogMaxSize tieredStoreConsumeQueueMaxSize tieredStoreCrcCheckEnable tieredStoreDeleteFileEnable
+tieredStoreDeleteFileInterval tieredStoreFilePath tieredStoreFileReservedTime tieredStoreGroupCommit
+tieredStoreGroupCommitCount tieredStoreGroupCommitSize tieredStoreGroupCommitTimeout
+tieredStoreIndexFileMaxHashSlotNum tieredStoreIndexFileMaxIndexNum tieredStoreMaxGroupCommitCount
+tieredStoreMaxPendingLimit timerColdDataCheckIntervalMs timerEnableCheckMetrics timerEnableRetryUntilSuccess
+timerFlushIntervalMs timerGetMessageThreadNum timerInterceptDelayLevel timerMetricSmallThreshold
+timerProgressLogIntervalMs timerPutMessageThreadNum timerRecallToTimelineEnable timerRecallToTimeWheelEnable
+timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity timerRocksDBPrecisionMs
+timerRocksDBRollIntervalHours timerRocksDBRollMaxTps timerRocksDBRollRangeHours timerRocksDBStopScan
+timerRocksDBTimeExpiredMaxTps timerRollWindowSlot timerSkipUnknownError timerWheelSnapshotIntervalMs topicQueueLockNum
+transactionCheckRocksdbCoreThreads transactionCheckRocksdbMaxThreads transactionCheckRocksdbQueueCapacity
+transactionMetricFlushInterval transactionOpBatchInterval transactionOpMsgMaxSize transferMsgByHeap
+transientStorePoolEnable transientStorePoolSize transWriteOriginTransHalfEnable travelCqFileNumWhenGetMessage
+updateNameServerAddrPeriod useABSLock useEpollNativeSelector useMessageFilterForNotification usePIDColdCtrStrategy
+userCacheExpiredSecond userCacheMaxNum userCacheRefreshSecond useReentrantLockWhenPutMessage
+useSeparateStorePathForRocksdbCQ useSingleRocksDBForAllConfigs useStaticSubscription waitTimeMillsInAckQueue
+waitTimeMillsInAdminBrokerQueue waitTimeMillsInHeartbeatQueue waitTimeMillsInLitePullQueue waitTimeMillsInPullQueue
+waitTimeMillsInSendQueue waitTimeMillsInTransactionQueue wakeCommitWhenPutMessage wakeFlushWhenPutMessage
+warmMapedFileEnable writeBufferHighWaterMark writeBufferLowWaterMark writeWithoutMmap
+""".split()
+)
