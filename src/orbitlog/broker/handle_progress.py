@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.delayed_delivery import DelayedDelivery
-from orbitlog.broker.edge_names import checked_group, checked_topic
+from orbitlog.broker.edge_names import checked_group, checked_stored_topic
 from orbitlog.broker.statistics import GROUP_GET_NUMS
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.topic_config import TopicConfig
@@ -195,7 +195,7 @@ class ProgressHandlers:
         """Let a group go on at a time or an offset; its consumers learn it with their next pull."""
         header = ResetOffsetRequest.from_ext_fields(request.ext_fields)
         state = self._state
-        topic, group = checked_topic(header.topic), checked_group(header.group)
+        topic, group = checked_stored_topic(header.topic), checked_group(header.group)
         config = self._topic(topic)
         if state.groups.find(group) is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
