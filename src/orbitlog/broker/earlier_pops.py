@@ -58,7 +58,7 @@ class EarlierPops:
 
     def _is_open(self, key: PopKey, receipt: PopReceipt) -> bool:
         """Return whether a receipt may be that of a check point which is not settled."""
-        is_earlier = receipt.pop_timestamp_ms < self._started_ms or _point_key(key, receipt) in self._renewed
+        is_earlier = receipt.pop_timestamp_ms <= self._started_ms or _point_key(key, receipt) in self._renewed
         visible_ms = receipt.pop_timestamp_ms + receipt.invisible_ms
         is_settled = visible_ms + SLACK_MS < self._reader.known_to_ms
         return is_earlier and not is_settled and self._log.is_usable and self._log.has_queue(receipt.revive_queue_id)

@@ -10,6 +10,7 @@ from orbitlog.broker.delayed_delivery import DelayedDelivery
 from orbitlog.broker.edge_names import checked_group, checked_stored_topic
 from orbitlog.broker.statistics import GROUP_GET_NUMS
 from orbitlog.errors import RequestRefused
+from orbitlog.formats.names import popped_topic
 from orbitlog.formats.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.wire.admin_headers import (
@@ -82,7 +83,9 @@ class ProgressHandlers:
         tps = 0.0
         for topic in topics:
             config = state.topics.find(topic)
-            if config is None or (online is not None and online.subscriptions and topic not in online.subscriptions):
+            # Consumers subscribe to a topic, not to the POP retry topics that belong to it.
+            wanted = {topic, popped_topic(topic, group)}
+            if config is None or (online and online.subscriptions and wanted.isdisjoint(online.subscriptions)):
                 continue
             for queue_id in range(config.read_queue_count):
                 offsets[MessageQueue(topic, state.broker_name, queue_id)] = self._queue_stats(group, topic, queue_id)

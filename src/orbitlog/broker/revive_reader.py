@@ -19,6 +19,7 @@ from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats import properties as props
 from orbitlog.formats.message import Message
+from orbitlog.formats.offset_tables import TopicGroup
 from orbitlog.formats.pop_checkpoint import (
     ACK_INTERVAL_MS,
     ACK_TAG,
@@ -76,6 +77,15 @@ class ReviveReader:
         self._stored: tuple[int, int] | None = None
         self._delivered: tuple[int, int] | None = None
         self._revived = 0
+        self._started_ms = state.now_ms()
+        # Offsets as this broker found them: it delivers what is past them from the queues themselves.
+        self._found = {key: state.offsets.queues(*key) for key in state.offsets.keys} if self._has_java_files else {}
+
+    @property
+    def _has_java_files(self) -> bool:
+        """Return whether the store may contain check points of an earlier broker; most stores do not."""
+        topics = [names.TIMER_TOPIC, *(each for each in self._state.topics.table if _is_revive_topic(each))]
+        return any(self._state.store.queue(topic, 0) is not None for topic in topics)
 
     def tick(self, now_ms: int) -> None:
         """Read what arrived, and settle what is due; costs nothing while no look is due."""
@@ -114,7 +124,7 @@ class ReviveReader:
     def _find_queues(self) -> list[_ReviveQueue]:
         """Return the queues of revive topics; that of another cluster's name is one that this broker had before."""
         for topic, config in self._state.topics.table.items():
-            if not topic.startswith(names.REVIVE_TOPIC_PREFIX):
+            if not _is_revive_topic(topic):
                 continue
             for queue_id in range(config.read_queue_count):
                 key = topic, queue_id
@@ -196,7 +206,7 @@ class ReviveReader:
         key = PopKey(point.topic, point.group, point.queue_id)
         flight = Flight(point.pop_timestamp_ms, point.visible_ms, point.start_queue_offset)
         for queue_offset in point.queue_offsets:
-            if queue_offset in pending.done or self._comes_again(key, queue_offset):
+            if queue_offset in pending.done or self._comes_again(key, queue_offset, point.pop_timestamp_ms):
                 continue
             if not self._revive(Expired(key, queue_offset, flight), not point.is_suspended):
                 return False
@@ -204,10 +214,19 @@ class ReviveReader:
             self._revived += 1
         return True
 
-    def _comes_again(self, key: PopKey, queue_offset: int) -> bool:
-        """Return whether the group's offset is before a message: after a crash or a reset the queue delivers it."""
-        committed = self._state.offsets.find(*key)
-        return committed is not None and committed <= queue_offset
+    def _comes_again(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int) -> bool:
+        """Return whether the group's offset is, or was at the start, before a message: the queue itself delivers it.
+
+        So it is after a reset, and after a crash between a check point and the offset that goes with it.
+        """
+        committed = [self._state.offsets.find(*key)]
+        if pop_timestamp_ms < self._started_ms:
+            committed.append(self._found.get(TopicGroup(key.topic, key.group), {}).get(key.queue_id))
+        return any(each is not None and each <= queue_offset for each in committed)
 
     def _commit(self, queue: _ReviveQueue, revive_offset: int) -> None:
         self._state.offsets.commit(queue.topic, names.REVIVE_GROUP, queue.queue_id, revive_offset)
+
+
+def _is_revive_topic(topic: str) -> bool:
+    return topic.startswith(names.REVIVE_TOPIC_PREFIX)
