@@ -189,5 +189,7 @@ def _read(body: bytes) -> Json:
 
 
 def _write(bean: JsonRecord, compat: Compat) -> bytes:
-    fields = {name: value for name, value in encode_record(bean, compat).items() if value is not None}
+    fields: dict[str | int, Json] = {
+        name: value for name, value in encode_record(bean, compat).items() if value is not None
+    }
     return write_compact(fields, int_keys_on_own_line=compat.int_keys_on_own_line).encode()
