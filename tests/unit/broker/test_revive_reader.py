@@ -12,6 +12,8 @@ import pytest
 
 from orbitlog.formats.message import BODY_CRC_MASK, MAGIC_V1, Message, decode_message, encode_message
 from orbitlog.formats.names import REVIVE_GROUP, REVIVE_TOPIC_PREFIX
+from orbitlog.wire.bodies.body_json import decode_body
+from orbitlog.wire.bodies.queue_bodies import ConsumeStats
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from tests.unit.broker.broker_desk import Desk, at_desk, records, until
 
@@ -160,3 +162,25 @@ def test_an_invalid_check_point_is_passed_over_with_an_error(tmp_path: Path, cap
         await until(lambda: "invalid POP record at offset 1 of rmq_sys_REVIVE_LOG_InteropCluster" in caplog.text)
 
     at_desk(root, work, now_ms=clock, **SETTINGS)
+
+
+def test_a_retry_topic_with_a_plus_sign_is_read_and_not_written_by_clients(tmp_path: Path) -> None:
+    root, topic = unpacked("v2", tmp_path), "%RETRY%Gpop+Plain"
+
+    async def work(desk: Desk) -> None:
+        assert not desk.broker.state.store.damage
+        pulled = await desk.pull(topic, group="Gpop")
+        assert [message.body for message in records(pulled)] == [b"m6", b"m8"]
+        assert (await desk.send(topic)).code == ResponseCode.INVALID_PARAMETER
+        wish = {"readQueueNums": 1, "writeQueueNums": 1, "perm": 6, "topicFilterType": "SINGLE_TAG", "order": "false"}
+        wish |= {"defaultTopic": "TBW102", "topicSysFlag": 0}
+        made = await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic="%RETRY%Gpop+Other", **wish)
+        assert made.code == ResponseCode.INVALID_PARAMETER
+        stats = await desk.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="Gpop")
+        queues = decode_body(ConsumeStats, stats.body).offsets
+        assert {(queue.topic, each.broker_queue_offset) for queue, each in queues.items()} == {
+            ("Plain", 12),
+            (topic, 2),
+        }
+
+    at_desk(root, work, now_ms=Clock(1_794_856_700_000), **SETTINGS)
