@@ -85,12 +85,13 @@ class Pops:
         config = StoreConfig(geometry, rules, segment_allocate_bytes=4096, retention=settings.store.retention)
         self.clock = clock
         self.store = MessageStore.open(ROOT, config, clock, disk)
-        directory = ConfigDirectory(disk, ROOT, rules.compat)
+        directory = self.directory = ConfigDirectory(disk, ROOT, rules.compat)
         self.state = load_broker_state(settings, ROOT, self.store, rules, directory, now_ms=clock)
         self.state.listen_port = 10911
         self.state.topics.make(TOPIC, 1)
         self.writer = MessageWriter(self.state)
-        self.pops = PopConsumption(self.state, self.writer, directory, RemotingClient())
+        self.client = RemotingClient()
+        self.pops = PopConsumption(self.state, self.writer, directory, self.client)
         self._thread = ThreadPoolExecutor(1)
         self.saver = TableSaver(self.state, directory, self._thread)
         self.saver.pops = self.pops

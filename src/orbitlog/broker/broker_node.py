@@ -122,7 +122,7 @@ class Broker:
         self._flushes = self._make_flush_queue()
         self._client = RemotingClient()
         self._registration = Registration(self.state, self._client)
-        self._pops = PopConsumption(self.state, self._writer, self._directory, self._client)
+        self._pops = PopConsumption(self.state, self._writer, self._directory, self._client, self._timed.settled_to_ms)
         self._saver.pops = self._pops
         self._pulls = PullHandler(self.state)
         self._clients = ClientHandlers(self.state)
@@ -192,13 +192,23 @@ class Broker:
         self.state.store.close()
 
     async def _hand_over(self) -> None:
-        """Leave timer files for a Java broker, once the log has what they say was delivered."""
+        """Leave POP check points and timer files for the next broker, once the log has what they refer to."""
         try:
+            self._pops.hand_over()
             await self._saver.flush_log()
+            self._dispatch_all()
+            self._timed.take_all()
         except StoreError as error:
             log.error("no timer files are written for a Java broker: %s", error)
         else:
             self._timed.hand_over(self.state.now_ms())
+
+    def _dispatch_all(self) -> None:
+        """Dispatch what was appended last: the timer must know check points before its files are written."""
+        store, before = self.state.store, -1
+        while store.is_dispatch_inline and before < store.dispatched_to < store.confirmed_to:
+            before = store.dispatched_to
+            store.dispatch_once(_DISPATCH_BYTES)
 
     @property
     def address(self) -> tuple[str, int]:

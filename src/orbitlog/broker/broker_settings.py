@@ -231,6 +231,18 @@ REQUEST_MODE = Setting(
 POP_SHARE_QUEUES = Setting(
     "defaultPopShareQueueNum", _number(0), 0, "how many of its neighbours' queues a POP consumer shares; 0: everybody's"
 )
+POP_RETRY_V2 = Setting(
+    "enableRetryTopicV2", _truth, False, "POP retry topics are named %RETRY%group+topic instead of %RETRY%group_topic"
+)
+POP_RETRY_V1_READ = Setting(
+    "retrieveMessageFromPopRetryTopicV1",
+    _truth,
+    True,
+    "with enableRetryTopicV2, messages in %RETRY%group_topic are still delivered",
+)
+REVIVE_QUEUES = Setting(
+    "reviveQueueNum", _number(1, 65535), 8, "queues of the topic for POP check points (rmq_sys_REVIVE_LOG_cluster)"
+)
 REGION = Setting("regionId", str, "DefaultRegion", "region that answers and stored messages name")
 TRACE_ON = Setting("traceOn", _truth, True, "whether clients are told to write traces, if they do at all")
 SERVER_SIDE_RESET = Setting(
@@ -301,6 +313,9 @@ _ALL: tuple[Setting[Any], ...] = (
     PROPERTY_FILTER,
     REQUEST_MODE,
     POP_SHARE_QUEUES,
+    POP_RETRY_V2,
+    POP_RETRY_V1_READ,
+    REVIVE_QUEUES,
     REGION,
     TRACE_ON,
     SERVER_SIDE_RESET,

@@ -9,7 +9,7 @@ from typing import TypeVar
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.clients import Member
-from orbitlog.broker.edge_names import checked_group, checked_topic
+from orbitlog.broker.edge_names import checked_group, checked_stored_topic
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats.group_config import GroupConfig
 from orbitlog.formats.json_records import JsonRecord
@@ -112,7 +112,7 @@ class GroupHandlers:
     async def forbid(self, connection: Connection, request: Command) -> Answer:
         """Let a group read a topic or not, and tell which it is."""
         header = GroupForbiddenRequest.from_ext_fields(request.ext_fields)
-        group, topic = checked_group(header.group), checked_topic(header.topic)
+        group, topic = checked_group(header.group), checked_stored_topic(header.topic)
         groups = self._state.groups
         if header.readable is not None and self._state.topics.find(topic) is not None:
             groups.set_readable(group, topic, header.readable)

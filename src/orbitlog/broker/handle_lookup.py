@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.broker.edge_names import checked_topic
+from orbitlog.broker.edge_names import checked_stored_topic
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.message import encode_message
 from orbitlog.remoting.connection import Answer, Connection, Handler
@@ -35,7 +35,13 @@ class LookupHandlers:
         limit = _UNIQUE_KEY_COUNT if header.unique_key else max(min(header.count_max, _COUNT_MAX), 1)
         store = self._state.store
         found = store.query(
-            KeyQuery(checked_topic(header.topic), header.key, header.begin_timestamp_ms, header.end_timestamp_ms, limit)
+            KeyQuery(
+                checked_stored_topic(header.topic),
+                header.key,
+                header.begin_timestamp_ms,
+                header.end_timestamp_ms,
+                limit,
+            )
         )
         answer = QueryMessageResponse(
             index_timestamp_ms=found.newest_timestamp_ms,

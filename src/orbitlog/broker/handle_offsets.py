@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.broker.edge_names import checked_group, checked_topic
+from orbitlog.broker.edge_names import checked_group, checked_stored_topic
 from orbitlog.errors import RequestRefused
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.store.time_search import Boundary
@@ -84,7 +84,7 @@ class OffsetHandlers:
         header = SearchOffsetRequest.from_ext_fields(request.ext_fields)
         is_upper = (header.boundary_type or "").upper() == Boundary.UPPER.value
         boundary = Boundary.UPPER if is_upper else Boundary.LOWER
-        topic = checked_topic(header.topic)
+        topic = checked_stored_topic(header.topic)
         return _offset(request, self._state.store.offset_by_time(topic, header.queue_id, header.timestamp_ms, boundary))
 
     def maximum(self, _: Connection, request: Command) -> Answer:

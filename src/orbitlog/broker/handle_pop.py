@@ -78,7 +78,7 @@ class PopHandlers:
         # The rest may be fewer: those who ask alike are given alike.
         alike = (RequestCode.POP_MESSAGE, wish.topic, wish.group, wish.queue_id, header.expression, wish.ordered)
         held = HeldPop(
-            (wish.topic, pop_retry_topic(wish.group, wish.topic)),
+            awaited_topics(wish),
             wish.group,
             wish.queue_id,
             (*alike, wish.attempt_id),
@@ -139,7 +139,7 @@ class PopHandlers:
             *(wish.ordered, wish.attempt_id, id(request)),  # one message is news for everybody
         )
         held = HeldPop(
-            (wish.topic, pop_retry_topic(wish.group, wish.topic)),
+            awaited_topics(wish),
             wish.group,
             wish.queue_id,
             alike,
@@ -214,6 +214,11 @@ class PopHandlers:
         if subscription.problem:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription.problem)
         return subscription
+
+
+def awaited_topics(wish: PopWish) -> tuple[str, ...]:
+    """Return the topics whose messages answer a request: its own, and both forms of its retry topic."""
+    return (wish.topic, *(pop_retry_topic(wish.group, wish.topic, is_v2=is_v2) for is_v2 in (False, True)))
 
 
 @lru_cache(maxsize=1024)

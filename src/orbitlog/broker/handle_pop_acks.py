@@ -11,6 +11,7 @@ import binascii
 from collections.abc import Callable, Iterable, Mapping
 
 from orbitlog.broker.broker_state import BrokerState
+from orbitlog.broker.earlier_pops import EarlierPops
 from orbitlog.broker.popped_queues import Flight, PopKey
 from orbitlog.broker.popping import Popping
 from orbitlog.errors import FormatError, RequestRefused
@@ -21,7 +22,6 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.pop_headers import AckMessageRequest, ChangeInvisibleTimeRequest, ChangeInvisibleTimeResponse
 from orbitlog.wire.pop_receipt import (
-    ORDERED_REVIVE_QUEUE,
     PopReceipt,
     acknowledged_offsets,
     parse_receipt,
@@ -35,10 +35,13 @@ _BATCH_MAX = 4_096
 class PopAckHandlers:
     """Serves 200051, 200053 and 200151."""
 
-    def __init__(self, state: BrokerState, popping: Popping, wake: Callable[[Iterable[str]], None]) -> None:
+    def __init__(
+        self, state: BrokerState, popping: Popping, wake: Callable[[Iterable[str]], None], earlier: EarlierPops
+    ) -> None:
         self._state = state
         self._popping = popping
         self._wake = wake
+        self._earlier = earlier
 
     @property
     def table(self) -> Mapping[int, Handler]:
@@ -58,28 +61,34 @@ class PopAckHandlers:
                 ResponseCode.NO_MESSAGE,
                 f"offset {header.queue_offset} is not within {key.topic} queue {key.queue_id}: {low} to {high}",
             )
-        self._take(key, (header.queue_offset,), receipt.pop_timestamp_ms, is_ordered=receipt.is_ordered)
+        self._take(key, (header.queue_offset,), receipt)
         return response_to(request, ResponseCode.SUCCESS)
 
     def acknowledge_all(self, _: Connection, request: Command) -> Answer:
         try:
-            acks = decode_body(BatchAckBody, request.body, "acknowledgements").acks
+            body = decode_body(BatchAckBody, request.body, "acknowledgements")
         except FormatError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the body cannot be read: {error}") from None
+        acks, broker_name = body.acks, body.broker_name or ""
         if not acks:
             raise RequestRefused(ResponseCode.NO_MESSAGE, "there is nothing to acknowledge")
         if len(acks) > _BATCH_MAX:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"at most {_BATCH_MAX} receipts at a time")
         for ack in acks:
             key = PopKey(real_topic(ack.topic, ack.group, ack.retry), ack.group, ack.queue_id)
-            is_ordered = ack.revive_queue_id == ORDERED_REVIVE_QUEUE
-            self._take(key, _offsets(ack), ack.pop_timestamp_ms, is_ordered=is_ordered)
+            receipt = PopReceipt(
+                *(ack.start_queue_offset, ack.pop_timestamp_ms, ack.invisible_ms, ack.revive_queue_id, ack.retry),
+                *(broker_name, ack.queue_id, -1),
+            )
+            self._take(key, _offsets(ack), receipt)
         return response_to(request, ResponseCode.SUCCESS)
 
-    def _take(self, key: PopKey, queue_offsets: Iterable[int], pop_timestamp_ms: int, *, is_ordered: bool) -> None:
-        if not is_ordered:
+    def _take(self, key: PopKey, queue_offsets: Iterable[int], receipt: PopReceipt) -> None:
+        pop_timestamp_ms = receipt.pop_timestamp_ms
+        if not receipt.is_ordered:
             for queue_offset in queue_offsets:
-                self._popping.popped.acknowledge(key, queue_offset, pop_timestamp_ms)
+                if not self._popping.popped.acknowledge(key, queue_offset, pop_timestamp_ms):
+                    self._earlier.acknowledge(key, queue_offset, receipt)
             return
         offsets, committed = self._state.offsets, None
         for queue_offset in queue_offsets:
@@ -103,8 +112,10 @@ class PopAckHandlers:
         else:
             # A receipt differs from the one before it, or that one would still be good.
             new_popped_ms = max(now_ms, popped_ms + 1)
-            flight = Flight(new_popped_ms, visible_ms)
-            is_kept = self._popping.popped.keep_longer(key, header.queue_offset, popped_ms, flight)
+            flight = Flight(new_popped_ms, visible_ms, header.queue_offset)
+            is_kept = self._popping.popped.keep_longer(
+                key, header.queue_offset, popped_ms, flight
+            ) or self._earlier.keep_longer(key, header.queue_offset, receipt, new_popped_ms, visible_ms)
         if not is_kept:
             raise RequestRefused(ResponseCode.NO_MESSAGE, "the receipt is not, or no longer, good for a message")
         answer = ChangeInvisibleTimeResponse(

@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Mapping
 
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.delayed_delivery import DelayedDelivery
-from orbitlog.broker.edge_names import checked_group, checked_topic
+from orbitlog.broker.edge_names import checked_group, checked_stored_topic
 from orbitlog.broker.statistics import GROUP_GET_NUMS
 from orbitlog.errors import RequestRefused
+from orbitlog.formats.names import popped_topic
 from orbitlog.formats.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.wire.admin_headers import (
@@ -82,7 +83,9 @@ class ProgressHandlers:
         tps = 0.0
         for topic in topics:
             config = state.topics.find(topic)
-            if config is None or (online is not None and online.subscriptions and topic not in online.subscriptions):
+            # Consumers subscribe to a topic, not to the POP retry topics that belong to it.
+            wanted = {topic, popped_topic(topic, group)}
+            if config is None or (online and online.subscriptions and wanted.isdisjoint(online.subscriptions)):
                 continue
             for queue_id in range(config.read_queue_count):
                 offsets[MessageQueue(topic, state.broker_name, queue_id)] = self._queue_stats(group, topic, queue_id)
@@ -195,7 +198,7 @@ class ProgressHandlers:
         """Let a group go on at a time or an offset; its consumers learn it with their next pull."""
         header = ResetOffsetRequest.from_ext_fields(request.ext_fields)
         state = self._state
-        topic, group = checked_topic(header.topic), checked_group(header.group)
+        topic, group = checked_stored_topic(header.topic), checked_group(header.group)
         config = self._topic(topic)
         if state.groups.find(group) is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")

@@ -93,7 +93,7 @@ class SendHandler:
         header = kind.from_ext_fields(request.ext_fields)
         topic, body = header.topic, request.body
         config = self._state.topics.find(topic)
-        if config is None or topic in NOT_SENDABLE_TOPICS:
+        if config is None or topic in NOT_SENDABLE_TOPICS or "+" in topic:  # clients may not send to `%RETRY%g+t`
             config = self._make_topic(connection, header)
         queue_id = _chosen_queue(config, header.queue_id)
         if not body or len(body) > self._state.settings[keys.MESSAGE_BYTES]:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping
 
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.broker.edge_names import checked_topic
+from orbitlog.broker.edge_names import checked_stored_topic, checked_topic
 from orbitlog.broker.statistics import TOPIC_PUT_NUMS
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import names
@@ -115,7 +115,7 @@ class TopicHandlers:
 
     async def delete(self, connection: Connection, request: Command) -> Answer:
         """Forget a topic and how far groups are in it; one that is not there is gone already."""
-        topic = checked_topic(TopicRequest.from_ext_fields(request.ext_fields).topic)
+        topic = checked_stored_topic(TopicRequest.from_ext_fields(request.ext_fields).topic)
         state = self._state
         if state.topics.is_system(topic, state.settings):
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the system topic {topic} cannot be deleted")

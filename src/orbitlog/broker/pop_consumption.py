@@ -5,7 +5,8 @@ The handlers come with the first request for them, or where messages are out fro
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import logging
+from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,10 @@ from orbitlog.broker.config_directory import ConfigDirectory
 from orbitlog.broker.lazy_handlers import LazyHandlers
 from orbitlog.broker.message_writer import MessageWriter
 from orbitlog.broker.ordered_pops import OrderedPops
-from orbitlog.broker.popped_queues import PoppedQueues
+from orbitlog.broker.popped_queues import Expired, PoppedQueues
 from orbitlog.broker.request_modes import RequestModes
+from orbitlog.broker.revive_log import ReviveLog
+from orbitlog.broker.revive_reader import ReviveReader
 from orbitlog.formats.group_config import MESSAGE_REQUEST_MODE
 from orbitlog.formats.offset_tables import CONSUMER_ORDER_INFO
 from orbitlog.formats.pop_progress import POP_PROGRESS
@@ -27,17 +30,29 @@ from orbitlog.wire.codes import RequestCode as Code
 if TYPE_CHECKING:
     from orbitlog.broker.handle_pop import PopHandlers
 
+log = logging.getLogger(__name__)
+
 POP_CODES = (
     *(Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO, Code.ACK_MESSAGE),
     *(Code.BATCH_ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME, Code.QUERY_ASSIGNMENT, Code.SET_MESSAGE_REQUEST_MODE),
 )
 
 
+def _no_timer(now_ms: int) -> int:
+    """Stand in for a timer that has nothing to deliver."""
+    return now_ms
+
+
 class PopConsumption:
     """One broker's POP."""
 
     def __init__(
-        self, state: BrokerState, writer: MessageWriter, directory: ConfigDirectory, client: RemotingClient
+        self,
+        state: BrokerState,
+        writer: MessageWriter,
+        directory: ConfigDirectory,
+        client: RemotingClient,
+        timer_settled_to_ms: Callable[[int], int] = _no_timer,
     ) -> None:
         self._state = state
         self._writer = writer
@@ -45,6 +60,9 @@ class PopConsumption:
         self._is_in_use = False
         self.popped = PoppedQueues(state.offsets, directory.load(POP_PROGRESS))
         self.ordered = OrderedPops(state.offsets, directory.load(CONSUMER_ORDER_INFO))
+        self.revive_log = ReviveLog(state, writer)
+        self.revives = ReviveReader(state, self._revive, timer_settled_to_ms)
+        self._started_ms = state.now_ms()
         self.modes = RequestModes(directory.load(MESSAGE_REQUEST_MODE))
         self.table: Mapping[int, Handler] = LazyHandlers(POP_CODES, self._handlers).table
 
@@ -57,10 +75,12 @@ class PopConsumption:
         return PopHandlers(self._state, Popping(self._state, self._writer, self.popped, self.ordered))
 
     def _handlers(self) -> Mapping[int, Handler]:
+        from orbitlog.broker.earlier_pops import EarlierPops
         from orbitlog.broker.handle_assignment import AssignmentHandlers
         from orbitlog.broker.handle_pop_acks import PopAckHandlers
 
-        acks = PopAckHandlers(self._state, self._pops.popping, self._pops.held.wake)
+        earlier = EarlierPops(self._state, self.revive_log, self.revives, self._started_ms)
+        acks = PopAckHandlers(self._state, self._pops.popping, self._pops.held.wake, earlier)
         assignments = AssignmentHandlers(self._state, self.modes, self._client)
         return {**self._pops.table, **acks.table, **assignments.table}
 
@@ -78,6 +98,18 @@ class PopConsumption:
         """Put back what was not acknowledged in time, and answer those who have waited long enough."""
         if self._is_in_use or self.popped.may_expire:
             self._pops.tick(now_ms)
+        self.revives.tick(now_ms)
+
+    def _revive(self, expired: Expired, counts: bool) -> bool:
+        return self._pops.popping.revive(expired, counts=counts)
+
+    def hand_over(self) -> None:
+        """Append check points for what is out, so that any broker which reads them continues with it."""
+        if not self.revive_log.is_usable:
+            return
+        count = self.popped.hand_over(self.revive_log.append_flight)
+        if count:
+            log.info("%d messages that POP consumers have not acknowledged are in %s", count, self.revive_log.topic)
 
     def answer_all(self, connection: Connection | None = None) -> None:
         """Answer everybody who waits, or everybody on one connection."""

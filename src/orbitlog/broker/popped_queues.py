@@ -11,7 +11,7 @@ popped anew from there.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -35,6 +35,7 @@ class Flight(NamedTuple):
 
     pop_timestamp_ms: int
     visible_ms: int
+    start_queue_offset: int = 0  # where its pop began in the queue, as its receipt and a Java check point have it
 
 
 class Expired(NamedTuple):
@@ -68,9 +69,10 @@ class PoppedQueues:
         key = PopKey(saved.topic, saved.group, saved.queue_id)
         queue = self._queues[key] = _PoppedQueue(saved.committed, saved.next_to_pop)
         # Lists of different lengths are damage: what they do not say is given out again.
-        for out in zip(saved.queue_offsets, saved.pop_times_ms, saved.visible_times_ms, strict=False):
-            self._put_out(queue, key, out[0], Flight(out[1], out[2]))
-        if any(len(each) != len(saved.queue_offsets) for each in (saved.pop_times_ms, saved.visible_times_ms)):
+        starts = saved.start_offsets or saved.queue_offsets
+        for out in zip(saved.queue_offsets, saved.pop_times_ms, saved.visible_times_ms, starts, strict=False):
+            self._put_out(queue, key, out[0], Flight(*out[1:]))
+        if any(len(each) != len(saved.queue_offsets) for each in (saved.pop_times_ms, saved.visible_times_ms, starts)):
             del self._queues[key]
 
     @property
@@ -155,6 +157,25 @@ class PoppedQueues:
             heapq.heappush(self._visible, entry)
         return found
 
+    def hand_over(self, append: Callable[[PopKey, Flight, list[int]], bool]) -> int:
+        """Give every message that is out to `append`, one call for each pop, and commit the offsets past them.
+
+        A queue for which `append` returns False keeps its messages and its offset. Returns how many were handed over.
+        """
+        count = 0
+        for key in list(self._queues):
+            queue = self._current(key)
+            if queue is None or not queue.flights:
+                continue
+            by_pop: dict[Flight, list[int]] = {}
+            for queue_offset, flight in queue.flights.items():
+                by_pop.setdefault(flight, []).append(queue_offset)
+            if all(append(key, flight, queue_offsets) for flight, queue_offsets in by_pop.items()):
+                count += len(queue.flights)
+                queue.flights.clear()
+                self._commit(key, queue)
+        return count
+
     def in_flight(self, key: PopKey) -> int:
         queue = self._current(key)
         return 0 if queue is None else len(queue.flights)
@@ -194,4 +215,5 @@ def _saved(key: PopKey, queue: _PoppedQueue) -> PoppedQueueProgress:
         tuple(queue.flights),
         tuple(flight.pop_timestamp_ms for flight in flights),
         tuple(flight.visible_ms for flight in flights),
+        tuple(flight.start_queue_offset for flight in flights),
     )

@@ -10,6 +10,7 @@ import logging
 import random
 from dataclasses import dataclass, field
 
+from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_state import BrokerState
 from orbitlog.broker.clients import Subscription
 from orbitlog.broker.message_writer import MessageWriter
@@ -121,9 +122,14 @@ class Popping:
         queues = [(wish.topic, queue_id) for queue_id in own]
         if wish.ordered:
             return queues
-        retry_topic = pop_retry_topic(wish.group, wish.topic)
-        retried = [(retry_topic, queue_id) for queue_id in self._queue_ids(retry_topic)]
+        retried = [(topic, each) for topic in self._retry_topics(wish) for each in self._queue_ids(topic)]
         return retried + queues if retry_first else queues + retried
+
+    def _retry_topics(self, wish: PopWish) -> list[str]:
+        """Return the retry topics to pop from; one with a plus sign also after `enableRetryTopicV2` was turned off."""
+        settings = self._state.settings
+        is_v1_read = not settings[keys.POP_RETRY_V2] or settings[keys.POP_RETRY_V1_READ]
+        return [pop_retry_topic(wish.group, wish.topic, is_v2=is_v2) for is_v2 in (True, False) if is_v2 or is_v1_read]
 
     def _queue_ids(self, topic: str) -> list[int]:
         config = self._state.topics.find(topic)
@@ -156,7 +162,7 @@ class Popping:
         if wish.ordered:
             self._take_ordered(wish, key, queue_offsets, result, found)
         else:
-            flight = Flight(found.pop_timestamp_ms, found.pop_timestamp_ms + wish.invisible_ms)
+            flight = Flight(found.pop_timestamp_ms, found.pop_timestamp_ms + wish.invisible_ms, start)
             if result.next_offset > start or queue_offsets:
                 self.popped.pop(key, queue_offsets, result.next_offset, flight)
         if queue_offsets:
@@ -198,7 +204,7 @@ class Popping:
                 found.pop_timestamp_ms,
                 wish.invisible_ms,
                 found.revive_queue_id,
-                pop_receipt.RETRIED,
+                pop_receipt.retry_flag(key.topic),
                 self._state.broker_name,
                 key.queue_id,
                 _queue_offset(record),
@@ -245,14 +251,17 @@ class Popping:
         """Put some of what nobody acknowledged in time into retry topics; returns how many."""
         count = 0
         for expired in self.popped.expired(now_ms, REVIVE_STEP_MAX):
-            if not self._revive(expired):
+            if not self.revive(expired):
                 break
             self.popped.acknowledge(expired.key, expired.queue_offset, expired.flight.pop_timestamp_ms)
             count += 1
         return count
 
-    def _revive(self, expired: Expired) -> bool:
-        """Append one again; False if the store does not take it now."""
+    def revive(self, expired: Expired, *, counts: bool = True) -> bool:
+        """Append a message to its retry topic; False if the store does not take it now.
+
+        A message that a consumer suspended does not count as delivered once more.
+        """
         state, key = self._state, expired.key
         queue = state.store.queue(key.topic, key.queue_id)
         entry = None if queue is None else queue.entry(expired.queue_offset)
@@ -263,6 +272,8 @@ class Popping:
         topic = key.topic if key.topic.startswith(RETRY_PREFIX) else self._retry_topic(key)
         properties = message.properties
         properties.setdefault(pop_receipt.FIRST_POP_TIME, str(expired.flight.pop_timestamp_ms))
+        if state.compat.config_has_5x_fields:
+            properties[pop_receipt.ORIGIN_GROUP] = key.group
         host_raw = state.store_host_raw(None)
         both_v6 = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
         again = message._replace(
@@ -271,7 +282,7 @@ class Popping:
             born_host_raw=host_raw,
             store_host_raw=host_raw,
             sys_flag=message.sys_flag & ~both_v6 | (both_v6 if len(host_raw) == IPV6_HOST_BYTES else 0),
-            reconsume_times=message.reconsume_times + 1,
+            reconsume_times=message.reconsume_times + (1 if counts else 0),
             properties_raw=self._writer.encode(properties),
             version=1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
         )
@@ -281,7 +292,7 @@ class Popping:
         return result.is_stored
 
     def _retry_topic(self, key: PopKey) -> str:
-        topic = pop_retry_topic(key.group, key.topic)
+        topic = pop_retry_topic(key.group, key.topic, is_v2=self._state.settings[keys.POP_RETRY_V2])
         if self._state.topics.find(topic) is None:
             self._state.topics.make(topic, 1)
         if self._state.offsets.find(topic, key.group, 0) is None:

@@ -190,6 +190,19 @@ class TimedDelivery:
             version=record_version(topic),
         )
 
+    def settled_to_ms(self, now_ms: int) -> int:
+        """Return the timestamp up to which every message of the timer queue that was due has been delivered."""
+        queue = self._state.store.queue(names.TIMER_TOPIC, TIMER_QUEUE)
+        if queue is not None and self._next_to_take < queue.max_offset:
+            now_ms = min(now_ms, self._taken_to_ms)  # a message that is not taken in yet is due after it was stored
+        return min(now_ms, self._waiting[0][0] - 1) if self._waiting else now_ms
+
+    def take_all(self) -> None:
+        """Take in everything that is in the timer queue."""
+        queue = self._state.store.queue(names.TIMER_TOPIC, TIMER_QUEUE)
+        while queue is not None and self._next_to_take < queue.max_offset:
+            self._take_in(queue)
+
     # Looking at it, and saving it
 
     def waiting(self, limit: int = STEP_MESSAGES_MAX) -> list[WaitingMessage]:

@@ -73,6 +73,8 @@ RETRY_TOPIC_CHARACTERS_MAX = 255
 GROUP_CHARACTERS_MAX = 255
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
+# Java validates names that clients send, not those it builds itself: only its own retry topics contain a plus sign.
+_POP_RETRY_V2 = re.compile(r"%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+")
 
 
 def is_system_topic(topic: str) -> bool:
@@ -87,6 +89,15 @@ def check_topic(topic: str) -> str:
     """Return the topic if a broker accepts its name."""
     limit = RETRY_TOPIC_CHARACTERS_MAX if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else TOPIC_CHARACTERS_MAX
     return _check_name("topic", topic, limit)
+
+
+def check_stored_topic(topic: str) -> str:
+    """Return the topic if a store may contain it: names that `check_topic` accepts, and `%RETRY%group+topic`."""
+    if not _POP_RETRY_V2.fullmatch(topic):
+        return check_topic(topic)
+    if len(topic) > RETRY_TOPIC_CHARACTERS_MAX:
+        raise LimitExceeded(field="topic length", limit=RETRY_TOPIC_CHARACTERS_MAX, got=len(topic))
+    return topic
 
 
 def check_group(group: str) -> str:
@@ -112,6 +123,24 @@ def dead_letter_topic(group: str) -> str:
     return DLQ_PREFIX + group
 
 
-def pop_retry_topic(group: str, topic: str) -> str:
-    """Where 5.x keeps what a POP consumer sent back: one retry topic for each group and topic."""
-    return f"{RETRY_PREFIX}{group}_{topic}"
+def pop_retry_topic(group: str, topic: str, *, is_v2: bool = False) -> str:
+    """Return the POP retry topic of a group and topic, in the form of `enableRetryTopicV2`. Mirrors `KeyBuilder`."""
+    return f"{RETRY_PREFIX}{group}{'+' if is_v2 else '_'}{topic}"
+
+
+def is_pop_retry_v2(topic: str) -> bool:
+    return topic.startswith(RETRY_PREFIX) and "+" in topic
+
+
+def popped_topic(topic: str, group: str) -> str:
+    """Return the topic that a consumer subscribed to, given the topic a message was popped from."""
+    for separator in ("+", "_"):
+        prefix = f"{RETRY_PREFIX}{group}{separator}"
+        if topic.startswith(prefix):
+            return topic.removeprefix(prefix)
+    return topic
+
+
+def revive_topic(cluster: str) -> str:
+    """Return the topic in which a Java broker keeps POP check points and acknowledgements."""
+    return REVIVE_TOPIC_PREFIX + cluster

@@ -13,7 +13,7 @@ from orbitlog.formats.json_records import INT, LONG, TEXT, JsonFile, JsonRecord,
 
 @json_record
 class PoppedQueueProgress(JsonRecord):
-    """One queue of one group; the three lists belong together."""
+    """One queue of one group; the lists belong together. `start_offsets` is empty in files of older versions."""
 
     topic: str = field(metadata=java("topic", TEXT))
     group: str = field(metadata=java("group", TEXT))
@@ -23,6 +23,7 @@ class PoppedQueueProgress(JsonRecord):
     queue_offsets: tuple[int, ...] = field(default=(), metadata=java("queueOffsets", list_of(LONG)))
     pop_times_ms: tuple[int, ...] = field(default=(), metadata=java("popTimesMs", list_of(LONG)))
     visible_times_ms: tuple[int, ...] = field(default=(), metadata=java("visibleTimesMs", list_of(LONG)))
+    start_offsets: tuple[int, ...] = field(default=(), metadata=java("startOffsets", list_of(LONG)))
 
 
 @json_record

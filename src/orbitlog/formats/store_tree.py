@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from orbitlog.errors import BadField
 from orbitlog.formats.java import INT_MAX, INT_MIN, LONG_MAX
-from orbitlog.formats.names import check_topic
+from orbitlog.formats.names import check_stored_topic
 
 COMMITLOG = "commitlog"
 CONSUMEQUEUE = "consumequeue"
@@ -71,7 +71,7 @@ def parse_index_file_name(name: str) -> datetime | None:
 
 def queue_directory(topic: str, queue_id: int, *, kind: str = CONSUMEQUEUE) -> PurePath:
     """Return a queue's directory below the store's root; refuses any topic that could leave it."""
-    return PurePath(kind, check_topic(topic), str(queue_id))
+    return PurePath(kind, check_stored_topic(topic), str(queue_id))
 
 
 def parse_queue_id(name: str) -> int | None:

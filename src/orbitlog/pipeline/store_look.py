@@ -20,7 +20,7 @@ from orbitlog.errors import FormatError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.message import decode_message
-from orbitlog.formats.names import check_topic
+from orbitlog.formats.names import check_stored_topic
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
 from orbitlog.formats.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.pipeline.named_stores import NamedStore, OptionError
@@ -188,7 +188,7 @@ class StoreLook:
 
 def _is_readable(topic: str) -> bool:
     try:
-        check_topic(topic)
+        check_stored_topic(topic)
     except FormatError:
         return False
     return True

@@ -24,7 +24,7 @@ from orbitlog.formats.derived_files import DerivedFiles
 from orbitlog.formats.index_layout import decode_header
 from orbitlog.formats.message import Message, assign_fields, encode_message
 from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
-from orbitlog.formats.names import check_topic
+from orbitlog.formats.names import check_stored_topic
 from orbitlog.formats.queue_entry import locate_entry
 from orbitlog.formats.topic_config import DataVersion, TopicConfig, TopicTable
 from orbitlog.store.store_settings import StoreGeometry
@@ -78,7 +78,7 @@ class OfflineStoreWriter:
         return [self._put(segment, message, record) for message, record in zip(messages, records, strict=True)]
 
     def _encode(self, message: Message) -> bytearray:
-        check_topic(message.topic)
+        check_stored_topic(message.topic)
         if message.version != 1 and not self._rules.compat.long_topics:
             raise BadField(f"brokers of {self._rules.compat.name} read no V2 records", field="record version")
         return bytearray(encode_message(message))

@@ -78,7 +78,7 @@ class PutRules:
         if message.version == 2 and not self._long_topics:
             return _illegal("the topic is longer than 127 bytes")
         try:
-            names.check_topic(topic)
+            names.check_stored_topic(topic)
         except FormatError as error:
             return _illegal(str(error))
         if len(topic) > names.TOPIC_CHARACTERS_MAX and not topic.startswith(names.RETRY_PREFIX):

@@ -8,7 +8,7 @@ from threading import Lock
 
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.names import check_topic, is_system_topic
+from orbitlog.formats.names import check_stored_topic, is_system_topic
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.disk import Disk
@@ -85,7 +85,7 @@ class QueueSet:
 
     def find_or_make(self, topic: str, queue_id: int) -> ConsumeQueue:
         queue = self._queues.get((topic, queue_id))
-        return self._make(check_topic(topic), queue_id) if queue is None else queue
+        return self._make(check_stored_topic(topic), queue_id) if queue is None else queue
 
     def used(self, queue: ConsumeQueue) -> None:
         """Note that a queue's files are in use, and close those of the one unused for longest."""
@@ -174,7 +174,7 @@ class QueueSet:
 
 def _is_topic(name: str) -> bool:
     try:
-        check_topic(name)
+        check_stored_topic(name)
     except FormatError:
         return False
     return True

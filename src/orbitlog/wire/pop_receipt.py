@@ -10,12 +10,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orbitlog.errors import BadField
-from orbitlog.formats.names import RETRY_PREFIX, pop_retry_topic
+from orbitlog.formats.names import RETRY_PREFIX, is_pop_retry_v2, pop_retry_topic
 
 POP_RECEIPT = "POP_CK"
 FIRST_POP_TIME = "1ST_POP_TIME"
+ORIGIN_GROUP = "ORIGIN_GROUP"
 ORDERED_REVIVE_QUEUE = 999
-ORDINARY, RETRIED = "0", "1"
+ORDINARY, RETRIED, RETRIED_V2 = "0", "1", "2"
 
 _PARTS_MIN = 5
 _CHARACTERS_MAX = 1_024
@@ -63,12 +64,17 @@ def _number(part: str, text: str) -> int:
 
 
 def retry_flag(topic: str) -> str:
+    """Return the part of a receipt that names the kind of topic a message was popped from."""
+    if is_pop_retry_v2(topic):
+        return RETRIED_V2
     return RETRIED if topic.startswith(RETRY_PREFIX) else ORDINARY
 
 
 def real_topic(topic: str, group: str, retry: str) -> str:
     """Return the topic that a message lies in, of the one that its consumer subscribed to."""
-    return pop_retry_topic(group, topic) if retry == RETRIED else topic
+    if retry not in (RETRIED, RETRIED_V2):
+        return topic
+    return pop_retry_topic(group, topic, is_v2=retry == RETRIED_V2)
 
 
 def start_offset_info(topic: str, queue_id: int, start_queue_offset: int) -> str:

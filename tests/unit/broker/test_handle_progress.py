@@ -34,6 +34,20 @@ def test_progress_and_reset(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
+def test_progress_of_a_group_online_contains_its_pop_retry_topics(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.send()
+        await desk.heartbeat()
+        state = desk.broker.state
+        for topic in ("Orders", "%RETRY%G_Orders", "%RETRY%G+Orders", "%RETRY%G_Given-up", "Given-up"):
+            state.topics.make(topic, 1)
+            state.offsets.commit(topic, "G", 0, 0)
+        stats = decode_body(ConsumeStats, (await desk.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="G")).body)
+        assert {queue.topic for queue in stats.offsets} == {"Orders", "%RETRY%G_Orders", "%RETRY%G+Orders"}
+
+    at_desk(tmp_path, work)
+
+
 def test_a_new_group_begins_at_the_start_of_a_queue_that_is_empty_or_whole(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         asked = {"consumerGroup": "New", "topic": "Orders", "queueId": 3}

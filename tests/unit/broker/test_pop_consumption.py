@@ -67,6 +67,17 @@ def _pairs(info: str) -> list[tuple[tuple[str, str], str]]:
     return [((part[0], part[1]), part[2]) for part in parts]
 
 
+async def revived(desk: Desk, clock: Clock, count: int) -> None:
+    """Let the invisible time end, and wait until so many messages of the revive log are in the retry topic."""
+    clock.ms += INVISIBLE_MS
+
+    def are_there() -> bool:
+        clock.ms += 10
+        return desk.broker.state.max_offset(RETRY_TOPIC, 0) == count
+
+    await until(are_there)
+
+
 def named(receipt: PopReceipt) -> dict[str, Any]:
     topic = RETRY_TOPIC if receipt.retry == "1" else "Orders"
     return {
@@ -319,11 +330,10 @@ def test_a_restart_forgets_neither_what_is_out_nor_what_is_done(tmp_path: Path) 
         kept.append(first[1])
 
     async def after(desk: Desk) -> None:
+        assert committed(desk) == 3, "what is out was handed over as a check point"
         assert (await pop(desk)).code == ResponseCode.POLLING_TIMEOUT
         await acknowledge(desk, kept[0])
-        assert committed(desk) == 2
-        clock.ms += INVISIBLE_MS
-        await until(lambda: desk.broker.state.max_offset(RETRY_TOPIC, 0) == 1)
+        await revived(desk, clock, 1)
         assert bodies(await pop(desk)) == [b"2"]
 
     at_desk(tmp_path, before, now_ms=clock)
@@ -339,15 +349,47 @@ def test_what_is_out_comes_back_after_a_restart_though_nobody_pops(tmp_path: Pat
         await pop(desk)
 
     async def after(desk: Desk) -> None:
-        clock.ms += INVISIBLE_MS
-        await until(lambda: desk.broker.state.max_offset(RETRY_TOPIC, 0) == 2)
+        await revived(desk, clock, 2)
+
+    at_desk(tmp_path, before, now_ms=clock)
+    at_desk(tmp_path, after, now_ms=clock)
+
+
+def test_a_message_given_out_before_a_restart_may_be_kept_longer(tmp_path: Path) -> None:
+    clock = Clock()
+    kept: list[PopReceipt] = []
+
+    async def before(desk: Desk) -> None:
+        await send_numbered(desk, 2)
+        kept.extend(receipt for _, receipt in receipts(await pop(desk)))
+
+    async def after(desk: Desk) -> None:
+        longer = {"invisibleTime": 10 * INVISIBLE_MS}
+        renewed = []
+        for receipt in kept:
+            answer = await desk.ask(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, **named(receipt), **longer)
+            assert answer.code == ResponseCode.SUCCESS, answer.remark
+            times = {"pop_timestamp_ms": int(answer.ext_fields["popTime"]), "invisible_ms": 10 * INVISIBLE_MS}
+            renewed.append(replace(receipt, start_queue_offset=receipt.queue_offset, **times))
+        await acknowledge(desk, renewed[0])
+        clock.ms += 2 * INVISIBLE_MS
+        for _ in range(20):
+            clock.ms += 1_000
+            await asyncio.sleep(0.02)
+        assert desk.broker.state.max_offset(RETRY_TOPIC, 0) == 0, "neither is visible yet"
+        clock.ms += 10 * INVISIBLE_MS
+        await revived(desk, clock, 1)
+        assert bodies(await pop(desk)) == [b"1"]
 
     at_desk(tmp_path, before, now_ms=clock)
     at_desk(tmp_path, after, now_ms=clock)
 
 
 def test_a_restart_without_the_table_gives_everything_out_again(tmp_path: Path) -> None:
-    """As after a crash before the table was ever saved, or at a Java broker: the offsets alone lose nothing."""
+    """As after a crash before the table was ever saved: the offsets alone lose nothing.
+
+    Without the timer nothing is handed over when the broker stops.
+    """
 
     async def before(desk: Desk) -> None:
         await send_numbered(desk, 3)
@@ -357,7 +399,7 @@ def test_a_restart_without_the_table_gives_everything_out_again(tmp_path: Path) 
     async def after(desk: Desk) -> None:
         assert bodies(await pop(desk)) == [b"0", b"1", b"2"]
 
-    at_desk(tmp_path, before, now_ms=Clock())
+    at_desk(tmp_path, before, now_ms=Clock(), timerWheelEnable="false")
     for path in (tmp_path / "config").glob("orbitlogPops.json*"):
         path.unlink()
     at_desk(tmp_path, after, now_ms=Clock())

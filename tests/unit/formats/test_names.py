@@ -53,6 +53,27 @@ def test_names_made_of_names() -> None:
     assert names.retry_topic("g") == "%RETRY%g"
     assert names.dead_letter_topic("g") == "%DLQ%g"
     assert names.pop_retry_topic("g", "t") == "%RETRY%g_t"
+    assert names.pop_retry_topic("g", "t", is_v2=True) == "%RETRY%g+t"
+    assert names.revive_topic("c") == "rmq_sys_REVIVE_LOG_c"
+
+
+def test_popped_topic_is_what_a_retry_topic_belongs_to() -> None:
+    for is_v2 in (False, True):
+        assert names.popped_topic(names.pop_retry_topic("g_1", "t_2", is_v2=is_v2), "g_1") == "t_2"
+    assert names.popped_topic("t", "g") == "t"
+    assert names.popped_topic("%RETRY%g", "g") == "%RETRY%g"
+
+
+def test_only_a_pop_retry_topic_may_contain_a_plus_sign_in_a_store() -> None:
+    assert names.check_stored_topic("%RETRY%g+t") == "%RETRY%g+t"
+    assert names.check_stored_topic("Orders") == "Orders"
+    for name in ("a+b", "%RETRY%+t", "%RETRY%g+", "%RETRY%g+t+u", "%DLQ%g+t", "%RETRY%../g+t", "%RETRY%g+a/b", "+"):
+        with pytest.raises(BadField, match="characters other than"):
+            names.check_stored_topic(name)
+    with pytest.raises(BadField):
+        names.check_topic("%RETRY%g+t")
+    with pytest.raises(LimitExceeded):
+        names.check_stored_topic("%RETRY%g+" + "t" * 247)
 
 
 def test_system_topics() -> None:

@@ -12,6 +12,7 @@ from orbitlog.wire.pop_receipt import (
     order_count_info,
     parse_receipt,
     real_topic,
+    retry_flag,
     start_offset_info,
 )
 
@@ -40,6 +41,8 @@ def test_what_an_answer_says_of_a_queue() -> None:
 
 def test_topics_and_bits() -> None:
     assert (real_topic("T", "G", "0"), real_topic("T", "G", "1")) == ("T", "%RETRY%G_T")
+    assert real_topic("T", "G", "2") == "%RETRY%G+T"
+    assert [retry_flag(topic) for topic in ("T", "%RETRY%G_T", "%RETRY%G+T")] == ["0", "1", "2"]
     assert acknowledged_offsets(100, bytes((0b101, 0, 0b1))) == [100, 102, 116]
     with pytest.raises(FormatError):
         acknowledged_offsets(0, bytes(100_000))
