@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from orbitlog.store import dispatcher, log_end
+from orbitlog.store import dispatcher, log_end, queue_survey
 
 _PROPERTY = "checked"
 
@@ -31,6 +31,7 @@ def use_kernels(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
         (dispatcher, "_BULK_STEP_BYTES", 3000),
         (dispatcher, "_LIVE_BYTES_MIN", 0),
         (log_end, "_KERNEL_BYTES_MIN", 0),
+        (queue_survey, "KERNEL_BYTES_MIN", 0),
     ]
     ordinary = [(module, name, getattr(module, name)) for module, name, _ in limits]
 

@@ -16,7 +16,9 @@ from orbitlog.formats.message import Bytes
 
 STATE_FILE = "orbitlog.state"
 CONFIRMED_FILE = "orbitlog.confirmed"
+RECOVERY_FILE = "orbitlog.recovery"
 _MAGIC = 0x4F524231  # ORB1
+_RECOVERY_MAGIC = 0x4F524252  # ORBR
 KEYS_UNKNOWN = -1
 
 STORE_STATE = Layout(
@@ -33,6 +35,12 @@ STORE_STATE = Layout(
 CONFIRMED = Layout(
     "Orbitlog confirmed offset",
     Field("confirmed_to", "i64", "physical offset up to which others may read the log while the broker runs"),
+)
+RECOVERY_NOTE = Layout(
+    "Orbitlog recovery note",
+    Field("magic", "u32", f"0x{_RECOVERY_MAGIC:08X}"),
+    Field("crc", "u32", "CRC-32 of the field that follows"),
+    Field("dispatched_before", "i64", "physical offset before which every record had its queue unit at some time"),
 )
 
 
@@ -61,3 +69,25 @@ def decode_state(raw: Bytes) -> StoreState:
     if computed != stored:
         raise ChecksumMismatch(field="store state", stored=stored, computed=computed)
     return StoreState(*values)
+
+
+def encode_recovery_note(dispatched_before: int) -> bytes:
+    """Encode the note that exists while a store without a valid state file is recovered.
+
+    A recovery that is interrupted has changed the files that its decisions were based on; the next one reads this.
+    """
+    raw = RECOVERY_NOTE.struct.pack(_RECOVERY_MAGIC, 0, dispatched_before)
+    return raw[:4] + crc32(raw[8:]).to_bytes(4, "big") + raw[8:]
+
+
+def decode_recovery_note(raw: Bytes) -> int:
+    """Return the physical offset before which every record had its queue unit at some time."""
+    if len(raw) < RECOVERY_NOTE.size_bytes:
+        raise Truncated(field="recovery note", needed=RECOVERY_NOTE.size_bytes, got=len(raw))
+    magic, stored, dispatched_before = RECOVERY_NOTE.struct.unpack_from(raw)
+    if magic != _RECOVERY_MAGIC:
+        raise BadMagic(field="recovery note", got=magic)
+    computed = crc32(bytes(raw[8 : RECOVERY_NOTE.size_bytes]))
+    if computed != stored:
+        raise ChecksumMismatch(field="recovery note", stored=stored, computed=computed)
+    return int(dispatched_before)

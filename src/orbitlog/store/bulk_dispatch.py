@@ -20,6 +20,7 @@ from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.store.consumequeue import ConsumeQueue
 from orbitlog.store.index_files import IndexBoundary, IndexFiles
 from orbitlog.store.queue_set import QueueKey, QueueSet
+from orbitlog.store.recovery_plan import LeftOutUnits
 
 _UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
 assert _UNIT.itemsize == ENTRY_BYTES
@@ -43,6 +44,7 @@ class BulkDispatch:
         self._queues = queues
         self._index = index
         self._scan = DispatchScan(rules)
+        self.left_out: LeftOutUnits | None = None
 
     def run(self, view: memoryview, start: int, stop: int, base: int, index_from: IndexBoundary) -> BulkProgress:
         """Dispatch the messages of a segment that start in the range; ends before the first thing that is none."""
@@ -50,6 +52,11 @@ class BulkDispatch:
         for columns in self._scan.scan(view, start, stop, base_physical_offset=base):
             self._put_units(columns, self._scan.queues.queue)
             for unit in self._scan.light_queue_units(view, columns, base):
+                key = unit.topic, unit.queue_id
+                if self.left_out is not None and not self.left_out.takes(
+                    key, unit.entry.physical_offset, unit.queue_offset
+                ):
+                    continue
                 queue = self._queues.find_or_make(unit.topic, unit.queue_id)
                 queue.put(unit.queue_offset, unit.entry)
                 self._queues.used(queue)
@@ -66,21 +73,46 @@ class BulkDispatch:
         self._index.put_bulk(keys_from(columns, index_from))
 
     def _put_units(self, columns: DispatchColumns, queue_of: QueueOf) -> None:
-        state = columns.sys_flag & flags.TRANSACTION_MASK
-        entering = (state != flags.TransactionType.PREPARED) & (state != flags.TransactionType.ROLLBACK)
-        rows = np.flatnonzero(entering)
-        # By queue, and within each in the order of the log.
-        rows = rows[np.argsort(columns.queue_code[rows], kind="stable")]
-        units = np.empty(len(rows), _UNIT)
-        for name in ("physical_offset", "size_bytes", "tags_code"):
-            units[name] = getattr(columns, name)[rows]
+        rows = entering_rows(columns)
+        units = units_of(columns, rows)
         codes = columns.queue_code[rows]
         bounds = np.flatnonzero(np.diff(codes)) + 1
         for part in np.split(np.arange(len(rows)), bounds) if len(rows) else []:
-            topic, queue_id = queue_of(int(codes[part[0]]))
-            queue = self._queues.find_or_make(topic, queue_id)
-            _put_run(queue, columns.queue_offset[rows[part]], units[part])
-            self._queues.used(queue)
+            key = queue_of(int(codes[part[0]]))
+            chosen = self._chosen(key, columns, rows, part)
+            if len(chosen):
+                queue = self._queues.find_or_make(*key)
+                _put_run(queue, columns.queue_offset[rows[chosen]], units[chosen])
+                self._queues.used(queue)
+
+    def _chosen(
+        self, key: QueueKey, columns: DispatchColumns, rows: npt.NDArray[np.int64], part: npt.NDArray[np.int64]
+    ) -> npt.NDArray[np.int64]:
+        """Return those numbers of rows whose messages get a unit: all of them, except while recovering."""
+        left_out = self.left_out
+        if left_out is None:
+            return part
+        physical_offsets = columns.physical_offset[rows[part]]
+        if key in left_out.reused:
+            pairs = zip(physical_offsets.tolist(), columns.queue_offset[rows[part]].tolist(), strict=True)
+            return part[[left_out.takes(key, *pair) for pair in pairs]]
+        return part[physical_offsets >= left_out.begins.get(key, 0)]
+
+
+def entering_rows(columns: DispatchColumns) -> npt.NDArray[np.int64]:
+    """Return the rows of messages that enter a queue, by queue and within each in the order of the log."""
+    state = columns.sys_flag & flags.TRANSACTION_MASK
+    entering = (state != flags.TransactionType.PREPARED) & (state != flags.TransactionType.ROLLBACK)
+    rows = np.flatnonzero(entering)
+    return rows[np.argsort(columns.queue_code[rows], kind="stable")]
+
+
+def units_of(columns: DispatchColumns, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.void]:
+    """Return the units of some rows as the bytes on disk have them."""
+    units = np.empty(len(rows), _UNIT)
+    for name in ("physical_offset", "size_bytes", "tags_code"):
+        units[name] = getattr(columns, name)[rows]
+    return units
 
 
 def keys_from(columns: DispatchColumns, index_from: IndexBoundary) -> DispatchColumns:

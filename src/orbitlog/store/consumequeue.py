@@ -176,6 +176,19 @@ class ConsumeQueue:
         position = byte - base
         return self.segments.file(base).read(position, min(count * ENTRY_BYTES, self.segments.file_bytes - position))
 
+    def stored_units(self, queue_offset: int, count: int) -> bytes:
+        """Copy units from the files, whatever the bounds of the queue; ends early at a file that is missing."""
+        parts, byte = [], queue_offset * ENTRY_BYTES
+        end = byte + count * ENTRY_BYTES
+        while 0 <= byte < end:
+            base = self.segments.base_of(byte)
+            if not self.segments.has(base):
+                break
+            part_bytes = min(end - byte, base + self.segments.file_bytes - byte)
+            parts.append(self.segments.file(base).read(byte - base, part_bytes))
+            byte += part_bytes
+        return b"".join(parts)
+
     @property
     def last_physical_offset(self) -> int | None:
         """Where the last message lies or lay, even if the log no longer has it; None where none ever came."""
@@ -213,6 +226,22 @@ class ConsumeQueue:
         first, end = self.segments.start // ENTRY_BYTES, self._end_of_trusted(LONG_MAX)
         entries = (decode_entry(self._raw(queue_offset)) for queue_offset in range(max(first, end - count), end))
         return [entry for entry in entries if entry is not None]
+
+    def restart_at(self, queue_offset: int) -> None:
+        """Recover from that queue offset on: the log has its record, so units after it are of no expired one."""
+        if self.segments.has(self.segments.base_of(queue_offset * ENTRY_BYTES)):
+            self.max_offset = self.flushed_offset = queue_offset
+        else:
+            self._begin(queue_offset)
+
+    @property
+    def first_stored_offset(self) -> int:
+        """The queue offset at which the first file starts."""
+        return self.segments.start // ENTRY_BYTES
+
+    def has_expired_unit(self, queue_offset: int, min_physical_offset: int) -> bool:
+        """Return whether a unit is a filler or one of a record that expired."""
+        return self._is_trusted(queue_offset, max(min_physical_offset, 1))
 
     def end_recovery(self) -> None:
         """Remove what lies behind the last unit that the log has."""

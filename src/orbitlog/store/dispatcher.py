@@ -28,6 +28,7 @@ from orbitlog.store.queue_set import QueueSet
 if TYPE_CHECKING:
     from orbitlog.store.bulk_dispatch import BulkDispatch
     from orbitlog.store.live_dispatch import LiveDispatch
+    from orbitlog.store.recovery_plan import LeftOutUnits
 
 STEP_BYTES = 4 * 1024 * 1024
 # Loading the kernels takes about as long as dispatching this much without them.
@@ -86,11 +87,18 @@ class Dispatcher:
         self._quick = QuickDerive(rules)
         self._topics: dict[bytes, str] = {}
         self._live: LiveDispatch | None = None
+        self._left_out: LeftOutUnits | None = None
 
     def start(self, dispatched_to: int, index_from: IndexBoundary) -> None:
         """Begin at a record; keys before the boundary are in the index already."""
         self.dispatched_to = dispatched_to
         self._index_from = index_from
+
+    def leave_out(self, left_out: LeftOutUnits | None) -> None:
+        """Put no units of some records while a store is recovered; None puts all."""
+        self._left_out = left_out
+        if self._bulk is not None:
+            self._bulk.left_out = left_out
 
     @property
     def index_from(self) -> IndexBoundary:
@@ -133,6 +141,7 @@ class Dispatcher:
 
         if self._bulk is None:
             self._bulk = BulkDispatch(self._queues, self._index, self._rules)
+            self._bulk.left_out = self._left_out
         span = next(self._log.spans(self.dispatched_to, limit))
         view = self._log.segments.file(span.base).view()
         try:
@@ -272,6 +281,10 @@ class Dispatcher:
     def _dispatch(self, message: Message, arrivals: list[Arrival]) -> None:
         properties = message.properties
         for unit in queue_units(message, self._rules, properties):
+            if self._left_out is not None and not self._left_out.takes(
+                (unit.topic, unit.queue_id), message.physical_offset, unit.queue_offset
+            ):
+                continue
             queue = self._queues.find_or_make(unit.topic, unit.queue_id)
             is_new = queue.put(unit.queue_offset, unit.entry) or self._mends(queue, unit)
             self._queues.used(queue)

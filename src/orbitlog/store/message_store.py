@@ -22,7 +22,7 @@ from orbitlog.errors import FormatError, StoreClosed, StoreError
 from orbitlog.formats import flags
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.batch_records import encode_records
-from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from orbitlog.formats.checkpoint import Checkpoint, encode_checkpoint
 from orbitlog.formats.dispatch_marks import INLINE, DispatchLease
 from orbitlog.formats.message import Message, encode_placed, measure_record
 from orbitlog.formats.record_template import Row, encode_run
@@ -32,7 +32,6 @@ from orbitlog.formats.store_state import (
     KEYS_UNKNOWN,
     STATE_FILE,
     StoreState,
-    decode_state,
     encode_state,
 )
 from orbitlog.store.broker_dispatch import BrokerDispatch
@@ -45,13 +44,20 @@ from orbitlog.store.log_references import refuse_missing_log
 from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
+from orbitlog.store.recovery_files import (
+    read_checkpoint,
+    read_recovery_note,
+    read_state,
+    remove_recovery_note,
+    write_recovery_note,
+)
 from orbitlog.store.segments import new_file, open_log_segments
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_contents import refuse_writing
 from orbitlog.store.store_notices import notices_of
 from orbitlog.store.store_numbers import StoreNumbers
 from orbitlog.store.store_reads import StoreReads
-from orbitlog.store.store_recovery import StoreParts, recover
+from orbitlog.store.store_recovery import FoundStore, RecoverySteps, StoreParts, recover
 from orbitlog.store.zero_bytes import checksummed, seal
 
 NowMs = Callable[[], int]
@@ -134,31 +140,37 @@ class MessageStore(StoreReads):
         queues.load()
         index.load()
         self._dispatcher = Dispatcher(log, queues, index, self._config.rules)
-        self._checkpoint = self._read_checkpoint()
+        self._checkpoint = read_checkpoint(self._disk, self._root)
         self._notices = notices_of(self._disk, self._root)
-        was_closed = self._disk.read_file(self._root / tree.ABORT) is None
         parts = StoreParts(log, queues, index, self._dispatcher)
-        recover(
-            parts,
+        found = FoundStore(
+            self._disk,
+            self._root,
+            self._config.rules,
             self._checkpoint,
-            self._read_state(),
-            was_closed=was_closed,
-            begin_writing=self._mark_open,
-            distrust_keys=self._distrust_keys,
-            progress=progress,
+            read_state(self._disk, self._root),
+            was_closed=self._disk.read_file(self._root / tree.ABORT) is None,
+            noted_before=read_recovery_note(self._disk, self._root),
         )
+        self._notices += recover(parts, found, RecoverySteps(self._begin_recovery, self._distrust_keys, progress))
         self._confirmed = self._open_confirmed()
         for queue in queues:
             self._next_queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
         self._last_append_ms = self._dispatcher.last_store_timestamp_ms
         self._publish(self.confirmed_to)
         self.flush_derived()
+        remove_recovery_note(self._disk, self._root)  # the state file is valid from here on
         self._dispatch.settle(parts)
         if self._config.dispatch_engine != INLINE:
             self.hand_over_dispatch()
 
-    def _mark_open(self) -> None:
-        """Write the abort file: a crash while recovering must not be taken for a clean close."""
+    def _begin_recovery(self, noted_before: int | None) -> None:
+        """Create the abort file before anything changes: a crash while recovering must not look like a clean close.
+
+        The note first: after such a crash the next recovery reads it instead of what the files showed before.
+        """
+        if noted_before is not None:
+            write_recovery_note(self._disk, self._root, noted_before)
         process_id = os.getpid() if self._config.rules.compat.abort_holds_process_id else None
         self._disk.replace_file(self._root / tree.ABORT, tree.encode_abort(process_id))
 
@@ -586,17 +598,3 @@ class MessageStore(StoreReads):
         mapped = new_file(self._disk, path, CONFIRMED.size_bytes)
         mapped.allocate(0, CONFIRMED.size_bytes)
         return mapped
-
-    def _read_checkpoint(self) -> Checkpoint:
-        raw = self._disk.read_file(self._root / tree.CHECKPOINT)
-        try:
-            return decode_checkpoint(raw) if raw else Checkpoint()
-        except FormatError:
-            return Checkpoint()  # zeros are always safe: they mean that everything must be read
-
-    def _read_state(self) -> StoreState | None:
-        raw = self._disk.read_file(self._root / STATE_FILE)
-        try:
-            return decode_state(raw) if raw else None
-        except FormatError:
-            return None

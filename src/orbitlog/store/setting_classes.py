@@ -57,8 +57,6 @@ SAFETY = {
     "set enabledAppendPropCRC=false for both brokers",
     "forceVerifyPropCRC": "property CRCs are not supported and Apache's broker would truncate what is written here; "
     "set forceVerifyPropCRC=false for both brokers",
-    "enableRetryTopicV2": "retry topics named %RETRY%group+topic are not supported and their messages would be hidden; "
-    "run this store with Apache's broker",
     "maxTopicLength": "topic names longer than 127 characters are not supported and their messages would be hidden; "
     "run this store with Apache's broker, or set maxTopicLength=127 if there are none",
     "timerPrecisionMs": "a timer precision other than 1000 ms is not supported and Apache's broker could lose timer "
@@ -72,7 +70,7 @@ STORE_KEYS = frozenset(
     """
 storePathCommitLog readOnlyCommitLogStorePaths enableDLegerCommitLog storeType configManagerVersion
 rocksdbCQDoubleWriteEnable popConsumerKVServiceEnable popConsumerKVServiceInit timerRocksDBEnable transRocksDBEnable
-indexRocksDBEnable messageStorePlugIn enableLmq enabledAppendPropCRC forceVerifyPropCRC enableRetryTopicV2
+indexRocksDBEnable messageStorePlugIn enableLmq enabledAppendPropCRC forceVerifyPropCRC
 maxTopicLength timerPrecisionMs timerWheelSnapshotFlush
 """.split()
 )
@@ -117,8 +115,6 @@ BEHAVIOUR = {
     "coldDataFlowControlEnable": "reads of old messages are not throttled",
     "enablePopMessageThreshold": "the number of POP messages in flight is not limited",
     "enableSkipLongAwaitingAck": "POP messages that wait long for an acknowledgement are redelivered, not skipped",
-    "retrieveMessageFromPopRetryTopicV1": "POP consumers receive from retry topics named %RETRY%group_topic "
-    "nevertheless",
     "useSeparateRetryQueue": "the POP retry topic of a group has one queue",
     "popResponseReturnActualRetryTopic": "POP responses name the original topic of a retried message",
     "initPopOffsetByCheckMsgInMem": "a new POP group starts at the first message while that is in memory",
@@ -240,7 +236,7 @@ putThreadPoolQueueCapacity queryMessageThreadPoolNums queryThreadPoolQueueCapaci
 readAheadCacheExpireDuration readAheadCacheSizeThresholdRate readAheadMessageCountThreshold
 readAheadMessageSizeThreshold readUnCommitted realTimeNotifyConsumerChange realTimePersistRocksDBConfig
 recheckReputOffsetFromCq recordGetMessageResult recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval
-replyThreadPoolQueueCapacity reviveAckWaitMs reviveInterval reviveMaxSlow reviveQueueNum reviveScanTime
+replyThreadPoolQueueCapacity reviveAckWaitMs reviveInterval reviveMaxSlow reviveScanTime
 rmqAddressServerDomain rmqAddressServerSubGroup rocketmqHome rocksdbCompressionType rocksdbFlushWalFrequency
 rocksdbWalFileRollingThreshold sampleCountThreshold sampleSteps scanAvailableNameSrv
 scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable

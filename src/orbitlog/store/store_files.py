@@ -14,7 +14,7 @@ from pathlib import Path
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.store_state import CONFIRMED_FILE, STATE_FILE
+from orbitlog.formats.store_state import CONFIRMED_FILE, RECOVERY_FILE, STATE_FILE
 from orbitlog.store.store_paths import StorePaths
 from orbitlog.store.store_settings import StoreSettings
 
@@ -25,6 +25,7 @@ _UNREAD_ENTRIES = frozenset(
         tree.CHECKPOINT + tree.BACKUP_SUFFIX,
         tree.DOCTOR,
         CONFIRMED_FILE,
+        RECOVERY_FILE,
         STATE_FILE,
         "brokerIdentity",
         "compaction",

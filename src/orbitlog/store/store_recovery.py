@@ -1,8 +1,8 @@
-"""Bringing log, queues and index together when a store is opened.
+"""Store recovery: makes queues and index consistent with the log when a store is opened.
 
-The log decides. What Orbitlog's own state file vouches for is kept; everything behind that is derived again, into
-the same places, and only then is what the log does not have removed. With no state to trust the whole log is gone
-through, and whatever is there already, a Java broker's for example, is found to be the same.
+The log decides. What Orbitlog's state file covers is kept, and everything after it is derived again, into the same
+places; only then is what the log does not have removed. Without a valid state file, as after a Java broker, the whole
+log is surveyed first: queues that are consistent with it are kept byte for byte, the others are derived again.
 """
 
 from __future__ import annotations
@@ -10,18 +10,25 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 
 from orbitlog.errors import FormatError, StoreLayoutError
 from orbitlog.formats.checkpoint import Checkpoint
+from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.message import Message, decode_message
 from orbitlog.formats.message_scan import read_at
 from orbitlog.formats.store_state import StoreState
 from orbitlog.store.commitlog import CommitLog
+from orbitlog.store.deletion_evidence import durable_before, has_queue_directory, known_topics
+from orbitlog.store.disk import Disk
 from orbitlog.store.dispatcher import Dispatcher, Progress
 from orbitlog.store.index_files import IndexBoundary, IndexFile, IndexFiles
-from orbitlog.store.log_end import KnownLog, find_log_end
+from orbitlog.store.log_end import FoundEnd, KnownLog, find_log_end
 from orbitlog.store.log_references import OpenedLog, refuse_short_log
+from orbitlog.store.queue_lives import DeletionEvidence, is_complete
 from orbitlog.store.queue_set import QueueSet
+from orbitlog.store.queue_survey import survey_queues
+from orbitlog.store.recovery_plan import RecoveryPlan, find_lives, plan_recovery
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,75 +39,140 @@ class StoreParts:
     dispatcher: Dispatcher
 
 
-def recover(
-    parts: StoreParts,
-    checkpoint: Checkpoint,
-    state: StoreState | None,
-    *,
-    was_closed: bool,
-    begin_writing: Callable[[], None],
-    distrust_keys: Callable[[StoreState], None],
-    progress: Progress | None = None,
-) -> None:
-    """Find the end of the log, and make queues and index what the log says.
+@dataclass(frozen=True, slots=True)
+class FoundStore:
+    """What a store was found with when it was opened.
 
-    `begin_writing` is called when the store was found to be consistent, before the first change to a file.
-    `distrust_keys` is called before index files are made that the state does not speak of: were the power cut while
-    they are, the next recovery would take what reached the disk for what the state vouches for.
+    `was_closed` if there is no abort file. `noted_before` is the offset in the note of a recovery that did not end.
     """
+
+    disk: Disk
+    root: Path
+    rules: DeriveRules
+    checkpoint: Checkpoint
+    state: StoreState | None
+    was_closed: bool
+    noted_before: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySteps:
+    """Callbacks of a recovery.
+
+    `begin` is called before the first byte of the store changes; with the offset for the recovery note if the state
+    file is not valid. `distrust_keys` is called before index files are created that the state does not cover: after a
+    power cut the next recovery would take them for those that it does.
+    """
+
+    begin: Callable[[int | None], None]
+    distrust_keys: Callable[[StoreState], None]
+    progress: Progress | None = None
+
+
+def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[str]:
+    """Find the end of the log, and make queues and index consistent with it; return notices for the operator."""
     log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
     _check_whole(log)
-    known = _known_log(checkpoint, state, was_closed=was_closed)
-    given_state = state
-    if not _is_vouched_for(log, checkpoint, state, known):
-        state = None
+    known = _known_log(found.checkpoint, found.state, was_closed=found.was_closed)
+    state = found.state if _is_vouched_for(log, found.checkpoint, found.state, known) else None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
-    passes = _TwoPasses(progress)
-    found = find_log_end(log, trusted_to, known, passes.followed)
+    passes = _Passes(steps.progress, is_surveyed=state is None)
+    end = find_log_end(log, trusted_to, known, passes.followed)
     if state is None and not log.segments.is_empty:
-        known_state = given_state if given_state is not None and _goes_with(checkpoint, given_state) else None
+        known_state = found.state if found.state is not None and _goes_with(found.checkpoint, found.state) else None
         refuse_short_log(
-            OpenedLog(log, queues, index, found.physical_offset, checkpoint, known_state, was_closed=was_closed)
+            OpenedLog(log, queues, index, end.physical_offset, found.checkpoint, known_state, found.was_closed)
         )
-    begin_writing()
-    log.recover_to(found.physical_offset, flushed_to=trusted_to)
-    for damaged in found.damage:
-        dispatcher.note_damage(damaged.physical_offset, damaged.size_bytes, damaged.reason)
-    _begin_queues(queues, trusted_to)
-    if state is not None and queues.unit_count != state.unit_count:
-        trusted_to = log.min_physical_offset  # a queue lost files
+    plan = None
+    if state is not None:
         _begin_queues(queues, trusted_to)
-    if state is not None and _keep_known_keys(log, index, state, was_closed=was_closed):
+        if queues.unit_count == state.unit_count:
+            steps.begin(None)
+        else:
+            trusted_to = log.min_physical_offset  # a queue lost files
+    if trusted_to == log.min_physical_offset:
+        plan, noted_before = _plan(parts, found, state, end, passes.surveyed)
+        steps.begin(noted_before)
+        trusted_to = plan.derive_from
+    log.recover_to(end.physical_offset, flushed_to=state.dispatched_to if state else log.min_physical_offset)
+    for damaged in end.damage:
+        dispatcher.note_damage(damaged.physical_offset, damaged.size_bytes, damaged.reason)
+    if state is not None and _keep_known_keys(log, index, state, was_closed=found.was_closed):
         boundary = IndexBoundary(state.dispatched_to, 0)
     else:
         if state is not None:
-            distrust_keys(state)
-        boundary = _put_doubtful_away(log, index, keep_full=state is not None, keep_last=was_closed)
+            steps.distrust_keys(state)
+        boundary = _put_doubtful_away(log, index, keep_full=state is not None, keep_last=found.was_closed)
     dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
+    dispatcher.leave_out(plan.left_out if plan is not None else None)
     dispatcher.catch_up(log.written_to, passes.derived)
+    if plan is not None:
+        passes.derived(0, 0)
+    dispatcher.leave_out(None)
     for queue in queues:
         queue.end_recovery()
         queue.correct_min_offset(log.min_physical_offset)
         queues.used(queue)  # of ten thousand queues only some can be open at a time
     queues.forget_empty()
     index.discard_aside()
+    return plan.notices if plan is not None else []
 
 
-class _TwoPasses:
-    """Makes one progress of two: the log is followed to its end, from the disk, and then derived from, from memory."""
+def _plan(
+    parts: StoreParts, found: FoundStore, state: StoreState | None, end: FoundEnd, progress: Progress
+) -> tuple[RecoveryPlan, int]:
+    """Survey the whole log and decide about every queue; also return the offset for the recovery note."""
+    log, queues, dispatcher = parts.log, parts.queues, parts.dispatcher
+    log_start, log_end = log.min_physical_offset, end.physical_offset
+    survey = survey_queues(log, log_end, queues, found.rules, progress)
+    lives = find_lives(survey, queues, log_start)
+    topics = known_topics(found.disk, found.root)
+    with_files = {(queue.topic, queue.queue_id) for queue in queues if not queue.segments.is_empty}
+    before = found.noted_before
+    if found.was_closed or before is None:
+        before = 0
+        if not lives.keys() <= with_files:
+            proven_to = log_end if found.was_closed else durable_before(log, found.checkpoint, log_end)
+            if state is not None:
+                proven_to = max(proven_to, state.dispatched_to)
+            if not has_queue_directory(found.disk, found.root) or not is_complete(lives, topics, with_files):
+                proven_to = 0  # all queues were lost: the absence of one proves nothing
+            before = proven_to
+    evidence = DeletionEvidence(topics, with_files, before)
+    plan = plan_recovery(lives, queues, evidence, log_start=log_start, log_end=log_end)
+    if survey.is_damaged:
+        plan.derive_from = log_start  # the dispatcher reports what it meets
+    dispatcher.last_physical_offset = survey.last_physical_offset
+    dispatcher.last_store_timestamp_ms = survey.last_store_timestamp_ms
+    return plan, before
 
-    def __init__(self, progress: Progress | None) -> None:
+
+class _Passes:
+    """Makes one progress of several passes over the log: following it to its end, surveying it, deriving from it."""
+
+    def __init__(self, progress: Progress | None, *, is_surveyed: bool) -> None:
         self._progress = progress
+        self._count = 3 if is_surveyed else 2
         self._followed_bytes = 0
 
     def followed(self, done_bytes: int, total_bytes: int) -> None:
         self._followed_bytes = done_bytes
         if self._progress is not None:
-            self._progress(done_bytes // 2, total_bytes)
+            self._progress(done_bytes // self._count, total_bytes)
+
+    def surveyed(self, done_bytes: int, total_bytes: int) -> None:
+        self._count = 3
+        if self._progress is not None:
+            self._progress((total_bytes + done_bytes) // 3, total_bytes)
 
     def derived(self, done_bytes: int, total_bytes: int) -> None:
-        if self._progress is not None:
-            followed_bytes = self._followed_bytes
+        if self._progress is None:
+            return
+        followed_bytes = self._followed_bytes
+        if self._count == 3:  # from anywhere on: only queues that are not complete need it
+            share = done_bytes * followed_bytes // total_bytes if total_bytes else followed_bytes
+            self._progress((2 * followed_bytes + share) // 3, followed_bytes)
+        else:
             self._progress((followed_bytes + done_bytes) // 2, (followed_bytes + total_bytes) // 2)
 
 
