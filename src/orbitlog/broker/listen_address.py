@@ -2,7 +2,8 @@
 
 Java's broker listens on every address of the machine unless `bindAddress` is given. Orbitlog listens on loopback, so a
 `broker.conf` with `brokerIP1` alone would register an address on which nothing listens. `brokerIP1` asks for clients
-from elsewhere, so the broker listens on that address if it is one of this machine's.
+from elsewhere, so the broker listens on that address if it is one of this machine's. With neither, a name server that
+other machines use would send their clients to 127.0.0.1, each to its own machine.
 """
 
 from __future__ import annotations
@@ -21,10 +22,14 @@ _EVERYWHERE = "0.0.0.0"  # noqa: S104 - named in a sentence
 def with_listen_address(settings: BrokerSettings) -> BrokerSettings:
     """Return the settings with `bindAddress` set to the address of `brokerIP1`, unless it was given.
 
-    Raise a `SettingError` if `brokerIP1` is not an address of this machine, or a host name without address.
+    Raise a `SettingError` if `brokerIP1` is not an address of this machine or a host name without address, and if a
+    loopback address would be registered with a name server that is not on loopback.
     """
     advertised = settings[keys.ADVERTISED_ADDRESS]
-    if not advertised or keys.BIND_ADDRESS.key in settings.texts:
+    if keys.BIND_ADDRESS.key in settings.texts:
+        return settings
+    if not advertised:
+        _refuse_public_name_servers(settings)
         return settings
     for address in advertised_addresses(settings):
         if _is_own(address):
@@ -35,17 +40,38 @@ def with_listen_address(settings: BrokerSettings) -> BrokerSettings:
     )
 
 
+def _refuse_public_name_servers(settings: BrokerSettings) -> None:
+    for name_server in settings[keys.NAME_SERVERS]:
+        addresses = _resolved(name_server.rpartition(":")[0].strip("[]"))
+        if any(not ipaddress.ip_address(address).is_loopback for address in addresses):
+            raise SettingError(
+                f"namesrvAddr={name_server} is not on loopback and neither bindAddress nor brokerIP1 is given, so other"
+                f" machines would be sent to {settings[keys.BIND_ADDRESS]}; add bindAddress={_EVERYWHERE} for clients"
+                " everywhere, or bindAddress=127.0.0.1 for those on this machine"
+            )
+
+
 def advertised_addresses(settings: BrokerSettings) -> list[str]:
     """Return the IP addresses of `brokerIP1`, none if it is not given; raise a `SettingError` if a name has none."""
     advertised = settings[keys.ADVERTISED_ADDRESS]
-    if not advertised or _is_ip(advertised):
-        return [advertised] if advertised else []
+    addresses = _resolved(advertised) if advertised else []
+    if advertised and not addresses:
+        raise SettingError(
+            f"brokerIP1={advertised} is a host name without address; set it to an address or a known name"
+        )
+    return addresses
+
+
+def _resolved(host: str) -> list[str]:
+    """Return the addresses of a host, IPv4 first as Java has it; none if it is not known."""
+    if _is_ip(host):
+        return [host]
     try:
-        found = socket.getaddrinfo(advertised, None, type=socket.SOCK_STREAM)
-    except OSError as error:
-        raise SettingError(f"brokerIP1={advertised} has no address: {error.strerror or error}") from error
-    addresses = dict.fromkeys(str(address[0]) for *_, address in found)
-    return sorted(addresses, key=lambda address: ":" in address)  # IPv4 first, as Java has it
+        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    addresses = dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found)
+    return sorted(addresses, key=lambda address: ":" in address)
 
 
 def contradiction(settings: BrokerSettings, addresses: Iterable[str]) -> str | None:

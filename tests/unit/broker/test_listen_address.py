@@ -58,8 +58,24 @@ def test_host_name_is_resolved(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_host_name_without_address_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     resolved_to(monkeypatch)
-    with pytest.raises(SettingError, match=r"brokerIP1=broker\.example has no address: Name or service not known"):
+    with pytest.raises(SettingError, match=r"brokerIP1=broker\.example is a host name without address"):
         with_listen_address(BrokerSettings({"brokerIP1": "broker.example"}))
+
+
+@pytest.mark.parametrize("name_server", [f"{ELSEWHERE}:9876", "names.example:9876", f"127.0.0.1:9876;{ELSEWHERE}:1"])
+def test_loopback_is_not_registered_with_public_name_servers(name_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved_to(monkeypatch, ELSEWHERE)
+    with pytest.raises(SettingError, match=r"neither bindAddress nor brokerIP1 is given.* add bindAddress=0\.0\.0\.0"):
+        with_listen_address(BrokerSettings({"namesrvAddr": name_server}))
+    given = BrokerSettings({"namesrvAddr": name_server, "bindAddress": "127.0.0.1"})
+    assert with_listen_address(given) is given
+
+
+@pytest.mark.parametrize("name_server", ["127.0.0.1:9876", "[::1]:9876", "localhost:9876", "unknown.example:9876"])
+def test_loopback_is_registered_with_local_name_servers(name_server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved_to(monkeypatch, *(["127.0.0.1"] if "localhost" in name_server else []))
+    given = BrokerSettings({"namesrvAddr": name_server})
+    assert with_listen_address(given) is given
 
 
 def test_contradiction_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

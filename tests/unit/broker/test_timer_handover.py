@@ -122,3 +122,14 @@ def test_a_store_of_4_9_gets_no_such_files(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=Clock(), compat="4.9")
     assert not (tmp_path / "timerlog").exists()
     assert not (tmp_path / "config/timercheck").exists()
+
+
+def test_timer_log_has_the_size_of_the_setting(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await send_later(desk, b"later", 20_000)
+        await settled(desk)
+        (tmp_path / "timerlog").mkdir()
+        (tmp_path / LOG_NAME).write_bytes(bytes(4096))
+
+    at_desk(tmp_path, work, now_ms=Clock(), mappedFileSizeTimerLog="16777216")
+    assert (tmp_path / LOG_NAME).stat().st_size == 16_777_216
