@@ -135,6 +135,22 @@ def test_broker_serves_a_log_in_two_directories(root: Path, setting: str, run: R
     assert len(rows) > 547  # delayed messages that are overdue are delivered
 
 
+def test_store_option_changes_the_root_alone(root: Path, setting: str, tmp_path: Path) -> None:
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathRootDir={tmp_path / 'elsewhere'}\n{setting}\n")
+    with serving("broker", "--store", str(root), "--port", "0", "--config", str(conf)) as (process, ready):
+        assert ready["store"] == str(root)
+        process.terminate()
+        process.communicate(timeout=SECONDS_MAX)
+    assert not (tmp_path / "elsewhere").exists() and not (root / "commitlog").exists()
+
+
+def test_tilde_in_a_setting_is_refused_because_java_does_not_expand_it(run: Run) -> None:
+    for key in ("storePathRootDir", "storePathCommitLog"):
+        refused = run("broker", "--set", f"{key}=~/store")
+        assert refused.exit_code == 2 and "does not expand" in refused.stderr
+
+
 def test_several_brokers_do_not_get_one_log(tmp_path: Path, run: Run) -> None:
     refused = run("up", "--brokers", "2", "--store", tmp_path / "s", "--set", f"storePathCommitLog={tmp_path / 'a'}")
     assert refused.exit_code == 2 and "share one CommitLog" in refused.stderr

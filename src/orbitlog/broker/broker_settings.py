@@ -69,6 +69,12 @@ def _address(text: str) -> str:
     return text
 
 
+def _directory(text: str) -> str:
+    if text.startswith("~"):
+        raise ValueError("starts with ~, which Java does not expand; write the directory in full")
+    return text
+
+
 def parse_name_servers(text: str) -> tuple[str, ...]:
     """Read `host:port;host:port`."""
     addresses = tuple(part.strip() for part in text.split(";") if part.strip())
@@ -96,7 +102,7 @@ LISTEN_PORT = Setting("listenPort", _number(0, 65535), 10911, "port to listen on
 ADVERTISED_ADDRESS = Setting(
     "brokerIP1", _address, "", "address that clients are told to dial; left out, it is the one that they dialled"
 )
-STORE_ROOT = Setting("storePathRootDir", str, "", "directory of the store")
+STORE_ROOT = Setting("storePathRootDir", _directory, "", "directory of the store")
 BROKER_PERMISSION = Setting("brokerPermission", _number(0, 15), 6, "4 = may be read, 2 = may be written")
 QUEUE_COUNT = Setting(
     "defaultTopicQueueNums", _number(1, 65535), 8, "queues of the template from which topics are made automatically"

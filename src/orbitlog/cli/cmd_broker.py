@@ -72,7 +72,7 @@ def command(
 ) -> None:
     given = {
         keys.NAME_SERVERS.key: name_servers,
-        keys.STORE_ROOT.key: None if root is None else str(root),
+        keys.STORE_ROOT.key: None if root is None else str(root.expanduser()),
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if port is None else str(port),
     }
@@ -80,6 +80,6 @@ def command(
     if print_settings:
         show_settings(settings)
         return
-    root = Path(settings[keys.STORE_ROOT] or default_store()).expanduser()
+    root = Path(settings[keys.STORE_ROOT] or default_store())
     log_path = start_logging(root / "logs", "broker")
     serve(lambda: _ServedBroker(settings, root, log_path), as_json=as_json)

@@ -200,7 +200,7 @@ def command(
     as_json: bool,
 ) -> None:
     given = {
-        keys.STORE_ROOT.key: None if root is None else str(root),
+        keys.STORE_ROOT.key: None if root is None else str(root.expanduser()),
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if broker_port is None else str(broker_port),
         keys.DISPATCH_ENGINE.key: dispatch,
@@ -209,7 +209,7 @@ def command(
     if print_settings:
         show_settings(settings)
         return
-    root = Path(settings[keys.STORE_ROOT] or default_store()).expanduser()
+    root = Path(settings[keys.STORE_ROOT] or default_store())
     if broker_count > 1:
         places = _places(broker_count, settings, root)
         words = _passed_on(settings, config_path, assignments)
