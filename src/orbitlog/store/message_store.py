@@ -43,19 +43,22 @@ from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
-from orbitlog.store.recovery_files import (
-    read_checkpoint,
-    read_recovery_note,
-    read_state,
-    remove_recovery_note,
-    write_recovery_note,
-)
 from orbitlog.store.segments import Segments, new_file
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_notices import notices_of
 from orbitlog.store.store_numbers import StoreNumbers
 from orbitlog.store.store_reads import StoreReads
-from orbitlog.store.store_recovery import FoundStore, RecoverySteps, StoreParts, recover
+from orbitlog.store.store_recovery import (
+    FoundStore,
+    RecoverySteps,
+    StoreParts,
+    read_checkpoint,
+    read_recovery_note,
+    read_state,
+    recover,
+    remove_recovery_note,
+    write_recovery_note,
+)
 from orbitlog.store.zero_bytes import checksummed, seal
 
 NowMs = Callable[[], int]
