@@ -158,6 +158,8 @@ def test_deleted_and_recreated_topics_stay_as_they_are_both_ways(
         hands.send("Gone", "back", 1)
         hands.send("Later", "later", 3)
         hands.delete("Later")
+        # Apache's 4.x broker derives again what comes after the last unit of any queue, deleted topics too.
+        hands.send("Kept", "end", 1)
     before = queue_files(store.path)
     with store.turn(store.theirs) as hands:
         hands.check()
