@@ -40,24 +40,27 @@ from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
-from orbitlog.store.log_references import refuse_missing_log
 from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
-from orbitlog.store.recovery_files import (
-    read_checkpoint,
-    read_recovery_note,
-    read_state,
-    remove_recovery_note,
-    write_recovery_note,
-)
 from orbitlog.store.segments import new_file, open_log_segments
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_contents import refuse_writing
 from orbitlog.store.store_notices import notices_of
 from orbitlog.store.store_numbers import StoreNumbers
+from orbitlog.store.store_paths import StorePaths
 from orbitlog.store.store_reads import StoreReads
-from orbitlog.store.store_recovery import FoundStore, RecoverySteps, StoreParts, recover
+from orbitlog.store.store_recovery import (
+    FoundStore,
+    RecoverySteps,
+    StoreParts,
+    read_checkpoint,
+    read_recovery_note,
+    read_state,
+    recover,
+    remove_recovery_note,
+    write_recovery_note,
+)
 from orbitlog.store.zero_bytes import checksummed, seal
 
 NowMs = Callable[[], int]
@@ -117,7 +120,7 @@ class MessageStore(StoreReads):
         disk = disk or RealDisk()
         paths = config.paths_of(root)
         refuse_writing(root, disk, log_directories=paths.log_directories)
-        refuse_missing_log(paths, disk)
+        _refuse_missing_log(paths, disk)
         disk.make_directory(root)
         with ExitStack() as locks, ExitStack() as undo:
             locks.callback(disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT).release)
@@ -598,3 +601,13 @@ class MessageStore(StoreReads):
         mapped = new_file(self._disk, path, CONFIRMED.size_bytes)
         mapped.allocate(0, CONFIRMED.size_bytes)
         return mapped
+
+
+def _refuse_missing_log(paths: StorePaths, disk: Disk) -> None:
+    """Raise `StoreLayoutError` if the log is missing although other files refer to messages."""
+    if any(entry.size_bytes for directory in paths.log_directories for entry in disk.list_directory(directory)):
+        return
+    if disk.list_directory(paths.root):
+        from orbitlog.store.log_references import refuse_missing_log  # most stores have a log, or nothing at all
+
+        refuse_missing_log(paths, disk)
