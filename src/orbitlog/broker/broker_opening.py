@@ -27,7 +27,7 @@ from orbitlog.store import store_settings
 from orbitlog.store.disk import Disk, RealDisk
 from orbitlog.store.dispatcher import Progress
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_config import PropertyCrc, StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
 
 log = logging.getLogger(__name__)
@@ -137,5 +137,8 @@ def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConf
         sync_flush_timeout_ms=settings[keys.FLUSH_TIMEOUT_MS],
         message_bytes_max=_MESSAGE_BYTES_MAX,
         retention=given.retention,
+        property_crc=PropertyCrc(
+            given.given(store_settings.APPEND_PROPERTY_CRC), given.value(store_settings.VERIFY_PROPERTY_CRC)
+        ),
         dispatch_engine=settings[keys.DISPATCH_ENGINE],
     )

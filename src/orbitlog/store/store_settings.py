@@ -101,6 +101,18 @@ DELAY_LEVELS = Setting(
 MULTI_DISPATCH = Setting(
     "enableMultiDispatch", _truth, False, "messages also enter the queues that INNER_MULTI_DISPATCH names"
 )
+APPEND_PROPERTY_CRC = Setting(
+    "enabledAppendPropCRC",
+    _truth,
+    False,
+    "every record ends with a checksum of all of it, `__CRC32#`; if not given, as in the last records of the store",
+)
+VERIFY_PROPERTY_CRC = Setting(
+    "forceVerifyPropCRC",
+    _truth,
+    False,
+    "records must have that checksum: they are appended with it, and those without are reported at the start",
+)
 COMPAT = Setting("compat", compat_named, COMPAT_5_5, "line of RocketMQ versions whose bytes are meant: 4.9 or 5.5")
 
 RESERVED_HOURS = Setting(
@@ -149,6 +161,8 @@ _ALL: tuple[Setting[int] | Setting[bool] | Setting[tuple[int, ...]] | Setting[De
     ENTRY_COUNT,
     DELAY_LEVELS,
     MULTI_DISPATCH,
+    APPEND_PROPERTY_CRC,
+    VERIFY_PROPERTY_CRC,
     COMPAT,
     RESERVED_HOURS,
     DELETE_HOURS,
