@@ -29,7 +29,8 @@ _PATTERN_AFTER_USES = 32
 
 # Properties that hold one of these, behind a separator, are not stored as they came.
 SPECIAL_NAMES = (
-    "DELAY|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+|__CRC32#"
+    "DELAY|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+|__CRC32#|__LITE_TOPIC"
+    "|INNER_MULTI_DISPATCH"
 )
 _loads = orjson.loads
 

@@ -11,6 +11,7 @@ crash could take back from a store that promised to keep it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -44,6 +45,7 @@ from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, FileLock, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
+from orbitlog.store.light_queues import LIGHT_QUEUES_MARK, LightQueues
 from orbitlog.store.property_crc_mode import EncodeRecords, EncodeRun, encode_no_records, infer_mode
 from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
@@ -59,7 +61,8 @@ NowMs = Callable[[], int]
 # An owner of dispatch outside ends a batch before it gives back; a few seconds are long for one.
 _DISPATCH_PATIENCE_S = 10.0
 _PREPARED = int(flags.TransactionType.PREPARED)
-_ZERO = b"\0"
+# Such properties are not stored as they are: see `append_together`.
+_find_special = re.compile(b"|".join(map(re.escape, (b"\0", CRC_PROPERTY_START, LIGHT_QUEUES_MARK)))).search
 _PUT_OK = PutStatus.PUT_OK
 _new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
 
@@ -85,8 +88,7 @@ class MessageStore(StoreReads):
         self._encode_records: EncodeRecords = encode_records
         self._encode_run: EncodeRun = encode_run
         self._has_property_crc = False
-        # Found in the properties of messages that are appended with a property CRC; an empty one is found in all.
-        self._crc_mark = _ZERO
+        self._light_queues = LightQueues(config.light_queues, config.rules.compat)
         self._dispatch = BrokerDispatch(disk, root, config)
         self._derived_to = 0
         self._next_queue_offsets: dict[QueueKey, int] = {}
@@ -164,7 +166,6 @@ class MessageStore(StoreReads):
         self._has_property_crc, notices = infer_mode(self._config.property_crc, self._log, self._queues)
         self._notices += notices
         if self._has_property_crc:
-            self._crc_mark = b""
             self._encode_run = encode_sealed_run
             self._encode_records = encode_no_records  # batches take the slow path
 
@@ -230,7 +231,7 @@ class MessageStore(StoreReads):
 
     def append(self, message: Message) -> PutResult:
         """Take one message: its queue offset, physical offset and store time are assigned here."""
-        if self._crc_mark in message.properties_raw or CRC_PROPERTY_START in message.properties_raw:
+        if self._has_property_crc or _find_special(message.properties_raw):
             return self.append_batch((message,))[0]
         refusal = self._put_rules.refuse(message)
         if self._is_closed or self._failure or self._retention.refusal:
@@ -320,9 +321,10 @@ class MessageStore(StoreReads):
     def _append_together(self, messages: Sequence[Message]) -> list[PutResult]:
         """Encode all records before the first is copied: what is wrong with one of them keeps all out."""
         now_ms = max(self._now_ms(), self._last_append_ms)
-        unplaced = measure_together(messages, self._crc_mark)
+        known, following, always_crc = self._next_queue_offsets, dict[QueueKey, int](), self._has_property_crc
+        unplaced = measure_together(messages, self._light_queues, known, following, always_crc=always_crc)
         self._log.reserve(sum(each.measured.size_bytes for each in unplaced))
-        records, results, following = place_together(unplaced, self._next_queue_offsets, self._log.written_to, now_ms)
+        records, results = place_together(unplaced, known, following, self._log.written_to, now_ms)
         for record in records:
             self._log.write(record)
             self._bytes_appended += len(record)

@@ -101,6 +101,13 @@ DELAY_LEVELS = Setting(
 MULTI_DISPATCH = Setting(
     "enableMultiDispatch", _truth, False, "messages also enter the queues that INNER_MULTI_DISPATCH names"
 )
+LMQ = Setting(
+    "enableLmq",
+    _truth,
+    False,
+    "light queues `%LMQ%name` need no topic; offsets are in `lmqConsumerOffset.json`; needs `enableMultiDispatch`",
+)
+LMQ_QUEUES_MAX = Setting("maxLmqConsumeQueueNum", _count, 20_000, "light queues at most; of a 4.9 store")
 APPEND_PROPERTY_CRC = Setting(
     "enabledAppendPropCRC",
     _truth,
@@ -161,6 +168,8 @@ _ALL: tuple[Setting[int] | Setting[bool] | Setting[tuple[int, ...]] | Setting[De
     ENTRY_COUNT,
     DELAY_LEVELS,
     MULTI_DISPATCH,
+    LMQ,
+    LMQ_QUEUES_MAX,
     APPEND_PROPERTY_CRC,
     VERIFY_PROPERTY_CRC,
     COMPAT,
