@@ -5,10 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.message import Message, encode_message, make_message
 from orbitlog.formats.message_scan import Damage, read_at, scan_messages
 from orbitlog.formats.property_crc import ends_with_crc, seal_record, with_room_for_crc
 from orbitlog.kernels.arrow_batches import ArrowDecoder
+from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.property_crc_count import count_without_crc
 from orbitlog.kernels.tally import Tally
 from orbitlog.store.property_crc_mode import RecordsWithoutCrc, records_without_crc
@@ -57,6 +59,9 @@ def test_tally_and_batches_stop_at_a_wrong_crc() -> None:
     assert not list(tally.count(bytes(damaged), 0, len(damaged), base_physical_offset=BASE, check_crc=True))
     assert tally.ended[0] == second
     assert isinstance(tally.ended[1], Damage)
+    scan = DispatchScan(DeriveRules())
+    assert sum(len(columns.sys_flag) for columns in scan.scan(damaged, base_physical_offset=BASE, check_crc=True)) == 1
+    assert scan.ended[0] == second
     decoder = ArrowDecoder()
     assert sum(batch.num_rows for batch in decoder.decode(bytes(damaged), base_physical_offset=BASE)) == 1
     assert decoder.ended[0] == second
