@@ -124,8 +124,9 @@ def live_at_java(hands: Hands) -> None:
     hands.create("Twice", "Spread", "Gone", "Kept")
     hands.send("Kept", "kept", 12, 1)
     hands.send("Twice", "old", 13)
-    for queue in range(4):
-        hands.send("Spread", "old", 2, queue)
+    for label in ("old", "older"):
+        for queue in range(4):
+            hands.send("Spread", label, 2, queue)
     hands.send("Gone", "gone", 4)
     time.sleep(1)  # dispatched, so that a deletion finds everything
     hands.delete("Twice", "Spread", "Gone")

@@ -17,7 +17,8 @@ from orbitlog.doctor.store_use import is_in_use
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint
 from orbitlog.formats.queue_entry import ENTRY_BYTES, decode_entry
-from orbitlog.store.deletion_evidence import first_stored_after
+from orbitlog.store.deletion_evidence import first_stored_after, were_removed_by_broker
+from orbitlog.store.disk import RealDisk
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.queue_lives import DeletionEvidence, QueueLife, UnitRun, deleted_queues, is_complete, last_life
@@ -98,24 +99,32 @@ def _deleted(
         return set()
     table = known_topics(store.root)
     topics = set(table.topics) or None if table is not None else None
-    proven_to = max((derivation.last_physical_offset + 1 for derivation in derivations), default=0)
+    log_start = store.segments[0].base if store.segments else 0
+    log_end = max((derivation.last_physical_offset + 1 for derivation in derivations), default=0)
+    proven_to, recreated_before = log_end, 0
     if not (store.root / tree.CONSUMEQUEUE).is_dir() or not is_complete(lives, topics, with_files):
         proven_to = 0
-    elif is_rebuild and store.abort is not None and not is_in_use(store):
-        proven_to = _durable_before(store, proven_to)
-    log_start = store.segments[0].base if store.segments else 0
-    return deleted_queues(lives, DeletionEvidence(topics, with_files, proven_to, log_start))
+    elif store.abort is None or is_in_use(store):
+        missing = {topic for topic, _ in lives.keys() - with_files}
+        if table is not None and were_removed_by_broker(RealDisk(), store.root, missing):
+            recreated_before = _stored_after(store, table.data_version.timestamp_ms, log_end)
+    elif is_rebuild:
+        proven_to = _stored_after(store, _checkpoint_of(store).min_timestamp_ms, log_end)
+    evidence = DeletionEvidence(topics, with_files, proven_to, recreated_before, log_start)
+    return deleted_queues(lives, evidence)
 
 
-def _durable_before(store: StoreFiles, limit: int) -> int:
-    """Return the physical offset of the first record stored after the times of the checkpoint."""
-    raw = b""
-    if store.checkpoint is not None and store.checkpoint.size_bytes >= CHECKPOINT.size_bytes:
-        raw = Path(store.checkpoint.path).read_bytes()
-    safe_ms = (decode_checkpoint(raw) if raw else Checkpoint()).min_timestamp_ms
+def _checkpoint_of(store: StoreFiles) -> Checkpoint:
+    if store.checkpoint is None or store.checkpoint.size_bytes < CHECKPOINT.size_bytes:
+        return Checkpoint()
+    return decode_checkpoint(Path(store.checkpoint.path).read_bytes())
+
+
+def _stored_after(store: StoreFiles, timestamp_ms: int, limit: int) -> int:
+    """Return the physical offset of the first record stored after a time."""
     for segment in reversed(store.segments):
         with mapped_view(segment.path) as view:
-            position = first_stored_after(view, segment.base, safe_ms, limit)
+            position = first_stored_after(view, segment.base, timestamp_ms, limit)
         if position > 0:
             return segment.base + position
     return store.segments[0].base if store.segments else 0

@@ -39,8 +39,9 @@ CONFIRMED = Layout(
 RECOVERY_NOTE = Layout(
     "Orbitlog recovery note",
     Field("magic", "u32", f"0x{_RECOVERY_MAGIC:08X}"),
-    Field("crc", "u32", "CRC-32 of the field that follows"),
+    Field("crc", "u32", "CRC-32 of the fields that follow"),
     Field("dispatched_before", "i64", "physical offset before which every record had its queue unit at some time"),
+    Field("recreated_before", "i64", "physical offset before which records may be of topics that were created again"),
 )
 
 
@@ -71,23 +72,30 @@ def decode_state(raw: Bytes) -> StoreState:
     return StoreState(*values)
 
 
-def encode_recovery_note(dispatched_before: int) -> bytes:
-    """Encode the note that exists while a store without a valid state file is recovered.
+@dataclass(frozen=True, slots=True)
+class RecoveryNote:
+    """What showed at the start of a recovery which topics were deleted (`store.queue_lives.DeletionEvidence`).
 
-    A recovery that is interrupted has changed the files that its decisions were based on; the next one reads this.
+    It exists while a store without a valid state file is recovered: an interrupted recovery has changed the files that
+    its decisions were based on.
     """
-    raw = RECOVERY_NOTE.struct.pack(_RECOVERY_MAGIC, 0, dispatched_before)
+
+    dispatched_before: int
+    recreated_before: int
+
+
+def encode_recovery_note(note: RecoveryNote) -> bytes:
+    raw = RECOVERY_NOTE.struct.pack(_RECOVERY_MAGIC, 0, *astuple(note))
     return raw[:4] + crc32(raw[8:]).to_bytes(4, "big") + raw[8:]
 
 
-def decode_recovery_note(raw: Bytes) -> int:
-    """Return the physical offset before which every record had its queue unit at some time."""
+def decode_recovery_note(raw: Bytes) -> RecoveryNote:
     if len(raw) < RECOVERY_NOTE.size_bytes:
         raise Truncated(field="recovery note", needed=RECOVERY_NOTE.size_bytes, got=len(raw))
-    magic, stored, dispatched_before = RECOVERY_NOTE.struct.unpack_from(raw)
+    magic, stored, *values = RECOVERY_NOTE.struct.unpack_from(raw)
     if magic != _RECOVERY_MAGIC:
         raise BadMagic(field="recovery note", got=magic)
     computed = crc32(bytes(raw[8 : RECOVERY_NOTE.size_bytes]))
     if computed != stored:
         raise ChecksumMismatch(field="recovery note", stored=stored, computed=computed)
-    return int(dispatched_before)
+    return RecoveryNote(*values)

@@ -2,45 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Iterable
 from pathlib import Path
 
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.checkpoint import Checkpoint
 from orbitlog.formats.config_files import choose_config
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import BLANK, read_at
-from orbitlog.formats.topic_config import TOPICS
+from orbitlog.formats.topic_config import TOPICS, TopicTable
 from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.disk import Disk
 
 
-def known_topics(disk: Disk, root: Path) -> Collection[str] | None:
-    """Return the topics of topics.json or its backup; None if neither can be read or there is no topic."""
+def known_topics(disk: Disk, root: Path) -> TopicTable | None:
+    """Return topics.json or its backup; None if neither can be read or there is no topic."""
     path = root / tree.CONFIG / TOPICS.name
     backup = path.with_name(path.name + tree.BACKUP_SUFFIX)
     try:
         chosen = choose_config(disk.read_file(path), disk.read_file(backup), TOPICS.decode)
     except (FormatError, OSError):
         return None
-    return set(chosen.value.topics) or None if chosen is not None else None
+    return chosen.value if chosen is not None and chosen.value.topics else None
+
+
+def were_removed_by_broker(disk: Disk, root: Path, topics: Iterable[str]) -> bool:
+    """Return whether queues of these topics that have no files were removed before the broker closed the store.
+
+    A broker writes its tables and the checkpoint when it stops. A directory that changed later lost files since.
+    """
+    config = root / tree.CONFIG
+    written = [root / tree.CHECKPOINT, *(config / entry.name for entry in disk.list_directory(config))]
+    directories = [root / tree.CONSUMEQUEUE]
+    for topic in topics:
+        directory = root / tree.CONSUMEQUEUE / topic
+        queues = [directory / entry.name for entry in disk.list_directory(directory) if entry.is_directory]
+        directories += [directory, *queues]
+    closed_ms = max((_modified_ms(disk, path) or 0 for path in written), default=0)
+    return max((_modified_ms(disk, path) or 0 for path in directories), default=0) <= closed_ms
+
+
+def _modified_ms(disk: Disk, path: Path) -> int | None:
+    try:
+        return disk.modified_ms(path)
+    except OSError:
+        return None
 
 
 def has_queue_directory(disk: Disk, root: Path) -> bool:
     return any(entry.name == tree.CONSUMEQUEUE and entry.is_directory for entry in disk.list_directory(root))
 
 
-def durable_before(log: CommitLog, checkpoint: Checkpoint, limit: int) -> int:
-    """Return the physical offset of the first record stored after the checkpoint's times, with their margin.
-
-    The units of records before it were on the disk when the broker crashed.
-    """
-    safe_ms = checkpoint.min_timestamp_ms
+def stored_after(log: CommitLog, timestamp_ms: int, limit: int) -> int:
+    """Return the physical offset of the first record that was stored after a time, or `limit`."""
     for base in reversed(log.segments.bases):
         view = log.segments.file(base).view()
         try:
-            position = first_stored_after(view, base, safe_ms, limit)
+            position = first_stored_after(view, base, timestamp_ms, limit)
         finally:
             view.release()
         if position > 0:

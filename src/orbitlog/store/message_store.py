@@ -34,6 +34,7 @@ from orbitlog.formats.store_state import (
     CONFIRMED_FILE,
     KEYS_UNKNOWN,
     STATE_FILE,
+    RecoveryNote,
     StoreState,
     encode_state,
 )
@@ -162,7 +163,7 @@ class MessageStore(StoreReads):
             self._checkpoint,
             read_state(self._disk, self._root),
             was_closed=self._disk.read_file(self._root / tree.ABORT) is None,
-            noted_before=read_recovery_note(self._disk, self._root),
+            note=read_recovery_note(self._disk, self._root),
         )
         self._notices += recover(parts, found, RecoverySteps(self._begin_recovery, self._distrust_keys, progress))
         self._confirmed = open_confirmed(self._disk, self._root / CONFIRMED_FILE)
@@ -177,13 +178,13 @@ class MessageStore(StoreReads):
         if self._config.dispatch_engine != INLINE:
             self.hand_over_dispatch()
 
-    def _begin_recovery(self, noted_before: int | None) -> None:
+    def _begin_recovery(self, note: RecoveryNote | None) -> None:
         """Create the abort file before anything changes: a crash while recovering must not look like a clean close.
 
         The note first: after such a crash the next recovery reads it instead of what the files showed before.
         """
-        if noted_before is not None:
-            write_recovery_note(self._disk, self._root, noted_before)
+        if note is not None:
+            write_recovery_note(self._disk, self._root, note)
         process_id = os.getpid() if self._config.rules.compat.abort_holds_process_id else None
         self._disk.replace_file(self._root / tree.ABORT, tree.encode_abort(process_id))
 

@@ -90,12 +90,14 @@ class DeletionEvidence:
     """What besides the log shows that a topic was deleted.
 
     `topics` is None if topics.json is missing or unreadable. Every record before `dispatched_before` had its unit at
-    some time, so that a missing queue was removed; 0 if missing queues prove nothing.
+    some time, so that a missing queue was removed; 0 if missing queues prove nothing. Topics that exist may have been
+    created again after the records before `recreated_before`; 0 if that is not known or their queues were lost.
     """
 
     topics: Collection[str] | None
     queues_with_files: Collection[Queue]
     dispatched_before: int
+    recreated_before: int = 0
     log_start: int = 0
 
 
@@ -130,7 +132,9 @@ def deleted_queues(lives: Mapping[Queue, QueueLife], evidence: DeletionEvidence)
         # The messages of a deleted topic begin at 0; one whose topic is damaged has the offset of another queue.
         has_beginning = life.first == 0 or evidence.log_start > 0
         is_proven = has_beginning and life.ends_at < evidence.dispatched_before
-        if is_proven and topic not in topics_with_files and not _must_exist(topic, evidence.topics):
+        is_recreated = life.ends_at < evidence.recreated_before
+        is_removed = topic not in topics_with_files and not _must_exist(topic, evidence.topics)
+        if is_proven and (is_removed or is_recreated):
             deleted.add(queue)
         elif any(
             life.ends_at < lives[other].begins_at

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from orbitlog.store.deletion_evidence import durable_before, has_queue_directory, known_topics
+from dataclasses import replace
+
+from orbitlog.formats.store_state import RecoveryNote
+from orbitlog.store.deletion_evidence import (
+    has_queue_directory,
+    known_topics,
+    stored_after,
+    were_removed_by_broker,
+)
 from orbitlog.store.dispatcher import Progress
 from orbitlog.store.queue_lives import DeletionEvidence, is_complete
 from orbitlog.store.queue_survey import survey_queues
@@ -12,8 +20,8 @@ from orbitlog.store.store_recovery import FoundStore, StoreParts
 
 def plan_queues(
     parts: StoreParts, found: FoundStore, log_end: int, covered_to: int, progress: Progress
-) -> tuple[RecoveryPlan, int]:
-    """Survey the whole log and decide about every queue; also return the offset for the recovery note.
+) -> tuple[RecoveryPlan, RecoveryNote]:
+    """Survey the whole log and decide about every queue; also return the recovery note.
 
     `covered_to` is the physical offset up to which a valid state file covers the log.
     """
@@ -21,21 +29,24 @@ def plan_queues(
     log_start = log.min_physical_offset
     survey = survey_queues(log, log_end, queues, found.rules, progress)
     lives = find_lives(survey, queues, log_start)
-    topics = known_topics(found.disk, found.root)
     with_files = {(queue.topic, queue.queue_id) for queue in queues if not queue.segments.is_empty}
-    before = found.noted_before
-    if found.was_closed or before is None:
-        before = 0
-        if not lives.keys() <= with_files:
-            durable_to = log_end if found.was_closed else durable_before(log, found.checkpoint, log_end)
-            proven_to = max(durable_to, covered_to)
-            if not has_queue_directory(found.disk, found.root) or not is_complete(lives, topics, with_files):
-                proven_to = 0  # all queues were lost: the absence of one proves nothing
-            before = proven_to
-    evidence = DeletionEvidence(topics, with_files, before, log_start)
+    table = known_topics(found.disk, found.root)
+    topics = set(table.topics) if table is not None else None
+    note = found.note if not found.was_closed else None
+    if note is None:
+        note = RecoveryNote(0, 0)
+        missing = {topic for topic, _ in lives.keys() - with_files}
+        is_lost = not has_queue_directory(found.disk, found.root) or not is_complete(lives, topics, with_files)
+        if missing and not is_lost:  # of a store that lost all queues, the absence of one proves nothing
+            safe_ms = found.checkpoint.min_timestamp_ms
+            durable_to = log_end if found.was_closed else stored_after(log, safe_ms, log_end)
+            note = RecoveryNote(max(durable_to, covered_to), 0)
+            if table is not None and found.was_closed and were_removed_by_broker(found.disk, found.root, missing):
+                note = replace(note, recreated_before=stored_after(log, table.data_version.timestamp_ms, log_end))
+    evidence = DeletionEvidence(topics, with_files, note.dispatched_before, note.recreated_before, log_start)
     plan = plan_recovery(lives, queues, evidence, log_start=log_start, log_end=log_end)
     if survey.is_damaged:
         plan.derive_from = log_start  # the dispatcher reports what it meets
     dispatcher.last_physical_offset = survey.last_physical_offset
     dispatcher.last_store_timestamp_ms = survey.last_store_timestamp_ms
-    return plan, before
+    return plan, note

@@ -21,6 +21,7 @@ from orbitlog.formats.message_scan import read_at
 from orbitlog.formats.store_state import (
     RECOVERY_FILE,
     STATE_FILE,
+    RecoveryNote,
     StoreState,
     decode_recovery_note,
     decode_state,
@@ -46,7 +47,7 @@ class StoreParts:
 class FoundStore:
     """What a store was found with when it was opened.
 
-    `was_closed` if there is no abort file. `noted_before` is the offset in the note of a recovery that did not end.
+    `was_closed` if there is no abort file. `note` is that of a recovery that did not end.
     """
 
     disk: Disk
@@ -55,19 +56,19 @@ class FoundStore:
     checkpoint: Checkpoint
     state: StoreState | None
     was_closed: bool
-    noted_before: int | None = None
+    note: RecoveryNote | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecoverySteps:
     """Callbacks of a recovery.
 
-    `begin` is called before the first byte of the store changes; with the offset for the recovery note if the state
-    file is not valid. `distrust_keys` is called before index files are created that the state does not cover: after a
-    power cut the next recovery would take them for those that it does.
+    `begin` is called before the first byte of the store changes, with the recovery note if the state file is not valid.
+    `distrust_keys` is called before index files are created that the state does not cover: after a power cut the next
+    recovery would take them for those that it does.
     """
 
-    begin: Callable[[int | None], None]
+    begin: Callable[[RecoveryNote | None], None]
     distrust_keys: Callable[[StoreState], None]
     progress: Progress | None = None
 
@@ -93,8 +94,8 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
     if not is_covered:
         from orbitlog.store.queue_recovery import plan_queues  # only a store without a valid state file needs it
 
-        plan, noted_before = plan_queues(parts, found, end.physical_offset, trusted_to, passes.surveyed)
-        steps.begin(noted_before)
+        plan, note = plan_queues(parts, found, end.physical_offset, trusted_to, passes.surveyed)
+        steps.begin(note)
         trusted_to = plan.derive_from
     log.recover_to(end.physical_offset, flushed_to=state.dispatched_to if state else log.min_physical_offset)
     for damaged in end.damage:
@@ -284,8 +285,8 @@ def read_state(disk: Disk, root: Path) -> StoreState | None:
         return None
 
 
-def read_recovery_note(disk: Disk, root: Path) -> int | None:
-    """Return the offset that a recovery noted which did not end; None if there was none."""
+def read_recovery_note(disk: Disk, root: Path) -> RecoveryNote | None:
+    """Return the note of a recovery that did not end; None if there was none."""
     raw = disk.read_file(root / RECOVERY_FILE)
     try:
         return decode_recovery_note(raw) if raw else None
@@ -293,8 +294,8 @@ def read_recovery_note(disk: Disk, root: Path) -> int | None:
         return None
 
 
-def write_recovery_note(disk: Disk, root: Path, dispatched_before: int) -> None:
-    disk.replace_file(root / RECOVERY_FILE, encode_recovery_note(dispatched_before))
+def write_recovery_note(disk: Disk, root: Path, note: RecoveryNote) -> None:
+    disk.replace_file(root / RECOVERY_FILE, encode_recovery_note(note))
 
 
 def remove_recovery_note(disk: Disk, root: Path) -> None:

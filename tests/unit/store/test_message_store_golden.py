@@ -69,6 +69,19 @@ def test_what_is_derived_comes_back_byte_for_byte(golden: GoldenStore, name: str
         assert not (golden.store / "abort").exists()
 
 
+def test_queue_files_of_an_apache_broker_are_not_written_to(golden: GoldenStore, name: str) -> None:
+    def files(*parts: str) -> dict[Path, tuple[bytes, int]]:
+        paths = [path for part in parts for path in (golden.store / part).rglob("*") if path.is_file()]
+        return {path: (path.read_bytes(), path.stat().st_mtime_ns) for path in paths if any(path.read_bytes())}
+
+    assert not (golden.store / "orbitlog.state").exists()
+    # A crashed broker's index is created again.
+    parts = ("consumequeue",) if (golden.store / "abort").exists() else ("consumequeue", "index")
+    before = files(*parts)
+    open_store(golden, name).close()
+    assert files(*parts) == before
+
+
 def test_one_queue_lost_its_files(golden: GoldenStore, name: str) -> None:
     before = fingerprint(golden.store)
     open_store(golden, name).close()

@@ -88,6 +88,13 @@ def test_deleted_queues_are_those_of_unknown_topics_without_files(
     assert found == ({(topic, 0)} if is_deleted else set())
 
 
+@pytest.mark.parametrize(("recreated_before", "is_deleted"), [(0, False), (300, False), (301, True)])
+def test_deleted_queues_include_those_of_topics_created_again_since(recreated_before: int, is_deleted: bool) -> None:
+    lives = {("Kept", 0): life(0, 100), ("T", 0): life(200, 300)}
+    evidence = DeletionEvidence({"Kept", "T"}, {("Kept", 0)}, LOG_END, recreated_before)
+    assert deleted_queues(lives, evidence) == ({("T", 0)} if is_deleted else set())
+
+
 def test_deleted_queues_of_an_unknown_topic_with_files_are_none() -> None:
     lives = {("T", 0): life(0, 100), ("T", 1): life(200, 300)}
     assert not deleted_queues(lives, DeletionEvidence({"Kept"}, {("T", 0)}, LOG_END))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from itertools import count
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from orbitlog.formats.message import decode_message, make_message
 from orbitlog.formats.names import SCHEDULE_TOPIC
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.store_state import RECOVERY_FILE, STATE_FILE
-from orbitlog.formats.topic_config import TOPICS, TopicConfig, TopicTable
+from orbitlog.formats.topic_config import TOPICS, DataVersion, TopicConfig, TopicTable
 from orbitlog.store import dispatcher, queue_survey
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.queue_reader import ReadRequest
@@ -201,6 +202,27 @@ def test_lost_queue_is_rebuilt_unless_its_topic_is_known_to_be_deleted(tmp_path:
     assert derived(life.root) == before
 
 
+def test_topic_recreated_without_a_message_since_stays_empty(tmp_path: Path) -> None:
+    """topics.json changed after the last message, and its queue went before the broker stopped."""
+    life = Life(tmp_path / "store").send("T", "old", 3).send("Other", "other", 3).delete("T")
+    life.topics.add("T")
+    life.close()
+    forget_topic(life.root, life.topics, changed_ms=next(life.clock))
+    check_kept(life)
+
+
+@pytest.mark.parametrize("lost", ["consumequeue/T", "consumequeue/T/0", "consumequeue/T/0/*"])
+def test_queue_lost_after_the_broker_stopped_is_rebuilt_though_topics_changed(tmp_path: Path, lost: str) -> None:
+    life = Life(tmp_path / "store").send("T", "some", 13).send("Other", "other", 3).close()
+    forget_topic(life.root, life.topics, changed_ms=next(life.clock))
+    before = derived(life.root)
+    time.sleep(0.02)
+    for path in list(life.root.glob(lost)):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    check_recovered(life)
+    assert derived(life.root) == before
+
+
 @pytest.mark.parametrize("is_directory_left", [False, True])
 def test_store_without_any_queue_gets_all_of_them_back(tmp_path: Path, is_directory_left: bool) -> None:
     life = Life(tmp_path / "store").send("T", "old", 4).delete("T").send("T", "new", 15).send("Unlisted", "some", 4)
@@ -214,8 +236,8 @@ def test_store_without_any_queue_gets_all_of_them_back(tmp_path: Path, is_direct
     assert derived(life.root) == before
 
 
-def forget_topic(root: Path, topics: set[str]) -> None:
-    table = TopicTable({topic: TopicConfig(topic) for topic in topics})
+def forget_topic(root: Path, topics: set[str], changed_ms: int = 0) -> None:
+    table = TopicTable({topic: TopicConfig(topic) for topic in topics}, DataVersion(1, changed_ms))
     (root / "config" / TOPICS.name).write_text(TOPICS.encode(table, COMPAT_5_5))
 
 
