@@ -16,7 +16,7 @@ from orbitlog.pipeline.commitlog_source import CommitLogSource
 from orbitlog.pipeline.named_stores import OptionError, log_path_options, name_stores, with_log_paths
 from orbitlog.pipeline.stats_job import store_statistics
 from orbitlog.pipeline.topic_source import TopicSource
-from orbitlog.store.store_settings import load_settings
+from orbitlog.store.store_settings import SettingError, load_settings
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.pipeline.source_runs import read_batch
 from tests.unit.store.spread_stores import spread
@@ -72,3 +72,5 @@ def test_check_on_tasks_finds_nothing(root: Path, directories: str) -> None:
     settings = load_settings(None, [f"storePathCommitLog={directories}"])
     (checked,) = check_with(run_here, [root], settings=settings, split_bytes=64 * 1024)
     assert (checked.messages, list(checked.findings)) == (547, [])
+    with pytest.raises(SettingError, match="one by one"):
+        check_with(run_here, [root, root], settings=settings, split_bytes=64 * 1024)

@@ -103,7 +103,7 @@ def test_a_log_in_two_directories_goes_from_one_broker_to_the_other_and_back(
         ours.kill()
         theirs.kill()
     paths = f"storePathCommitLog={disk_a},{disk_b}"
-    (checked,) = check_with(run_here, [store], settings=load_settings(None, [paths]))
+    (checked,) = check_with(run_here, [store], settings=load_settings(None, [paths]), split_bytes=1 << 20)
     assert not checked.findings and checked.messages >= 5 * COUNT
     dumped = orbitlog("dump", "commitlog", store, "--set", paths, "--json")
     assert dumped.returncode == 0, dumped.stderr

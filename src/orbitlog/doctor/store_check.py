@@ -53,6 +53,7 @@ from orbitlog.store.log_presence import check_log_is_there
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_contents import refuse_reading
 from orbitlog.store.store_files import StoreFiles, find_store_files
+from orbitlog.store.store_paths import refuse_shared_log
 from orbitlog.store.store_settings import StoreGeometry, StoreSettings
 
 _STATE = "orbitlog-check"
@@ -167,6 +168,7 @@ def check_with(
     progress: PhaseProgress | None = None,
 ) -> list[StoreCheck]:
     """Check stores, tasks run by `run`. With `state`, a directory of its own, a killed run is taken up by the next."""
+    refuse_shared_log(roots, settings)
     works = [_plan(number, root, settings, split_bytes) for number, root in enumerate(roots)]
     kept = KeptReports(None if state is None else str(state / _STATE))
     _check_splits(run, works, kept, progress)

@@ -48,6 +48,7 @@ from orbitlog.store.findings import Finding
 from orbitlog.store.log_presence import check_log_is_there
 from orbitlog.store.store_contents import REBUILDABLE, refuse_writing
 from orbitlog.store.store_files import StoreFiles, find_store_files
+from orbitlog.store.store_paths import refuse_shared_log
 from orbitlog.store.store_settings import StoreSettings
 
 _REPLICA_FIELDS = ("master_flushed_physical_offset", "confirm_physical_offset")
@@ -131,6 +132,7 @@ def rebuild_with(
     done: dict[int, StoreRebuild] = {}
     with ExitStack() as locks:
         works: list[_Work] = []
+        refuse_shared_log(roots, settings)
         for number, (root, place) in enumerate(_places(roots, out)):
             target, earlier = _prepare(root, place, settings, locks, is_in_place=out is None)
             plan = target.plan(split_bytes=split_bytes, check_crc=check_crc)

@@ -7,7 +7,7 @@ Apache's brokers of 4.9 and 5.x.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -164,6 +164,14 @@ def ignored_paths(root: Path, settings: StoreSettings) -> list[str]:
 
 def _has_entries(directory: Path) -> bool:
     return directory.is_dir() and any(directory.iterdir())
+
+
+def refuse_shared_log(roots: Sequence[Path], settings: StoreSettings) -> None:
+    """Refuse settings that would give several stores one log."""
+    if len(roots) > 1 and StorePaths.of(roots[0], settings).is_configured:
+        raise SettingError(
+            f"{COMMITLOG_PATHS.key} is given for {len(roots)} stores, which cannot share a log; give them one by one"
+        )
 
 
 def where_else(paths: StorePaths) -> str:
