@@ -1,4 +1,4 @@
-"""Check whole stores: every record, every queue unit, every index entry, checkpoint and config.
+"""Check log and derived files of whole stores: every record, queue unit and index entry, and the checkpoint.
 
     stage 1   one task a split: magic, lengths, offsets and CRC of records, the units and index entries they ask for
     driver    splits proved by stitching, queues and keys followed through them
@@ -27,11 +27,12 @@ from orbitlog.doctor.check_tasks import (
 from orbitlog.doctor.index_proof import IndexHead, prove_entries
 from orbitlog.doctor.kept_reports import KeptReports
 from orbitlog.doctor.log_splits import LogSplit, plan_splits
+from orbitlog.doctor.missing_log import with_readable_segments
 from orbitlog.doctor.proved_reports import prove_reports
 from orbitlog.doctor.rebuild_plan import QueueEnds, order_findings
 from orbitlog.doctor.segment_places import segment_findings
 from orbitlog.doctor.split_derivation import SplitDerivation
-from orbitlog.doctor.store_survey import read_config
+from orbitlog.doctor.store_survey import topics_with_batch_queues
 from orbitlog.doctor.store_use import confirmed_to, is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.doctor.told_rules import told_rules
@@ -40,14 +41,12 @@ from orbitlog.doctor.topic_lives import deleted_topics, leave_out_earlier_lives,
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
-from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import INDEX_HEADER, IndexHeader, decode_header
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import read_at
-from orbitlog.formats.names import LMQ_PREFIX
+from orbitlog.formats.names import LMQ_PREFIX, is_system_topic
 from orbitlog.formats.queue_entry import ENTRY_BYTES
-from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.store_files import StoreFiles, find_store_files
@@ -84,20 +83,14 @@ class StoreCheck:
     lives: list[Finding] = field(default_factory=list)
     """Topics that were deleted, or made again: nothing to mend."""
 
-    @property
-    def is_sound(self) -> bool:
-        return not self.finding_count
-
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             self.findings.append(finding)
             self.finding_count += 1
 
-    def as_object(self) -> dict[str, Any]:
-        """Return the JSON object that the command prints."""
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the JSON object that commands print; the verdict is that of an `Examination`."""
         return {
-            "store": self.store,
-            "sound": self.is_sound,
             "messages": self.messages,
             "logBytes": self.log_bytes,
             "logEnd": self.log_end,
@@ -107,8 +100,6 @@ class StoreCheck:
             "keys": self.keys,
             "unitsBehind": self.units_behind,
             "keysBehind": self.keys_behind,
-            "findingCount": self.finding_count,
-            "findings": [finding.as_object() for finding in self.findings],
         }
 
 
@@ -184,22 +175,23 @@ def check_with(
             work.result.add(Finding(**values) for values in report["findings"])
         _follow_index(work, index_reports)
         work.result.add(_checkpoint_findings(work))
-        work.result.add(_config_findings(work.store))
         work.result.findings = [replace(finding, store=work.result.store) for finding in work.result.findings]
     kept.forget()
     return [work.result for work in works]
 
 
 def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) -> _Work:
-    store = find_store_files(root)
+    store = with_readable_segments(find_store_files(root))
     geometry, rules = told_geometry(store, settings), told_rules(store, settings)
     splits = plan_splits(
         store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=confirmed_to(store)
     )
     has_ext_queues = any(store.ext_queues.values())
     heads = tuple(IndexHead(str(file.path), _header_of(file.path)) for file in store.index_files)
+    layout, queue_file_bytes = geometry.index_layout, geometry.queue_file_bytes
+    batch_topics = topics_with_batch_queues(store)
     tasks = [
-        CheckSplitTask(split, str(root), rules, geometry.queue_file_bytes, has_ext_queues, heads, geometry.index_layout)
+        CheckSplitTask(split, str(root), rules, queue_file_bytes, has_ext_queues, heads, layout, batch_topics)
         for split in splits
     ]
     return _Work(store, geometry, rules, tasks, StoreCheck(str(root)), heads=heads)
@@ -242,7 +234,7 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progre
 def _follow_queues(work: _Work) -> None:
     """Follow queues through the splits, and tell units that are missing from units that come later."""
     result = work.result
-    begins = leave_out_earlier_lives(work.derivations, log_start=work.log_start)
+    begins = leave_out_earlier_lives(work.derivations, work.store)
     for derivation in work.derivations:
         result.findings += derivation.findings
         result.finding_count += derivation.finding_count
@@ -256,6 +248,7 @@ def _follow_queues(work: _Work) -> None:
     result.add(disorder)
     derived_from = work.recovery_start
     missing = (one for one in work.missing if one[4] >= begins.get(one[:2], 0) and one[0] not in deleted)
+    with_files = {topic for (topic, _), files in work.store.queues.items() if files}
     for queue, first, count, physical_offset in _joined(missing):
         is_at_end = first + count == work.ends[queue].next_offset
         base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes
@@ -267,6 +260,9 @@ def _follow_queues(work: _Work) -> None:
             result.units_behind += count
             continue
         reason = f"{count} messages of the log have no unit" if path.exists() else f"is missing, with {count} units"
+        if queue[0] not in with_files and not is_system_topic(queue[0]):
+            # No file tells a deleted directory from a topic without messages since it was created again.
+            reason += "; so are all queues of this topic, as after it was deleted and created again"
         position = first * ENTRY_BYTES - base if path.exists() else None
         kind = "queue unit" if path.exists() else "queue file"
         result.add(
@@ -400,19 +396,3 @@ def _first_stored_ms(store: StoreFiles) -> int:
     with mapped_view(store.segments[0].path) as view:
         first = read_at(view, 0)
     return first.store_timestamp_ms if isinstance(first, Message) else 0
-
-
-def _config_findings(store: StoreFiles) -> list[Finding]:
-    """Name the files of config/ that no broker could read."""
-    findings = []
-    for file in store.config_files:
-        if file.path.name.removesuffix(BACKUP_SUFFIX) not in CONFIG_CODECS:
-            continue
-        raw = read_config(file.path)
-        if not raw:
-            continue  # as a new one; brokers take the backup then
-        try:
-            config_codec(file.path.name).decode(raw)
-        except FormatError as error:
-            findings.append(Finding("config", str(file.path), str(error), position=error.position))
-    return findings

@@ -21,6 +21,7 @@ from typing import Any
 
 from orbitlog.doctor.index_tasks import IndexPiece, IndexTask, build_index, index_header, pieces_of, write_piece
 from orbitlog.doctor.log_splits import WalkedSplit, plan_splits
+from orbitlog.doctor.missing_log import refuse_incomplete_log
 from orbitlog.doctor.proved_reports import prove_reports
 from orbitlog.doctor.rebuild_plan import assemble_tasks, index_tasks, order_findings, queue_files
 from orbitlog.doctor.rebuild_publish import Target, check_output, commit, finished_report, roll_forward, take_up
@@ -38,7 +39,7 @@ from orbitlog.doctor.store_use import confirmed_to
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.doctor.told_rules import told_rules
 from orbitlog.doctor.told_sizes import told_geometry
-from orbitlog.doctor.topic_lives import leave_out_earlier_lives
+from orbitlog.doctor.topic_lives import leave_out_deleted_topics, leave_out_earlier_lives
 from orbitlog.errors import StoreLayoutError, StoreLocked
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint, encode_checkpoint
@@ -120,12 +121,19 @@ def rebuild_with(
     split_bytes: int,
     check_crc: bool = True,
     index_writers: int = 1,
+    accept_lost_segments: bool = False,
     progress: PhaseProgress | None = None,
 ) -> list[StoreRebuild]:
     """Rebuild stores, tasks run by `run`: into `out` (of several: into a directory of its name in it), or in place.
 
     `index_writers` may write an index file at once, if they are all on this machine and end before `run` does.
+    Raises `StoreLayoutError` if a part of the log is behind a link, unreadable or missing at its end, unless no file
+    of it exists and `accept_lost_segments` gives it up.
     """
+    for root in roots:
+        store = find_store_files(root)
+        segment_bytes = told_geometry(store, settings).segment_bytes
+        refuse_incomplete_log(store, segment_bytes, accept_lost_segments=accept_lost_segments)
     done: dict[int, StoreRebuild] = {}
     with ExitStack() as locks:
         works: list[_Work] = []
@@ -228,8 +236,8 @@ def _findings(work: _Work) -> tuple[list[Finding], int]:
     """Collect everything for which the log cannot be rebuilt from, in the order of the log."""
     findings = segment_findings(work.target.store, work.target.geometry.segment_bytes)
     count = len(findings)
-    segments = work.target.store.segments
-    leave_out_earlier_lives(work.derivations, log_start=segments[0].base if segments else 0)
+    leave_out_earlier_lives(work.derivations, work.target.store)
+    leave_out_deleted_topics(work.derivations, work.target.store)
     for derivation in work.derivations:
         findings += derivation.findings
         count += derivation.finding_count

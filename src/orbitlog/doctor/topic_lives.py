@@ -7,21 +7,25 @@ lives before are in the log, and in no queue.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 
 from orbitlog.doctor.split_derivation import SplitDerivation, UnitSlice
 from orbitlog.doctor.store_survey import known_topics
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.queue_entry import ENTRY_BYTES, decode_entry
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles
 
-_MESSAGES_MIN = 2  # of a life: one message with offset 0 may be one whose offset is wrong
+# Of a life, unless the queue's own first unit confirms it: one message with offset 0 may be one with a wrong offset.
+_MESSAGES_MIN = 2
 Queue = tuple[str, int]
 
 
-def leave_out_earlier_lives(derivations: Sequence[SplitDerivation], *, log_start: int) -> dict[Queue, int]:
+def leave_out_earlier_lives(derivations: Sequence[SplitDerivation], store: StoreFiles) -> dict[Queue, int]:
     """Take the units of lives before the last out of the derivations; returns where each queue begins again."""
+    log_start = store.segments[0].base if store.segments else 0
     slices: dict[Queue, list[tuple[SplitDerivation, UnitSlice]]] = defaultdict(list)
     for derivation in derivations:
         for part in derivation.slices:
@@ -29,7 +33,7 @@ def leave_out_earlier_lives(derivations: Sequence[SplitDerivation], *, log_start
     begins = {
         queue: parts[place][1].physical_offset
         for queue, parts in slices.items()
-        if (place := _last_beginning([part for _, part in parts], log_start=log_start))
+        if (place := _last_beginning([part for _, part in parts], log_start, partial(_first_unit, store, queue)))
     }
     for derivation in derivations if begins else ():
         derivation.slices = [part for part in derivation.slices if not _is_earlier(derivation, part, begins)]
@@ -39,7 +43,17 @@ def leave_out_earlier_lives(derivations: Sequence[SplitDerivation], *, log_start
     return begins
 
 
-def _last_beginning(parts: Sequence[UnitSlice], *, log_start: int) -> int:
+def _first_unit(store: StoreFiles, queue: Queue) -> int:
+    """Return the physical offset in the first unit of a queue; -1 if the file of that unit is missing or empty."""
+    files = store.queues.get(queue, ())
+    if not files or files[0].base or files[0].size_bytes < ENTRY_BYTES:
+        return -1
+    with files[0].path.open("rb") as file:
+        unit = decode_entry(file.read(ENTRY_BYTES))
+    return unit.physical_offset if unit is not None else -1
+
+
+def _last_beginning(parts: Sequence[UnitSlice], log_start: int, first_unit: Callable[[], int]) -> int:
     """Return the number of the part that the last life begins with; 0 where there is one life, or disorder."""
     if len(parts) == 1:
         return 0
@@ -55,7 +69,10 @@ def _last_beginning(parts: Sequence[UnitSlice], *, log_start: int) -> int:
         counts[-1] += part.unit_count
         expected = part.first + part.unit_count
     has_beginning = parts[0].first == 0 or log_start > 0
-    return lives[-1] if has_beginning and min(counts) >= _MESSAGES_MIN else 0
+    if len(lives) == 1 or not has_beginning:
+        return 0
+    is_certain = min(counts) >= _MESSAGES_MIN or parts[lives[-1]].physical_offset == first_unit()
+    return lives[-1] if is_certain else 0
 
 
 def _is_earlier(derivation: SplitDerivation, part: UnitSlice, begins: dict[Queue, int]) -> bool:
@@ -74,16 +91,28 @@ def _is_of_earlier_life(finding: Finding, begins: dict[Queue, int]) -> bool:
 
 
 def deleted_topics(store: StoreFiles, topics: Collection[str]) -> set[str]:
-    """Return those that a table which can be read does not know, and that have no queues any more."""
+    """Return those that a table which can be read does not know, and that have no queues any more.
+
+    A broker that deletes its only topic leaves an empty consumequeue/; if that directory is missing, queues are.
+    """
     table = known_topics(store.root)
-    if table is None or not table.topics or not store.queues:
+    if table is None or not table.topics or not (store.root / tree.CONSUMEQUEUE).is_dir():
         return set()
-    with_queues = {topic for topic, _ in store.queues}
+    with_queues = {topic for (topic, _), files in store.queues.items() if files}
     return {
         topic
         for topic in topics
         if topic not in table.topics and topic not in with_queues and not names.is_system_topic(topic)
     }
+
+
+def leave_out_deleted_topics(derivations: Sequence[SplitDerivation], store: StoreFiles) -> None:
+    """Take the units of deleted topics out of the derivations, unless the store has no queue that tells them apart."""
+    if not any(store.queues.values()):
+        return
+    deleted = deleted_topics(store, {topic for derivation in derivations for topic, _ in derivation.queues})
+    for derivation in derivations if deleted else ():
+        derivation.slices = [part for part in derivation.slices if derivation.queues[part.queue][0] not in deleted]
 
 
 def life_findings(store: StoreFiles, begins: dict[Queue, int], deleted: Iterable[str]) -> list[Finding]:

@@ -46,13 +46,56 @@ def test_a_sound_store(root: Path) -> None:
 
 
 def test_findings_say_what_follows_and_what_mends(root: Path) -> None:
-    result = run("check", damaged(root, "missing_middle_segment"))
+    result = run("check", damaged(root, "segment_of_zeros"))
     assert result.exit_code == 1
     first = result.stdout.splitlines()[0]
     assert first.startswith("error: ")
     assert "physical offset 131072" in first
     assert "3 messages of 2 queues lost: 3 of OrderEvents" in first
     assert first.endswith(f"Mend it: orbitlog doctor repair {root}")
+
+
+def test_missing_segment_is_reported_without_advice_to_change_the_store(root: Path) -> None:
+    result = run("check", damaged(root, "missing_middle_segment"))
+    assert result.exit_code == 1
+    first = result.stdout.splitlines()[0]
+    assert first.startswith(f"error: {root}/commitlog/00000000000000131072, physical offset 131072: 65536 bytes")
+    assert "queues have units for 3 messages in it: 3 of OrderEvents" in first
+    assert "Mend it" not in result.stdout
+    refused = run("repair", root, "--apply")
+    assert refused.exit_code == 1 and "--accept-lost-segments" in refused.stderr
+    assert run("repair", root, "--apply", "--accept-lost-segments").exit_code == 0
+    assert run("check", root).exit_code == 0
+
+
+AGREED = ["missing_middle_segment", "flipped_bit_in_a_unit", "deleted_index", "deleted_checkpoint", "deleted_config"]
+AGREED += ["half_written_topics_without_a_backup", "offsets_that_no_queue_can_have", "queue_of_a_copied_topic"]
+AGREED += ["editor_backup_among_segments", "directory_in_the_place_of_the_lock", "garbage_in_log_journal_and_lock"]
+
+
+@pytest.mark.parametrize("name", [None, *AGREED])
+def test_pipeline_check_has_the_verdict_of_doctor_check(
+    name: str | None, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks run here instead of in Spark; all else is the command."""
+
+    @contextmanager
+    def no_session(*_: object, **__: object) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr("orbitlog.cli.pipeline_check.spark_session", no_session)
+    monkeypatch.setattr("orbitlog.pipeline.check.runner", lambda _: run_here)
+    if name is not None:
+        damaged(root, name)
+    by_doctor = run("check", root, "--json")
+    by_pipeline = CliRunner().invoke(cli, ["pipeline", "check", str(root), "--json"])
+    assert by_pipeline.exit_code == by_doctor.exit_code == (0 if name is None else 1)
+    *findings, summary = map(json.loads, by_doctor.stdout.splitlines())
+    verdict = json.loads(by_pipeline.stdout)
+    assert verdict["findings"] == [one for one in findings if one["severity"] != "note"]
+    assert {key: verdict[key] for key in ("sound", "findingCount", "messages")} == {
+        key: summary[key] for key in ("sound", "findingCount", "messages")
+    }
 
 
 def test_findings_as_json_and_then_figures(root: Path) -> None:
