@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orbitlog.doctor.index_proof import IndexProof, rest_is_right
+from orbitlog.doctor.index_upgrade import without_tags
 from orbitlog.doctor.log_splits import LogSplit
 from orbitlog.errors import FormatError
 from orbitlog.formats.derive import DeriveRules
@@ -51,6 +52,12 @@ class CheckIndexTask:
     keys_before: int
     log_start: int
     proof: IndexProof | None
+    upgraded_at: int = 0
+
+
+def rules_of_split(split: LogSplit, rules: DeriveRules, upgraded_at: int) -> DeriveRules:
+    """Return the rules that the index entries of a split were made by; an upgrade is at the end of a split."""
+    return without_tags(rules) if split.base + split.stop <= upgraded_at else rules
 
 
 def check_index(task: CheckIndexTask) -> dict[str, Any]:
@@ -145,8 +152,10 @@ def _header_before(task: CheckIndexTask, begin: int) -> tuple[IndexHeader | None
 
 
 def _chunks(task: CheckIndexTask) -> Iterator[DispatchColumns]:
-    scan = DispatchScan(task.rules)
+    scans: dict[bool, DispatchScan] = {}
     for split in task.splits:
+        rules = rules_of_split(split, task.rules, task.upgraded_at)
+        scan = scans.setdefault(rules.compat.indexes_tags, DispatchScan(rules))
         with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
             start, stop = split.first or 0, min(split.stop, len(view))
             yield from scan.scan(view, start, stop, base_physical_offset=split.base)

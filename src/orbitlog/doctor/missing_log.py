@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orbitlog.doctor.split_derivation import UNIT
+from orbitlog.doctor.store_use import is_in_use
 from orbitlog.errors import FormatError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT, decode_checkpoint
@@ -54,8 +55,9 @@ def missing_parts(store: StoreFiles, segment_bytes: int) -> list[MissingPart]:
     gaps = [part for part in _gaps(store, segment_bytes) if not _is_inside(part.offsets, explained)]
     if contradiction := _contradiction(store):
         return [*elsewhere, *([] if elsewhere else [contradiction])]
-    end = [part for part in _missing_end(store, segment_bytes) if not _is_inside(part.offsets, explained)]
-    return [*elsewhere, *gaps, *end]
+    # The queues of a broker that runs may be ahead of the listing of its segments.
+    at_end = [] if is_in_use(store) else list(_missing_end(store, segment_bytes))
+    return [*elsewhere, *gaps, *(part for part in at_end if not _is_inside(part.offsets, explained))]
 
 
 def refuse_incomplete_log(store: StoreFiles, segment_bytes: int, *, accept_lost_segments: bool = False) -> None:
@@ -83,12 +85,11 @@ def _is_inside(offsets: range, explained: Sequence[range]) -> bool:
 
 def _links(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
     for entry in store.foreign:
-        parts = entry.path.relative_to(store.root).parts
-        if parts[0] != tree.COMMITLOG or not entry.path.is_symlink():
+        is_log = entry.path == store.root / tree.COMMITLOG
+        is_in_log = entry.path.parent.name == tree.COMMITLOG or not entry.path.is_relative_to(store.root)
+        base = tree.parse_offset_file_name(entry.path.name) if is_in_log else None
+        if not entry.path.is_symlink() or (base is None and not is_log):
             continue
-        base = tree.parse_offset_file_name(parts[-1]) if len(parts) > 1 else None
-        if len(parts) > 1 and base is None:
-            continue  # not a name of the log's
         offsets = range(base, base + segment_bytes) if base is not None else _NOWHERE
         target = entry.path.parent / entry.path.readlink()
         what = "the segment" if base is not None else "the log"

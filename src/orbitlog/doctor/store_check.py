@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor.check_index import CheckIndexTask, check_index
+from orbitlog.doctor.check_index import CheckIndexTask, check_index, rules_of_split
 from orbitlog.doctor.check_tasks import (
     CheckedQueue,
     CheckQueuesTask,
@@ -25,8 +25,9 @@ from orbitlog.doctor.check_tasks import (
     check_split,
 )
 from orbitlog.doctor.index_proof import IndexHead, prove_entries
+from orbitlog.doctor.index_upgrade import untagged_before
 from orbitlog.doctor.kept_reports import KeptReports
-from orbitlog.doctor.log_splits import LogSplit, plan_splits
+from orbitlog.doctor.log_splits import LogSplit, cut_at, plan_splits
 from orbitlog.doctor.missing_log import with_readable_segments
 from orbitlog.doctor.proved_reports import prove_reports
 from orbitlog.doctor.rebuild_plan import QueueEnds, order_findings
@@ -114,6 +115,8 @@ class _Work:
     result: StoreCheck
     derivations: list[SplitDerivation] = field(default_factory=list)
     heads: tuple[IndexHead, ...] = ()
+    upgraded_at: int = 0
+    """The physical offset before which the index has no keys for tags."""
     matched_keys: list[Any] = field(default_factory=list)
     """For each derivation, which of its keys are which entries."""
     missing: list[tuple[str, int, int, int, int]] = field(default_factory=list)
@@ -189,12 +192,21 @@ def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) ->
     has_ext_queues = any(store.ext_queues.values())
     heads = tuple(IndexHead(str(file.path), _header_of(file.path)) for file in store.index_files)
     layout, queue_file_bytes = geometry.index_layout, geometry.queue_file_bytes
-    batch_topics = topics_with_batch_queues(store)
+    batch_topics, upgraded_at = topics_with_batch_queues(store), untagged_before(store, settings, rules)
     tasks = [
-        CheckSplitTask(split, str(root), rules, queue_file_bytes, has_ext_queues, heads, layout, batch_topics)
-        for split in splits
+        CheckSplitTask(
+            split,
+            str(root),
+            rules_of_split(split, rules, upgraded_at),
+            queue_file_bytes,
+            has_ext_queues,
+            heads,
+            layout,
+            batch_topics,
+        )
+        for split in cut_at(splits, upgraded_at)
     ]
-    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)), heads=heads)
+    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)), heads=heads, upgraded_at=upgraded_at)
 
 
 def _header_of(path: Path) -> IndexHeader:
@@ -309,7 +321,11 @@ def _index_tasks(work: _Work) -> list[CheckIndexTask]:
     for head, proof in zip(work.heads, proofs, strict=True):
         chosen, keys_before = _splits_between(splits, key_ends, head.header)
         layout, path = work.geometry.index_layout, head.path
-        tasks.append(CheckIndexTask(path, before, layout, work.rules, chosen, keys_before, work.log_start, proof))
+        tasks.append(
+            CheckIndexTask(
+                path, before, layout, work.rules, chosen, keys_before, work.log_start, proof, work.upgraded_at
+            )
+        )
         before = path
     work.result.index_files = len(tasks)
     return tasks
