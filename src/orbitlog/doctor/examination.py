@@ -109,7 +109,10 @@ def examine_with(
 
 def _examined(root: Path, checked: StoreCheck, settings: StoreSettings) -> Examination:
     whole = find_store_files(root)
-    missing = missing_parts(whole, told_geometry(whole, settings).segment_bytes)
+    segment_bytes = told_geometry(whole, settings).segment_bytes
+    end = whole.segments[-1].base + segment_bytes if whole.segments else 0
+    leads_past = any(one.kind == "queue unit" and (one.physical_offset or 0) >= end for one in checked.findings)
+    missing = missing_parts(whole, segment_bytes, reads_queues=leads_past)
     store = with_readable_segments(whole)
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)

@@ -46,8 +46,11 @@ class MissingPart:
     may_be_lost: bool = False
 
 
-def missing_parts(store: StoreFiles, segment_bytes: int) -> list[MissingPart]:
-    """Return the parts of the log that are not in the store, those that explain most first."""
+def missing_parts(store: StoreFiles, segment_bytes: int, *, reads_queues: bool = True) -> list[MissingPart]:
+    """Return the parts of the log that are not in the store, those that explain most first.
+
+    `reads_queues` is false if the caller knows that no queue has units for messages after the last segment.
+    """
     elsewhere = [*_links(store, segment_bytes), *_unreadable(store, segment_bytes)]
     explained = [part.offsets for part in elsewhere]
     if elsewhere and any(not offsets for offsets in explained):
@@ -56,7 +59,7 @@ def missing_parts(store: StoreFiles, segment_bytes: int) -> list[MissingPart]:
     if contradiction := _contradiction(store):
         return [*elsewhere, *([] if elsewhere else [contradiction])]
     # The queues of a broker that runs may be ahead of the listing of its segments.
-    at_end = [] if is_in_use(store) else list(_missing_end(store, segment_bytes))
+    at_end = list(_missing_end(store, segment_bytes)) if reads_queues and not is_in_use(store) else []
     return [*elsewhere, *gaps, *(part for part in at_end if not _is_inside(part.offsets, explained))]
 
 

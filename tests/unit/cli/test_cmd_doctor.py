@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,34 @@ def test_missing_segment_is_reported_without_advice_to_change_the_store(root: Pa
     assert refused.exit_code == 1 and "--accept-lost-segments" in refused.stderr
     assert run("repair", root, "--apply", "--accept-lost-segments").exit_code == 0
     assert run("check", root).exit_code == 0
+
+
+def test_segment_behind_a_link_stops_every_command_that_writes(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one: the rest of the log has no gap that would show it."""
+    segment = find_store_files(root).segments[-1].path
+    segment.rename(tmp_path / segment.name)
+    segment.symlink_to(tmp_path / segment.name)
+    before = fingerprint(root)
+    checked = run("check", root)
+    assert checked.exit_code == 1 and "Mend it" not in checked.stdout
+    assert f"is behind a link to {tmp_path / segment.name}" in checked.stdout.splitlines()[0]
+    dry_run = run("rebuild", root, "--dry-run")
+    assert dry_run.exit_code == 1 and "would be refused, for the log is incomplete" in dry_run.stdout
+    monkeypatch.setattr("orbitlog.cli.pipeline_rebuild.spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("orbitlog.pipeline.rebuild.runner", lambda _: run_here)
+    monkeypatch.setattr("orbitlog.pipeline.rebuild.index_writers", lambda _: 1)
+    by_pipeline = CliRunner().invoke(cli, ["pipeline", "rebuild", str(root), "--in-place"])
+    for refused in (run("rebuild", root), run("rebuild", root, "--out", tmp_path / "out"), by_pipeline):
+        assert refused.exit_code not in (0, None), refused.output
+        assert "nothing is rebuilt from an incomplete log" in refused.stderr
+    assert run("repair", root, "--apply", "--accept-lost-segments").exit_code == 1
+    shutil.rmtree(root / ".orbitlog-doctor", ignore_errors=True)
+    after = fingerprint(root)
+    assert {path: after[path] for path in after if path != "lock"} == {
+        path: before[path] for path in before if path != "lock"
+    }
 
 
 AGREED = ["missing_middle_segment", "flipped_bit_in_a_unit", "deleted_index", "deleted_checkpoint", "deleted_config"]
