@@ -148,9 +148,11 @@ def _feature(name: str) -> Feature:
 
 
 def removed(name: str) -> Callable[[Path], None]:
+    """Remove an entry, and its backup."""
+
     def change(store: Path) -> None:
-        path = store / name
-        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        for path in (store / name, store / f"{name}.bak"):
+            shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
     return change
 

@@ -356,7 +356,7 @@ def _follow_index(work: _Work, reports: Sequence[dict[str, Any]]) -> None:
         if first is None:
             continue
         is_first_of_log = expected is None and task.before is None and first > 0
-        if is_first_of_log or (expected is not None and first != expected):
+        if is_first_of_log or (expected is not None and first + report["repeated"] != expected):
             reason = f"begins with key {first} of the log, the file before it ends before key {expected or 0}"
             work.result.add([Finding("index", task.path, reason, count=abs(first - (expected or 0)))])
         expected = first + report["key_count"]

@@ -15,6 +15,9 @@ from orbitlog.doctor.store_rebuild import rebuild_with
 from orbitlog.doctor.tasks_here import run_here
 from orbitlog.formats.checkpoint import Checkpoint, encode_checkpoint
 from orbitlog.formats.compat import COMPAT_5_5
+from orbitlog.formats.derive import DeriveRules, index_hashes
+from orbitlog.formats.derived_files import DerivedFiles
+from orbitlog.formats.message import Message
 from orbitlog.formats.queue_entry import PRE_BLANK_RAW
 from orbitlog.store.findings import KINDS
 from orbitlog.store.log_walk import LogWalk
@@ -22,7 +25,7 @@ from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_settings import StoreSettings
 from orbitlog.testing.golden import GoldenStore
 from tests.contract.logs import make_log, random_kinds
-from tests.unit.pipeline.stores import LAYOUT, SEGMENT_BYTES, copy_store, settings, write_log
+from tests.unit.pipeline.stores import LAYOUT, QUEUE_FILE_BYTES, SEGMENT_BYTES, copy_store, settings, write_log
 
 
 def run(
@@ -258,3 +261,24 @@ def test_a_proof_hides_no_wrong_byte_of_an_index_file(
     positions = range(0, len(data), 13)
     assert [place for place in positions if told[True, place] != told[False, place]] == []
     assert sum(bool(told[True, place][1]) for place in positions) > len(positions) // 2
+
+
+def test_message_that_a_recovery_put_into_the_index_again_is_no_damage(sound: Path, tmp_path: Path) -> None:
+    """Java keeps full files, and derives from the last message in them on: its keys are there twice."""
+    root = copy_store(sound, tmp_path / "store")
+    messages = make_log(random_kinds(80, 7)).messages
+    again = next(number for number in range(10, 70) if _is_full_after(messages[:number]))
+    derived = DerivedFiles(DeriveRules(COMPAT_5_5), queue_file_bytes=QUEUE_FILE_BYTES, index_layout=LAYOUT)
+    derived.add([*messages[:again], *messages[again - 1 :]])
+    for path in (root / "index").iterdir():
+        path.unlink()
+    for number, content in enumerate(derived.index_files):
+        (root / "index" / f"{20260101000000000 + number}").write_bytes(bytes(content))
+    assert len(index_hashes(messages[again - 1], COMPAT_5_5)) > 0
+    for split_bytes in (300, 1 << 20):
+        assert run(root, split_bytes=split_bytes).findings == []
+
+
+def _is_full_after(messages: list[Message]) -> bool:
+    keys = [len(index_hashes(message, COMPAT_5_5)) for message in messages]
+    return keys[-1] > 1 and sum(keys) % LAYOUT.capacity == 0
