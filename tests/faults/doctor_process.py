@@ -59,7 +59,7 @@ def main() -> None:
     if verb == "check":
         examine(root)
     elif verb == "repair":
-        apply_repair(root)
+        apply_repair(root, accept_lost_segments=True)
     elif verb == "rebuild":
         rebuild_in_place(root, RebuildWish(), StoreSettings())
     else:

@@ -23,6 +23,7 @@ from orbitlog.cli.pipeline_options import (
 from orbitlog.cli.show import byte_count
 
 _PARTS = ("queues", "index", "checkpoint")
+_STOPS_A_REBUILD = frozenset(("record", "segment", "queue order", "link", "unreadable", "log"))
 
 
 @click.command("rebuild")
@@ -92,14 +93,15 @@ def _tell(store: Path, wanted: frozenset[str], settings: Any, output: Output) ->
 
     found = examine(store, settings=settings)
     wrong = [one for one in found.diagnoses if DERIVED_KINDS.get(one.finding.kind) in wanted]
-    damage = [one for one in found.diagnoses if one.finding.kind in ("record", "segment", "queue order")]
+    damage = [one for one in found.diagnoses if one.finding.kind in _STOPS_A_REBUILD]
     if not output.is_table:
         output.write(FINDING_FIELDS, *(diagnosis.as_object() for diagnosis in [*damage, *wrong]))
     else:
         for diagnosis in [*damage, *wrong]:
             click.echo(str(diagnosis))
         names = ", ".join(sorted(wanted))
-        verdict = "would be refused, for the log is damaged" if damage else f"{len(wrong)} findings would be mended"
+        problem = "incomplete" if found.missing else "damaged"
+        verdict = f"would be refused, for the log is {problem}" if damage else f"{len(wrong)} findings would be mended"
         click.echo(f"{store}: {names}: {verdict}; nothing was changed")
     if damage or wrong:
         click.get_current_context().exit(1)

@@ -18,6 +18,11 @@ _FIELDS = ("applied", "sound", "resumed", "actions", "problems", "findings")
 @store_argument
 @click.option("--apply", "is_applied", is_flag=True, help="Carry the plan out; without it nothing is changed.")
 @click.option("--plan", "is_planned", is_flag=True, help="Only show the plan, as without --apply.")
+@click.option(
+    "--accept-lost-segments",
+    is_flag=True,
+    help="Give up the messages of segments of which no file exists; without it a missing segment stops the repair.",
+)
 @output_options
 @settings_options
 def command(
@@ -25,6 +30,7 @@ def command(
     store: Path,
     is_applied: bool,
     is_planned: bool,
+    accept_lost_segments: bool,
     output: Output,
     config_path: Path | None,
     assignments: tuple[str, ...],
@@ -34,7 +40,8 @@ def command(
     A torn tail is cut. A damaged range inside the log becomes placeholders for the messages that are known to be lost,
     each empty and under its own queue offset, so that Java brokers and ours read past it. Queues, index and checkpoint
     are made again where they are wrong; config files come from their backups, or from what the queues tell. Every
-    change is kept in a journal that `orbitlog doctor undo` takes back. Exit code 1: something is left to be mended."""
+    change is kept in a journal that `orbitlog doctor undo` takes back. Nothing is changed while a part of the log is
+    behind a link, unreadable or missing. Exit code 1: something is left to be mended."""
     if is_applied and is_planned:
         raise click.UsageError("give either --plan or --apply")
     output.check(_FIELDS)
@@ -43,7 +50,7 @@ def command(
 
     with JobProgress() as progress:
         mend = apply_repair if is_applied else plan_repair
-        result = mend(store, settings=settings, progress=progress)
+        result = mend(store, settings=settings, accept_lost_segments=accept_lost_segments, progress=progress)
     if not output.is_table:
         output.write(_FIELDS, result.as_object())
     else:

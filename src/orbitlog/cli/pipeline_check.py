@@ -20,7 +20,7 @@ from orbitlog.cli.pipeline_options import (
 from orbitlog.cli.show import byte_count
 
 if TYPE_CHECKING:
-    from orbitlog.doctor.store_check import StoreCheck
+    from orbitlog.doctor.examination import Examination
 
 CHECK_FIELDS = (
     *("store", "sound", "messages", "logBytes", "logEnd", "queues", "units", "indexFiles", "keys", "unitsBehind"),
@@ -52,7 +52,8 @@ def command(
     """Verify whole stores: records, queues, index, checkpoint, config.
 
     Each record's magic, lengths, offset and checksum; the order of every queue; each unit and index entry against the
-    log. What is wrong is named on stderr with file, byte, topic and queue, and the exit code is 1 then. Nothing is
+    log; timer files, and files that are missing or foreign. Verdict and exit code are those of `orbitlog doctor check`:
+    what is wrong is named on stderr with file, byte, topic and queue, and the exit code is 1 then. Nothing is
     changed."""
     output.check(CHECK_FIELDS)
     settings = read_settings(config_path, assignments)
@@ -67,15 +68,17 @@ def command(
             output.write(CHECK_FIELDS, result.as_object() | {"seconds": round(seconds, 3)})
         else:
             click.echo(_sentence(result, seconds))
-    unlisted = sum(result.finding_count - len(result.findings) for result in results)
+    unlisted = sum(result.unlisted_count for result in results)
     if unlisted:
         warn(f"{unlisted} more findings are not listed")
-    report_damage([str(finding) for result in results for finding in result.findings])
+    report_damage([str(diagnosis) for result in results for diagnosis in result.problems])
 
 
-def _sentence(result: StoreCheck, seconds: float) -> str:
+def _sentence(found: Examination, seconds: float) -> str:
+    result = found.check
     speed = byte_count(int(result.log_bytes / max(seconds, 0.001)))
-    verdict = "sound" if result.is_sound else f"{result.finding_count} findings"
+    count = len(found.problems) + found.unlisted_count
+    verdict = "sound" if found.is_sound else f"{count} findings"
     behind = ""
     if result.units_behind or result.keys_behind:
         behind = f"; {result.units_behind} units and {result.keys_behind} keys are not derived yet"

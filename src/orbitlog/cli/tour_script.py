@@ -238,16 +238,17 @@ class Tour:
             )
             self.places["derived by Spark"] = str(out)
         self._report.command(f"orbitlog doctor check {store}")
-        checked = examine(store).check
+        examined = examine(store)
+        checked = examined.check
         self._report.show(
             "checked",
             "the doctor's check",
             f"{checked.messages:,} messages and everything derived from them are sound"
-            if checked.is_sound
-            else f"{checked.finding_count} findings",
-            holds=checked.is_sound,
+            if examined.is_sound
+            else f"{len(examined.problems)} findings",
+            holds=examined.is_sound,
             messages=checked.messages,
-            findings=checked.finding_count,
+            findings=len(examined.problems),
         )
 
     def _compared(self, name: str, what: str, compared: Comparison, messages: int) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from orbitlog.doctor.index_proof import IndexProof, rest_is_right
+from orbitlog.doctor.index_upgrade import without_tags
 from orbitlog.doctor.log_splits import LogSplit
 from orbitlog.errors import FormatError
 from orbitlog.formats.derive import DeriveRules
@@ -51,6 +52,12 @@ class CheckIndexTask:
     keys_before: int
     log_start: int
     proof: IndexProof | None
+    upgraded_at: int = 0
+
+
+def rules_of_split(split: LogSplit, rules: DeriveRules, upgraded_at: int) -> DeriveRules:
+    """Return the rules that the index entries of a split were made by; an upgrade is at the end of a split."""
+    return without_tags(rules) if split.base + split.stop <= upgraded_at else rules
 
 
 def check_index(task: CheckIndexTask) -> dict[str, Any]:
@@ -92,6 +99,7 @@ def _check_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> 
     limit = IndexLayout(task.layout.slot_count, max(header.index_count, 2))
     built = header_after(before) if before is not None else IndexHeader()
     first_key: int | None = None
+    repeated = 0
     number = task.keys_before
     for columns in _chunks(task):
         row, key = 0, 0
@@ -100,7 +108,9 @@ def _check_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> 
             if row == len(columns.physical_offset):
                 number += len(columns.key_hashes)
                 continue
-            key = (int(columns.key_ends[row - 1]) if row else 0) + skipped
+            key = int(columns.key_ends[row - 1]) if row else 0
+            repeated = _repeated_keys(task, data, columns, row, skipped)
+            key += skipped - repeated
             first_key = number + key
         built, _, _ = put_into(made, built, limit, columns, row, key)
         number += len(columns.key_hashes)
@@ -108,13 +118,27 @@ def _check_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> 
             break
     if first_key is None or built.index_count != header.index_count:
         reason = f"holds {header.key_count} keys, the log has {built.key_count} from its first message on"
-        return _report([_finding(task, reason, INDEX_HEADER.position("index_count"))], first_key, header.key_count)
+        findings = [_finding(task, reason, INDEX_HEADER.position("index_count"))]
+        return _report(findings, first_key, header.key_count, repeated)
     if before is None:
         # The file that would tell is gone: the time of the first entry was counted from that one's end.
         place = task.layout.entry_position(1) + _TIME
         made[place : place + 4] = data[place : place + 4]
     made[: INDEX_HEADER.size_bytes] = np.frombuffer(encode_header(built), np.uint8)
-    return _report(_differences(task, data, made, header), first_key, header.key_count)
+    return _report(_differences(task, data, made, header), first_key, header.key_count, repeated)
+
+
+def _repeated_keys(task: CheckIndexTask, data: FileBytes, columns: DispatchColumns, row: int, skipped: int) -> int:
+    """Return how many keys of the first message the file before has as well.
+
+    A Java broker that recovers puts the last message of the index files that it kept into the next one once more.
+    """
+    start, stop = (int(columns.key_ends[row - 1]) if row else 0), int(columns.key_ends[row])
+    place = task.layout.entry_position(1)
+    first_hash = int(data[place : place + 4].view(">i4")[0])
+    if start + skipped < stop and first_hash == int(columns.key_hashes[start + skipped]):
+        return 0
+    return skipped if first_hash == int(columns.key_hashes[start]) else 0
 
 
 def _before(task: CheckIndexTask) -> IndexHeader | None:
@@ -145,8 +169,10 @@ def _header_before(task: CheckIndexTask, begin: int) -> tuple[IndexHeader | None
 
 
 def _chunks(task: CheckIndexTask) -> Iterator[DispatchColumns]:
-    scan = DispatchScan(task.rules)
+    scans: dict[bool, DispatchScan] = {}
     for split in task.splits:
+        rules = rules_of_split(split, task.rules, task.upgraded_at)
+        scan = scans.setdefault(rules.compat.indexes_tags, DispatchScan(rules))
         with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
             start, stop = split.first or 0, min(split.stop, len(view))
             yield from scan.scan(view, start, stop, base_physical_offset=split.base)
@@ -219,9 +245,12 @@ def _finding(
     return Finding("index", task.path, reason, position=position, count=count, physical_offset=physical_offset)
 
 
-def _report(findings: list[Finding], first_key: int | None = None, key_count: int = 0) -> dict[str, Any]:
+def _report(
+    findings: list[Finding], first_key: int | None = None, key_count: int = 0, repeated: int = 0
+) -> dict[str, Any]:
     return {
         "findings": [asdict(finding) for finding in findings],
         "first_key": first_key,
         "key_count": key_count,
+        "repeated": repeated,
     }

@@ -42,12 +42,18 @@ class CheckSplitTask:
     has_ext_queues: bool
     index: tuple[IndexHead, ...]
     index_layout: IndexLayout
+    batch_topics: frozenset[str] = frozenset()
+    """Topics whose units are in batch queues: ConsumeQueue has none of them."""
 
 
 def check_split(task: CheckSplitTask) -> dict[str, Any]:
     """Report the derivation of a split, units that are wrong or not there, and where its keys are in the index."""
     derivation, units, keys = derive_split(
-        task.split, task.rules, queue_file_bytes=task.queue_file_bytes, check_crc=True
+        task.split,
+        task.rules,
+        queue_file_bytes=task.queue_file_bytes,
+        check_crc=True,
+        batch_topics=task.batch_topics,
     )
     missing: list[tuple[str, int, int, int, int]] = []
     units_seen, last_present = 0, -1

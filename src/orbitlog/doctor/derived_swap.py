@@ -33,10 +33,20 @@ def make_derived(
     settings: StoreSettings,
     *,
     split_bytes: int = SPLIT_BYTES_DEFAULT,
+    accept_lost_segments: bool = False,
     progress: PhaseProgress | None = None,
 ) -> StoreRebuild:
     """Derive everything from the log into a directory of its own."""
-    return rebuild_with(run, [root], out=out, settings=settings, split_bytes=split_bytes, progress=progress)[0]
+    (result,) = rebuild_with(
+        run,
+        [root],
+        out=out,
+        settings=settings,
+        split_bytes=split_bytes,
+        accept_lost_segments=accept_lost_segments,
+        progress=progress,
+    )
+    return result
 
 
 def plan_swap(

@@ -89,6 +89,11 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
     ),
     "config backup in use": (Severity.WARNING, "Brokers take the backup, which is one change older", _REPAIR),
     "config note": (Severity.NOTE, "Brokers do not need it", None),
+    "config backup read": (
+        Severity.NOTE,
+        "The broker was killed while it replaced the file; the next one reads the backup, as it should",
+        None,
+    ),
     "progress unknown": (
         Severity.NOTE,
         "Nobody can tell how far consumer groups were: each begins where its clients say, at the end or at the"
@@ -104,6 +109,13 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
         Severity.WARNING,
         "Clients are not told of these queues, and nobody consumes their messages",
         _REPAIR,
+    ),
+    "queue count consumed": (Severity.NOTE, "Every consumer group has consumed what the other queues hold", None),
+    "earlier life": (
+        Severity.NOTE,
+        "The offset is from before the topic was deleted and created again; consumers of this group continue at the end"
+        " of the queue, `orbitlog offsets reset` puts them elsewhere",
+        None,
     ),
     "retired": (
         Severity.NOTE,
@@ -125,10 +137,16 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
     "lock": (Severity.ERROR, "No broker can take the store; it holds nothing that a store needs", _REPAIR),
     "link": (
         Severity.ERROR,
-        "What it leads to belongs to the store and was not looked at; nothing is mended while it is there:"
-        " bring the files into the store, or mount their disk in its place",
+        "What it leads to belongs to the store and was not looked at; nothing is rebuilt or repaired while it is there:"
+        " move the files into the store, or mount their disk in its place",
         None,
     ),
+    "unreadable": (
+        Severity.ERROR,
+        "A part of the log was not looked at; nothing is rebuilt or repaired until it can be read",
+        None,
+    ),
+    "unchecked": (Severity.NOTE, "Its files were not compared with the log", None),
     "topic life": (Severity.NOTE, "Consumers get what was sent since, as they should", None),
     "offset": (
         Severity.WARNING,
@@ -153,7 +171,23 @@ _MEANING: dict[str, tuple[Severity, str, str | None]] = {
 }
 
 
-def diagnose(finding: Finding, store: str) -> Diagnosis:
-    """Add to a finding what it means."""
+_GAP = (
+    "Messages of this range cannot be served. Nothing is rebuilt or repaired while the segment is missing:"
+    " find it on the disk it was moved to, or in a backup"
+)
+_NOT_JUDGED = "This follows from the missing part of the log, or cannot be judged without it"
+_DERIVED = frozenset(
+    ("queue unit", "queue file", "queue order", "index", "checkpoint", "offset", "timer", "topic life")
+)
+
+
+def diagnose(finding: Finding, store: str, *, is_log_complete: bool = True) -> Diagnosis:
+    """Add to a finding what it means; with an incomplete log no command that changes the store is proposed."""
     severity, consequence, command = _MEANING[finding.kind]
-    return Diagnosis(finding, severity, consequence, None if command is None else command.format(store=store))
+    if is_log_complete:
+        return Diagnosis(finding, severity, consequence, None if command is None else command.format(store=store))
+    if finding.kind == "segment":
+        consequence = _GAP
+    elif finding.kind in _DERIVED:
+        consequence = _NOT_JUDGED
+    return Diagnosis(finding, severity, consequence)

@@ -1,16 +1,24 @@
-"""A store examined: its log, everything derived, its small files; each finding with what it means."""
+"""Store examination: the one verdict about log, derived files and small files, each finding with its meaning."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from orbitlog.doctor.diagnosis import Diagnosis, Severity, diagnose
 from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.doctor.lost_messages import LogRange, LostMessage, damaged_ranges, describe_lost, find_lost
+from orbitlog.doctor.lost_messages import (
+    LogRange,
+    LostMessage,
+    damaged_ranges,
+    describe_lost,
+    describe_units,
+    find_lost,
+)
+from orbitlog.doctor.missing_log import MissingPart, missing_parts, with_readable_segments
 from orbitlog.doctor.offset_survey import offset_findings
 from orbitlog.doctor.progress_survey import progress_findings
 from orbitlog.doctor.repair_journal import interrupted, unreadable_journals
@@ -19,40 +27,57 @@ from orbitlog.doctor.store_check import StoreCheck, check_with
 from orbitlog.doctor.store_survey import queue_count_findings, survey
 from orbitlog.doctor.store_use import is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, run_here
+from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.formats import store_tree as tree
 from orbitlog.store.findings import Finding
-from orbitlog.store.store_contents import refuse_reading
 from orbitlog.store.store_files import StoreFiles, find_store_files
-from orbitlog.store.store_paths import where_else
 from orbitlog.store.store_settings import StoreSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """What a store is found to be."""
+    """The verdict about one store: `doctor check` and `pipeline check` both print it."""
 
     check: StoreCheck
     diagnoses: tuple[Diagnosis, ...]
     ranges: tuple[LogRange, ...]
     lost: tuple[LostMessage, ...]
+    missing: tuple[MissingPart, ...] = ()
+    """Parts of the log that are not in the store, or cannot be read."""
 
     @property
     def is_sound(self) -> bool:
-        """Tell whether there is nothing to mend."""
-        return all(diagnosis.severity is Severity.NOTE for diagnosis in self.diagnoses)
+        """Return whether there is nothing to repair: no error and no warning."""
+        return not self.problems
+
+    @property
+    def problems(self) -> list[Diagnosis]:
+        """Return the diagnoses that make a store unsound."""
+        return [diagnosis for diagnosis in self.diagnoses if diagnosis.severity is not Severity.NOTE]
 
     @property
     def findings(self) -> list[Finding]:
         return [diagnosis.finding for diagnosis in self.diagnoses]
 
+    @property
+    def unlisted_count(self) -> int:
+        """Return how many findings about log and derived files are counted only, for there are very many."""
+        return self.check.finding_count - len(self.check.findings)
+
     def summary(self) -> dict[str, Any]:
-        """Return the JSON object that ends the command's output."""
-        told = self.check.as_object()
-        del told["findings"]
+        """Return the JSON object that ends the output of `doctor check`."""
         counts = {severity.value: 0 for severity in Severity}
         for diagnosis in self.diagnoses:
             counts[diagnosis.severity.value] += 1
-        return told | {"sound": self.is_sound, "lostMessages": len(self.lost), "severities": counts}
+        return self._verdict() | {"lostMessages": len(self.lost), "severities": counts}
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the JSON object that `pipeline check` prints: figures, verdict, and what makes the store unsound."""
+        return self._verdict() | {"findings": [diagnosis.as_object() for diagnosis in self.problems]}
+
+    def _verdict(self) -> dict[str, Any]:
+        counted = {"findingCount": len(self.problems) + self.unlisted_count}
+        return {"store": self.check.store, "sound": self.is_sound, **self.check.figures(), **counted}
 
 
 def examine(
@@ -64,25 +89,60 @@ def examine(
     progress: PhaseProgress | None = None,
 ) -> Examination:
     """Check one store. Reads only; beside a running broker it reads as far as that confirms its log."""
-    settings = settings or StoreSettings()
-    store = find_store_files(root, settings)
-    refuse_reading(root)
-    checked = check_with(run, [root], settings=settings, split_bytes=split_bytes, progress=progress)[0]
+    given = settings or StoreSettings()
+    return examine_with(run, [root], settings=given, split_bytes=split_bytes, progress=progress)[0]
+
+
+def examine_with(
+    run: Runner,
+    roots: Sequence[Path],
+    *,
+    settings: StoreSettings,
+    split_bytes: int,
+    state: Path | None = None,
+    progress: PhaseProgress | None = None,
+) -> list[Examination]:
+    """Check stores, tasks run by `run`; `state` is a directory with which a killed run is continued by the next."""
+    checks = check_with(run, roots, settings=settings, split_bytes=split_bytes, state=state, progress=progress)
+    return [_examined(root, checked, settings) for root, checked in zip(roots, checks, strict=True)]
+
+
+def _examined(root: Path, checked: StoreCheck, settings: StoreSettings) -> Examination:
+    whole = find_store_files(root, settings)
+    segment_bytes = told_geometry(whole, settings).segment_bytes
+    end = whole.segments[-1].base + segment_bytes if whole.segments else 0
+    leads_past = any(one.kind == "queue unit" and (one.physical_offset or 0) >= end for one in checked.findings)
+    missing = missing_parts(whole, segment_bytes, reads_queues=leads_past)
+    store = with_readable_segments(whole)
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)
     found = [*_log_findings(checked, lost), *_missing(store, checked), *survey(store)]
-    found += [*queue_count_findings(store, checked.ends), *offset_findings(store, checked.ends, checked.last_stored_ms)]
+    found += [*queue_count_findings(store, checked.ends), *_offset_findings(store, checked)]
     found += progress_findings(store, checked.ends, checked.last_stored_ms)
     found += [*checked.lives, *retired_findings(store, checked), *_behind(checked)]
-    diagnoses = tuple(diagnose(finding, str(root)) for finding in found)
-    return Examination(checked, diagnoses, tuple(ranges), tuple(lost))
+    found = [*_missing_findings(store, missing), *(one for one in found if not _is_explained(one, missing))]
+    diagnoses = tuple(diagnose(finding, str(root), is_log_complete=not missing) for finding in found)
+    return Examination(checked, diagnoses, tuple(ranges), tuple(lost), tuple(missing))
+
+
+def _missing_findings(store: StoreFiles, missing: Sequence[MissingPart]) -> Iterator[Finding]:
+    """Yield the parts of the log that are missing, with the messages that queues have units for."""
+    for part in missing:
+        inside = find_lost(store, [LogRange(part.offsets.start, part.offsets.stop)] if part.offsets else [])
+        told = f"; {describe_units(inside)}" if part.offsets else ""
+        yield replace(part.finding, reason=part.finding.reason + told)
+
+
+def _is_explained(finding: Finding, missing: Sequence[MissingPart]) -> bool:
+    """Return whether a finding reports again what a missing part of the log is reported for."""
+    if finding.kind == "segment":
+        return any(finding.physical_offset in part.offsets for part in missing)
+    return finding.path in {part.finding.path for part in missing if part.finding.kind == "link"}
 
 
 def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Finding]:
     """Yield what the check found, with the messages that are lost where the log is damaged."""
     for finding in checked.findings:
-        if finding.kind == "config":
-            continue  # the survey says more
         start = finding.physical_offset
         if finding.kind in ("record", "segment") and start is not None and finding.count:
             inside = [one for one in lost if start <= one.physical_offset < start + finding.count]
@@ -99,11 +159,8 @@ def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Find
 
 def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
     """Name what is not there at all."""
-    if store.queues and not store.segments and not store.dledger_segments:
-        reason = f"no segment is there, though there are {len(store.queues)} queues; {where_else(store.paths)}"
-        yield Finding("log", store.paths.shown, reason)
     if checked.keys and not store.index_files:
-        reason = f"no index file is there, though the log has {checked.keys} keys"
+        reason = f"no index file exists, though the log has {checked.keys} keys; messageIndexEnable=false leaves none"
         yield Finding("index", str(store.root / tree.INDEX), reason, count=checked.keys)
     if checked.messages and store.checkpoint is None and not is_in_use(store):
         yield Finding("checkpoint", str(store.root / tree.CHECKPOINT), "is missing")
@@ -114,6 +171,16 @@ def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
         yield Finding("journal", str(place), "is no journal of a repair, or does not say how far that came")
     for place in interrupted(store.root) if not broken else ():
         yield Finding("repair", str(place), "a repair was interrupted here")
+
+
+def _offset_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
+    """Yield offsets that no queue has; those of a topic that was created again are of its earlier life.
+
+    Brokers of 4.9 keep the offsets of a topic that they delete, later ones remove them some seconds after it.
+    """
+    created_again = {finding.topic for finding in checked.lives}
+    for finding in offset_findings(store, checked.ends, checked.last_stored_ms):
+        yield replace(finding, kind="earlier life") if finding.topic in created_again else finding
 
 
 def _behind(checked: StoreCheck) -> Iterator[Finding]:

@@ -136,6 +136,18 @@ def plan_splits(
     return splits
 
 
+def cut_at(splits: Sequence[LogSplit], physical_offset: int) -> list[LogSplit]:
+    """Cut the split that a record starts in once more, where the record starts."""
+    found: list[LogSplit] = []
+    for split in splits:
+        position = physical_offset - split.base
+        if split.start < position < split.stop:
+            found += [replace(split, stop=position), replace(split, start=position)]
+        else:
+            found.append(split)
+    return found
+
+
 def walk_log_split(split: LogSplit, *, check_crc: bool = False) -> WalkedSplit:
     """Walk the records of one split; touches headers only, unless CRCs are checked."""
     with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:

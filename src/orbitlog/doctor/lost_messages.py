@@ -103,6 +103,14 @@ def describe_lost(lost: Sequence[LostMessage]) -> str:
     return f"{len(lost)} {noun} of {len(queues)} queues lost: {named_topics(counts)}"
 
 
+def describe_units(units: Sequence[LostMessage]) -> str:
+    """Say how many messages of which topics queues have units for, in a part of the log that is not there."""
+    if not units:
+        return "no queue has a unit for it"
+    counts = Counter(message.topic for message in units)
+    return f"queues have units for {len(units)} messages in it: {named_topics(counts)}"
+
+
 def named_topics(counts: Counter[str]) -> str:
     """Name the topics with most messages, and how many others there are."""
     named = ", ".join(f"{count} of {topic}" for topic, count in counts.most_common(_TOPICS_NAMED_MAX))

@@ -17,6 +17,7 @@ from orbitlog.doctor.displaced_records import plan_displaced
 from orbitlog.doctor.examination import Examination, examine
 from orbitlog.doctor.header_repair import plan_headers
 from orbitlog.doctor.log_repair import plan_log, plan_places
+from orbitlog.doctor.missing_log import ACCEPT_OPTION
 from orbitlog.doctor.offset_survey import plan_offsets
 from orbitlog.doctor.order_repair import QueueOrder
 from orbitlog.doctor.progress_survey import plan_progress
@@ -28,7 +29,7 @@ from orbitlog.doctor.timer_survey import plan_timers
 from orbitlog.doctor.told_rules import told_compat, told_rules
 from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import StoreLayoutError
-from orbitlog.store.log_presence import check_log_is_there
+from orbitlog.store.findings import Finding
 from orbitlog.store.store_contents import REPAIRABLE, refuse_writing
 from orbitlog.store.store_files import find_store_files
 from orbitlog.store.store_settings import StoreSettings
@@ -64,19 +65,36 @@ class Repair:
         }
 
 
-def plan_repair(root: Path, *, settings: StoreSettings | None = None, progress: PhaseProgress | None = None) -> Repair:
-    """Say what the first round would do, and what it is for; writes nothing."""
+def plan_repair(
+    root: Path,
+    *,
+    settings: StoreSettings | None = None,
+    accept_lost_segments: bool = False,
+    progress: PhaseProgress | None = None,
+) -> Repair:
+    """Describe what a repair would do, or why it would refuse; writes nothing."""
     settings = settings or StoreSettings()
     found = examine(root, settings=settings, progress=progress)
-    plan = _Plan(root, settings, found)
-    return Repair(plan.described(), examination=found)
+    plan = _Plan(root, settings, found, accept_lost_segments=accept_lost_segments)
+    problems = plan.refusal()
+    return Repair([] if problems else plan.described(), problems, examination=found)
 
 
-def apply_repair(root: Path, *, settings: StoreSettings | None = None, progress: PhaseProgress | None = None) -> Repair:
-    """Mend a store; every change can be taken back by `undo_last`."""
+def apply_repair(
+    root: Path,
+    *,
+    settings: StoreSettings | None = None,
+    accept_lost_segments: bool = False,
+    progress: PhaseProgress | None = None,
+) -> Repair:
+    """Repair a store; every change can be taken back by `undo_last`.
+
+    With `accept_lost_segments`, segments of which no file exists are given up: placeholders take the place of their
+    messages. Without it nothing is repaired while a part of the log is missing.
+    """
     settings = settings or StoreSettings()
     refuse_writing(root, except_for=REPAIRABLE)
-    check_log_is_there(find_store_files(root, settings))
+    find_store_files(root, settings)
     result = Repair(is_applied=True)
     lock_journal = free_lock(root)
     with taken(root):
@@ -89,7 +107,7 @@ def apply_repair(root: Path, *, settings: StoreSettings | None = None, progress:
         result.resumed = finish_interrupted(root)
         for _ in range(_ROUNDS_MAX):
             result.examination = examine(root, settings=settings, progress=progress)
-            plan = _Plan(root, settings, result.examination)
+            plan = _Plan(root, settings, result.examination, accept_lost_segments=accept_lost_segments)
             journal = RepairJournal.begin(root, f"repair of {root.name}", run=run)
             problems = plan.fill_in(journal, progress)
             result.problems += [problem for problem in problems if problem not in result.problems]
@@ -105,18 +123,19 @@ def apply_repair(root: Path, *, settings: StoreSettings | None = None, progress:
 class _Plan:
     """What one round does: the first of three stages that has anything to do."""
 
-    def __init__(self, root: Path, settings: StoreSettings, found: Examination) -> None:
+    def __init__(self, root: Path, settings: StoreSettings, found: Examination, *, accept_lost_segments: bool) -> None:
         self._settings = settings
+        self._accepts_loss = accept_lost_segments
         self._found = found
         self._store = find_store_files(root, settings)
         self._geometry = told_geometry(self._store, settings)
         self._of_kind = {kind: [one for one in found.findings if one.kind == kind] for kind in _kinds(found)}
 
     def fill_in(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
-        if links := self._of_kind.get("link"):
-            return [f"nothing is mended while a part of the store lies elsewhere: {link}" for link in links]
+        if problems := self.refusal():
+            return problems
         segment_bytes = self._geometry.segment_bytes
-        plan_places(journal, self._store, segment_bytes, self._of_kind.get("foreign segment", []))
+        plan_places(journal, self._store, segment_bytes, [*self._of_kind.get("foreign segment", []), *self._dangling()])
         if journal.steps:
             return []
         plan_displaced(journal, self._store, self._found.ranges)
@@ -145,6 +164,26 @@ class _Plan:
             plan_progress(journal, self._store, compat, self._found.check.ends, self._found.check.last_stored_ms)
         return problems
 
+    def refusal(self) -> list[str]:
+        """Return why nothing may be changed: a part of the store is elsewhere, unreadable or missing."""
+        accepted = {part.finding.path for part in self._found.missing if part.may_be_lost and self._accepts_loss}
+        missing = {part.finding.path: part for part in self._found.missing}
+        elsewhere = [*self._of_kind.get("link", []), *(part.finding for part in missing.values())]
+        reasons = []
+        for finding in {one.path: one for one in elsewhere if one.path not in accepted}.values():
+            part = missing.get(finding.path)
+            way_out = f"; if no copy of it exists, {ACCEPT_OPTION} gives its messages up"
+            reasons.append(
+                f"nothing is repaired before this is resolved: {finding}"
+                + (way_out if part is not None and part.may_be_lost else "")
+            )
+        return reasons
+
+    def _dangling(self) -> list[Finding]:
+        """Return links to nowhere in the place of segments that are given up."""
+        parts = self._found.missing if self._accepts_loss else ()
+        return [part.finding for part in parts if part.may_be_lost and part.finding.kind == "link"]
+
     def _plan_derived(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
         parts = {DERIVED_KINDS[kind] for kind in self._of_kind if kind in DERIVED_KINDS}
         if not parts:
@@ -154,7 +193,14 @@ class _Plan:
         parts |= {part for part, count in zip((QUEUES, INDEX), behind, strict=True) if count}
         made = journal.new / "derived"
         try:
-            result = make_derived(run_here, self._store.root, made, self._settings, progress=progress)
+            result = make_derived(
+                run_here,
+                self._store.root,
+                made,
+                self._settings,
+                accept_lost_segments=self._accepts_loss,
+                progress=progress,
+            )
         except StoreLayoutError as error:
             return [str(error)]
         if not result.is_published:

@@ -101,9 +101,17 @@ def scanned_bytes(split: LogSplit) -> int:
 
 
 def derive_split(
-    split: LogSplit, rules: DeriveRules, *, queue_file_bytes: int, check_crc: bool
+    split: LogSplit,
+    rules: DeriveRules,
+    *,
+    queue_file_bytes: int,
+    check_crc: bool,
+    batch_topics: frozenset[str] = frozenset(),
 ) -> tuple[SplitDerivation, Units, KeyColumns]:
-    """Walk a split, passing over damage and noting it, and derive what its messages give: units by queue, and keys."""
+    """Walk a split, passing over damage and noting it, and derive what its messages give: units by queue, and keys.
+
+    Queue offsets of `batch_topics` are not judged: a record there may count for several.
+    """
     collector = _Collector(rules)
     with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
         walk, damage = _walk(view, split, collector, check_crc=check_crc, queue_file_bytes=queue_file_bytes)
@@ -117,7 +125,11 @@ def derive_split(
     for finding in damage:
         derivation.note(finding)
     keys = collector.keys()
-    return derivation, collector.sorted_units(derivation, queue_file_bytes), keys
+    units = collector.sorted_units(derivation, queue_file_bytes)
+    if batch_topics:
+        derivation.slices = [one for one in derivation.slices if derivation.queues[one.queue][0] not in batch_topics]
+    _note_disorder(derivation, units)
+    return derivation, units, keys
 
 
 class _Passage(LogWalk):
@@ -240,7 +252,7 @@ class _Collector:
         )
 
     def sorted_units(self, derivation: SplitDerivation, queue_file_bytes: int) -> Units:
-        """Return the units by queue, each queue's in the order of the log, and note slices and disorder."""
+        """Return the units by queue, each queue's in the order of the log, and note slices."""
         derivation.queues = self._scan.queues.queues()
         sorter = UnitSorter()
         for part in self._parts if not self._light else [self._with_light_units(derivation.queues)]:
@@ -262,7 +274,6 @@ class _Collector:
             units["physical_offset"][ends - 1].astype(np.int64) if len(units) else starts,
         )
         derivation.slices = [UnitSlice(*values) for values in zip(*(part.tolist() for part in columns), strict=True)]
-        _note_disorder(derivation, units)
         return units
 
     def _with_light_units(self, queues: list[tuple[str, int]]) -> DispatchColumns:

@@ -1,4 +1,4 @@
-"""Check whole stores: every record, every queue unit, every index entry, checkpoint and config.
+"""Check log and derived files of whole stores: every record, queue unit and index entry, and the checkpoint.
 
     stage 1   one task a split: magic, lengths, offsets and CRC of records, the units and index entries they ask for
     driver    splits proved by stitching, queues and keys followed through them
@@ -16,7 +16,7 @@ from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor.check_index import CheckIndexTask, check_index
+from orbitlog.doctor.check_index import CheckIndexTask, check_index, rules_of_split
 from orbitlog.doctor.check_tasks import (
     CheckedQueue,
     CheckQueuesTask,
@@ -25,13 +25,15 @@ from orbitlog.doctor.check_tasks import (
     check_split,
 )
 from orbitlog.doctor.index_proof import IndexHead, prove_entries
+from orbitlog.doctor.index_upgrade import untagged_before
 from orbitlog.doctor.kept_reports import KeptReports
-from orbitlog.doctor.log_splits import LogSplit, plan_splits
+from orbitlog.doctor.log_splits import LogSplit, cut_at, plan_splits
+from orbitlog.doctor.missing_log import with_readable_segments
 from orbitlog.doctor.proved_reports import prove_reports
 from orbitlog.doctor.rebuild_plan import QueueEnds, order_findings
 from orbitlog.doctor.segment_places import segment_findings
 from orbitlog.doctor.split_derivation import SplitDerivation
-from orbitlog.doctor.store_survey import read_config
+from orbitlog.doctor.store_survey import topics_with_batch_queues
 from orbitlog.doctor.store_use import confirmed_to, is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.doctor.told_rules import told_rules
@@ -40,18 +42,16 @@ from orbitlog.doctor.topic_lives import leave_out_earlier_lives, life_findings
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
-from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import INDEX_HEADER, IndexHeader, decode_header
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import read_at
-from orbitlog.formats.names import LMQ_PREFIX
+from orbitlog.formats.names import LMQ_PREFIX, is_system_topic
 from orbitlog.formats.queue_entry import ENTRY_BYTES
-from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.store.findings import Finding
 from orbitlog.store.log_presence import check_log_is_there
 from orbitlog.store.mapped_view import mapped_view
-from orbitlog.store.store_contents import refuse_reading
+from orbitlog.store.store_contents import CHECKABLE, refuse_reading
 from orbitlog.store.store_files import StoreFiles, find_store_files
 from orbitlog.store.store_paths import refuse_shared_log
 from orbitlog.store.store_settings import StoreGeometry, StoreSettings
@@ -87,20 +87,14 @@ class StoreCheck:
     lives: list[Finding] = field(default_factory=list)
     """Topics that were deleted, or made again: nothing to mend."""
 
-    @property
-    def is_sound(self) -> bool:
-        return not self.finding_count
-
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
             self.findings.append(finding)
             self.finding_count += 1
 
-    def as_object(self) -> dict[str, Any]:
-        """Return the JSON object that the command prints."""
+    def figures(self) -> dict[str, Any]:
+        """Return the figures of the JSON object that commands print; the verdict is that of an `Examination`."""
         return {
-            "store": self.store,
-            "sound": self.is_sound,
             "messages": self.messages,
             "logBytes": self.log_bytes,
             "logEnd": self.log_end,
@@ -110,8 +104,6 @@ class StoreCheck:
             "keys": self.keys,
             "unitsBehind": self.units_behind,
             "keysBehind": self.keys_behind,
-            "findingCount": self.finding_count,
-            "findings": [finding.as_object() for finding in self.findings],
         }
 
 
@@ -126,6 +118,8 @@ class _Work:
     result: StoreCheck
     derivations: list[SplitDerivation] = field(default_factory=list)
     heads: tuple[IndexHead, ...] = ()
+    upgraded_at: int = 0
+    """The physical offset before which the index has no keys for tags."""
     matched_keys: list[Any] = field(default_factory=list)
     """For each derivation, which of its keys are which entries."""
     missing: list[tuple[str, int, int, int, int]] = field(default_factory=list)
@@ -188,28 +182,38 @@ def check_with(
             work.result.add(Finding(**values) for values in report["findings"])
         _follow_index(work, index_reports)
         work.result.add(_checkpoint_findings(work))
-        work.result.add(_config_findings(work.store))
         work.result.findings = [replace(finding, store=work.result.store) for finding in work.result.findings]
     kept.forget()
     return [work.result for work in works]
 
 
 def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) -> _Work:
-    store = find_store_files(root, settings)
+    store = with_readable_segments(find_store_files(root, settings))
     if store.paths.is_configured:
         check_log_is_there(store)
-    refuse_reading(root)
+    refuse_reading(root, except_for=CHECKABLE)
     geometry, rules = told_geometry(store, settings), told_rules(store, settings)
     splits = plan_splits(
         store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=confirmed_to(store)
     )
     has_ext_queues = any(store.ext_queues.values())
     heads = tuple(IndexHead(str(file.path), _header_of(file.path)) for file in store.index_files)
+    layout, queue_file_bytes = geometry.index_layout, geometry.queue_file_bytes
+    batch_topics, upgraded_at = topics_with_batch_queues(store), untagged_before(store, settings, rules)
     tasks = [
-        CheckSplitTask(split, str(root), rules, geometry.queue_file_bytes, has_ext_queues, heads, geometry.index_layout)
-        for split in splits
+        CheckSplitTask(
+            split,
+            str(root),
+            rules_of_split(split, rules, upgraded_at),
+            queue_file_bytes,
+            has_ext_queues,
+            heads,
+            layout,
+            batch_topics,
+        )
+        for split in cut_at(splits, upgraded_at)
     ]
-    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)), heads=heads)
+    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)), heads=heads, upgraded_at=upgraded_at)
 
 
 def _header_of(path: Path) -> IndexHeader:
@@ -264,6 +268,7 @@ def _follow_queues(work: _Work) -> None:
     missing = (
         units for units in work.missing if units[4] >= lives.begins.get(units[:2], 0) and units[:2] not in lives.deleted
     )
+    with_files = {topic for (topic, _), files in work.store.queues.items() if files}
     for queue, first, count, physical_offset in _joined(missing):
         is_at_end = first + count == work.ends[queue].next_offset
         base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes
@@ -275,6 +280,9 @@ def _follow_queues(work: _Work) -> None:
             result.units_behind += count
             continue
         reason = f"{count} messages of the log have no unit" if path.exists() else f"is missing, with {count} units"
+        if queue[0] not in with_files and not is_system_topic(queue[0]):
+            # No file tells a deleted directory from a topic without messages since it was created again.
+            reason += "; so are all queues of this topic, as after it was deleted and created again"
         position = first * ENTRY_BYTES - base if path.exists() else None
         kind = "queue unit" if path.exists() else "queue file"
         result.add(
@@ -321,7 +329,11 @@ def _index_tasks(work: _Work) -> list[CheckIndexTask]:
     for head, proof in zip(work.heads, proofs, strict=True):
         chosen, keys_before = _splits_between(splits, key_ends, head.header)
         layout, path = work.geometry.index_layout, head.path
-        tasks.append(CheckIndexTask(path, before, layout, work.rules, chosen, keys_before, work.log_start, proof))
+        tasks.append(
+            CheckIndexTask(
+                path, before, layout, work.rules, chosen, keys_before, work.log_start, proof, work.upgraded_at
+            )
+        )
         before = path
     work.result.index_files = len(tasks)
     return tasks
@@ -352,7 +364,7 @@ def _follow_index(work: _Work, reports: Sequence[dict[str, Any]]) -> None:
         if first is None:
             continue
         is_first_of_log = expected is None and task.before is None and first > 0
-        if is_first_of_log or (expected is not None and first != expected):
+        if is_first_of_log or (expected is not None and first + report["repeated"] != expected):
             reason = f"begins with key {first} of the log, the file before it ends before key {expected or 0}"
             work.result.add([Finding("index", task.path, reason, count=abs(first - (expected or 0)))])
         expected = first + report["key_count"]
@@ -408,19 +420,3 @@ def _first_stored_ms(store: StoreFiles) -> int:
     with mapped_view(store.segments[0].path) as view:
         first = read_at(view, 0)
     return first.store_timestamp_ms if isinstance(first, Message) else 0
-
-
-def _config_findings(store: StoreFiles) -> list[Finding]:
-    """Name the files of config/ that no broker could read."""
-    findings = []
-    for file in store.config_files:
-        if file.path.name.removesuffix(BACKUP_SUFFIX) not in CONFIG_CODECS:
-            continue
-        raw = read_config(file.path)
-        if not raw:
-            continue  # as a new one; brokers take the backup then
-        try:
-            config_codec(file.path.name).decode(raw)
-        except FormatError as error:
-            findings.append(Finding("config", str(file.path), str(error), position=error.position))
-    return findings

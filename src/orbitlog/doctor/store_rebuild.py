@@ -21,6 +21,7 @@ from typing import Any
 
 from orbitlog.doctor.index_tasks import IndexPiece, IndexTask, build_index, index_header, pieces_of, write_piece
 from orbitlog.doctor.log_splits import WalkedSplit, plan_splits
+from orbitlog.doctor.missing_log import refuse_incomplete_log
 from orbitlog.doctor.proved_reports import prove_reports
 from orbitlog.doctor.rebuild_plan import assemble_tasks, index_tasks, order_findings, queue_files
 from orbitlog.doctor.rebuild_publish import Target, check_output, commit, finished_report, roll_forward, take_up
@@ -123,12 +124,19 @@ def rebuild_with(
     split_bytes: int,
     check_crc: bool = True,
     index_writers: int = 1,
+    accept_lost_segments: bool = False,
     progress: PhaseProgress | None = None,
 ) -> list[StoreRebuild]:
     """Rebuild stores, tasks run by `run`: into `out` (of several: into a directory of its name in it), or in place.
 
     `index_writers` may write an index file at once, if they are all on this machine and end before `run` does.
+    Raises `StoreLayoutError` if a part of the log is behind a link, unreadable or missing at its end, unless no file
+    of it exists and `accept_lost_segments` gives it up.
     """
+    for root in roots:
+        store = find_store_files(root, settings)
+        segment_bytes = told_geometry(store, settings).segment_bytes
+        refuse_incomplete_log(store, segment_bytes, accept_lost_segments=accept_lost_segments)
     done: dict[int, StoreRebuild] = {}
     with ExitStack() as locks:
         works: list[_Work] = []

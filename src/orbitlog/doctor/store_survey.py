@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
+from orbitlog.doctor.rebuild_plan import QueueEnds
 from orbitlog.doctor.timer_survey import timer_findings
 from orbitlog.doctor.waiting_timers import waiting_findings
 from orbitlog.errors import FormatError
@@ -13,7 +14,7 @@ from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
 from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET, ConsumerOffsets
 from orbitlog.formats.store_state import CONFIRMED_FILE, STATE_FILE
 from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.topic_config import TOPICS, TopicTable
@@ -39,6 +40,8 @@ _TABLES = {
     SUBSCRIPTION_GROUP.name: b"subscriptionGroupTable",
 }
 _EMPTY = b"{} \t\r\n\xef\xbb\xbf"
+# The attribute of a topic in topics.json that moves its queue (Java `TopicAttributes`, `CQType`).
+_QUEUE_TYPE, _BATCH_QUEUE = "queue.type", "BatchCQ"
 QUEUES_MAX = 1 << 16  # more than anybody has: a queue id above is damage
 _CONFIG_BYTES_MAX = 256 * 1024 * 1024
 _LINKS_MATTER = (
@@ -61,6 +64,7 @@ def survey(store: StoreFiles) -> list[Finding]:
         *timer_findings(store),
         *waiting_findings(store),
         *_foreign_findings(store),
+        *_unchecked_findings(store),
         *_queue_id_findings(store),
         *_own_file_findings(store),
         *_abort_findings(store),
@@ -96,7 +100,10 @@ def config_findings(root: Path) -> Iterator[Finding]:
             continue  # a new one
         problem = _why_unread(main)
         if backup_is_good:
-            yield Finding("config backup in use", str(main), f"{problem}; its backup can be read")
+            # Java renames the old file before the new one: a kill in between leaves the backup alone.
+            was_killed = not os.path.lexists(main) and os.path.lexists(root / tree.ABORT)
+            kind = "config backup read" if was_killed else "config backup in use"
+            yield Finding(kind, str(main), f"{problem}; its backup can be read")
         else:
             yield Finding("config", str(main), f"{problem}, and there is no backup that can be read")
 
@@ -147,6 +154,14 @@ def topics_without_config(store: StoreFiles) -> list[str]:
     )
 
 
+def topics_with_batch_queues(store: StoreFiles) -> frozenset[str]:
+    """Return the topics whose units are in batchconsumequeue/, by their attribute or by the files."""
+    table = known_topics(store.root)
+    known = table.topics.items() if table is not None else ()
+    by_attribute = {topic for topic, entry in known if entry.attributes.get(_QUEUE_TYPE) == _BATCH_QUEUE}
+    return frozenset(by_attribute | {topic for topic, _ in store.batch_queues})
+
+
 def queues_in_log(queues: Iterable[tuple[str, int]]) -> dict[str, int]:
     """Say how many queues each topic needs for the messages of the log; brokers see to those of their own topics."""
     needed: dict[str, int] = {}
@@ -157,14 +172,30 @@ def queues_in_log(queues: Iterable[tuple[str, int]]) -> dict[str, int]:
     return needed
 
 
-def queue_count_findings(store: StoreFiles, queues: Iterable[tuple[str, int]]) -> Iterator[Finding]:
-    """Name topics that have fewer queues to read than the log has messages for."""
+def queue_count_findings(store: StoreFiles, ends: Mapping[tuple[str, int], QueueEnds]) -> Iterator[Finding]:
+    """Name topics that have fewer queues to read than the log has messages for, unless all those were consumed.
+
+    Operators narrow a topic after its consumers have emptied the queues that go.
+    """
     table = known_topics(store.root)
-    for topic, needed in sorted(queues_in_log(queues).items()) if table is not None else ():
+    for topic, needed in sorted(queues_in_log(ends).items()) if table is not None else ():
         known = table.topics.get(topic) if table is not None else None
-        if known is not None and known.read_queue_count < needed:
-            reason = f"has {known.read_queue_count} queues to read for {topic}, the log has messages up to {needed}"
-            yield Finding("queue count", str(store.root / tree.CONFIG / TOPICS.name), reason, topic=topic)
+        if known is None or known.read_queue_count >= needed:
+            continue
+        reason = f"has {known.read_queue_count} queues to read for {topic}, the log has messages up to {needed}"
+        hidden = {queue_id: end.next_offset for (name, queue_id), end in ends.items() if name == topic}
+        hidden = {queue_id: end for queue_id, end in hidden.items() if queue_id >= known.read_queue_count}
+        kind = "queue count consumed" if _is_consumed(store.root, topic, hidden) else "queue count"
+        yield Finding(kind, str(store.root / tree.CONFIG / TOPICS.name), reason, topic=topic)
+
+
+def _is_consumed(root: Path, topic: str, ends: Mapping[int, int]) -> bool:
+    """Return whether the topic has consumer groups, and each of them has consumed the given queues."""
+    path = root / tree.CONFIG / CONSUMER_OFFSET.name
+    table = config_codec(path.name).decode(read_config(path)) if is_readable(path) else None
+    offsets = table.offsets.items() if isinstance(table, ConsumerOffsets) else ()
+    groups = [queues for key, queues in offsets if key.topic == topic]
+    return bool(groups) and all(queues.get(queue_id, 0) >= end for queues in groups for queue_id, end in ends.items())
 
 
 def _topic_findings(store: StoreFiles) -> Iterator[Finding]:
@@ -199,7 +230,19 @@ def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
             # What it leads to is a part of the store that was not looked at, and must not be taken for missing.
             yield Finding("link", str(entry.path), entry.reason)
             continue
-        yield Finding(_FOREIGN_KINDS.get((parts[0], len(parts)), "layout"), str(entry.path), entry.reason)
+        kind = _FOREIGN_KINDS.get((parts[0], len(parts)), "layout")
+        if kind == "layout" and len(parts) == 1 and entry.path.is_dir() and any(entry.path.iterdir()):
+            # A store of another kind for example: brokers may need it, so no word about what it is for.
+            yield Finding("unchecked", str(entry.path), "is a directory that Orbitlog does not read")
+        else:
+            yield Finding(kind, str(entry.path), entry.reason)
+
+
+def _unchecked_findings(store: StoreFiles) -> Iterator[Finding]:
+    """Name batch queues: they are neither compared with the log nor rebuilt."""
+    for topic in sorted({topic for topic, _ in store.batch_queues}):
+        path = store.root / tree.BATCH_CONSUMEQUEUE / topic
+        yield Finding("unchecked", str(path), "is a batch queue, which Orbitlog does not read", topic=topic)
 
 
 def _queue_id_findings(store: StoreFiles) -> Iterator[Finding]:

@@ -1,7 +1,7 @@
 """By which rules a store's index was derived: files tell what no sign of a version does.
 
 Brokers put a key for the tags of a message into the index from some 5.x on; those before did not, and nothing else in a
-store says which it was. So messages in the middle of the newest index file are looked up: their entries have that key,
+store says which it was. So messages of the newest index file are looked up: the entries of the last ones have that key,
 or they do not. What an operator states (`compat`) is believed instead.
 """
 
@@ -28,6 +28,7 @@ from orbitlog.store.store_settings import StoreSettings
 
 _ENTRIES_SAMPLED = 400
 _FILES_SAMPLED = 3
+_VOTES_COUNTED = 5  # the last ones: an upgrade may have been a moment ago
 _PLACES = ("master_flushed_physical_offset", "confirm_physical_offset", "logics_physical_offset")
 
 
@@ -39,17 +40,17 @@ def told_rules(store: StoreFiles, settings: StoreSettings) -> DeriveRules:
     without = replace(rules, compat=replace(rules.compat, indexes_tags=False))
     layout = told_geometry(store, settings).index_layout
     for file in reversed(store.index_files[-_FILES_SAMPLED:]):
-        votes = [0, 0]
+        votes: list[bool] = []
         for physical_offset, hashes in _sampled(file.path, layout):
-            message = _message_at(store, physical_offset)
+            message = message_at(store, physical_offset)
             if message is None:
                 continue
             with_tags, plain = (index_hashes(message, each.compat) for each in (rules, without))
-            if with_tags != plain:
-                votes[0] += hashes == with_tags
-                votes[1] += hashes == plain
-        if any(votes):
-            return rules if votes[0] >= votes[1] else without
+            if with_tags != plain and hashes in (with_tags, plain):
+                votes.append(hashes == with_tags)
+        if votes:
+            last = votes[-_VOTES_COUNTED:]
+            return rules if 2 * sum(last) >= len(last) else without
     return rules
 
 
@@ -70,23 +71,27 @@ def _without_noise(store: StoreFiles) -> StoreFiles:
 
 
 def _sampled(path: Path, layout: IndexLayout) -> Iterator[tuple[int, list[int]]]:
-    """Yield messages from the middle of an index file, each with the hashes of its entries."""
+    """Yield messages from the middle and the end of an index file, each with the hashes of its entries."""
     with mapped_view(path) as view:
         try:
             count = min(decode_header(view).key_count, layout.capacity)
-            middle = max(count // 2 - _ENTRIES_SAMPLED // 2, 1)
-            numbers = range(middle, min(middle + _ENTRIES_SAMPLED, count) + 1)
-            entries = [decode_index_entry(view, layout.entry_position(number)) for number in numbers]
+            middle, end = max(count // 2 - _ENTRIES_SAMPLED // 2, 1), max(count - _ENTRIES_SAMPLED, 1)
+            windows = [
+                [decode_index_entry(view, layout.entry_position(number)) for number in numbers]
+                for numbers in (range(middle, min(middle + _ENTRIES_SAMPLED, count) + 1), range(end, count + 1))
+            ]
         except FormatError:
             return
-    groups = [
-        (place, [entry.key_hash for entry in found])
-        for place, found in groupby(entries, key=lambda entry: entry.physical_offset)
-    ]
-    yield from groups[1:-1]  # those at the ends may have more entries before or behind
+    for entries in windows:
+        groups = [
+            (place, [entry.key_hash for entry in found])
+            for place, found in groupby(entries, key=lambda entry: entry.physical_offset)
+        ]
+        yield from groups[1:-1]  # those at the ends may have more entries before or after
 
 
-def _message_at(store: StoreFiles, physical_offset: int) -> Message | None:
+def message_at(store: StoreFiles, physical_offset: int) -> Message | None:
+    """Return the message at a physical offset; None if the log has none there."""
     for segment in store.segments:
         if segment.base <= physical_offset < segment.base + segment.size_bytes:
             with mapped_view(segment.path) as view:

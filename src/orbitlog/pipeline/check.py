@@ -1,4 +1,4 @@
-"""Check whole stores on Spark: `doctor.store_check` with its tasks in workers."""
+"""Check whole stores on Spark: `doctor.examination` with its tasks in workers; the verdict is the doctor's."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from orbitlog.doctor.examination import Examination, examine_with
 from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.doctor.store_check import StoreCheck, check_with
 from orbitlog.doctor.tasks_here import PhaseProgress
 from orbitlog.pipeline.task_run import runner
 from orbitlog.store.store_settings import StoreSettings
@@ -24,9 +24,9 @@ def check(
     split_bytes: int = SPLIT_BYTES_DEFAULT,
     state: Path | None = None,
     progress: PhaseProgress | None = None,
-) -> list[StoreCheck]:
-    """Check stores. With `state`, a directory of its own, a run that was killed is taken up by the next one."""
-    return check_with(
+) -> list[Examination]:
+    """Check stores. `state` is a directory with which a killed run is continued by the next one."""
+    return examine_with(
         runner(spark),
         roots,
         settings=settings or StoreSettings(),

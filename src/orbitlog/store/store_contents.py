@@ -88,6 +88,8 @@ class Content(StrEnum):
 # lacks a segment would lose its units.
 REBUILDABLE = frozenset((Content.UNKNOWN_DIRECTORY, Content.NEWER_CHECKPOINT))
 REPAIRABLE = REBUILDABLE | {Content.UNKNOWN_SEGMENT}
+# A check reports batch queues as unchecked and checks everything else.
+CHECKABLE = frozenset((Content.BATCH_QUEUES,))
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,9 +119,12 @@ def refuse_writing(
     _refuse([one for one in found if one.content not in except_for], "not opened for writing")
 
 
-def refuse_reading(root: Path, parts: Part = ALL_PARTS, disk: Disk | None = None) -> None:
+def refuse_reading(
+    root: Path, parts: Part = ALL_PARTS, disk: Disk | None = None, *, except_for: frozenset[Content] = frozenset()
+) -> None:
     """Raise `StoreLayoutError` if any of the needed parts cannot be read completely."""
-    _refuse([one for one in find_obstacles(root, disk) if one.parts & parts], "not read")
+    found = (one for one in find_obstacles(root, disk) if one.content not in except_for)
+    _refuse([one for one in found if one.parts & parts], "not read")
 
 
 def refuse_lost_log(paths: StorePaths, disk: Disk) -> None:

@@ -61,6 +61,10 @@ class Driver:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
+    def signal(self, number: int) -> None:
+        """Send a signal to the process."""
+        self._process.send_signal(number)
+
     def call(self, verb: str, *, seconds_max: float = ANSWER_SECONDS_MAX, **words: object) -> JsonObject:
         """Run a command to its end; raises `Refused` where it ended with an error."""
         return self.begin(verb, **words)(seconds_max)

@@ -58,9 +58,9 @@ def test_what_it_leaves_is_what_it_says(done: tuple[Path, subprocess.CompletedPr
     report = json.loads(ran.stdout)
     store = Path(report["places"]["store"])
     assert store.is_relative_to(kept) and all(Path(place).exists() for place in report["places"].values())
-    checked = examine(store).check
+    examined = examine(store)
     (told,) = [each for each in report["shown"] if each["name"] == "checked"]
-    assert checked.is_sound and checked.messages == told["messages"]
+    assert examined.is_sound and examined.check.messages == told["messages"]
     assert not compare_derived(Path(report["places"]["derived before"]), store).different
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -46,13 +47,84 @@ def test_a_sound_store(root: Path) -> None:
 
 
 def test_findings_say_what_follows_and_what_mends(root: Path) -> None:
-    result = run("check", damaged(root, "missing_middle_segment"))
+    result = run("check", damaged(root, "segment_of_zeros"))
     assert result.exit_code == 1
     first = result.stdout.splitlines()[0]
     assert first.startswith("error: ")
     assert "physical offset 131072" in first
     assert "3 messages of 2 queues lost: 3 of OrderEvents" in first
     assert first.endswith(f"Mend it: orbitlog doctor repair {root}")
+
+
+def test_missing_segment_is_reported_without_advice_to_change_the_store(root: Path) -> None:
+    result = run("check", damaged(root, "missing_middle_segment"))
+    assert result.exit_code == 1
+    first = result.stdout.splitlines()[0]
+    assert first.startswith(f"error: {root}/commitlog/00000000000000131072, physical offset 131072: 65536 bytes")
+    assert "queues have units for 3 messages in it: 3 of OrderEvents" in first
+    assert "Mend it" not in result.stdout
+    refused = run("repair", root, "--apply")
+    assert refused.exit_code == 1 and "--accept-lost-segments" in refused.stderr
+    assert run("repair", root, "--apply", "--accept-lost-segments").exit_code == 0
+    assert run("check", root).exit_code == 0
+
+
+def test_segment_behind_a_link_stops_every_command_that_writes(
+    root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last one: the rest of the log has no gap that would show it."""
+    segment = find_store_files(root).segments[-1].path
+    segment.rename(tmp_path / segment.name)
+    segment.symlink_to(tmp_path / segment.name)
+    before = fingerprint(root)
+    checked = run("check", root)
+    assert checked.exit_code == 1 and "Mend it" not in checked.stdout
+    assert f"is behind a link to {tmp_path / segment.name}" in checked.stdout.splitlines()[0]
+    dry_run = run("rebuild", root, "--dry-run")
+    assert dry_run.exit_code == 1 and "would be refused, for the log is incomplete" in dry_run.stdout
+    monkeypatch.setattr("orbitlog.cli.pipeline_rebuild.spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("orbitlog.pipeline.rebuild.runner", lambda _: run_here)
+    monkeypatch.setattr("orbitlog.pipeline.rebuild.index_writers", lambda _: 1)
+    by_pipeline = CliRunner().invoke(cli, ["pipeline", "rebuild", str(root), "--in-place"])
+    for refused in (run("rebuild", root), run("rebuild", root, "--out", tmp_path / "out"), by_pipeline):
+        assert refused.exit_code not in (0, None), refused.output
+        assert "nothing is rebuilt from an incomplete log" in refused.stderr
+    assert run("repair", root, "--apply", "--accept-lost-segments").exit_code == 1
+    shutil.rmtree(root / ".orbitlog-doctor", ignore_errors=True)
+    after = fingerprint(root)
+    assert {path: after[path] for path in after if path != "lock"} == {
+        path: before[path] for path in before if path != "lock"
+    }
+
+
+AGREED = ["missing_middle_segment", "flipped_bit_in_a_unit", "deleted_index", "deleted_checkpoint", "deleted_config"]
+AGREED += ["half_written_topics_without_a_backup", "offsets_that_no_queue_can_have", "queue_of_a_copied_topic"]
+AGREED += ["editor_backup_among_segments", "directory_in_the_place_of_the_lock", "garbage_in_log_journal_and_lock"]
+
+
+@pytest.mark.parametrize("name", [None, *AGREED])
+def test_pipeline_check_has_the_verdict_of_doctor_check(
+    name: str | None, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks run here instead of in Spark; all else is the command."""
+
+    @contextmanager
+    def no_session(*_: object, **__: object) -> Iterator[None]:
+        yield None
+
+    monkeypatch.setattr("orbitlog.cli.pipeline_check.spark_session", no_session)
+    monkeypatch.setattr("orbitlog.pipeline.check.runner", lambda _: run_here)
+    if name is not None:
+        damaged(root, name)
+    by_doctor = run("check", root, "--json")
+    by_pipeline = CliRunner().invoke(cli, ["pipeline", "check", str(root), "--json"])
+    assert by_pipeline.exit_code == by_doctor.exit_code == (0 if name is None else 1)
+    *findings, summary = map(json.loads, by_doctor.stdout.splitlines())
+    verdict = json.loads(by_pipeline.stdout)
+    assert verdict["findings"] == [one for one in findings if one["severity"] != "note"]
+    assert {key: verdict[key] for key in ("sound", "findingCount", "messages")} == {
+        key: summary[key] for key in ("sound", "findingCount", "messages")
+    }
 
 
 def test_findings_as_json_and_then_figures(root: Path) -> None:

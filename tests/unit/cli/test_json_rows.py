@@ -14,6 +14,7 @@ import pytest
 from orbitlog.cli.main import cli
 from orbitlog.cli.pipeline_check import CHECK_FIELDS
 from orbitlog.cli.pipeline_options import REBUILD_FIELDS
+from orbitlog.doctor.examination import Examination
 from orbitlog.doctor.store_check import StoreCheck
 from orbitlog.doctor.store_rebuild import StoreRebuild
 from orbitlog.testing.golden import GoldenStore
@@ -121,5 +122,5 @@ def test_a_wrong_format_string_costs_no_work(words: tuple[str, ...], golden_550_
 def test_rows_of_a_rebuild_have_the_fields_that_are_named() -> None:
     rebuilt = StoreRebuild(store="store", out="out").as_object() | {"seconds": 0.1}
     assert tuple(rebuilt) == REBUILD_FIELDS
-    checked = StoreCheck("store").as_object() | {"seconds": 0.1}
+    checked = Examination(StoreCheck("store"), (), (), ()).as_object() | {"seconds": 0.1}
     assert tuple(checked) == CHECK_FIELDS

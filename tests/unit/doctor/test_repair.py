@@ -84,19 +84,26 @@ def test_damage_is_found_explained_and_mended(name: str, golden_497: GoldenStore
     assert not found.is_sound
     assert kinds & {finding.kind for finding in found.findings}
     for diagnosis in found.diagnoses:
-        assert diagnosis.consequence and (diagnosis.command or diagnosis.severity is not Severity.WARNING)
+        is_advised = diagnosis.command or diagnosis.severity is not Severity.WARNING
+        assert diagnosis.consequence and (is_advised or found.missing)
+        assert not (found.missing and diagnosis.command), "advice that would lose messages"
         assert str(root) in str(diagnosis)
-    assert plan_repair(root).actions
+    assert plan_repair(root, accept_lost_segments=True).actions
+    assert bool(plan_repair(root).problems) == bool(found.missing)
     dry_run = CliRunner().invoke(cli, ["doctor", "rebuild", str(root), "--dry-run"])
     assert isinstance(dry_run.exception, SystemExit | None), dry_run.exception
     assert fingerprint(root) == damaged, "a check or a dry run changed the store"
 
-    mended = apply_repair(root)
+    if found.missing:
+        refused = apply_repair(root)
+        assert refused.problems and not refused.actions
+        assert fingerprint(root) == damaged, "a repair that refuses changed the store"
+    mended = apply_repair(root, accept_lost_segments=True)
     assert mended.problems == []
     assert mended.is_sound, [str(one) for one in mended.examination.diagnoses] if mended.examination else ""
     undo_last(root)
     assert fingerprint(root) == damaged, "undo did not give every byte back"
-    assert apply_repair(root).is_sound
+    assert apply_repair(root, accept_lost_segments=True).is_sound
     assert_served(root, wanted)
 
 
@@ -134,7 +141,7 @@ def test_damage_to_other_stores_is_mended(
     damage(root)
     wanted = still_readable(root, before)
     assert kinds & {one.finding.kind for one in examine(root).diagnoses if one.severity is not Severity.NOTE}
-    mended = apply_repair(root)
+    mended = apply_repair(root, accept_lost_segments=True)
     assert mended.problems == []
     assert mended.is_sound, [str(one) for one in mended.examination.diagnoses] if mended.examination else ""
     assert_served(root, wanted)

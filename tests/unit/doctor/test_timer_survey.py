@@ -14,6 +14,7 @@ from orbitlog.doctor.examination import examine
 from orbitlog.doctor.repair import apply_repair
 from orbitlog.doctor.repair_journal import undo_last
 from orbitlog.doctor.timer_survey import timer_findings
+from orbitlog.formats.timer_wheel import TURN_SLOTS_DEFAULT, wheel_bytes
 from orbitlog.store.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.doctor.damage_zoo import patch_file
@@ -186,3 +187,25 @@ def test_a_wheel_that_is_missing_is_a_note(small: Path) -> None:
     """Our own broker leaves none, and Java makes it."""
     assert [finding.kind for finding in timer_findings(find_store_files(small))] == ["timer wheel"]
     assert examine(small).is_sound
+
+
+def test_wheel_without_a_timer_log_is_sound(tmp_path: Path) -> None:
+    """As 5.x leaves it if no timer message was ever sent: the wheel is created at the start, the log is not."""
+    root = tmp_path / "store"
+    (root / "commitlog").mkdir(parents=True)
+    (root / "config").mkdir()
+    with (root / "timerwheel").open("wb") as wheel:
+        wheel.truncate(wheel_bytes(TURN_SLOTS_DEFAULT))
+    for content in (None, b"", bytes(4096)):
+        if content is not None:
+            checkpoint(root).write_bytes(content)
+        assert list(timer_findings(find_store_files(root))) == []
+        assert examine(root).is_sound
+    (root / "timerlog").mkdir()
+    assert list(timer_findings(find_store_files(root))) == []
+
+
+def test_deleted_timer_log_shows_in_the_wheel_alone(sound: Path, tmp_path: Path) -> None:
+    root = copy_of(sound, tmp_path / "store", log_deleted)
+    checkpoint(root).unlink()
+    assert [finding.path for finding in timer_findings(find_store_files(root))] == [str(root / "timerwheel")]

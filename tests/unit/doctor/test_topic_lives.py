@@ -15,6 +15,7 @@ from orbitlog.doctor.repair import apply_repair
 from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import make_message
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, ConsumerOffsets, TopicGroup
 from orbitlog.formats.topic_config import TOPICS, TopicConfig, TopicTable
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
@@ -126,3 +127,45 @@ def test_queue_left_empty_by_a_recreation_is_no_finding(tmp_path: Path) -> None:
     assert [(one.kind, one.topic) for one in examine(root).findings] == [("topic life", "T")]
     assert rebuild_in_place(root, RebuildWish(), StoreSettings()).is_published
     assert fingerprint(root / "consumequeue") == before
+
+
+def made_again(root: Path, lives: tuple[int, ...]) -> Path:
+    """Write a store whose only topic had so many messages in each of its lives."""
+    clock, topics = count(START_MS, 5), {"Notes"}
+    messages = [message for message in sample_messages(START_MS) if message.topic == "Notes" and not message.queue_id]
+    for number, sent in enumerate(lives):
+        with MessageStore.open(root, CONFIG, lambda: next(clock)) as store:
+            for message in messages[:sent]:
+                store.append(message)
+        if number < len(lives) - 1:
+            with MessageStore.open(root, CONFIG, lambda: next(clock)) as store:
+                store.delete_topics(lambda topic: topic == "Notes")
+    write_table(root, topics)
+    return root
+
+
+@pytest.mark.parametrize("lives", [(5, 1), (1, 1, 1), (1, 4), (4, 1, 2)])
+def test_life_of_one_message_is_confirmed_by_the_queue(lives: tuple[int, ...], tmp_path: Path) -> None:
+    root = made_again(tmp_path / "store", lives)
+    found = examine(root)
+    assert found.is_sound, found.diagnoses
+    assert [one.kind for one in found.findings] == ["topic life"]
+    assert found.check.ends["Notes", 0].next_offset == lives[-1]
+
+
+def test_only_topic_deleted_is_a_note(tmp_path: Path) -> None:
+    root = made_again(tmp_path / "store", (5, 0))
+    assert "created again" in " ".join(one.reason for one in examine(root).findings), "the table knows it"
+    write_table(root, {"SCHEDULE_TOPIC_XXXX"})
+    assert [one.kind for one in examine(root).findings] == ["topic life"]
+    shutil.rmtree(root / "consumequeue")
+    assert not examine(root).is_sound, "queues are missing, whatever the table says"
+
+
+def test_offset_of_the_earlier_life_is_a_note(tmp_path: Path) -> None:
+    root = made_again(tmp_path / "store", (5, 2))
+    offsets = ConsumerOffsets({TopicGroup("Notes", "readers"): {0: 5}})
+    (root / "config" / CONSUMER_OFFSET.name).write_text(CONSUMER_OFFSET.encode(offsets, COMPAT_5_5))
+    found = examine(root)
+    assert found.is_sound
+    assert {one.kind for one in found.findings} == {"topic life", "earlier life"}
