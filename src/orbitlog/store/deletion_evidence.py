@@ -12,7 +12,7 @@ from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import BLANK, read_at
 from orbitlog.formats.topic_config import TOPICS, TopicTable
 from orbitlog.store.commitlog import CommitLog
-from orbitlog.store.disk import Disk
+from orbitlog.store.disk import DirectoryEntry, Disk
 
 
 def known_topics(disk: Disk, root: Path) -> TopicTable | None:
@@ -32,14 +32,21 @@ def were_removed_by_broker(disk: Disk, root: Path, topics: Iterable[str]) -> boo
     A broker writes its tables and the checkpoint when it stops. A directory that changed later lost files since.
     """
     config = root / tree.CONFIG
-    written = [root / tree.CHECKPOINT, *(config / entry.name for entry in disk.list_directory(config))]
+    written = [root / tree.CHECKPOINT, *(config / entry.name for entry in _entries(disk, config))]
     directories = [root / tree.CONSUMEQUEUE]
     for topic in topics:
         directory = root / tree.CONSUMEQUEUE / topic
-        queues = [directory / entry.name for entry in disk.list_directory(directory) if entry.is_directory]
+        queues = [directory / entry.name for entry in _entries(disk, directory) if entry.is_directory]
         directories += [directory, *queues]
     closed_ms = max((_modified_ms(disk, path) or 0 for path in written), default=0)
     return max((_modified_ms(disk, path) or 0 for path in directories), default=0) <= closed_ms
+
+
+def _entries(disk: Disk, directory: Path) -> list[DirectoryEntry]:
+    try:
+        return disk.list_directory(directory)
+    except OSError:  # a file in the place of a directory
+        return []
 
 
 def _modified_ms(disk: Disk, path: Path) -> int | None:
