@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+from orbitlog.formats.compat import COMPAT_4_9
+from orbitlog.formats.derive import DeriveRules
 from orbitlog.store.damage import DamageList
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles
 
 
-def segment_findings(store: StoreFiles, segment_bytes: int) -> list[Finding]:
+def is_removed_when_empty(store: StoreFiles, rules: DeriveRules) -> bool:
+    """Return whether the next broker deletes a last file without bytes: a killed 5.x leaves one, 4.9 refuses it."""
+    return store.abort is not None and rules.compat.name != COMPAT_4_9.name
+
+
+def segment_findings(store: StoreFiles, segment_bytes: int, *, last_may_be_empty: bool = False) -> list[Finding]:
     """Name gaps between segments, overlaps, and files that are empty or too long."""
     damage = DamageList("physical offset")
     expected_base = store.segments[0].base if store.segments else 0
@@ -15,6 +22,8 @@ def segment_findings(store: StoreFiles, segment_bytes: int) -> list[Finding]:
         damage.note_place(segment, expected_base)
         damage.resume(segment.base)
         expected_base = segment.base + segment_bytes
+        if segment.size_bytes == 0 and segment is store.segments[-1] and last_may_be_empty:
+            continue
         if segment.size_bytes == 0:
             reason = f"the file ends without a segment end; the file has only 0 of {segment_bytes} bytes"
             damage.note(segment, 0, segment_bytes, reason)

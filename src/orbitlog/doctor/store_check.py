@@ -31,7 +31,7 @@ from orbitlog.doctor.log_splits import LogSplit, cut_at, plan_splits
 from orbitlog.doctor.missing_log import with_readable_segments
 from orbitlog.doctor.proved_reports import prove_reports
 from orbitlog.doctor.rebuild_plan import QueueEnds, order_findings
-from orbitlog.doctor.segment_places import segment_findings
+from orbitlog.doctor.segment_places import is_removed_when_empty, segment_findings
 from orbitlog.doctor.split_derivation import SplitDerivation
 from orbitlog.doctor.store_survey import topics_with_batch_queues
 from orbitlog.doctor.store_use import confirmed_to, is_in_use
@@ -148,6 +148,11 @@ class _Work:
         return self.log_start
 
     @property
+    def last_may_be_empty(self) -> bool:
+        """Return whether the last file of the log or of a queue may have no bytes: 5.x deletes it when it starts."""
+        return is_removed_when_empty(self.store, self.rules)
+
+    @property
     def may_be_behind(self) -> bool:
         return self.store.abort is not None or is_in_use(self.store)
 
@@ -235,7 +240,8 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progre
         stop = start + len(work.tasks)
         result = work.result
         result.log_bytes = sum(task.split.stop - task.split.start for task in work.tasks)
-        result.add(segment_findings(work.store, work.geometry.segment_bytes))
+        empty_last = work.last_may_be_empty
+        result.add(segment_findings(work.store, work.geometry.segment_bytes, last_may_be_empty=empty_last))
         for report in proved[start:stop]:
             if report is not None:
                 derivation = SplitDerivation.from_report(report)
@@ -312,7 +318,9 @@ def _queue_tasks(work: _Work) -> list[CheckQueuesTask]:
     groups = [tuple(queues[start : start + _QUEUES_IN_TASK]) for start in range(0, len(queues), _QUEUES_IN_TASK)]
     # A log without a message tells nothing about where it began.
     log_start = work.log_start if work.result.messages else _NO_MESSAGE
-    return [CheckQueuesTask(group, work.geometry.queue_file_bytes, log_start) for group in groups]
+    return [
+        CheckQueuesTask(group, work.geometry.queue_file_bytes, log_start, work.last_may_be_empty) for group in groups
+    ]
 
 
 def _index_tasks(work: _Work) -> list[CheckIndexTask]:
@@ -331,7 +339,16 @@ def _index_tasks(work: _Work) -> list[CheckIndexTask]:
         layout, path = work.geometry.index_layout, head.path
         tasks.append(
             CheckIndexTask(
-                path, before, layout, work.rules, chosen, keys_before, work.log_start, proof, work.upgraded_at
+                path,
+                before,
+                layout,
+                work.rules,
+                chosen,
+                keys_before,
+                work.log_start,
+                proof,
+                work.upgraded_at,
+                may_be_empty=work.store.abort is not None and head is work.heads[-1],
             )
         )
         before = path

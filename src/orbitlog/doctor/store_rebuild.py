@@ -32,7 +32,7 @@ from orbitlog.doctor.rebuild_tasks import (
     assemble,
     derive,
 )
-from orbitlog.doctor.segment_places import segment_findings
+from orbitlog.doctor.segment_places import is_removed_when_empty, segment_findings
 from orbitlog.doctor.split_derivation import SplitDerivation
 from orbitlog.doctor.staging import TEMPORARY, put_bytes
 from orbitlog.doctor.store_use import confirmed_to
@@ -235,7 +235,9 @@ def _derive_all(run: Runner, works: Sequence[_Work], progress: PhaseProgress | N
 
 def _findings(work: _Work) -> tuple[list[Finding], int]:
     """Collect everything for which the log cannot be rebuilt from, in the order of the log."""
-    findings = segment_findings(work.target.store, work.target.geometry.segment_bytes)
+    target = work.target
+    empty_last = is_removed_when_empty(target.store, target.rules)
+    findings = segment_findings(target.store, target.geometry.segment_bytes, last_may_be_empty=empty_last)
     count = len(findings)
     leave_out_earlier_lives(work.target.store, work.derivations, is_rebuild=True)
     for derivation in work.derivations:

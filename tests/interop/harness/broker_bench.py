@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,7 +80,7 @@ class BenchBroker(System):
 
     def snapshot(self, to: Path) -> Path:
         """Copy the store as `kill -9` would leave it now."""
-        with self.bench.suspended():
+        with self.bench.driver.suspended():
             return copy_store(self.store, to)
 
 
@@ -132,15 +130,6 @@ class BrokerBench:
 
     def client(self, broker: BenchBroker) -> Client:
         return BenchClient(self.driver, broker)
-
-    @contextmanager
-    def suspended(self) -> Iterator[None]:
-        """Stop every thread of the process while the block runs."""
-        self.driver.signal(signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            self.driver.signal(signal.SIGCONT)
 
     def close_all(self) -> None:
         """Close all brokers at once, and wait for each."""

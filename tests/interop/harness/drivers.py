@@ -8,12 +8,13 @@ under `re`; what a consumer gets comes as objects with `event`, whenever it come
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from tests.interop.harness.processes import JsonObject
 ANSWER_SECONDS_MAX = 60.0
 START_SECONDS_MAX = 60.0
 CLOSE_SECONDS_MAX = 10.0
+STOP_SECONDS_MAX = 10.0
 
 
 class Refused(Exception):
@@ -61,9 +63,18 @@ class Driver:
     def is_alive(self) -> bool:
         return self._process.poll() is None
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the process."""
-        self._process.send_signal(number)
+    @contextmanager
+    def suspended(self) -> Iterator[None]:
+        """Stop every thread of the process while the block runs; Linux tells when the last one has stopped."""
+        self._process.send_signal(signal.SIGSTOP)
+        try:
+            deadline = time.monotonic() + STOP_SECONDS_MAX
+            while not all(map(_is_stopped, Path(f"/proc/{self._process.pid}/task").iterdir())):
+                assert time.monotonic() < deadline, f"{self.name} does not stop"
+                time.sleep(0.001)
+            yield
+        finally:
+            self._process.send_signal(signal.SIGCONT)
 
     def call(self, verb: str, *, seconds_max: float = ANSWER_SECONDS_MAX, **words: object) -> JsonObject:
         """Run a command to its end; raises `Refused` where it ended with an error."""
@@ -135,6 +146,11 @@ class Driver:
 
     def _log_tail(self) -> str:
         return self.log.read_text(errors="replace")[-3000:] or "(it said nothing)"
+
+
+def _is_stopped(thread: Path) -> bool:
+    """Return whether a thread of a process is stopped: its state follows its name, which may hold blanks."""
+    return (thread / "stat").read_text().rpartition(")")[2].split()[0] in ("T", "t")
 
 
 def _word(value: object) -> str:

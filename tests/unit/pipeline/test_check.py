@@ -14,7 +14,7 @@ from orbitlog.doctor.store_check import StoreCheck, check_with
 from orbitlog.doctor.store_rebuild import rebuild_with
 from orbitlog.doctor.tasks_here import run_here
 from orbitlog.formats.checkpoint import Checkpoint, encode_checkpoint
-from orbitlog.formats.compat import COMPAT_5_5
+from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5
 from orbitlog.formats.derive import DeriveRules, index_hashes
 from orbitlog.formats.derived_files import DerivedFiles
 from orbitlog.formats.message import Message
@@ -282,3 +282,17 @@ def test_message_that_a_recovery_put_into_the_index_again_is_no_damage(sound: Pa
 def _is_full_after(messages: list[Message]) -> bool:
     keys = [len(index_hashes(message, COMPAT_5_5)) for message in messages]
     return keys[-1] > 1 and sum(keys) % LAYOUT.capacity == 0
+
+
+@pytest.mark.parametrize("kind", ["commitlog", "consumequeue/Plain/0", "index"])
+def test_last_file_without_bytes_is_what_a_killed_broker_leaves(kind: str, sound: Path, tmp_path: Path) -> None:
+    """5.5 deletes an empty last segment or queue file and gives an index file its size; 4.9 refuses the first two."""
+    root = copy_store(sound, tmp_path / "store")
+    names = sorted(path.name for path in (root / kind).iterdir())
+    step = int(names[1]) - int(names[0]) if kind != "index" else 1
+    (root / kind / f"{int(names[-1]) + step:0{len(names[-1])}d}").touch()
+    assert run(root).findings
+    (root / "abort").write_text("1")
+    assert run(root).findings == []
+    if kind != "index":
+        assert run(root, given=settings(COMPAT_4_9)).findings
