@@ -69,31 +69,56 @@ class RecoverySteps:
     progress: Progress | None = None
 
 
-def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[str]:
-    """Find the end of the log, and make queues and index consistent with it; return notices for the operator."""
-    log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
-    _check_whole(log)
+@dataclass(frozen=True, slots=True)
+class RecoveryDecision:
+    """What recovery will do, decided before the first byte changes.
+
+    `state` is the state file if it is valid. `plan` is None if everything up to `trusted_to` is kept.
+    """
+
+    state: StoreState | None
+    end: FoundEnd
+    trusted_to: int
+    plan: RecoveryPlan | None
+    noted_before: int | None
+    passes: _Passes
+
+
+def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = None) -> RecoveryDecision:
+    """Find the end of the log and decide about every queue; raise `StoreLayoutError` for a store to be refused.
+
+    Reads only.
+    """
+    log, queues, index = parts.log, parts.queues, parts.index
+    check_whole(log)
     known = _known_log(found.checkpoint, found.state, was_closed=found.was_closed)
     state = found.state if _is_vouched_for(log, found.checkpoint, found.state, known) else None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
-    passes = _Passes(steps.progress, is_surveyed=state is None)
+    passes = _Passes(progress, is_surveyed=state is None)
     end = find_log_end(log, trusted_to, known, passes.followed)
     if state is None and not log.segments.is_empty:
         known_state = found.state if found.state is not None and _goes_with(found.checkpoint, found.state) else None
         refuse_short_log(
             OpenedLog(log, queues, index, end.physical_offset, found.checkpoint, known_state, found.was_closed)
         )
-    plan = None
     if state is not None:
         _begin_queues(queues, trusted_to)
-        if queues.unit_count == state.unit_count:
-            steps.begin(None)
-        else:
+        if queues.unit_count != state.unit_count:
             trusted_to = log.min_physical_offset  # a queue lost files
+    plan, noted_before = None, None
     if trusted_to == log.min_physical_offset:
         plan, noted_before = _plan(parts, found, state, end, passes.surveyed)
-        steps.begin(noted_before)
         trusted_to = plan.derive_from
+    return RecoveryDecision(state, end, trusted_to, plan, noted_before, passes)
+
+
+def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[str]:
+    """Find the end of the log, and make queues and index consistent with it; return notices for the operator."""
+    log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
+    decision = decide(parts, found, steps.progress)
+    state, end, trusted_to, plan = decision.state, decision.end, decision.trusted_to, decision.plan
+    passes = decision.passes
+    steps.begin(decision.noted_before)
     log.recover_to(end.physical_offset, flushed_to=state.dispatched_to if state else log.min_physical_offset)
     for damaged in end.damage:
         dispatcher.note_damage(damaged.physical_offset, damaged.size_bytes, damaged.reason)
@@ -176,7 +201,7 @@ class _Passes:
             self._progress((followed_bytes + done_bytes) // 2, (followed_bytes + total_bytes) // 2)
 
 
-def _check_whole(log: CommitLog) -> None:
+def check_whole(log: CommitLog) -> None:
     """Refuse a log that lacks a segment: no crash does that, and taking the gap for its end would lose the rest."""
     bases, segment_bytes = log.segments.bases, log.segments.file_bytes
     for base, following in pairwise(bases):
