@@ -11,7 +11,7 @@ import pytest
 from orbitlog.broker.broker_opening import open_broker_store, take_broker_state
 from orbitlog.broker.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.broker.listen_address import with_listen_address
-from orbitlog.cli.move_settings import GivenSettings, orbitlog_setting_rows
+from orbitlog.cli.move_settings import GivenSettings, offset_rows, orbitlog_setting_rows
 from orbitlog.doctor.move_rows import MoveRow, MoveSeverity
 from orbitlog.doctor.store_move import ORBITLOG, MoveWish, survey_move
 from orbitlog.errors import OrbitlogError
@@ -57,9 +57,24 @@ STATES: dict[str, Callable[[Path], None]] = {
     "segment of another size": _first_segment_short,
     "queue file of another size": lambda root: os.truncate(root / "consumequeue/T/0/00000000000000000000", 180),
     "queues missing": lambda root: [path.unlink() for path in (root / "consumequeue").rglob("0*") if path.is_file()],
+    "offsets in the other table only": lambda root: (root / "config/consumerOffset.json").rename(
+        root / "config/lmqConsumerOffset.json"
+    ),
+    "the same offsets in both tables": lambda root: put(
+        root / "config/lmqConsumerOffset.json", b'{"offsetTable":{"T@g":{0:3,1:2}}}'
+    ),
+    "offsets ahead in the other table": lambda root: put(
+        root / "config/lmqConsumerOffset.json", b'{"offsetTable":{"T@g":{0:9,1:2}}}'
+    ),
     **{
         f"unreadable {name}": _garbage(name)
-        for name in ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "consumerFilter.json")
+        for name in (
+            "topics.json",
+            "consumerOffset.json",
+            "subscriptionGroup.json",
+            "consumerFilter.json",
+            "lmqConsumerOffset.json",
+        )
     },
 }
 
@@ -86,6 +101,7 @@ def test_move_and_opening_agree_on_a_store(state: str, tmp_path: Path) -> None:
     STATES[state](root)
     before = fingerprint(root)
     rows = survey_move(root, MoveWish(ORBITLOG), BrokerSettings().store)
+    rows += offset_rows(root, _given([]))
     assert fingerprint(root) == before
     error = _opens(BrokerSettings(), root)
     refusals = _refusals(rows)

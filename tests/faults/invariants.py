@@ -22,8 +22,8 @@ def reopen(disk: CrashDisk, config: StoreConfig) -> MessageStore:
 def messages_in(files: dict[Path, bytes], end: int | None = None) -> list[Message]:
     """Read the whole log, segment by segment, up to `end`."""
     found: list[Message] = []
-    for path, content in sorted(files.items()):
-        if path.parent != ROOT / tree.COMMITLOG:
+    for path, content in sorted(files.items(), key=lambda item: item[0].name):  # a log may be in several directories
+        if path.parent.name != tree.COMMITLOG:
             continue
         base = int(path.name)
         found += [

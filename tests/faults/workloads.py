@@ -16,13 +16,13 @@ from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import Message, encode_message, make_message
 from orbitlog.formats.names import SCHEDULE_TOPIC
 from orbitlog.formats.properties import DELAY, KEYS, TAGS, UNIQ_KEY
+from orbitlog.formats.property_crc import seal_record, with_room_for_crc
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.disk import Disk
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.put_result import PutResult
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_settings import StoreGeometry
-from orbitlog.store.zero_bytes import checksummed, seal
 
 ROOT = Path("store")
 TOPICS = ("Orders", "Ticks", "%RETRY%group")
@@ -78,12 +78,16 @@ class Ledger:
     durable_to: int = 0
 
     def took(self, message: Message, result: PutResult) -> None:
-        placed = checksummed(message)._replace(
+        has_crc = 0 in message.properties_raw
+        raw = with_room_for_crc(message.properties_raw) if has_crc else message.properties_raw
+        placed = message._replace(
+            properties_raw=raw,
             queue_offset=result.queue_offset,
             physical_offset=result.physical_offset,
             store_timestamp_ms=result.store_timestamp_ms,
         )
-        self.records[result.physical_offset] = seal(placed, encode_message(placed))
+        record = encode_message(placed)
+        self.records[result.physical_offset] = seal_record(record) if has_crc else record
 
     def forget_from(self, physical_offset: int) -> None:
         """Messages from there on were lost in a crash that allowed it."""

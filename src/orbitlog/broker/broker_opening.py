@@ -5,25 +5,26 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 from orbitlog.broker import broker_settings as keys
 from orbitlog.broker.broker_settings import BrokerSettings
 from orbitlog.broker.broker_state import BrokerState
-from orbitlog.broker.committed_offsets import CommittedOffsets
 from orbitlog.broker.config_directory import ConfigDirectory
 from orbitlog.broker.group_filters import GroupFilters
-from orbitlog.broker.groups import Groups
+from orbitlog.broker.groups import Groups, LightGroups
+from orbitlog.broker.offsets_in_force import check_offsets, load_offsets
 from orbitlog.broker.statistics import Statistics
-from orbitlog.broker.topics import NowMs, Topics
+from orbitlog.broker.topics import LightTopics, NowMs, Topics
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.group_config import CONSUMER_FILTER, SUBSCRIPTION_GROUP
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET
 from orbitlog.formats.topic_config import TOPICS
+from orbitlog.store import store_settings
 from orbitlog.store.disk import Disk, RealDisk
 from orbitlog.store.dispatcher import Progress
-from orbitlog.store.found_layout import find_layout
+from orbitlog.store.found_config import find_config
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_paths import ignored_paths
@@ -62,10 +63,12 @@ def open_broker_store(
     config = _store_config(settings, root, disk)
     for sentence in ignored_paths(root, settings.store):
         log.warning("%s", sentence)
+    directory = ConfigDirectory(disk, root, config.rules.compat)
+    check_offsets(directory, has_light_queues=settings.store.value(store_settings.LMQ))
     store = MessageStore.open(root, config, now_ms, disk, progress=progress)
     for notice in store.notices:
         log.warning("%s", notice)
-    return OpenStore(store, config.rules, ConfigDirectory(disk, root, config.rules.compat))
+    return OpenStore(store, config.rules, directory)
 
 
 def take_broker_state(
@@ -89,7 +92,8 @@ def load_broker_state(
     now_ms: NowMs = clock_ms,
 ) -> BrokerState:
     """Put together what the handlers of a broker share, over a store that is open, with the tables of its directory."""
-    topics = Topics(now_ms, directory.load(TOPICS))
+    has_light_queues = settings.store.value(store_settings.LMQ)
+    topics = (LightTopics if has_light_queues else Topics)(now_ms, directory.load(TOPICS))
     topics.make_system_topics(settings)
     return BrokerState(
         root=root,
@@ -98,8 +102,8 @@ def load_broker_state(
         compat=rules.compat,
         delay_levels=rules.delay_levels,
         topics=topics,
-        groups=Groups(now_ms, directory.load(SUBSCRIPTION_GROUP)),
-        offsets=CommittedOffsets(now_ms, directory.load(CONSUMER_OFFSET)),
+        groups=(LightGroups if has_light_queues else Groups)(now_ms, directory.load(SUBSCRIPTION_GROUP)),
+        offsets=load_offsets(directory, now_ms, has_light_queues=has_light_queues),
         filters=GroupFilters(now_ms, directory.load(CONSUMER_FILTER)),
         now_ms=now_ms,
         statistics=Statistics(now_ms()),
@@ -109,15 +113,10 @@ def load_broker_state(
 def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConfig:
     """What the files of a store say wins over defaults; what an operator says wins over both."""
     disk.make_directory(root)
-    given = settings.store
-    layout = find_layout(root, given, disk)
-    return StoreConfig(
-        geometry=layout.geometry,
-        rules=layout.rules,
+    return replace(
+        find_config(root, settings.store, disk),
         sync_flush=settings.flushes_before_answer,
         sync_flush_timeout_ms=settings[keys.FLUSH_TIMEOUT_MS],
         message_bytes_max=_MESSAGE_BYTES_MAX,
-        retention=given.retention,
         dispatch_engine=settings[keys.DISPATCH_ENGINE],
-        paths=layout.paths,
     )

@@ -120,6 +120,12 @@ def _message_bytes(text: str) -> int:
         raise ValueError(f"{error}; a request of the protocol holds 16 MiB at most") from None
 
 
+def _directory(text: str) -> str:
+    if text.startswith("~"):
+        raise ValueError("starts with ~, which Java does not expand; write the directory in full")
+    return text
+
+
 def parse_name_servers(text: str) -> tuple[str, ...]:
     """Read `host:port;host:port`."""
     addresses = tuple(part.strip() for part in text.split(";") if part.strip())
@@ -155,7 +161,7 @@ ADVERTISED_ADDRESS = Setting(
     "",
     "address or host name that clients connect to; without it, the one that they reached the broker by",
 )
-STORE_ROOT = Setting("storePathRootDir", str, "", "directory of the store")
+STORE_ROOT = Setting("storePathRootDir", _directory, "", "directory of the store")
 BROKER_PERMISSION = Setting("brokerPermission", _number(0, 15), 6, "4 = may be read, 2 = may be written")
 QUEUE_COUNT = Setting(
     "defaultTopicQueueNums", _number(1, 65535), 8, "queues of the template from which topics are made automatically"

@@ -7,15 +7,26 @@ for waits in `_resets` until the group's next pull of that queue; commits that w
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any, ClassVar
 
 from orbitlog.broker.topics import NowMs, next_version
-from orbitlog.formats.offset_tables import ConsumerOffsets, TopicGroup
+from orbitlog.formats.json_records import JsonFile
+from orbitlog.formats.names import LMQ_PREFIX
+from orbitlog.formats.offset_tables import (
+    CONSUMER_OFFSET,
+    LMQ_CONSUMER_OFFSET,
+    ConsumerOffsets,
+    LmqConsumerOffsets,
+    TopicGroup,
+)
 
 _NO_OFFSETS: dict[int, int] = {}
 
 
 class CommittedOffsets:
-    """Queue offsets of the next message to consume, by topic, group and queue."""
+    """Queue offsets of the next message to consume, by topic, group and queue; `file` is where they are saved."""
+
+    file: ClassVar[JsonFile[Any]] = CONSUMER_OFFSET
 
     def __init__(self, now_ms: NowMs, saved: ConsumerOffsets | None = None) -> None:
         self._now_ms = now_ms
@@ -115,3 +126,29 @@ class CommittedOffsets:
         self._data_version = next_version(self._data_version, self._now_ms())
         self.is_changed = False
         return ConsumerOffsets(offsets, pulled, self._data_version, unknown=self._unknown)
+
+
+class LightOffsets(CommittedOffsets):
+    """Offsets of a broker with light queues, kept in `lmqConsumerOffset.json`. Mirrors `LmqConsumerOffsetManager`.
+
+    In that file a `%LMQ%` group has one offset for each topic: a light queue is one queue.
+    """
+
+    file: ClassVar[JsonFile[Any]] = LMQ_CONSUMER_OFFSET
+
+    def __init__(self, now_ms: NowMs, saved: ConsumerOffsets | None = None) -> None:
+        super().__init__(now_ms, saved)
+        if isinstance(saved, LmqConsumerOffsets):
+            for key, queue_offset in saved.lmq_offsets.items():
+                self._offsets.setdefault(key, {})[0] = queue_offset
+
+    def snapshot(self) -> LmqConsumerOffsets:
+        saved = super().snapshot()
+        light = {
+            key: queues[0] for key, queues in saved.offsets.items() if key.group.startswith(LMQ_PREFIX) and 0 in queues
+        }
+        # Java has no place for other queues of such a group: they stay in the ordinary table, which it keeps.
+        others = {key: queues for key, queues in saved.offsets.items() if key not in light or len(queues) > 1}
+        return LmqConsumerOffsets(
+            others, saved.pull_offsets, saved.data_version, lmq_offsets=light, unknown=saved.unknown
+        )

@@ -30,6 +30,17 @@ class ConfigDirectory:
         # What a file holds now, so that nothing is written, nor read back, for nothing.
         self._written: dict[str, bytes] = {}
 
+    @property
+    def path(self) -> Path:
+        return self._directory
+
+    def modified_ms(self, file_name: str) -> int | None:
+        """Return when a file was written last; None if there is none, or the disk has no times."""
+        try:
+            return (self._directory / file_name).stat().st_mtime_ns // 1_000_000
+        except OSError:
+            return None
+
     def load(self, file: JsonFile[R]) -> R | None:
         """Read a table, or its backup where it is damaged; None where there is neither."""
         path = self._directory / file.name

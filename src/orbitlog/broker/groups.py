@@ -10,7 +10,7 @@ from types import MappingProxyType
 
 from orbitlog.broker.topics import NowMs, next_version
 from orbitlog.formats.group_config import GroupConfig, GroupTable
-from orbitlog.formats.names import is_system_group
+from orbitlog.formats.names import LMQ_PREFIX, is_system_group
 
 # Made when a broker starts, as Java does.
 _AT_START = (
@@ -76,3 +76,19 @@ class Groups:
     def _bump(self) -> None:
         self.data_version = next_version(self.data_version, self._now_ms())
         self.changed()
+
+
+class LightGroups(Groups):
+    """Groups of a broker with light queues (`enableLmq`): `%LMQ%` names need no entry.
+
+    Mirrors `LmqSubscriptionGroupManager`.
+    """
+
+    def find(self, group: str) -> GroupConfig | None:
+        return GroupConfig(group) if group.startswith(LMQ_PREFIX) else self._groups.get(group)
+
+    def find_or_make(self, group: str, *, auto_create: bool) -> GroupConfig | None:
+        return self.find(group) or super().find_or_make(group, auto_create=auto_create)
+
+    def put(self, config: GroupConfig) -> GroupConfig:
+        return config if config.group.startswith(LMQ_PREFIX) else super().put(config)

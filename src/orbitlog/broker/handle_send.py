@@ -217,6 +217,9 @@ class SendHandler:
             message = self._retried(request, header, message, properties)
         if not properties.get(props.UNIQ_KEY) and state.compat.config_has_5x_fields:
             properties[props.UNIQ_KEY] = self._unique_ids.make(message.store_host_raw[:-_PORT_BYTES], state.now_ms())
+        lite_topic = properties.get(props.LITE_TOPIC)
+        if lite_topic and state.compat.config_has_5x_fields:
+            properties[props.INNER_MULTI_DISPATCH] = names.lite_queue(message.topic, lite_topic)
         properties |= self._added
         if not self._keeps_wait:
             properties.pop(props.WAIT, None)

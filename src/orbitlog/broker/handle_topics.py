@@ -130,7 +130,11 @@ class TopicHandlers:
     async def clean(self, connection: Connection, request: Command) -> Answer:
         """Remove queues of topics that nobody knows any more."""
         log.info("%s has queues of unknown topics removed", connection.peer)
-        await self._drop_queues(lambda name: self._state.topics.find(name) is None and not names.is_system_topic(name))
+        await self._drop_queues(
+            lambda name: (
+                not (name.startswith(names.LMQ_PREFIX) or names.is_system_topic(name) or self._state.topics.find(name))
+            )
+        )
         return response_to(request, ResponseCode.SUCCESS)
 
     async def _drop_queues(self, is_deleted: Callable[[str], bool]) -> None:

@@ -28,7 +28,10 @@ _PATTERNS_MAX = 16
 _PATTERN_AFTER_USES = 32
 
 # Properties that hold one of these, behind a separator, are not stored as they came.
-SPECIAL_NAMES = "DELAY|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+"
+SPECIAL_NAMES = (
+    "DELAY|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+|__CRC32#|__LITE_TOPIC"
+    "|INNER_MULTI_DISPATCH"
+)
 _loads = orjson.loads
 
 # The values of a header that are a message's own, as JSON writes them. None of the marks can stand within a text: the

@@ -18,7 +18,7 @@ from orbitlog.broker.shared_run import SharedRun
 from orbitlog.errors import StoreError
 from orbitlog.formats.group_config import CONSUMER_FILTER, MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
 from orbitlog.formats.json_records import JsonFile, JsonRecord
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, CONSUMER_ORDER_INFO, DELAY_OFFSET
+from orbitlog.formats.offset_tables import CONSUMER_ORDER_INFO, DELAY_OFFSET
 from orbitlog.formats.pop_progress import POP_PROGRESS
 from orbitlog.formats.timer_progress import TIMER_PROGRESS
 from orbitlog.formats.topic_config import TOPICS, DataVersion
@@ -94,7 +94,7 @@ class TableSaver:
         popped = pops.popped.snapshot() if pops is not None and pops.popped.is_changed else None
         is_saved = False
         try:
-            await self._save_changed(CONSUMER_OFFSET, self._state.offsets, tables_first=True)
+            await self._save_changed(self._state.offsets.file, self._state.offsets, tables_first=True)
             if popped is not None:
                 await self.flush_log()
                 await self._write(POP_PROGRESS, popped)

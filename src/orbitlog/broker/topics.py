@@ -157,6 +157,21 @@ class Topics:
         self.changed()
 
 
+class LightTopics(Topics):
+    """Topics of a broker with light queues (`enableLmq`): `%LMQ%` names need no entry.
+
+    Mirrors `LmqTopicConfigManager`.
+    """
+
+    def find(self, topic: str) -> TopicConfig | None:
+        if topic.startswith(names.LMQ_PREFIX):
+            return TopicConfig(topic, 1, 1, READ_WRITE) if names.is_topic(topic) else None
+        return self._topics.get(topic)
+
+    def put(self, config: TopicConfig) -> TopicConfig:
+        return config if config.topic.startswith(names.LMQ_PREFIX) else super().put(config)
+
+
 def next_version(version: DataVersion, now_ms: int) -> DataVersion:
     """Return the version after one more change."""
     return replace(version, counter=version.counter + 1, timestamp_ms=now_ms)

@@ -74,7 +74,7 @@ def command(
 ) -> None:
     given = {
         keys.NAME_SERVERS.key: name_servers,
-        keys.STORE_ROOT.key: None if root is None else str(root),
+        keys.STORE_ROOT.key: None if root is None else str(root.expanduser()),
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if port is None else str(port),
     }

@@ -211,7 +211,7 @@ def command(
     as_json: bool,
 ) -> None:
     given = {
-        keys.STORE_ROOT.key: None if root is None else str(root),
+        keys.STORE_ROOT.key: None if root is None else str(root.expanduser()),
         keys.BIND_ADDRESS.key: host,
         keys.LISTEN_PORT.key: None if broker_port is None else str(broker_port),
         keys.DISPATCH_ENGINE.key: dispatch,

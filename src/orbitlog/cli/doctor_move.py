@@ -88,7 +88,7 @@ def _survey(
     *,
     is_quick: bool,
 ) -> list[MoveRow]:
-    from orbitlog.cli.move_settings import GivenSettings, orbitlog_setting_rows, root_rows
+    from orbitlog.cli.move_settings import GivenSettings, offset_rows, orbitlog_setting_rows, root_rows
     from orbitlog.doctor.store_move import ORBITLOG, MoveWish, sort_rows, survey_move
     from orbitlog.store.store_settings import SettingError
 
@@ -96,8 +96,10 @@ def _survey(
         given = GivenSettings.read(config_path, assignments)
     except SettingError as error:
         raise WrongUse(str(error)) from error
-    is_ours = target == ORBITLOG
-    rows = list(orbitlog_setting_rows(store, given) if is_ours else root_rows(store, given.texts, "Java's broker"))
+    if target == ORBITLOG:
+        rows = [*orbitlog_setting_rows(store, given), *offset_rows(store, given)]
+    else:
+        rows = list(root_rows(store, given.texts, "Java's broker"))
     wish = MoveWish(target, given.texts, java_version, is_quick)
     with JobProgress() as progress:
         rows += survey_move(store, wish, given.store, progress=progress)

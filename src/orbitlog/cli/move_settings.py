@@ -14,11 +14,18 @@ from orbitlog.broker.broker_settings import (
     STORE_ROOT,
     load_broker_settings,
 )
+from orbitlog.broker.config_directory import ConfigDirectory
 from orbitlog.broker.listen_address import advertised_addresses, contradiction, with_listen_address
+from orbitlog.broker.offsets_in_force import check_offsets
 from orbitlog.broker.setting_verdicts import WRONG, judge_settings
 from orbitlog.doctor.move_rows import MoveRow, MoveSeverity, changes, note, refused
+from orbitlog.errors import StoreError
+from orbitlog.formats.compat import COMPAT_5_5
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET
+from orbitlog.store.read_only_disk import ReadOnlyDisk
 from orbitlog.store.setting_review import SettingClass
 from orbitlog.store.store_settings import (
+    LMQ,
     SETTINGS,
     SettingError,
     StoreSettings,
@@ -110,6 +117,25 @@ def _verdict_rows(given: GivenSettings) -> Iterator[MoveRow]:
             yield make(kind, text if is_advice else sentence, setting=key, next_step=next_step if is_advice else None)
 
 
+def offset_rows(root: Path, given: GivenSettings) -> Iterator[MoveRow]:
+    """Yield a refusal if the offset table that `enableLmq` chooses is not the one with the latest offsets."""
+    directory = ConfigDirectory(ReadOnlyDisk(), root, COMPAT_5_5)
+    has_light_queues = given.store.value(LMQ)
+    try:
+        check_offsets(directory, has_light_queues=has_light_queues)
+        light, ordinary = directory.load(LMQ_CONSUMER_OFFSET), directory.load(CONSUMER_OFFSET)
+    except StoreError as error:
+        yield refused("consumer offsets", str(error), path=directory.path)
+        return
+    if has_light_queues and light is None and ordinary is not None:
+        yield note(
+            "consumer offsets",
+            f"{LMQ.key}=true and there is no {LMQ_CONSUMER_OFFSET.name}: the offsets of {CONSUMER_OFFSET.name} are"
+            " taken over",
+            path=directory.path / CONSUMER_OFFSET.name,
+        )
+
+
 def root_rows(root: Path, texts: Mapping[str, str], broker: str) -> Iterator[MoveRow]:
     """Yield a row if the settings name another store directory than the one that is looked at."""
     text = texts.get(STORE_ROOT.key)
@@ -120,7 +146,7 @@ def root_rows(root: Path, texts: Mapping[str, str], broker: str) -> Iterator[Mov
             setting=STORE_ROOT.key,
             next_step=f"add {STORE_ROOT.key}={root}",
         )
-    elif Path(text).expanduser().resolve() != root.resolve():
+    elif Path(text).resolve() != root.resolve():
         yield changes(
             "store directory",
             f"{STORE_ROOT.key}={text} is another directory: {broker} would not open {root}",

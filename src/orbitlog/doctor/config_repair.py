@@ -14,7 +14,7 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.compat import Compat
 from orbitlog.formats.config_files import config_codec
 from orbitlog.formats.java import utf8_encode
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.formats.topic_config import TOPICS, DataVersion, TopicConfig, TopicTable
 from orbitlog.store.findings import Finding
 from orbitlog.store.store_files import StoreFiles
@@ -71,7 +71,7 @@ def rebuilt_config(path: Path, store: StoreFiles, compat: Compat, needed: Mappin
     if path.name == TOPICS.name:
         saved = _saved_topics(text)
         return _encode_topics(saved, store, [topic for topic, _ in store.queues if topic not in saved], compat, needed)
-    if path.name == CONSUMER_OFFSET.name:
+    if path.name in (CONSUMER_OFFSET.name, LMQ_CONSUMER_OFFSET.name):
         entries = ",".join(f'"{key}":{value}' for key, value in _OFFSETS.findall(text))
         return _encoded(path.name, f'{{"offsetTable":{{{entries}}}}}', compat) if entries else None
     if path.name == DELAY_OFFSET.name:

@@ -24,10 +24,11 @@ from orbitlog.formats.delay_levels import DelayLevels
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import read_at
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
+from orbitlog.formats.offset_tables import DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
 from orbitlog.store.mapped_view import mapped_view, written_until
+from orbitlog.store.offset_files import offsets_file
 from orbitlog.store.store_contents import refuse_reading
 from orbitlog.store.store_files import OffsetFile, StoreFiles, find_store_files
 from orbitlog.store.store_inference import infer_rules, signs_of_5x
@@ -199,7 +200,7 @@ def _tell_last(found: Explanation, store: StoreFiles, last: tuple[int, int]) -> 
 
 
 def _tell_pending(found: Explanation, store: StoreFiles, ends: dict[tuple[str, int], int], levels: DelayLevels) -> None:
-    offsets = _config(store, CONSUMER_OFFSET.name)
+    offsets = _config(store, offsets_file(store.root).name)
     consumed = offsets.offsets if isinstance(offsets, ConsumerOffsets) else {}
     found.groups = len({key.group for key in consumed if key.group})
     delays = _config(store, DELAY_OFFSET.name)

@@ -17,6 +17,7 @@ from orbitlog.formats.flags import TransactionType, enters_queue, with_transacti
 from orbitlog.formats.message import Message, encode_message
 from orbitlog.formats.message_scan import read_at
 from orbitlog.formats.properties import TRANSACTION_PREPARED
+from orbitlog.formats.property_crc import ends_with_crc, seal_record
 from orbitlog.formats.queue_entry import ENTRY_BYTES, QueueEntry, decode_entry
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import mapped_view
@@ -139,10 +140,13 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
 
 
 def plan_record(journal: RepairJournal, store: StoreFiles, right: Message, why: str) -> None:
-    """Plan to write a record as it should have been; its size is the same."""
+    """Plan to write a record as it should have been; its size is the same, its property CRC is made anew."""
     segment = store.segment_at(right.physical_offset)
     assert segment is not None
-    journal.write(segment.path, right.physical_offset - segment.base, encode_message(right), why)
+    record = encode_message(right)
+    if ends_with_crc(right.properties_raw):
+        record = seal_record(record)
+    journal.write(segment.path, right.physical_offset - segment.base, record, why)
 
 
 def unit_at(store: StoreFiles, queue: Queue, queue_offset: int) -> QueueEntry | None:

@@ -15,9 +15,10 @@ from functools import cache
 
 from orbitlog.formats import names
 from orbitlog.formats.flags import TransactionType
-from orbitlog.formats.message import encode_message, make_message
+from orbitlog.formats.message import Message, encode_message, make_message
 from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank
 from orbitlog.formats.properties import REAL_QUEUE_ID, REAL_TOPIC
+from orbitlog.formats.property_crc import seal_record, with_room_for_crc
 
 FILLER_TOPIC = "ORBITLOG_FILLER"
 LOST_TOPIC = "ORBITLOG_LOST"
@@ -53,20 +54,54 @@ class CannotFill(Exception):
     """A range that no record fits into."""
 
 
-def fill(start: int, stop: int, lost: Sequence[Placeholder], *, store_timestamp_ms: int, ends_segment: bool) -> Filling:
-    """Return records for the bytes from physical offset `start` to `stop`, and a BLANK where a segment ends there."""
-    filling = _fill(start, stop, lost, store_timestamp_ms=store_timestamp_ms, ends_segment=ends_segment)
+@dataclass(frozen=True, slots=True)
+class Style:
+    """What the records are like: their time, whether the range ends a segment, whether they have a property CRC."""
+
+    store_timestamp_ms: int
+    ends_segment: bool
+    with_property_crc: bool = False
+
+    def encode(self, message: Message) -> bytes:
+        if not self.with_property_crc:
+            return encode_message(message)
+        raw = with_room_for_crc(message.properties_raw)
+        return seal_record(encode_message(message._replace(properties_raw=raw)))
+
+
+def fill(
+    start: int,
+    stop: int,
+    lost: Sequence[Placeholder],
+    *,
+    store_timestamp_ms: int,
+    ends_segment: bool,
+    with_property_crc: bool = False,
+) -> Filling:
+    """Return records for the bytes from physical offset `start` to `stop`, and a BLANK where a segment ends there.
+
+    With `with_property_crc` they have one, unless there is less room then for lost messages.
+    """
+    plain = _fill_tightly(start, stop, lost, Style(store_timestamp_ms, ends_segment))
+    if not with_property_crc:
+        return plain
+    try:
+        sealed = _fill_tightly(start, stop, lost, Style(store_timestamp_ms, ends_segment, with_property_crc=True))
+    except CannotFill:
+        return plain
+    return sealed if len(sealed.left_out) <= len(plain.left_out) else plain
+
+
+def _fill_tightly(start: int, stop: int, lost: Sequence[Placeholder], style: Style) -> Filling:
+    filling = _fill(start, stop, lost, style)
     if filling.left_out:
-        bare = [replace(one, is_bare=True) for one in lost]
-        tighter = _fill(start, stop, bare, store_timestamp_ms=store_timestamp_ms, ends_segment=ends_segment)
+        tighter = _fill(start, stop, [replace(one, is_bare=True) for one in lost], style)
         filling = min(filling, tighter, key=lambda each: len(each.left_out))
     return filling
 
 
-def _fill(
-    start: int, stop: int, lost: Sequence[Placeholder], *, store_timestamp_ms: int, ends_segment: bool
-) -> Filling:
-    room = stop - start
+def _fill(start: int, stop: int, lost: Sequence[Placeholder], style: Style) -> Filling:
+    room, ends_segment = stop - start, style.ends_segment
     keep_back = BLANK_BYTES if ends_segment else 0
     parts: list[bytes] = []
     placed: list[Placeholder] = []
@@ -74,41 +109,43 @@ def _fill(
     position = 0
     for one in _in_queue_order(lost):
         free = room - position - keep_back
-        record = _fitting(one, start + position, store_timestamp_ms, free, must_fill=not ends_segment)
+        record = _fitting(one, start + position, free, style)
         if record is None:
             left_out.append(one)
         else:
             parts.append(record)
             placed.append(one)
             position += len(record)
-    parts += _rest(start + position, stop, store_timestamp_ms, ends_segment=ends_segment)
+    parts += _rest(start + position, stop, style)
     data = b"".join(parts)
     assert len(data) == (room if not ends_segment else position + BLANK_BYTES)
     return Filling(data, tuple(placed), tuple(left_out))
 
 
-def _fitting(
-    one: Placeholder, physical_offset: int, store_timestamp_ms: int, free: int, *, must_fill: bool
-) -> bytes | None:
+def _fitting(one: Placeholder, physical_offset: int, free: int, style: Style) -> bytes | None:
     """Return a record that leaves nothing of `free`, or enough for a filler; None where it is too long."""
     for properties in ({},) if one.is_bare else (_properties(one), {}):
-        record = _record(one, physical_offset, store_timestamp_ms, properties)
+        record = _record(one, physical_offset, properties, style)
         rest = free - len(record)
         if rest < 0:
             continue
-        if not must_fill or rest == 0 or rest >= filler_bytes_min():
+        if style.ends_segment or rest == 0 or rest >= _filler_bytes_min(style.with_property_crc):
             return record
         if properties:
             padded = properties | {LOST_PROPERTY: properties[LOST_PROPERTY] + " " * rest}
-            return _record(one, physical_offset, store_timestamp_ms, padded)
-        return _record(one, physical_offset, store_timestamp_ms, {}, body=b" " * rest)
+            return _record(one, physical_offset, padded, style)
+        return _record(one, physical_offset, {}, style, body=b" " * rest)
     return None
 
 
-@cache
 def filler_bytes_min() -> int:
     """Return the size of the smallest filler."""
-    return len(_filler(0, 0, 0))
+    return _filler_bytes_min(False)
+
+
+@cache
+def _filler_bytes_min(with_property_crc: bool) -> int:
+    return len(_filler(0, 0, Style(0, False, with_property_crc)))
 
 
 def placeholder_bytes_min(topic: str) -> int:
@@ -116,42 +153,42 @@ def placeholder_bytes_min(topic: str) -> int:
     return filler_bytes_min() - len(FILLER_TOPIC) + len(topic.encode())
 
 
-def _rest(start: int, stop: int, store_timestamp_ms: int, *, ends_segment: bool) -> list[bytes]:
+def _rest(start: int, stop: int, style: Style) -> list[bytes]:
     room = stop - start
-    if ends_segment:
+    if style.ends_segment:
         if room < BLANK_BYTES:
             raise CannotFill(f"{room} bytes are too few for the end of a segment")
         return [encode_blank(room)]
     parts = []
-    smallest = filler_bytes_min()
+    smallest = _filler_bytes_min(style.with_property_crc)
     if 0 < room < smallest:
         raise CannotFill(f"{room} bytes are too few for a record")
     while start < stop:
         size_bytes = min(stop - start, smallest + _FILLER_BODY_MAX)
         if 0 < stop - start - size_bytes < smallest:
             size_bytes -= smallest
-        parts.append(_filler(start, size_bytes - smallest, store_timestamp_ms))
+        parts.append(_filler(start, size_bytes - smallest, style))
         start += size_bytes
     return parts
 
 
-def _filler(physical_offset: int, body_bytes: int, store_timestamp_ms: int) -> bytes:
+def _filler(physical_offset: int, body_bytes: int, style: Style) -> bytes:
     message = make_message(
         FILLER_TOPIC,
         bytes(body_bytes),
         sys_flag=int(TransactionType.ROLLBACK),
         physical_offset=physical_offset,
-        store_timestamp_ms=store_timestamp_ms,
-        born_timestamp_ms=store_timestamp_ms,
+        store_timestamp_ms=style.store_timestamp_ms,
+        born_timestamp_ms=style.store_timestamp_ms,
     )
-    return encode_message(message)
+    return style.encode(message)
 
 
 def _record(
-    one: Placeholder, physical_offset: int, store_timestamp_ms: int, properties: dict[str, str], body: bytes = b""
+    one: Placeholder, physical_offset: int, properties: dict[str, str], style: Style, body: bytes = b""
 ) -> bytes:
     # A half message that was born long ago is never asked about again.
-    born_ms = 0 if one.topic == names.HALF_TOPIC else store_timestamp_ms
+    born_ms = 0 if one.topic == names.HALF_TOPIC else style.store_timestamp_ms
     message = make_message(
         one.topic,
         body,
@@ -159,10 +196,10 @@ def _record(
         queue_id=one.queue_id,
         queue_offset=one.queue_offset,
         physical_offset=physical_offset,
-        store_timestamp_ms=store_timestamp_ms,
+        store_timestamp_ms=style.store_timestamp_ms,
         born_timestamp_ms=born_ms,
     )
-    return encode_message(message)
+    return style.encode(message)
 
 
 def _properties(one: Placeholder) -> dict[str, str]:

@@ -16,6 +16,7 @@ from orbitlog.doctor.examination import Examination
 from orbitlog.doctor.log_filling import CannotFill, Placeholder, fill
 from orbitlog.doctor.lost_messages import LogRange
 from orbitlog.doctor.placeholder_places import placeholders_of, spots_of
+from orbitlog.doctor.property_crc_repair import has_property_crc, plan_property_crcs
 from orbitlog.doctor.queue_lines import Line
 from orbitlog.doctor.repair_journal import RepairJournal
 from orbitlog.formats.message import Message
@@ -129,7 +130,12 @@ def plan_log(
     problems: list[str] = []
     if tail:
         _plan_cut(journal, store, segment_bytes, max(tail[0].start, log_end))
-    spots = [spot for one in inner for spot in spots_of(one, segment_bytes)]
+    spots = [
+        spot
+        for one in inner
+        for spot in spots_of(one, segment_bytes)
+        if not plan_property_crcs(journal, store, spot.start, spot.stop)
+    ]
     placeholders, homeless = placeholders_of(store, spots, found, lines)
     for spot in spots:
         problems += _plan_fill(journal, store, segment_bytes, spot, placeholders.get(spot, []))
@@ -165,8 +171,11 @@ def _plan_fill(
     start, stop = spot.start, spot.stop
     base = start // segment_bytes * segment_bytes
     time_ms, ends_segment = _time_near(store, spot), stop == base + segment_bytes
+    with_crc = has_property_crc(store, stop) or has_property_crc(store, base)
     try:
-        filling = fill(start, stop, lost, store_timestamp_ms=time_ms, ends_segment=ends_segment)
+        filling = fill(
+            start, stop, lost, store_timestamp_ms=time_ms, ends_segment=ends_segment, with_property_crc=with_crc
+        )
     except CannotFill as error:
         return [f"physical offset {start} to {stop}: {error}"]
     kept = f"; placeholders for {len(filling.placed)} lost messages" if filling.placed else ""

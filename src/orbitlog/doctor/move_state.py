@@ -8,14 +8,14 @@ from orbitlog.doctor.explanation import Explanation
 from orbitlog.doctor.move_rows import MoveRow, changes, note
 from orbitlog.doctor.pending_messages import PendingMessages
 from orbitlog.doctor.store_survey import known_topics, topics_without_config
-from orbitlog.doctor.stored_tables import read_table
+from orbitlog.doctor.stored_tables import read_offsets, read_table
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.formats.topic_config import TOPICS
+from orbitlog.store.offset_files import OffsetsFile
 from orbitlog.store.store_files import StoreFiles
 
-LMQ_SETTING = "enableLmq"
 _GROUPS_NAMED = 5
 
 
@@ -58,28 +58,17 @@ def _at_least(pending: PendingMessages) -> str:
     return "" if pending.is_complete else "at least "
 
 
-def table_rows(store: StoreFiles, lmq_enabled: bool) -> Iterator[MoveRow]:
-    """Yield what follows from tables that are missing, or in the file that the other broker does not read."""
+def table_rows(store: StoreFiles) -> Iterator[MoveRow]:
+    """Yield what follows from tables that are missing."""
     yield from _topic_table_rows(store)
-    config = store.root / tree.CONFIG
-    by_file = {file.name: _offset_count(store, file.name) for file in (CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET)}
-    read, other = CONSUMER_OFFSET.name, LMQ_CONSUMER_OFFSET.name
-    if lmq_enabled:
-        read, other = other, read
-    if by_file[other] and not by_file[read]:
+    groups = _group_count(store)
+    if groups and not any(offset_count(store, file) for file in (CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET)):
         yield changes(
             "consumer offsets",
-            f"{by_file[other]} consumer offsets are in {other}, but with {LMQ_SETTING}={str(lmq_enabled).lower()} only"
-            f" {read} is read: every group would start over",
-            path=config / other,
-            next_step=f"set {LMQ_SETTING}={str(not lmq_enabled).lower()}",
-        )
-    elif not by_file[read] and (groups := _group_count(store)):
-        yield changes(
-            "consumer offsets",
-            f"{read} has no offset, though the store has retry topics of {groups} consumer groups: they start over",
-            path=config / read,
-            next_step=f"restore {read}, or set the groups with `orbitlog offsets reset` after the move",
+            f"{CONSUMER_OFFSET.name} has no offset, though the store has retry topics of {groups} consumer groups:"
+            " they start over",
+            path=store.root / tree.CONFIG / CONSUMER_OFFSET.name,
+            next_step=f"restore {CONSUMER_OFFSET.name}, or set the groups with `orbitlog offsets reset` after the move",
         )
 
 
@@ -103,14 +92,10 @@ def _topic_table_rows(store: StoreFiles) -> Iterator[MoveRow]:
         )
 
 
-def _offset_count(store: StoreFiles, name: str) -> int:
-    if name == CONSUMER_OFFSET.name:
-        plain = read_table(store.root, CONSUMER_OFFSET)
-        tables = [plain.offsets] if plain is not None else []
-    else:
-        light = read_table(store.root, LMQ_CONSUMER_OFFSET)
-        tables = [light.offsets] if light is not None else []
-    return sum(len(offsets) for table in tables for key, offsets in table.items() if key.group)
+def offset_count(store: StoreFiles, file: OffsetsFile) -> int:
+    """Return how many committed offsets a table has; 0 if it is missing or unreadable."""
+    table = read_offsets(store.root, file)
+    return 0 if table is None else sum(len(offsets) for key, offsets in table.offsets.items() if key.group)
 
 
 def _group_count(store: StoreFiles) -> int:

@@ -9,32 +9,31 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from orbitlog.doctor.move_rows import MoveRow, changes, note, refused
+from orbitlog.doctor.move_state import offset_count
 from orbitlog.doctor.store_survey import known_topics
 from orbitlog.doctor.told_rules import told_compat
 from orbitlog.doctor.told_sizes import told_geometry
-from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.message import Message
-from orbitlog.formats.message_scan import read_at
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.formats.topic_config import TOPICS
 from orbitlog.store import store_settings as keys
 from orbitlog.store.java_keys import ABSENT, JAVA_KEYS, JAVA_VERSIONS
-from orbitlog.store.mapped_view import mapped_view
-from orbitlog.store.setting_classes import ORBITLOG_KEYS, PLACE_KEYS, STORE_KEYS
+from orbitlog.store.offset_files import OffsetsFile, offsets_file
+from orbitlog.store.property_crc_mode import find_records_without_crc
+from orbitlog.store.setting_classes import ORBITLOG_KEYS, PLACE_KEYS, SAFETY, STORE_KEYS
 from orbitlog.store.setting_review import SettingClass, review_setting
 from orbitlog.store.store_contents import unsupported_attributes
-from orbitlog.store.store_files import OffsetFile, StoreFiles
+from orbitlog.store.store_files import StoreFiles
 from orbitlog.store.store_inference import common_size
 from orbitlog.store.store_settings import LOG_PATH_SETTINGS, StoreSettings
 
 TIMER_LOG_SETTING = "mappedFileSizeTimerLog"
 _VERIFY_CRC = "forceVerifyPropCRC"
-_CRC_PROPERTY = b"__CRC32#"
 _NAMED_MAX = 3
 _SEGMENTS_READ_BY_JAVA = 3
 _OWN_FILES = "orbitlog*"
-_SEPARATE_ROWS = frozenset(("enableLmq", _VERIFY_CRC))
+LMQ_SETTING = "enableLmq"
 
 
 def java_rows(
@@ -108,8 +107,8 @@ def _version_rows(store: StoreFiles, version: str) -> Iterator[MoveRow]:
         yield changes(
             "V2 records",
             f"{len(long_topics)} topics have names of more than {names.TOPIC_CHARACTERS_MAX} characters"
-            f" ({long_topics[0][:40]}…), stored as V2 records: Java 4.9 ends its log at the first one and deletes what"
-            " follows",
+            f" ({long_topics[0][:40]}…), stored as V2 records: Java 4.9 does not know them and deletes the log from"
+            " the first one that it meets at its start",
             path=store.root / tree.CONSUMEQUEUE / long_topics[0],
             next_step="move to Java 5.5",
         )
@@ -141,36 +140,33 @@ def _topic_rows(store: StoreFiles, texts: Mapping[str, str]) -> Iterator[MoveRow
 def _crc_rows(store: StoreFiles, texts: Mapping[str, str], version: str) -> Iterator[MoveRow]:
     if texts.get(_VERIFY_CRC, "").lower() != "true" or not _is_read(_VERIFY_CRC, version):
         return
-    physical_offset = next(_records_without_crc(store), None)
-    if physical_offset is not None:
+    lacking = find_records_without_crc(store.segments[-_SEGMENTS_READ_BY_JAVA:])
+    if lacking.count:
         yield changes(
             "property CRC",
-            f"{_VERIFY_CRC}=true, but the record at physical offset {physical_offset} has no property CRC: Java's"
-            " broker deletes the log from the first such record on",
+            f"{_VERIFY_CRC}=true, but {lacking.count} records, the first at physical offset"
+            f" {lacking.first_physical_offset}, have no property CRC: Java's broker deletes the log from there on",
             setting=_VERIFY_CRC,
             next_step=f"set {_VERIFY_CRC}=false until retention has removed these records",
         )
 
 
-def _records_without_crc(store: StoreFiles) -> Iterator[int]:
-    """Yield the physical offsets of records without a property CRC in the segments that Java reads at its start."""
-    for segment in store.segments[-_SEGMENTS_READ_BY_JAVA:]:
-        yield from _lacking_in(segment)
-
-
-def _lacking_in(segment: OffsetFile) -> Iterator[int]:
-    with mapped_view(segment.path) as view:
-        position = 0
-        while position < len(view):
-            try:
-                found = read_at(view, position, base_physical_offset=segment.base, check_crc=False)
-            except FormatError:
-                return
-            if not isinstance(found, Message):
-                return
-            if _CRC_PROPERTY not in found.properties_raw:
-                yield segment.base + position
-            position += found.size_bytes
+def java_offset_rows(store: StoreFiles, lmq_enabled: bool) -> Iterator[MoveRow]:
+    """Yield a row if the committed offsets are in the table that Java's broker does not read with this setting."""
+    read: OffsetsFile = CONSUMER_OFFSET
+    other: OffsetsFile = LMQ_CONSUMER_OFFSET
+    if lmq_enabled:
+        read, other = other, read
+    count = offset_count(store, other)
+    if count and (not offset_count(store, read) or offsets_file(store.root) is other):
+        setting, opposite = str(lmq_enabled).lower(), str(not lmq_enabled).lower()
+        yield changes(
+            "consumer offsets",
+            f"{count} consumer offsets are in {other.name}, which was saved last, but with {LMQ_SETTING}={setting}"
+            f" Java's broker reads {read.name} only: groups would start over",
+            path=store.root / tree.CONFIG / other.name,
+            next_step=f"set {LMQ_SETTING}={opposite}",
+        )
 
 
 def _setting_rows(texts: Mapping[str, str], version: str) -> Iterator[MoveRow]:
@@ -180,7 +176,7 @@ def _setting_rows(texts: Mapping[str, str], version: str) -> Iterator[MoveRow]:
             yield note("setting", f"{key} is a key of Orbitlog, and Java's broker ignores it", setting=key)
         elif key in JAVA_KEYS and not _is_read(key, version):
             yield changes("setting", f"{key}={text}: Java {version} does not have this key and ignores it", setting=key)
-        elif key in STORE_KEYS and key not in PLACE_KEYS and key not in _SEPARATE_ROWS:
+        elif key in STORE_KEYS & SAFETY.keys() and key not in PLACE_KEYS:
             kind, *_ = review_setting(key, text, "broker.conf")
             if kind is SettingClass.SAFETY:
                 yield changes(

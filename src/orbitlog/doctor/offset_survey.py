@@ -27,10 +27,11 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.compat import Compat
 from orbitlog.formats.config_files import config_codec
 from orbitlog.formats.java import LONG_MAX
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
+from orbitlog.formats.offset_tables import DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import mapped_view
+from orbitlog.store.offset_files import offsets_file
 from orbitlog.store.store_files import OffsetFile, StoreFiles
 
 if TYPE_CHECKING:
@@ -47,11 +48,12 @@ def offset_findings(store: StoreFiles, ends: Ends, last_ms: int) -> Iterator[Fin
     """Name offsets that cannot be; of very many only the first. A running broker's table is its own business."""
     if is_in_use(store):
         return
-    committed = _table(store, CONSUMER_OFFSET.name, ConsumerOffsets)
+    table_name = offsets_file(store.root).name
+    committed = _table(store, table_name, ConsumerOffsets)
     wrong = _wrong(committed, ends) if committed is not None else iter(())
     for key, queue_id, queue_offset, right in islice(wrong, _FINDINGS_MAX):
         whose = f"group {key.group} in queue {queue_id} of {key.topic}"
-        yield _finding(store, CONSUMER_OFFSET.name, whose, (key.topic, queue_id), queue_offset, right)
+        yield _finding(store, table_name, whose, (key.topic, queue_id), queue_offset, right)
     delays = _table(store, DELAY_OFFSET.name, DelayOffsets)
     for level, queue_offset, right in _wrong_levels(store, delays, ends, last_ms) if delays is not None else ():
         queue = (names.SCHEDULE_TOPIC, level - 1)
@@ -78,12 +80,13 @@ def plan_offsets(journal: RepairJournal, store: StoreFiles, compat: Compat, foun
     if not any(finding.kind == "offset" for finding in found.findings):
         return
     ends, why = found.check.ends, "offsets lie between the bounds of their queues"
-    table = _table(store, CONSUMER_OFFSET.name, ConsumerOffsets)
+    table_name = offsets_file(store.root).name
+    table = _table(store, table_name, ConsumerOffsets)
     offsets = {key: dict(queues) for key, queues in table.offsets.items()} if table is not None else {}
     if table is not None and (wrong := list(_wrong(table, ends))):
         for key, queue_id, _, right in wrong:
             offsets[key][queue_id] = right
-        _plan_table(journal, store, compat, CONSUMER_OFFSET.name, replace(table, offsets=offsets), why)
+        _plan_table(journal, store, compat, table_name, replace(table, offsets=offsets), why)
     delays = _table(store, DELAY_OFFSET.name, DelayOffsets)
     if delays is not None and (wrong_levels := list(_wrong_levels(store, delays, ends, found.check.last_stored_ms))):
         levels = {level: right for level, _, right in wrong_levels}

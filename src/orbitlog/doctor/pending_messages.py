@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from orbitlog.doctor.split_derivation import UNIT
-from orbitlog.doctor.stored_tables import read_table
+from orbitlog.doctor.stored_tables import read_offsets, read_table
 from orbitlog.doctor.timer_survey import timer_checkpoint
 from orbitlog.errors import FormatError
 from orbitlog.formats import names, timer_message
 from orbitlog.formats import properties as props
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import read_at
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, TopicGroup
+from orbitlog.formats.offset_tables import TopicGroup
 from orbitlog.formats.pop_checkpoint import (
     ACK_TAG,
     BATCH_ACK_TAG,
@@ -35,6 +35,7 @@ from orbitlog.formats.pop_progress import POP_PROGRESS
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.formats.timer_progress import TIMER_PROGRESS
 from orbitlog.store.mapped_view import mapped_view, written_until
+from orbitlog.store.offset_files import offsets_file
 from orbitlog.store.store_files import StoreFiles
 
 _MESSAGES_MAX = 20_000
@@ -83,7 +84,7 @@ class _Flights:
 def find_pending(store: StoreFiles) -> PendingMessages:
     """Count timer messages and POP messages in flight."""
     found, flights = PendingMessages(), _Flights()
-    offsets = read_table(store.root, CONSUMER_OFFSET)
+    offsets = read_offsets(store.root, offsets_file(store.root))
     committed: Offsets = offsets.offsets if offsets is not None else {}
     _read_timers(store, found, flights)
     for topic, queue_id in store.queues:

@@ -51,6 +51,7 @@ class UnitSlice(NamedTuple):
     last_timestamp_ms: int
     physical_offset: int = 0
     """Of the first of them."""
+    last_physical_offset: int = 0
 
 
 @dataclass(slots=True)
@@ -258,6 +259,7 @@ class _Collector:
             starts,
             found.store_timestamp_ms[ends - 1] if len(units) else starts,
             units["physical_offset"][starts].astype(np.int64),
+            units["physical_offset"][ends - 1].astype(np.int64) if len(units) else starts,
         )
         derivation.slices = [UnitSlice(*values) for values in zip(*(part.tolist() for part in columns), strict=True)]
         _note_disorder(derivation, units)

@@ -36,7 +36,7 @@ from orbitlog.doctor.store_use import confirmed_to, is_in_use
 from orbitlog.doctor.tasks_here import PhaseProgress, Runner, phase_of
 from orbitlog.doctor.told_rules import told_rules
 from orbitlog.doctor.told_sizes import told_geometry
-from orbitlog.doctor.topic_lives import deleted_topics, leave_out_earlier_lives, life_findings
+from orbitlog.doctor.topic_lives import leave_out_earlier_lives, life_findings
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT_BYTES, decode_checkpoint
@@ -247,20 +247,21 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progre
 def _follow_queues(work: _Work) -> None:
     """Follow queues through the splits, and tell units that are missing from units that come later."""
     result = work.result
-    begins = leave_out_earlier_lives(work.derivations, log_start=work.log_start)
+    lives = leave_out_earlier_lives(work.store, work.derivations)
     for derivation in work.derivations:
         result.findings += derivation.findings
         result.finding_count += derivation.finding_count
     work.ends, disorder = order_findings(work.derivations)
-    deleted = deleted_topics(work.store, {topic for topic, _ in work.ends})
-    result.lives = life_findings(work.store, begins, deleted)
+    result.lives = life_findings(work.store, lives.begins, lives.deleted_topics)
     result.ends = work.ends
     result.queues = len(work.ends)
     result.keys = sum(derivation.key_count for derivation in work.derivations)
     result.last_stored_ms = max((derivation.last_timestamp_ms for derivation in work.derivations), default=0)
     result.add(disorder)
     derived_from = work.recovery_start
-    missing = (one for one in work.missing if one[4] >= begins.get(one[:2], 0) and one[0] not in deleted)
+    missing = (
+        units for units in work.missing if units[4] >= lives.begins.get(units[:2], 0) and units[:2] not in lives.deleted
+    )
     for queue, first, count, physical_offset in _joined(missing):
         is_at_end = first + count == work.ends[queue].next_offset
         base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes

@@ -1,8 +1,8 @@
 """Move report: what would be refused, lost or changed if a store changed hands between Apache's broker and Orbitlog.
 
 Reads only. For a move to Orbitlog the checks of the opening itself are tried (`opening_trial`), so the report and the
-start of the broker cannot disagree. Settings of the broker are reviewed by the caller; here only those count that say
-where the log is, how large files are, and which tables are in force.
+start of the broker cannot disagree. Settings of the broker are reviewed by the caller, and so is the choice between the
+two offset tables; here only those settings count that concern the files of the store.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.explanation import explain
 from orbitlog.doctor.move_rows import MoveRow, MoveSeverity, changes, note, refused
-from orbitlog.doctor.move_state import LMQ_SETTING, pending_rows, table_rows
-from orbitlog.doctor.move_to_java import java_rows
+from orbitlog.doctor.move_state import pending_rows, table_rows
+from orbitlog.doctor.move_to_java import LMQ_SETTING, java_offset_rows, java_rows
 from orbitlog.doctor.pending_messages import find_pending
 from orbitlog.doctor.stored_tables import BROKER_TABLES, load_table
 from orbitlog.doctor.tasks_here import PhaseProgress
@@ -25,10 +25,9 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.formats.store_state import STATE_FILE
 from orbitlog.store.disk import RealDisk
-from orbitlog.store.found_layout import find_layout
+from orbitlog.store.found_config import find_config
 from orbitlog.store.opening_trial import try_opening
 from orbitlog.store.read_only_disk import ReadOnlyDisk
-from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_contents import ALL_PARTS, Obstacle, find_obstacles
 from orbitlog.store.store_files import StoreFiles, find_store_files
 from orbitlog.store.store_paths import StorePaths, ignored_paths
@@ -148,10 +147,9 @@ def _opening_rows(
 ) -> Iterator[MoveRow]:
     """Try what the broker's start does with the store."""
     try:
-        layout = find_layout(root, settings, ReadOnlyDisk())
+        config = find_config(root, settings, ReadOnlyDisk())
         if has_obstacles:
             return
-        config = StoreConfig(geometry=layout.geometry, rules=layout.rules, paths=layout.paths)
         followed = None if progress is None else lambda done, total: progress("recovery", done, total, 0)
         notices = try_opening(root, config, read_log=not wish.is_quick, progress=followed)
     except StoreLocked as error:
@@ -159,9 +157,16 @@ def _opening_rows(
     except OrbitlogError as error:
         yield refused("store", str(error), path=root)
     else:
-        for sentence in notices:
-            is_kept = tree.CONSUMEQUEUE_EXT not in sentence
-            yield (note if is_kept else changes)("recovery" if is_kept else "extension queues", sentence, path=root)
+        yield from (_notice_row(root, sentence) for sentence in notices)
+
+
+def _notice_row(root: Path, sentence: str) -> MoveRow:
+    """Return the row for a sentence that the start logs."""
+    if tree.CONSUMEQUEUE_EXT in sentence:
+        return changes("extension queues", sentence, path=root / tree.CONSUMEQUEUE_EXT)
+    if "PropCRC" in sentence:
+        return changes("property CRC", sentence, setting=sentence.partition("=")[0])
+    return note("recovery", sentence, path=root)
 
 
 def _common_rows(store: StoreFiles, wish: MoveWish, settings: StoreSettings) -> Iterator[MoveRow]:
@@ -192,7 +197,9 @@ def _common_rows(store: StoreFiles, wish: MoveWish, settings: StoreSettings) -> 
                 " read them",
                 path=root / tree.CONFIG / name,
             )
-    yield from table_rows(store, wish.is_set(LMQ_SETTING))
+    yield from table_rows(store)
+    if wish.target == JAVA:
+        yield from java_offset_rows(store, wish.is_set(LMQ_SETTING))
 
 
 def _state_rows(root: Path, store: StoreFiles, wish: MoveWish, settings: StoreSettings) -> Iterator[MoveRow]:

@@ -227,8 +227,7 @@ def _findings(work: _Work) -> tuple[list[Finding], int]:
     """Collect everything for which the log cannot be rebuilt from, in the order of the log."""
     findings = segment_findings(work.target.store, work.target.geometry.segment_bytes)
     count = len(findings)
-    segments = work.target.store.segments
-    leave_out_earlier_lives(work.derivations, log_start=segments[0].base if segments else 0)
+    leave_out_earlier_lives(work.target.store, work.derivations, is_rebuild=True)
     for derivation in work.derivations:
         findings += derivation.findings
         count += derivation.finding_count

@@ -13,11 +13,12 @@ from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.config_files import CONFIG_CODECS, config_codec
 from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.formats.store_state import CONFIRMED_FILE, STATE_FILE
 from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.topic_config import TOPICS, TopicTable
 from orbitlog.store.findings import Finding
+from orbitlog.store.offset_files import offsets_file
 from orbitlog.store.store_files import ROOT_ENTRIES, StoreFiles
 
 # A broker of these makes their queues itself, with or without an entry in topics.json.
@@ -33,6 +34,7 @@ _FOREIGN_KINDS = {(name, 1): "foreign segment" for name in ROOT_ENTRIES} | {
 _TABLES = {
     TOPICS.name: b"topicConfigTable",
     CONSUMER_OFFSET.name: b"offsetTable",
+    LMQ_CONSUMER_OFFSET.name: b"offsetTable",
     DELAY_OFFSET.name: b"offsetTable",
     SUBSCRIPTION_GROUP.name: b"subscriptionGroupTable",
 }
@@ -178,7 +180,7 @@ def _topic_findings(store: StoreFiles) -> Iterator[Finding]:
 
 def _progress_findings(root: Path) -> Iterator[Finding]:
     """Name the table of consumers' progress where it is gone, though groups were here: they had topics for retries."""
-    path = root / tree.CONFIG / CONSUMER_OFFSET.name
+    path = root / tree.CONFIG / offsets_file(root).name
     table = known_topics(root)
     if path.exists() or _backup_of(path).exists() or table is None:
         return

@@ -10,11 +10,18 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.config_files import choose_config
 from orbitlog.formats.group_config import CONSUMER_FILTER, MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
 from orbitlog.formats.json_records import JsonFile, JsonRecord
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, CONSUMER_ORDER_INFO, DELAY_OFFSET
+from orbitlog.formats.offset_tables import (
+    CONSUMER_OFFSET,
+    CONSUMER_ORDER_INFO,
+    DELAY_OFFSET,
+    LMQ_CONSUMER_OFFSET,
+    ConsumerOffsets,
+)
 from orbitlog.formats.pop_progress import POP_PROGRESS
 from orbitlog.formats.timer_progress import TIMER_PROGRESS
 from orbitlog.formats.topic_config import TOPICS
 from orbitlog.store.disk import RealDisk
+from orbitlog.store.offset_files import OffsetsFile
 
 R = TypeVar("R", bound=JsonRecord)
 
@@ -23,6 +30,7 @@ BROKER_TABLES: tuple[JsonFile[Any], ...] = (
     TOPICS,
     SUBSCRIPTION_GROUP,
     CONSUMER_OFFSET,
+    LMQ_CONSUMER_OFFSET,
     CONSUMER_FILTER,
     DELAY_OFFSET,
     TIMER_PROGRESS,
@@ -38,6 +46,13 @@ def read_table(root: Path, file: JsonFile[R]) -> R | None:
         return load_table(root, file)
     except FormatError:
         return None
+
+
+def read_offsets(root: Path, file: OffsetsFile) -> ConsumerOffsets | None:
+    """Return one of the two tables of committed offsets; None if there is none, or none that can be read."""
+    if file is LMQ_CONSUMER_OFFSET:
+        return read_table(root, LMQ_CONSUMER_OFFSET)
+    return read_table(root, CONSUMER_OFFSET)
 
 
 def load_table(root: Path, file: JsonFile[R]) -> R | None:

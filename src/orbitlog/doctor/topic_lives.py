@@ -1,61 +1,124 @@
-"""Topics that were deleted while their messages are in the log, and perhaps made again: everyday life, no damage.
+"""Topics that were deleted while their messages are in the log, and perhaps created again: no damage.
 
-A topic that is made again counts its queue offsets from 0 again. Queues are those of its last life; the messages of
-lives before are in the log, and in no queue.
+A topic that is created again counts its queue offsets from 0 again. Queues are those of its last life; the messages of
+earlier lives are in the log, and in no queue. The rules are those of recovery (`store.queue_lives`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 
 from orbitlog.doctor.split_derivation import SplitDerivation, UnitSlice
 from orbitlog.doctor.store_survey import known_topics
-from orbitlog.formats import names
+from orbitlog.doctor.store_use import is_in_use
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint
+from orbitlog.formats.queue_entry import ENTRY_BYTES, decode_entry
+from orbitlog.store.deletion_evidence import first_stored_after
 from orbitlog.store.findings import Finding
+from orbitlog.store.mapped_view import mapped_view
+from orbitlog.store.queue_lives import DeletionEvidence, QueueLife, UnitRun, deleted_queues, is_complete, last_life
 from orbitlog.store.store_files import StoreFiles
 
-_MESSAGES_MIN = 2  # of a life: one message with offset 0 may be one whose offset is wrong
 Queue = tuple[str, int]
 
 
-def leave_out_earlier_lives(derivations: Sequence[SplitDerivation], *, log_start: int) -> dict[Queue, int]:
-    """Take the units of lives before the last out of the derivations; returns where each queue begins again."""
-    slices: dict[Queue, list[tuple[SplitDerivation, UnitSlice]]] = defaultdict(list)
+@dataclass(frozen=True, slots=True)
+class TopicLives:
+    """By queue the physical offset at which its last life begins, if there was another; and deleted queues."""
+
+    begins: dict[Queue, int]
+    deleted: set[Queue]
+
+    @property
+    def deleted_topics(self) -> set[str]:
+        """Topics that were deleted and not created again."""
+        return {topic for topic, _ in self.deleted} - {topic for topic, _ in self.begins}
+
+
+def leave_out_earlier_lives(
+    store: StoreFiles, derivations: Sequence[SplitDerivation], *, is_rebuild: bool = False
+) -> TopicLives:
+    """Take units of earlier lives and of deleted topics out of the derivations; return what they belong to.
+
+    A rebuild creates the queues of a crashed store that recovery would create: those of messages that may never have
+    been dispatched.
+    """
+    log_start = store.segments[0].base if store.segments else 0
+    lives = {
+        queue: last_life(runs, unit_zero=_unit_zero(store, queue) if len(runs) > 1 else None, log_start=log_start)
+        for queue, runs in _runs_of(derivations).items()
+    }
+    begins = {queue: life.begins_at for queue, life in lives.items() if life.replaced_at is not None}
+    deleted = _deleted(store, lives, derivations, is_rebuild=is_rebuild)
+    for derivation in derivations if begins or deleted else ():
+        derivation.slices = [
+            part
+            for part in derivation.slices
+            if derivation.queues[part.queue] not in deleted and not _is_earlier(derivation, part, begins)
+        ]
+        kept = [finding for finding in derivation.findings if not _is_of_earlier_life(finding, begins, deleted)]
+        derivation.finding_count -= len(derivation.findings) - len(kept)
+        derivation.findings = kept
+    return TopicLives(begins, deleted)
+
+
+def _runs_of(derivations: Sequence[SplitDerivation]) -> dict[Queue, list[UnitRun]]:
+    found: dict[Queue, list[UnitRun]] = defaultdict(list)
     for derivation in derivations:
         for part in derivation.slices:
-            slices[derivation.queues[part.queue]].append((derivation, part))
-    begins = {
-        queue: parts[place][1].physical_offset
-        for queue, parts in slices.items()
-        if (place := _last_beginning([part for _, part in parts], log_start=log_start))
-    }
-    for derivation in derivations if begins else ():
-        derivation.slices = [part for part in derivation.slices if not _is_earlier(derivation, part, begins)]
-        told = [one for one in derivation.findings if not _is_of_earlier_life(one, begins)]
-        derivation.finding_count -= len(derivation.findings) - len(told)
-        derivation.findings = told
-    return begins
+            runs = found[derivation.queues[part.queue]]
+            if runs and runs[-1].next_offset == part.first:
+                runs[-1].unit_count += part.unit_count
+                runs[-1].ends_at = part.last_physical_offset
+            else:
+                runs.append(UnitRun(part.first, part.unit_count, part.physical_offset, part.last_physical_offset))
+    return found
 
 
-def _last_beginning(parts: Sequence[UnitSlice], *, log_start: int) -> int:
-    """Return the number of the part that the last life begins with; 0 where there is one life, or disorder."""
-    if len(parts) == 1:
-        return 0
-    lives: list[int] = [0]
-    counts = [0]
-    expected = parts[0].first
-    for number, part in enumerate(parts):
-        if part.first != expected:
-            if part.first:
-                return 0
-            lives.append(number)
-            counts.append(0)
-        counts[-1] += part.unit_count
-        expected = part.first + part.unit_count
-    has_beginning = parts[0].first == 0 or log_start > 0
-    return lives[-1] if has_beginning and min(counts) >= _MESSAGES_MIN else 0
+def _unit_zero(store: StoreFiles, queue: Queue) -> int | None:
+    """Return the physical offset in the first unit of a queue's files, None if there is none."""
+    for file in store.queues.get(queue, ()):
+        if file.base == 0 and file.path.is_file():
+            with file.path.open("rb") as opened:
+                raw = opened.read(ENTRY_BYTES)
+            entry = decode_entry(raw) if len(raw) == ENTRY_BYTES else None
+            return None if entry is None or entry.is_pre_blank else entry.physical_offset
+    return None
+
+
+def _deleted(
+    store: StoreFiles, lives: dict[Queue, QueueLife], derivations: Sequence[SplitDerivation], *, is_rebuild: bool
+) -> set[Queue]:
+    with_files = {queue for queue, files in store.queues.items() if files}
+    if lives.keys() <= with_files:
+        return set()
+    table = known_topics(store.root)
+    topics = set(table.topics) or None if table is not None else None
+    proven_to = max((derivation.last_physical_offset + 1 for derivation in derivations), default=0)
+    if not (store.root / tree.CONSUMEQUEUE).is_dir() or not is_complete(lives, topics, with_files):
+        proven_to = 0
+    elif is_rebuild and store.abort is not None and not is_in_use(store):
+        proven_to = _durable_before(store, proven_to)
+    log_start = store.segments[0].base if store.segments else 0
+    return deleted_queues(lives, DeletionEvidence(topics, with_files, proven_to, log_start))
+
+
+def _durable_before(store: StoreFiles, limit: int) -> int:
+    """Return the physical offset of the first record stored after the times of the checkpoint."""
+    raw = b""
+    if store.checkpoint is not None and store.checkpoint.size_bytes >= CHECKPOINT.size_bytes:
+        raw = Path(store.checkpoint.path).read_bytes()
+    safe_ms = (decode_checkpoint(raw) if raw else Checkpoint()).min_timestamp_ms
+    for segment in reversed(store.segments):
+        with mapped_view(segment.path) as view:
+            position = first_stored_after(view, segment.base, safe_ms, limit)
+        if position > 0:
+            return segment.base + position
+    return store.segments[0].base if store.segments else 0
 
 
 def _is_earlier(derivation: SplitDerivation, part: UnitSlice, begins: dict[Queue, int]) -> bool:
@@ -63,27 +126,17 @@ def _is_earlier(derivation: SplitDerivation, part: UnitSlice, begins: dict[Queue
     return begin is not None and part.physical_offset < begin
 
 
-def _is_of_earlier_life(finding: Finding, begins: dict[Queue, int]) -> bool:
-    """Tell whether a finding is about units that belong to a life before, or about where one begins."""
-    if finding.topic is None or finding.queue_id is None or finding.physical_offset is None:
+def _is_of_earlier_life(finding: Finding, begins: dict[Queue, int], deleted: set[Queue]) -> bool:
+    """Return whether a finding is about units of an earlier life or a deleted queue, or about where a life begins."""
+    if finding.topic is None or finding.queue_id is None or finding.kind not in ("queue unit", "queue order"):
         return False
-    begin = begins.get((finding.topic, finding.queue_id))
-    if begin is None or finding.kind not in ("queue unit", "queue order"):
+    queue = finding.topic, finding.queue_id
+    if queue in deleted:
+        return True
+    begin = begins.get(queue)
+    if begin is None or finding.physical_offset is None:
         return False
     return finding.physical_offset < begin or (finding.kind == "queue order" and finding.physical_offset == begin)
-
-
-def deleted_topics(store: StoreFiles, topics: Collection[str]) -> set[str]:
-    """Return those that a table which can be read does not know, and that have no queues any more."""
-    table = known_topics(store.root)
-    if table is None or not table.topics or not store.queues:
-        return set()
-    with_queues = {topic for topic, _ in store.queues}
-    return {
-        topic
-        for topic in topics
-        if topic not in table.topics and topic not in with_queues and not names.is_system_topic(topic)
-    }
 
 
 def life_findings(store: StoreFiles, begins: dict[Queue, int], deleted: Iterable[str]) -> list[Finding]:

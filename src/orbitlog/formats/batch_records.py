@@ -32,7 +32,12 @@ _MEMBER_HEAD = BATCH_MEMBER.size_bytes
 _SEPARATOR = ord(props.PROPERTY_END)
 _UNUSUAL_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6 | flags.TRANSACTION_MASK | flags.INNER_BATCH
 # Members with these are refused or looked at one by one; a body that holds such a word only takes the longer way.
-_UNUSUAL_WORDS = (props.DELAY.encode(), props.INNER_NUM.encode())
+_UNUSUAL_WORDS = (
+    props.DELAY.encode(),
+    props.INNER_NUM.encode(),
+    props.CRC32.encode(),
+    props.INNER_MULTI_DISPATCH.encode(),
+)
 
 
 class BatchRecords(NamedTuple):

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orbitlog.errors import BadField
 from orbitlog.formats import flags, names
 from orbitlog.formats import properties as props
 from orbitlog.formats.compat import COMPAT_5_5, Compat
@@ -66,23 +65,24 @@ def queue_units(message: Message, rules: DeriveRules, properties: dict[str, str]
     return units
 
 
+def allows_light_queues(topic: str) -> bool:
+    """Return whether records of a topic enter light queues: retries carry the offsets of the record before them."""
+    return topic != names.SCHEDULE_TOPIC and not topic.startswith((names.RETRY_PREFIX, names.SYSTEM_TOPIC_PREFIX))
+
+
 def _light_queue_units(message: Message, properties: dict[str, str], entry: QueueEntry) -> list[QueueUnit]:
+    """Return the units in light queues; none if they are not numbered properly, as Java's broker has it."""
     queues = properties.get(props.INNER_MULTI_DISPATCH, "")
     offsets = properties.get(props.INNER_MULTI_QUEUE_OFFSET, "")
-    if not queues or not offsets:
+    if not queues or not offsets or not allows_light_queues(message.topic):
         return []
     targets, numbers = split(queues, ","), split(offsets, ",")
     if len(targets) != len(numbers) or not all(number.isdecimal() and len(number) < 19 for number in numbers):
-        raise BadField(f"{len(targets)} queues, offsets {offsets[:40]!r}", field=props.INNER_MULTI_DISPATCH)
+        return []
     return [
-        QueueUnit(
-            names.check_topic(target),
-            0 if target.startswith(names.LMQ_PREFIX) else message.queue_id,
-            int(number),
-            entry,
-        )
+        QueueUnit(target, 0 if target.startswith(names.LMQ_PREFIX) else message.queue_id, int(number), entry)
         for target, number in zip(targets, numbers, strict=True)
-        if "/" not in target
+        if names.is_topic(target)
     ]
 
 

@@ -20,7 +20,13 @@ from orbitlog.errors import BadField, BadMagic, ChecksumMismatch, LengthMismatch
 from orbitlog.formats import flags
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host, decode_host
 from orbitlog.formats.layout import Field, Layout
-from orbitlog.formats.properties import PROPERTIES_BYTES_MAX, decode_properties, encode_properties
+from orbitlog.formats.properties import (
+    CRC_PROPERTY_START,
+    PROPERTIES_BYTES_MAX,
+    check_crc_property,
+    decode_properties,
+    encode_properties,
+)
 
 MAGIC_V1 = 0xDAA320A7
 MAGIC_V2 = 0xDAA320AB
@@ -284,7 +290,11 @@ _STORE_TIME_IPV6 = _STORE_TIME_IPV4 + IPV6_HOST_BYTES - IPV4_HOST_BYTES
 def decode_message(
     buffer: Bytes, position: int = 0, *, physical_offset: int | None = None, check_crc: bool = True
 ) -> Message:
-    """Return the message at `position`; with `physical_offset`, the record must say that it lies there."""
+    """Return the message at `position`; with `physical_offset`, the record must say that it lies there.
+
+    A property CRC (`__CRC32#`) is checked if `physical_offset` is given: it covers the record as it is in the log.
+    Brokers change records on their way to a client.
+    """
     available = len(buffer) - position
     if available < RECORD_PREFIX.size_bytes:
         raise _short_prefix(buffer, position, available)
@@ -307,7 +317,10 @@ def decode_message(
             )
         fields = prefix.unpack_from(buffer, position)
     body_start = position + prefix.size
-    return _decode_payload(buffer, fields, body_start, position + total_size, check_crc)
+    message = _decode_payload(buffer, fields, body_start, position + total_size, check_crc)
+    if check_crc and physical_offset is not None and message.properties_raw[-20:-11] == CRC_PROPERTY_START:
+        _check_property_crc(buffer, position, total_size)
+    return message
 
 
 def _decode_payload(buffer: Bytes, fields: tuple[int, ...], body_start: int, end: int, check_crc: bool) -> Message:
@@ -335,6 +348,16 @@ def _decode_payload(buffer: Bytes, fields: tuple[int, ...], body_start: int, end
     except UnicodeDecodeError:
         raise BadField("is not UTF-8", field="topic", position=position) from None
     return Message._make((*fields[2:14], body, topic, bytes(buffer[topic_end + 2 : end]), version))
+
+
+def _check_property_crc(buffer: Bytes, position: int, total_size: int) -> None:
+    with memoryview(buffer) as view, view[position : position + total_size] as record:
+        try:
+            check_crc_property(record)
+        except ChecksumMismatch as error:
+            raise ChecksumMismatch(
+                field=error.field, stored=error.stored, computed=error.computed, position=position
+            ) from None
 
 
 def _short_prefix(buffer: Bytes, position: int, available: int) -> BadMagic | BadField | Truncated:

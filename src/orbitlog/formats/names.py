@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from orbitlog.errors import BadField, LimitExceeded
+from orbitlog.errors import BadField, FormatError, LimitExceeded
 
 SCHEDULE_TOPIC = "SCHEDULE_TOPIC_XXXX"
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
@@ -71,6 +71,7 @@ SYSTEM_GROUPS = frozenset(
 TOPIC_CHARACTERS_MAX = 127
 RETRY_TOPIC_CHARACTERS_MAX = 255
 GROUP_CHARACTERS_MAX = 255
+LIGHT_QUEUE_CHARACTERS_MAX = 255
 
 _NAME = re.compile(r"[%|a-zA-Z0-9_-]+")
 # Java validates names that clients send, not those it builds itself: only its own retry topics contain a plus sign.
@@ -87,6 +88,9 @@ def is_system_group(group: str) -> bool:
 
 def check_topic(topic: str) -> str:
     """Return the topic if a broker accepts its name."""
+    if topic.startswith(LMQ_PREFIX):
+        _check_name("topic", topic.replace("$", "_"), LIGHT_QUEUE_CHARACTERS_MAX)  # $: lite topics of 5.5
+        return topic
     limit = RETRY_TOPIC_CHARACTERS_MAX if topic.startswith((RETRY_PREFIX, DLQ_PREFIX)) else TOPIC_CHARACTERS_MAX
     return _check_name("topic", topic, limit)
 
@@ -98,6 +102,15 @@ def check_stored_topic(topic: str) -> str:
     if len(topic) > RETRY_TOPIC_CHARACTERS_MAX:
         raise LimitExceeded(field="topic length", limit=RETRY_TOPIC_CHARACTERS_MAX, got=len(topic))
     return topic
+
+
+def is_topic(topic: str) -> bool:
+    """Return whether a broker accepts a topic of that name."""
+    try:
+        check_topic(topic)
+    except FormatError:
+        return False
+    return True
 
 
 def check_group(group: str) -> str:
@@ -121,6 +134,11 @@ def retry_topic(group: str) -> str:
 
 def dead_letter_topic(group: str) -> str:
     return DLQ_PREFIX + group
+
+
+def lite_queue(topic: str, lite_topic: str) -> str:
+    """Return the light queue of a lite topic (5.5): what is sent to it is sent to its parent, too."""
+    return f"{LMQ_PREFIX}${topic}${lite_topic}"
 
 
 def pop_retry_topic(group: str, topic: str, *, is_v2: bool = False) -> str:

@@ -36,6 +36,7 @@ INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
 INNER_NUM = "INNER_NUM"
 INNER_BASE = "INNER_BASE"
 CRC32 = "__CRC32#"
+LITE_TOPIC = "__LITE_TOPIC"
 
 KEY_SEPARATOR = " "
 
@@ -43,6 +44,7 @@ KEY_SEPARATOR = " "
 _CRC_DIGITS = 10
 CRC_PROPERTY_BYTES = len(CRC32) + len(NAME_END) + _CRC_DIGITS + len(PROPERTY_END)
 assert CRC_PROPERTY_BYTES == 20
+CRC_PROPERTY_START = (CRC32 + NAME_END).encode()
 
 _SEPARATORS = re.compile("[\x01\x02]")
 
@@ -92,7 +94,7 @@ def check_crc_property(record: bytes | memoryview) -> bool:
     if len(record) < CRC_PROPERTY_BYTES:
         return False
     stored = bytes(record[-CRC_PROPERTY_BYTES:])
-    if not stored.startswith(CRC32.encode() + NAME_END.encode()):
+    if not stored.startswith(CRC_PROPERTY_START):
         return False
     computed = zlib.crc32(record[:-CRC_PROPERTY_BYTES]) & 0x7FFFFFFF
     if stored != _crc_property(computed):

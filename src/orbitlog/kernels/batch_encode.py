@@ -28,6 +28,7 @@ _SEPARATOR = ord(props.PROPERTY_END)
 # The beginnings of names that a member may not have, or not without a closer look.
 _DELAY = int.from_bytes(props.DELAY.encode()[:4], "little")
 _INNER_NUM = int.from_bytes(props.INNER_NUM.encode()[:4], "little")
+_CRC32 = int.from_bytes(props.CRC32.encode()[:4], "little")
 _UNUSUAL_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6 | flags.TRANSACTION_MASK | flags.INNER_BATCH
 _MEMBERS_MAX = 4096
 _UNUSUAL, _NO_ROOM = -1, -2
@@ -39,7 +40,7 @@ def _are_plain(source, first, end):
     """Tell whether properties have neither a zero nor anything that begins like a name they may not have."""
     for at in range(first, end - 3):
         word = load_half_word(source, at)
-        if word == _DELAY or word == _INNER_NUM or (word & np.uint32(0xFF)) == 0:
+        if word == _DELAY or word == _INNER_NUM or word == _CRC32 or (word & np.uint32(0xFF)) == 0:
             return False
     for at in range(max(first, end - 3), end):
         if load_u8(source, at) == 0:

@@ -169,7 +169,18 @@ def fill_rows(address, position, stop, end, base, check_offset, check_crc, limit
             return row, position, kind
         if row == row_end or (row > 0 and position + total_size > limit):
             return row, position, OUTPUT_FULL
-        if not is_intact(address, position, body_start, body_length, topic_start, topic_length, check_crc):
+        if not is_intact(
+            address,
+            position,
+            total_size,
+            body_start,
+            body_length,
+            topic_start,
+            topic_length,
+            properties_length,
+            check_offset,
+            check_crc,
+        ):
             return row, position, DAMAGE
         prefetch_next(address, position, total_size)
         parts = (total_size, body_start, body_length, topic_start, topic_length, properties_length)

@@ -17,7 +17,6 @@ from orbitlog.formats.derive import DeriveRules, QueueUnit, queue_units
 from orbitlog.formats.index_layout import TAGS_KEY_MARK
 from orbitlog.formats.message import RECORD_PREFIX, Bytes, decode_message
 from orbitlog.kernels.columns import staggered, store_time_position
-from orbitlog.kernels.crc import body_crc
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.property_scan import find_known, parse_delay_level
 from orbitlog.kernels.queue_table import TABLE_FULL, QueueTable, find_queue
@@ -28,6 +27,7 @@ from orbitlog.kernels.record_walk import (
     RANGE_END,
     SourceBytes,
     Stop,
+    has_right_crcs,
     look_at,
     prefetch_next,
 )
@@ -68,7 +68,6 @@ _QUEUE_ID = RECORD_PREFIX.position("queue_id")
 _QUEUE_OFFSET = RECORD_PREFIX.position("queue_offset")
 _PHYSICAL_OFFSET = RECORD_PREFIX.position("physical_offset")
 _SYS_FLAG = RECORD_PREFIX.position("sys_flag")
-_CRC = RECORD_PREFIX.position("body_crc")
 _TRANSACTION_MASK = flags.TRANSACTION_MASK
 _ROLLBACK = int(flags.TransactionType.ROLLBACK)
 _SPACES = np.uint64(0x2020202020202020)
@@ -132,7 +131,9 @@ def fill_dispatch(address, position, stop, end, base, check_offset, check_crc, i
             return row, position, kind
         if row == rows_max or used > keys_max:
             return row, position, OUTPUT_FULL
-        if check_crc and load_i32(address, position + _CRC) != body_crc(address, body_start, body_length):
+        if check_crc and not has_right_crcs(
+            address, position, total_size, body_start, body_length, properties_length, check_offset
+        ):
             return row, position, DAMAGE
         code = find_queue(address, topic_start, topic_length, load_i32(address, position + _QUEUE_ID), table)
         if code < 0:

@@ -58,7 +58,18 @@ def fill_listed(address, places, sizes, first, end, base, check_crc, bytes_max, 
         )
         if kind != MESSAGE or total_size != sizes[number]:
             return row, number, DAMAGE
-        if not is_intact(address, position, body_start, body_length, topic_start, topic_length, check_crc):
+        if not is_intact(
+            address,
+            position,
+            total_size,
+            body_start,
+            body_length,
+            topic_start,
+            topic_length,
+            properties_length,
+            True,
+            check_crc,
+        ):
             return row, number, DAMAGE
         if row > 0 and filled + total_size > bytes_max:
             return row, number, OUTPUT_FULL

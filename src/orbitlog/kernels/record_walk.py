@@ -25,10 +25,11 @@ from orbitlog.formats.message import (
     Message,
 )
 from orbitlog.formats.message_scan import MAGIC_BLANK, Damage, LogEnd, SegmentEnd, read_at
+from orbitlog.formats.properties import CRC32, CRC_PROPERTY_BYTES
 from orbitlog.kernels.crc import body_crc
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.text import is_utf8
-from orbitlog.kernels.unaligned import load_i32, load_i64, load_u8, load_u16, load_u32, prefetch
+from orbitlog.kernels.unaligned import load_i32, load_i64, load_u8, load_u16, load_u32, load_word, prefetch
 
 # Why a walk stopped. The first two are the caller's limits, the others what lies at the position.
 RANGE_END, OUTPUT_FULL, SEGMENT_END, LOG_END, DAMAGE = 0, 1, 2, 3, 4
@@ -38,6 +39,8 @@ _V1, _V2, _BLANK = np.uint32(MAGIC_V1), np.uint32(MAGIC_V2), np.uint32(MAGIC_BLA
 _PHYSICAL_OFFSET = RECORD_PREFIX.position("physical_offset")
 _SYS_FLAG = RECORD_PREFIX.position("sys_flag")
 _BODY_CRC = RECORD_PREFIX.position("body_crc")
+_CRC_PROPERTY_BYTES = CRC_PROPERTY_BYTES
+_CRC_NAME = np.uint64(int.from_bytes(CRC32.encode(), "little"))
 _PREFIX_BYTES = RECORD_PREFIX.size_bytes
 _IPV6_EXTRA = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 _BORN_IPV6, _STORE_IPV6 = flags.BORN_HOST_IPV6, flags.STORE_HOST_IPV6
@@ -108,9 +111,36 @@ def prefetch_next(address, position, total_size):
 
 
 @inlined
-def is_intact(address, position, body_start, body_length, topic_start, topic_length, check_crc):
-    """Make the two checks that `look_at` leaves out."""
-    if check_crc and load_i32(address, position + _BODY_CRC) != body_crc(address, body_start, body_length):
+def has_wrong_property_crc(address, position, total_size, properties_length):
+    """Return whether a record ends with a property CRC that is not the CRC of the bytes before it."""
+    end = position + total_size
+    start = end - _CRC_PROPERTY_BYTES
+    if properties_length < _CRC_PROPERTY_BYTES or load_u8(address, start + 8) != 1:
+        return False
+    if load_word(address, start) != _CRC_NAME:
+        return False
+    crc = np.int64(body_crc(address, position, total_size - _CRC_PROPERTY_BYTES))
+    for at in range(start + 9, end - 1):  # decimal digits, the lowest first
+        if load_u8(address, at) != 48 + crc % 10:
+            return True
+        crc //= 10
+    return load_u8(address, end - 1) != 2
+
+
+@inlined
+def has_right_crcs(address, position, total_size, body_start, body_length, properties_length, check_offset):
+    """Return whether the body's CRC is right, and the property CRC if there is one and the record is in a log."""
+    if load_i32(address, position + _BODY_CRC) != body_crc(address, body_start, body_length):
+        return False
+    return not (check_offset and has_wrong_property_crc(address, position, total_size, properties_length))
+
+
+@inlined
+def is_intact(
+    address, position, total_size, body_start, body_length, topic_start, topic_length, properties_length, placed, crc
+):
+    """Make the checks that `look_at` leaves out; `placed` is its `check_offset`, `crc` whether CRCs are checked."""
+    if crc and not has_right_crcs(address, position, total_size, body_start, body_length, properties_length, placed):
         return False
     return is_utf8(address, topic_start, topic_start + topic_length)
 
@@ -123,13 +153,24 @@ def walk(address, position, stop, end, base, check_offset, check_crc, positions)
     while position < stop:
         if count == room:
             return count, position, OUTPUT_FULL
-        kind, total_size, body_start, body_length, topic_start, topic_length, _ = look_at(
+        kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
             address, position, end, base, check_offset
         )
         if kind != MESSAGE:
             return count, position, kind
         prefetch_next(address, position, total_size)
-        if not is_intact(address, position, body_start, body_length, topic_start, topic_length, check_crc):
+        if not is_intact(
+            address,
+            position,
+            total_size,
+            body_start,
+            body_length,
+            topic_start,
+            topic_length,
+            properties_length,
+            check_offset,
+            check_crc,
+        ):
             return count, position, DAMAGE
         positions[count] = position
         count += 1
@@ -142,13 +183,24 @@ def count_records(address, position, stop, end, base, check_offset, check_crc):
     """Walk without noting anything; returns (messages, next position, why it stopped)."""
     count = 0
     while position < stop:
-        kind, total_size, body_start, body_length, topic_start, topic_length, _ = look_at(
+        kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
             address, position, end, base, check_offset
         )
         if kind != MESSAGE:
             return count, position, kind
         prefetch_next(address, position, total_size)
-        if not is_intact(address, position, body_start, body_length, topic_start, topic_length, check_crc):
+        if not is_intact(
+            address,
+            position,
+            total_size,
+            body_start,
+            body_length,
+            topic_start,
+            topic_length,
+            properties_length,
+            check_offset,
+            check_crc,
+        ):
             return count, position, DAMAGE
         count += 1
         position += total_size

@@ -31,11 +31,22 @@ def find_record_start(address, position, stop, end, base, check_crc):
     while position < stop and position + 8 <= end:
         byte = load_u8(address, position + 4)
         if byte == _FIRST_OF_MAGIC or byte == _FIRST_OF_BLANK:
-            kind, _, body_start, body_length, topic_start, topic_length, _ = look_at(address, position, end, base, True)
+            kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
+                address, position, end, base, True
+            )
             if kind == SEGMENT_END:
                 return position
             if kind == MESSAGE and is_intact(
-                address, position, body_start, body_length, topic_start, topic_length, check_crc
+                address,
+                position,
+                total_size,
+                body_start,
+                body_length,
+                topic_start,
+                topic_length,
+                properties_length,
+                True,
+                check_crc,
             ):
                 return position
         position += 1

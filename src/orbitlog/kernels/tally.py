@@ -17,7 +17,6 @@ from orbitlog.formats import flags
 from orbitlog.formats.java import INT_MAX, LONG_MAX, LONG_MIN
 from orbitlog.formats.message import RECORD_PREFIX, Bytes
 from orbitlog.kernels.columns import store_time_position
-from orbitlog.kernels.crc import body_crc
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.property_scan import find_known
 from orbitlog.kernels.queue_table import BAD_TOPIC, TABLE_FULL, QueueTable, find_queue
@@ -28,6 +27,7 @@ from orbitlog.kernels.record_walk import (
     RANGE_END,
     SourceBytes,
     Stop,
+    has_right_crcs,
     look_at,
     prefetch_next,
 )
@@ -43,7 +43,6 @@ BUCKETS = _EXACT_SIZES + 25 * _STEPS
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _QUEUE_ID = RECORD_PREFIX.position("queue_id")
 _SYS_FLAG = RECORD_PREFIX.position("sys_flag")
-_CRC = RECORD_PREFIX.position("body_crc")
 _BORN_HOST = RECORD_PREFIX.position("born_host_raw")
 _BORN_IPV6 = flags.BORN_HOST_IPV6
 
@@ -171,7 +170,9 @@ def tally_range(address, position, stop, end, base, check_crc, tables, queue_sum
         )
         if kind != MESSAGE:
             return count, position, kind
-        if check_crc and load_i32(address, position + _CRC) != body_crc(address, body_start, body_length):
+        if check_crc and not has_right_crcs(
+            address, position, total_size, body_start, body_length, properties_length, True
+        ):
             return count, position, DAMAGE
         prefetch_next(address, position, total_size)
         known_queues = queues.queue_count[0]

@@ -21,7 +21,6 @@ from orbitlog.formats.offset_tables import (
     ConsumerOffsets,
     DelayOffsets,
     TopicGroup,
-    decode_consumer_offsets,
     decode_delay_offsets,
 )
 from orbitlog.formats.queue_entry import ENTRY_BYTES, decode_entry
@@ -31,6 +30,7 @@ from orbitlog.pipeline.read_plan import QueueRange, shape_of
 from orbitlog.pipeline.source_options import Subscription
 from orbitlog.pipeline.store_look import Bounds, StoreLook
 from orbitlog.pipeline.topic_offsets import QueueKey
+from orbitlog.store.offset_files import offsets_file
 from orbitlog.store.store_contents import Part, refuse_reading
 
 T = TypeVar("T")
@@ -53,7 +53,8 @@ def look_at_progress(store: NamedStore) -> StoreProgress:
     refuse_reading(Path(store.root), Part.TABLES)
     with StoreLook(store) as look:
         bounds = {key: look.bounds(key.topic, key.queue_id) for key in look.queue_keys(_EVERY_TOPIC)}
-        offsets = _config(store, "consumerOffset.json", decode_consumer_offsets) or ConsumerOffsets()
+        file = offsets_file(Path(store.root))
+        offsets: ConsumerOffsets = _config(store, file.name, file.decode) or ConsumerOffsets()
         delays = _config(store, "delayOffset.json", decode_delay_offsets) or DelayOffsets()
         return StoreProgress(
             lag=list(_lag(store.broker_name, bounds, offsets.offsets)),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from pathlib import Path
 
 from orbitlog.errors import StoreError
 from orbitlog.store.commitlog import CommitLog
@@ -63,6 +64,7 @@ class Retention:
         self._followed_to = -1
         self._checked_ms = 0
         self._asked_steps = 0
+        self._log_file_system = -1
         self.refusal = ""
         """Why no message can be taken, as far as is known; empty where they can."""
 
@@ -107,8 +109,12 @@ class Retention:
 
     def _files(self) -> Iterator[SegmentFile]:
         segments = self._log.segments
+        freed = {directory: True for directory in segments.directories}
+        if len(freed) > 1:
+            freed = {directory: self._disk.file_system(directory) == self._log_file_system for directory in freed}
         for base in segments.bases:
-            yield SegmentFile(base, segments.file_bytes, segments.modified_ms(base))
+            is_freed = freed.get(segments.directory_of(base), False) if len(freed) > 1 else True
+            yield SegmentFile(base, segments.file_bytes, segments.modified_ms(base), is_freed)
 
     def _ask_disks(self) -> tuple[list[WatchedDisk], tuple[str, ...]]:
         """Ask how full the log's disk is, and those of queues and index where they are others.
@@ -116,14 +122,17 @@ class Retention:
         One that cannot be asked counts as empty: nothing goes because of it, and what went wrong is said.
         """
         segments = self._log.segments
-        # The log may be on a disk of its own; as long as it is empty its directory may not be there.
-        places = {"": segments.directory.parent if segments.is_empty else segments.directory}
+        problems: list[str] = []
+        if len(segments.directories) > 1:
+            places = {"": self._least_full_directory(problems)}
+        else:
+            # The log may be on a disk of its own; as long as it is empty its directory may not be there.
+            places = {"": segments.directory.parent if segments.is_empty else segments.directory}
         if len(self._queues):
             places["the queues"] = self._queues.directory
         if self._index.file_count:
             places["the index"] = self._index.directory
         disks: list[WatchedDisk] = []
-        problems: list[str] = []
         seen: set[int] = set()
         for part, path in places.items():
             try:
@@ -136,4 +145,23 @@ class Retention:
             if usage is not None:
                 seen.add(file_system)
                 disks.append(WatchedDisk(part, usage))
+            if not part:
+                self._log_file_system = file_system
         return disks, tuple(problems)
+
+    def _least_full_directory(self, problems: list[str]) -> Path:
+        """Return the log directory with most room, which is the one that counts for Java; no segment goes to full ones.
+
+        A directory that cannot be asked gets no new segment either.
+        """
+        segments = self._log.segments
+        used: dict[Path, float] = {}
+        for directory in segments.directories:
+            try:
+                with disk_errors(f"asking how full the disk of {directory} is"):
+                    used[directory] = self._disk.usage(directory).used_ratio
+            except StoreError as error:
+                problems.append(str(error))
+        limit = self._policy.forced_percent / 100
+        segments.note_full(path for path in segments.directories if used.get(path, 1.0) > limit)
+        return min(used, key=lambda path: used[path], default=segments.directories[0])

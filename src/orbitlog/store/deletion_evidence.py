@@ -40,7 +40,7 @@ def durable_before(log: CommitLog, checkpoint: Checkpoint, limit: int) -> int:
     for base in reversed(log.segments.bases):
         view = log.segments.file(base).view()
         try:
-            position = _first_after(view, base, safe_ms, limit)
+            position = first_stored_after(view, base, safe_ms, limit)
         finally:
             view.release()
         if position > 0:
@@ -48,7 +48,7 @@ def durable_before(log: CommitLog, checkpoint: Checkpoint, limit: int) -> int:
     return log.min_physical_offset
 
 
-def _first_after(view: memoryview, base: int, safe_ms: int, limit: int) -> int:
+def first_stored_after(view: memoryview, base: int, safe_ms: int, limit: int) -> int:
     """Return the position of the first record of a segment that was stored after a time; 0 if the first one was."""
     position = 0
     while base + position < limit:

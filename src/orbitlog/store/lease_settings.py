@@ -24,7 +24,6 @@ _REQUIRED = (
     table.DELAY_LEVELS,
     table.MULTI_DISPATCH,
 )
-_OPTIONAL = (table.COMMITLOG_PATHS, table.READ_ONLY_PATHS)
 
 
 def settings_of(config: StoreConfig) -> dict[str, str]:
@@ -48,8 +47,10 @@ def config_of(settings: dict[str, str], root: Path) -> StoreConfig:
     if missing:
         raise LeaseLost(f"the lease does not say {', '.join(missing)}; let the broker hand over again")
     try:
-        for key in [*(one.key for one in _REQUIRED), *(one.key for one in _OPTIONAL if one.key in settings)]:
-            check_setting(key, settings[key], "the dispatch lease")
+        for setting in _REQUIRED:
+            check_setting(setting.key, settings[setting.key], "the dispatch lease")
+        for key in table.LOG_PATH_SETTINGS:
+            check_setting(key, settings.get(key, ""), "the dispatch lease")
     except SettingError as error:
         raise LeaseLost(str(error)) from error
     given = StoreSettings(settings)

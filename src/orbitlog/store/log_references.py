@@ -28,7 +28,8 @@ from orbitlog.store.index_files import IndexFiles
 from orbitlog.store.queue_set import QueueSet
 from orbitlog.store.store_paths import StorePaths, where_else
 
-_SIZE_AND_MAGIC = struct.Struct(">iI")
+# Size, magic and physical offset: the same place in every version so far, and a torn record has zeros there.
+_RECORD_START = struct.Struct(">iI20xq")
 _READ_BYTES = 64 * 1024
 # A bit error can make one unit refer to any offset, but not two of them.
 _ENOUGH_EVIDENCE = 2
@@ -224,9 +225,9 @@ def _has_unknown_record(log: CommitLog, end: int) -> bool:
     base = log.segments.base_of(end)
     if not log.segments.has(base):
         return False
-    raw = log.segments.file(base).read(end - base, _SIZE_AND_MAGIC.size)
-    if len(raw) < _SIZE_AND_MAGIC.size:
+    raw = log.segments.file(base).read(end - base, _RECORD_START.size)
+    if len(raw) < _RECORD_START.size:
         return False
-    size_bytes, magic = _SIZE_AND_MAGIC.unpack(raw)
-    fits_in = _SIZE_AND_MAGIC.size < size_bytes <= base + log.segments.file_bytes - end
-    return fits_in and magic not in (0, MAGIC_BLANK, MAGIC_V1, MAGIC_V2)
+    size_bytes, magic, physical_offset = _RECORD_START.unpack(raw)
+    fits_in = _RECORD_START.size < size_bytes <= base + log.segments.file_bytes - end
+    return fits_in and physical_offset == end and magic not in (0, MAGIC_BLANK, MAGIC_V1, MAGIC_V2)

@@ -29,7 +29,7 @@ class SpreadSegments(Segments):
     ) -> None:
         super().__init__(disk, paths.writable[0], segment_bytes, allocate_bytes=allocate_bytes, writable=writable)
         self._paths = paths
-        self._directory_of: dict[int, Path] = {}
+        self._homes: dict[int, Path] = {}
         self._full: tuple[Path, ...] = ()
 
     @property
@@ -55,11 +55,11 @@ class SpreadSegments(Segments):
         return known
 
     def _list_directories(self) -> list[tuple[int, int]]:
-        self._directory_of = {}
+        self._homes = {}
         known: list[tuple[int, int]] = []
         for directory in self._paths.log_directories:
             for base, size_bytes in self._list_directory(directory):
-                other = self._directory_of.setdefault(base, directory)
+                other = self._homes.setdefault(base, directory)
                 if other != directory:
                     name = offset_file_name(base)
                     raise StoreLayoutError(
@@ -81,12 +81,12 @@ class SpreadSegments(Segments):
             self._disk.make_directory(directory)
 
     def _path(self, base: int) -> Path:
-        directory = self._directory_of.get(base)
+        directory = self._homes.get(base)
         if directory is None:  # created by another process since the last listing
             name = offset_file_name(base)
             for directory in self._paths.log_directories:
                 if any(entry.name == name for entry in self._disk.list_directory(directory)):
-                    self._directory_of[base] = directory
+                    self._homes[base] = directory
                     break
             else:
                 directory = self.directory
@@ -94,7 +94,7 @@ class SpreadSegments(Segments):
 
     def _new_path(self, base: int) -> Path:
         directory = self._paths.directory_of(base // self.file_bytes, self._full)
-        self._directory_of[base] = directory
+        self._homes[base] = directory
         return directory / offset_file_name(base)
 
     def drop_from(self, position: int) -> None:
@@ -105,11 +105,11 @@ class SpreadSegments(Segments):
         """
         while self._bases and self._bases[-1] >= position:
             base = self._bases[-1]
-            directory = self._path(base).parent
+            directory = self.directory_of(base)
             self._remove(base)
             del self._bases[-1]
             self._disk.sync_directory(directory)
 
     def _remove(self, base: int) -> None:
         super()._remove(base)
-        self._directory_of.pop(base, None)
+        self._homes.pop(base, None)

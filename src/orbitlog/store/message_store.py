@@ -11,6 +11,7 @@ crash could take back from a store that promised to keep it.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
@@ -25,6 +26,8 @@ from orbitlog.formats.batch_records import encode_records
 from orbitlog.formats.checkpoint import Checkpoint, encode_checkpoint
 from orbitlog.formats.dispatch_marks import INLINE, DispatchLease
 from orbitlog.formats.message import Message, encode_placed, measure_record
+from orbitlog.formats.properties import CRC_PROPERTY_START
+from orbitlog.formats.property_crc import encode_sealed_run
 from orbitlog.formats.record_template import Row, encode_run
 from orbitlog.formats.store_state import (
     CONFIRMED,
@@ -34,37 +37,43 @@ from orbitlog.formats.store_state import (
     StoreState,
     encode_state,
 )
+from orbitlog.store.append_together import measure_together, place_together
 from orbitlog.store.broker_dispatch import BrokerDispatch
 from orbitlog.store.commitlog import CommitLog
+from orbitlog.store.confirmed_offset import open_confirmed
 from orbitlog.store.deletion import Deleted, Retention
 from orbitlog.store.disk import Disk, MappedFile, RealDisk, disk_errors
 from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
-from orbitlog.store.log_references import refuse_missing_log
+from orbitlog.store.light_queues import LIGHT_QUEUES_MARK, LightQueues
+from orbitlog.store.property_crc_mode import EncodeRecords, EncodeRun, encode_no_records, infer_mode
 from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.put_rules import PutRules
 from orbitlog.store.queue_set import QueueKey, QueueSet
-from orbitlog.store.recovery_files import (
-    read_checkpoint,
-    read_recovery_note,
-    read_state,
-    remove_recovery_note,
-    write_recovery_note,
-)
-from orbitlog.store.segments import new_file, open_log_segments
+from orbitlog.store.segments import open_log_segments
 from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_contents import refuse_writing
+from orbitlog.store.store_contents import refuse_lost_log, refuse_writing
 from orbitlog.store.store_notices import notices_of
 from orbitlog.store.store_numbers import StoreNumbers
 from orbitlog.store.store_reads import StoreReads
-from orbitlog.store.store_recovery import FoundStore, RecoverySteps, StoreParts, recover
-from orbitlog.store.zero_bytes import checksummed, seal
+from orbitlog.store.store_recovery import (
+    FoundStore,
+    RecoverySteps,
+    StoreParts,
+    read_checkpoint,
+    read_recovery_note,
+    read_state,
+    recover,
+    remove_recovery_note,
+    write_recovery_note,
+)
 
 NowMs = Callable[[], int]
 # An owner of dispatch outside ends a batch before it gives back; a few seconds are long for one.
 _DISPATCH_PATIENCE_S = 10.0
 _PREPARED = int(flags.TransactionType.PREPARED)
-_ZERO = b"\0"
+# Such properties are not stored as they are: see `append_together`.
+_find_special = re.compile(b"|".join(map(re.escape, (b"\0", CRC_PROPERTY_START, LIGHT_QUEUES_MARK)))).search
 _PUT_OK = PutStatus.PUT_OK
 _new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
 
@@ -86,7 +95,10 @@ class MessageStore(StoreReads):
         self._index = IndexFiles(disk, root, geometry.index_layout)
         self._retention = Retention(disk, self._log, self._queues, self._index, config.retention)
         self._put_rules = PutRules(config)
-        self._encode_records = encode_records
+        self._encode_records: EncodeRecords = encode_records
+        self._encode_run: EncodeRun = encode_run
+        self._has_property_crc = False
+        self._light_queues = LightQueues(config.light_queues, config.rules.compat)
         self._dispatch = BrokerDispatch(disk, root, config)
         self._derived_to = 0
         self._next_queue_offsets: dict[QueueKey, int] = {}
@@ -117,7 +129,7 @@ class MessageStore(StoreReads):
         disk = disk or RealDisk()
         paths = config.paths_of(root)
         refuse_writing(root, disk, log_directories=paths.log_directories)
-        refuse_missing_log(paths, disk)
+        refuse_lost_log(paths, disk)
         disk.make_directory(root)
         with ExitStack() as locks, ExitStack() as undo:
             locks.callback(disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT).release)
@@ -153,10 +165,11 @@ class MessageStore(StoreReads):
             noted_before=read_recovery_note(self._disk, self._root),
         )
         self._notices += recover(parts, found, RecoverySteps(self._begin_recovery, self._distrust_keys, progress))
-        self._confirmed = self._open_confirmed()
+        self._confirmed = open_confirmed(self._disk, self._root / CONFIRMED_FILE)
         for queue in queues:
             self._next_queue_offsets[queue.topic, queue.queue_id] = queue.max_offset
         self._last_append_ms = self._dispatcher.last_store_timestamp_ms
+        self._choose_property_crc()
         self._publish(self.confirmed_to)
         self.flush_derived()
         remove_recovery_note(self._disk, self._root)  # the state file is valid from here on
@@ -173,6 +186,14 @@ class MessageStore(StoreReads):
             write_recovery_note(self._disk, self._root, noted_before)
         process_id = os.getpid() if self._config.rules.compat.abort_holds_process_id else None
         self._disk.replace_file(self._root / tree.ABORT, tree.encode_abort(process_id))
+
+    def _choose_property_crc(self) -> None:
+        """Append records with a property CRC if the settings ask for it, or if the last records of the log have one."""
+        self._has_property_crc, notices = infer_mode(self._config.property_crc, self._log, self._queues)
+        self._notices += notices
+        if self._has_property_crc:
+            self._encode_run = encode_sealed_run
+            self._encode_records = encode_no_records  # batches take the slow path
 
     def _distrust_keys(self, state: StoreState) -> None:
         """Let the state on the disk vouch for queues alone, until the next flush of queues and index."""
@@ -236,7 +257,7 @@ class MessageStore(StoreReads):
 
     def append(self, message: Message) -> PutResult:
         """Take one message: its queue offset, physical offset and store time are assigned here."""
-        if _ZERO in message.properties_raw:
+        if self._has_property_crc or _find_special(message.properties_raw):
             return self.append_batch((message,))[0]
         refusal = self._put_rules.refuse(message)
         if self._is_closed or self._failure or self._retention.refusal:
@@ -248,7 +269,8 @@ class MessageStore(StoreReads):
             queue_offset = self._next_queue_offsets.get(queue_key, 0) if enters_queue else 0
             try:
                 measured = measure_record(message)
-                log.reserve(measured.size_bytes)
+                size_bytes = measured.size_bytes
+                log.reserve(size_bytes)
                 physical_offset = log.written_to
                 record = encode_placed(message, measured, queue_offset, physical_offset, now_ms)
             except (FormatError, StoreError) as error:
@@ -261,7 +283,6 @@ class MessageStore(StoreReads):
             self._next_queue_offsets[queue_key] = queue_offset + 1
         self._last_append_ms = now_ms
         self._messages_appended += 1
-        size_bytes = measured.size_bytes
         self._bytes_appended += size_bytes
         return _new_tuple(PutResult, (_PUT_OK, physical_offset, queue_offset, now_ms, size_bytes, ""))
 
@@ -273,8 +294,9 @@ class MessageStore(StoreReads):
         """
         if self._is_closed or self._failure or self._retention.refusal:
             return []
-        log, now_ms = self._log, max(self._now_ms(), self._last_append_ms)
-        raw, places = encode_run(rows, self._next_queue_offsets, log.written_to, now_ms, log.room_bytes)
+        log = self._log
+        now_ms = max(self._now_ms(), self._last_append_ms)
+        raw, places = self._encode_run(rows, self._next_queue_offsets, log.written_to, now_ms, log.room_bytes)
         if places:
             log.write(raw)
             self._last_append_ms = now_ms
@@ -284,14 +306,11 @@ class MessageStore(StoreReads):
 
     def append_batch(self, messages: Sequence[Message]) -> list[PutResult]:
         """Take messages that were sent together: a segment has all of them or none."""
-        is_batch = len(messages) > 1
-        if not is_batch and messages and _ZERO not in messages[0].properties_raw:
-            return [self.append(messages[0])]
-        refuse = self._put_rules.refuse_batch if is_batch else self._put_rules.refuse_each
+        refuse = self._put_rules.refuse_batch if len(messages) > 1 else self._put_rules.refuse_each
         refusal = self._refuse() or refuse(messages)
         if refusal is None and messages:
             try:
-                return self._append_together([checksummed(message) for message in messages])
+                return self._append_together(messages)
             except (FormatError, StoreError) as error:
                 refusal = refusal_of(error)
         self._messages_refused += len(messages)
@@ -328,19 +347,10 @@ class MessageStore(StoreReads):
     def _append_together(self, messages: Sequence[Message]) -> list[PutResult]:
         """Encode all records before the first is copied: what is wrong with one of them keeps all out."""
         now_ms = max(self._now_ms(), self._last_append_ms)
-        measured = [measure_record(message) for message in messages]
-        self._log.reserve(sum(each.size_bytes for each in measured))
-        physical_offset = self._log.written_to
-        records, results = [], []
-        following: dict[QueueKey, int] = {}
-        for message, size in zip(messages, measured, strict=True):
-            queue_key, queue_offset = (message.topic, message.queue_id), 0
-            if flags.enters_queue(message.sys_flag):
-                queue_offset = following.get(queue_key, self._next_queue_offsets.get(queue_key, 0))
-                following[queue_key] = queue_offset + 1
-            records.append(seal(message, encode_placed(message, size, queue_offset, physical_offset, now_ms)))
-            results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, size.size_bytes))
-            physical_offset += size.size_bytes
+        known, following, always_crc = self._next_queue_offsets, dict[QueueKey, int](), self._has_property_crc
+        unplaced = measure_together(messages, self._light_queues, known, following, always_crc=always_crc)
+        self._log.reserve(sum(each.measured.size_bytes for each in unplaced))
+        records, results = place_together(unplaced, known, following, self._log.written_to, now_ms)
         for record in records:
             self._log.write(record)
             self._bytes_appended += len(record)
@@ -384,7 +394,8 @@ class MessageStore(StoreReads):
         self._dispatcher.load_kernels()
         encoder = BatchEncoder()
         encoder.load()
-        self._encode_records = encoder.encode_records
+        if not self._has_property_crc:
+            self._encode_records = encoder.encode_records
 
     @property
     def has_kernels(self) -> bool:
@@ -585,16 +596,3 @@ class MessageStore(StoreReads):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-    def _open_confirmed(self) -> MappedFile:
-        path = self._root / CONFIRMED_FILE
-        if self._disk.read_file(path) is not None:
-            mapped = self._disk.open_file(path, writable=True)
-            if mapped.size_bytes == CONFIRMED.size_bytes:
-                mapped.allocate(0, CONFIRMED.size_bytes)
-                return mapped
-            mapped.close()
-            self._disk.remove_file(path)
-        mapped = new_file(self._disk, path, CONFIRMED.size_bytes)
-        mapped.allocate(0, CONFIRMED.size_bytes)
-        return mapped

@@ -25,6 +25,7 @@ from orbitlog.formats.index_layout import decode_header
 from orbitlog.formats.message import Message, assign_fields, encode_message
 from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
 from orbitlog.formats.names import check_stored_topic
+from orbitlog.formats.property_crc import ends_with_crc, seal_record
 from orbitlog.formats.queue_entry import locate_entry
 from orbitlog.formats.topic_config import DataVersion, TopicConfig, TopicTable
 from orbitlog.store.store_settings import StoreGeometry
@@ -96,7 +97,7 @@ class OfflineStoreWriter:
             physical_offset=physical_offset,
             store_timestamp_ms=store_timestamp_ms,
         )
-        segment.write(record)
+        segment.write(seal_record(bytes(record)) if ends_with_crc(message.properties_raw) else record)
         self._physical_offset += len(record)
         assigned = message._replace(
             queue_offset=queue_offset, physical_offset=physical_offset, store_timestamp_ms=store_timestamp_ms

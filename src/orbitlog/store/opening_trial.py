@@ -14,15 +14,22 @@ from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.disk import disk_errors
 from orbitlog.store.dispatcher import Dispatcher, Progress
 from orbitlog.store.index_files import IndexFiles
-from orbitlog.store.log_references import refuse_missing_log
+from orbitlog.store.property_crc_mode import infer_mode
 from orbitlog.store.queue_set import QueueSet
 from orbitlog.store.read_only_disk import ReadOnlyDisk
-from orbitlog.store.recovery_files import read_checkpoint, read_recovery_note, read_state
 from orbitlog.store.segments import open_log_segments
 from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_contents import refuse_writing
+from orbitlog.store.store_contents import refuse_lost_log, refuse_writing
 from orbitlog.store.store_notices import notices_of
-from orbitlog.store.store_recovery import FoundStore, StoreParts, check_whole, decide
+from orbitlog.store.store_recovery import (
+    FoundStore,
+    StoreParts,
+    check_whole,
+    decide,
+    read_checkpoint,
+    read_recovery_note,
+    read_state,
+)
 
 
 def try_opening(
@@ -36,7 +43,7 @@ def try_opening(
     disk = ReadOnlyDisk()
     paths = config.paths_of(root)
     refuse_writing(root, disk, log_directories=paths.log_directories)
-    refuse_missing_log(paths, disk)
+    refuse_lost_log(paths, disk)
     with ExitStack() as locks:
         locks.callback(disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT).release)
         for directory in paths.log_directories:
@@ -69,4 +76,6 @@ def _load(root: Path, config: StoreConfig, disk: ReadOnlyDisk, read_log: bool, p
             noted_before=read_recovery_note(disk, root),
         )
         decision = decide(parts, found, progress)
-        return notices_of(disk, root) + (decision.plan.notices if decision.plan is not None else [])
+        log.written_to = decision.end.physical_offset
+        notices = notices_of(disk, root) + (decision.plan.notices if decision.plan is not None else [])
+        return notices + infer_mode(config.property_crc, log, queues)[1]

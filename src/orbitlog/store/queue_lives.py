@@ -96,6 +96,7 @@ class DeletionEvidence:
     topics: Collection[str] | None
     queues_with_files: Collection[Queue]
     dispatched_before: int
+    log_start: int = 0
 
 
 def is_complete(
@@ -126,7 +127,9 @@ def deleted_queues(lives: Mapping[Queue, QueueLife], evidence: DeletionEvidence)
         topic = queue[0]
         if queue in with_files or _is_never_deleted(topic):
             continue
-        is_proven = life.ends_at < evidence.dispatched_before
+        # The messages of a deleted topic begin at 0; one whose topic is damaged has the offset of another queue.
+        has_beginning = life.first == 0 or evidence.log_start > 0
+        is_proven = has_beginning and life.ends_at < evidence.dispatched_before
         if is_proven and topic not in topics_with_files and not _must_exist(topic, evidence.topics):
             deleted.add(queue)
         elif any(

@@ -16,7 +16,7 @@ from orbitlog.errors import FormatError
 from orbitlog.formats.derive import DeriveRules, QueueUnit, queue_units
 from orbitlog.formats.message import Message, decode_message
 from orbitlog.formats.message_scan import BLANK, SegmentEnd, find_record, read_at
-from orbitlog.formats.names import check_topic
+from orbitlog.formats.names import check_stored_topic
 from orbitlog.formats.queue_entry import ENTRY_BYTES, encode_entry
 from orbitlog.store.commitlog import CommitLog, Span
 from orbitlog.store.queue_lives import UnitRun
@@ -130,7 +130,7 @@ class _Survey:
         if topic in self._invalid_topics:
             return False
         try:
-            check_topic(topic)
+            check_stored_topic(topic)
         except FormatError:
             self._invalid_topics.add(topic)
             self.result.is_damaged = True

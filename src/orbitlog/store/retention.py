@@ -67,6 +67,8 @@ class SegmentFile:
     base: int
     size_bytes: int
     modified_ms: int
+    frees_log_disk: bool = True
+    """Whether deleting it makes room on the disk whose usage counts; a spread log is on several."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +145,7 @@ def decide(
                 break
             reason = f"segment {offset_file_name(segment.base)} {_because(rule, segment, moment, policy)}"
             doomed.append(DoomedSegment(segment.base, segment.size_bytes, rule, reason))
-            freed_bytes += segment.size_bytes
+            freed_bytes += segment.size_bytes if segment.frees_log_disk else 0
     return RetentionPlan(tuple(doomed), refusal(moment.disks, policy))
 
 

@@ -11,6 +11,7 @@ message would otherwise wait for the disk four times each.
 from __future__ import annotations
 
 from bisect import bisect_right, insort
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -128,6 +129,18 @@ class Segments:
     @property
     def bases(self) -> list[int]:
         return list(self._bases)
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """Directories whose disks count when room is asked for."""
+        return (self.directory,)
+
+    def directory_of(self, base: int) -> Path:
+        """Return the directory of the file that starts at `base`."""
+        return self._path(base).parent
+
+    def note_full(self, directories: Iterable[Path]) -> None:
+        """Create no file in these directories until the next call; a log in one directory has no choice."""
 
     @property
     def is_empty(self) -> bool:
@@ -295,7 +308,7 @@ class Segments:
         """
         count = 0
         while len(self._bases) > 1 and self._bases[0] + self.file_bytes <= position:
-            directory = self._path(self._bases[0]).parent
+            directory = self.directory_of(self._bases[0])
             self._remove(self._bases[0])
             del self._bases[0]
             self._disk.sync_directory(directory)

@@ -51,12 +51,6 @@ SAFETY = {
     "set indexRocksDBEnable=false to use index files only",
     "messageStorePlugIn": "store plug-ins such as tiered storage are not supported and messages moved by one would be "
     "missing; run this store with Apache's broker",
-    "enableLmq": "consumer offsets in lmqConsumerOffset.json are not supported and every group would start over; "
-    "run this store with Apache's broker",
-    "enabledAppendPropCRC": "property CRCs are not supported and Apache's broker could truncate what is written here; "
-    "set enabledAppendPropCRC=false for both brokers",
-    "forceVerifyPropCRC": "property CRCs are not supported and Apache's broker would truncate what is written here; "
-    "set forceVerifyPropCRC=false for both brokers",
     "maxTopicLength": "topic names longer than 127 characters are not supported and their messages would be hidden; "
     "run this store with Apache's broker, or set maxTopicLength=127 if there are none",
     "timerPrecisionMs": "a timer precision other than 1000 ms is not supported and Apache's broker could lose timer "
@@ -106,7 +100,6 @@ BEHAVIOUR = {
     "enableMixedMessageType": "the message type of a topic is not checked",
     "validateSystemTopicWhenUpdateTopic": "system topics cannot be changed",
     "enableLmqQuota": "the number of light message queues is not limited",
-    "maxLmqConsumeQueueNum": "the number of light message queues is not limited",
     "msgTraceTopicName": "the trace topic is RMQ_SYS_TRACE_TOPIC; create the other topic with updateTopic",
     "filterSupportRetry": "retried messages are not filtered by the SQL expression of their subscription",
     "priorityOrderAsc": "message priorities are not supported; messages are delivered in the order of the queue",

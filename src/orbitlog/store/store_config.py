@@ -15,6 +15,23 @@ _MIB = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
+class PropertyCrc:
+    """What the settings ask for: `append` is None if nothing was given, then the store continues as its log ends."""
+
+    append: bool | None = None
+    verify: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class LightQueueConfig:
+    """Whether light queues (LMQ) are enabled: both settings must be on for messages to enter them."""
+
+    lmq: bool = False
+    multi_dispatch: bool = False
+    queues_max: int = 20_000
+
+
+@dataclass(frozen=True, slots=True)
 class StoreConfig:
     """Frozen: a store is opened with it and keeps it."""
 
@@ -25,6 +42,8 @@ class StoreConfig:
     sync_flush_timeout_ms: int = 5_000
     message_bytes_max: int = 4 * _MIB
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
+    property_crc: PropertyCrc = field(default_factory=PropertyCrc)
+    light_queues: LightQueueConfig = field(default_factory=LightQueueConfig)
     dispatch_engine: str = INLINE
     """Who derives queues and index: `inline`, the broker itself, or `spark`, a process outside that takes the lease."""
 

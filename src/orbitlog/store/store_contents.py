@@ -22,6 +22,7 @@ from orbitlog.formats.checkpoint import CHECKPOINT
 from orbitlog.formats.config_files import choose_config
 from orbitlog.formats.topic_config import TOPICS
 from orbitlog.store.disk import DirectoryEntry, Disk, RealDisk, disk_errors
+from orbitlog.store.store_paths import StorePaths
 
 _ROCKSDB_MARK = "CURRENT"
 _ROCKSDB_TABLES = ("topics", "subscriptionGroups", "consumerOffsets", "rdb")
@@ -119,6 +120,16 @@ def refuse_writing(
 def refuse_reading(root: Path, parts: Part = ALL_PARTS, disk: Disk | None = None) -> None:
     """Raise `StoreLayoutError` if any of the needed parts cannot be read completely."""
     _refuse([one for one in find_obstacles(root, disk) if one.parts & parts], "not read")
+
+
+def refuse_lost_log(paths: StorePaths, disk: Disk) -> None:
+    """Raise `StoreLayoutError` if the log is missing although other files refer to messages."""
+    if any(entry.size_bytes for directory in paths.log_directories for entry in _list(disk, directory)):
+        return
+    if _list(disk, paths.root):
+        from orbitlog.store.log_references import refuse_missing_log  # most stores have a log, or nothing at all
+
+        refuse_missing_log(paths, disk)
 
 
 def _refuse(obstacles: list[Obstacle], consequence: str) -> None:

@@ -19,6 +19,7 @@ from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import IndexLayout, infer_layout
 from orbitlog.formats.message import Message
 from orbitlog.formats.message_scan import scan_messages
+from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.formats.queue_entry import ENTRY_BYTES
 from orbitlog.store import store_settings as settings_table
 from orbitlog.store.mapped_view import mapped_view
@@ -108,8 +109,14 @@ def infer_rules(store: StoreFiles, settings: StoreSettings) -> DeriveRules:
     return DeriveRules(
         compat=infer_compat(store, settings),
         delay_levels=settings.value(settings_table.DELAY_LEVELS),
-        multi_dispatch=settings.value(settings_table.MULTI_DISPATCH),
+        # A setting that was lost must not empty queues that are there.
+        multi_dispatch=settings.value(settings_table.MULTI_DISPATCH) or has_light_queues(store),
     )
+
+
+def has_light_queues(store: StoreFiles) -> bool:
+    """Return whether messages were dispatched to light queues (`enableLmq` and `enableMultiDispatch`)."""
+    return any(topic.startswith(LMQ_PREFIX) for topic, _ in store.queues)
 
 
 def signs_of_5x(store: StoreFiles) -> Iterator[str]:

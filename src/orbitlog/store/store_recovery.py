@@ -11,24 +11,31 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import FormatError, StoreLayoutError
-from orbitlog.formats.checkpoint import Checkpoint
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.message import Message, decode_message
 from orbitlog.formats.message_scan import read_at
-from orbitlog.formats.store_state import StoreState
+from orbitlog.formats.store_state import (
+    RECOVERY_FILE,
+    STATE_FILE,
+    StoreState,
+    decode_recovery_note,
+    decode_state,
+    encode_recovery_note,
+)
 from orbitlog.store.commitlog import CommitLog
-from orbitlog.store.deletion_evidence import durable_before, has_queue_directory, known_topics
 from orbitlog.store.disk import Disk
 from orbitlog.store.dispatcher import Dispatcher, Progress
 from orbitlog.store.index_files import IndexBoundary, IndexFile, IndexFiles
 from orbitlog.store.log_end import FoundEnd, KnownLog, find_log_end
-from orbitlog.store.log_references import OpenedLog, refuse_short_log
-from orbitlog.store.queue_lives import DeletionEvidence, is_complete
 from orbitlog.store.queue_set import QueueSet
-from orbitlog.store.queue_survey import survey_queues
-from orbitlog.store.recovery_plan import RecoveryPlan, find_lives, plan_recovery
+
+if TYPE_CHECKING:
+    from orbitlog.store.recovery_plan import RecoveryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +96,7 @@ def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = Non
 
     Reads only.
     """
-    log, queues, index = parts.log, parts.queues, parts.index
+    log, queues = parts.log, parts.queues
     check_whole(log)
     known = _known_log(found.checkpoint, found.state, was_closed=found.was_closed)
     state = found.state if _is_vouched_for(log, found.checkpoint, found.state, known) else None
@@ -97,17 +104,16 @@ def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = Non
     passes = _Passes(progress, is_surveyed=state is None)
     end = find_log_end(log, trusted_to, known, passes.followed)
     if state is None and not log.segments.is_empty:
-        known_state = found.state if found.state is not None and _goes_with(found.checkpoint, found.state) else None
-        refuse_short_log(
-            OpenedLog(log, queues, index, end.physical_offset, found.checkpoint, known_state, found.was_closed)
-        )
-    if state is not None:
-        _begin_queues(queues, trusted_to)
-        if queues.unit_count != state.unit_count:
-            trusted_to = log.min_physical_offset  # a queue lost files
+        _refuse_short_log(parts, found, end.physical_offset)
     plan, noted_before = None, None
-    if trusted_to == log.min_physical_offset:
-        plan, noted_before = _plan(parts, found, state, end, passes.surveyed)
+    is_covered = state is not None or end.physical_offset == log.min_physical_offset
+    if is_covered:
+        _begin_queues(queues, trusted_to)
+        is_covered = state is None or queues.unit_count == state.unit_count  # else a queue lost files
+    if not is_covered:
+        from orbitlog.store.queue_recovery import plan_queues  # only a store without a valid state file needs it
+
+        plan, noted_before = plan_queues(parts, found, end.physical_offset, trusted_to, passes.surveyed)
         trusted_to = plan.derive_from
     return RecoveryDecision(state, end, trusted_to, plan, noted_before, passes)
 
@@ -143,33 +149,14 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
     return plan.notices if plan is not None else []
 
 
-def _plan(
-    parts: StoreParts, found: FoundStore, state: StoreState | None, end: FoundEnd, progress: Progress
-) -> tuple[RecoveryPlan, int]:
-    """Survey the whole log and decide about every queue; also return the offset for the recovery note."""
-    log, queues, dispatcher = parts.log, parts.queues, parts.dispatcher
-    log_start, log_end = log.min_physical_offset, end.physical_offset
-    survey = survey_queues(log, log_end, queues, found.rules, progress)
-    lives = find_lives(survey, queues, log_start)
-    topics = known_topics(found.disk, found.root)
-    with_files = {(queue.topic, queue.queue_id) for queue in queues if not queue.segments.is_empty}
-    before = found.noted_before
-    if found.was_closed or before is None:
-        before = 0
-        if not lives.keys() <= with_files:
-            proven_to = log_end if found.was_closed else durable_before(log, found.checkpoint, log_end)
-            if state is not None:
-                proven_to = max(proven_to, state.dispatched_to)
-            if not has_queue_directory(found.disk, found.root) or not is_complete(lives, topics, with_files):
-                proven_to = 0  # all queues were lost: the absence of one proves nothing
-            before = proven_to
-    evidence = DeletionEvidence(topics, with_files, before)
-    plan = plan_recovery(lives, queues, evidence, log_start=log_start, log_end=log_end)
-    if survey.is_damaged:
-        plan.derive_from = log_start  # the dispatcher reports what it meets
-    dispatcher.last_physical_offset = survey.last_physical_offset
-    dispatcher.last_store_timestamp_ms = survey.last_store_timestamp_ms
-    return plan, before
+def _refuse_short_log(parts: StoreParts, found: FoundStore, end: int) -> None:
+    """Raise `StoreLayoutError` if the log lacks messages that it must have had."""
+    from orbitlog.store.log_references import OpenedLog, refuse_short_log  # only without a valid state file
+
+    state = found.state if found.state is not None and _goes_with(found.checkpoint, found.state) else None
+    refuse_short_log(
+        OpenedLog(parts.log, parts.queues, parts.index, end, found.checkpoint, state, was_closed=found.was_closed)
+    )
 
 
 class _Passes:
@@ -307,3 +294,38 @@ def _dispatch_from(log: CommitLog, trusted_to: int, indexed_to: int) -> int:
     if indexed_to < log.min_physical_offset:
         return log.min_physical_offset
     return min(trusted_to, indexed_to)
+
+
+def read_checkpoint(disk: Disk, root: Path) -> Checkpoint:
+    """Return the checkpoint; zeros if it is missing or unreadable, which means that everything must be read."""
+    raw = disk.read_file(root / tree.CHECKPOINT)
+    try:
+        return decode_checkpoint(raw) if raw else Checkpoint()
+    except FormatError:
+        return Checkpoint()
+
+
+def read_state(disk: Disk, root: Path) -> StoreState | None:
+    raw = disk.read_file(root / STATE_FILE)
+    try:
+        return decode_state(raw) if raw else None
+    except FormatError:
+        return None
+
+
+def read_recovery_note(disk: Disk, root: Path) -> int | None:
+    """Return the offset that a recovery noted which did not end; None if there was none."""
+    raw = disk.read_file(root / RECOVERY_FILE)
+    try:
+        return decode_recovery_note(raw) if raw else None
+    except FormatError:
+        return None
+
+
+def write_recovery_note(disk: Disk, root: Path, dispatched_before: int) -> None:
+    disk.replace_file(root / RECOVERY_FILE, encode_recovery_note(dispatched_before))
+
+
+def remove_recovery_note(disk: Disk, root: Path) -> None:
+    """Remove the note of a recovery that has ended; if a power cut brings it back, the valid state file is used."""
+    disk.remove_file(root / RECOVERY_FILE)

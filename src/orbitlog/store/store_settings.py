@@ -142,6 +142,25 @@ DELAY_LEVELS = Setting(
 MULTI_DISPATCH = Setting(
     "enableMultiDispatch", _truth, False, "messages also enter the queues that INNER_MULTI_DISPATCH names"
 )
+LMQ = Setting(
+    "enableLmq",
+    _truth,
+    False,
+    "light queues `%LMQ%name` need no topic; offsets are in `lmqConsumerOffset.json`; needs `enableMultiDispatch`",
+)
+LMQ_QUEUES_MAX = Setting("maxLmqConsumeQueueNum", _count, 20_000, "light queues at most; of a 4.9 store")
+APPEND_PROPERTY_CRC = Setting(
+    "enabledAppendPropCRC",
+    _truth,
+    False,
+    "every record ends with a checksum of all of it, `__CRC32#`; if not given, as in the last records of the store",
+)
+VERIFY_PROPERTY_CRC = Setting(
+    "forceVerifyPropCRC",
+    _truth,
+    False,
+    "records must have that checksum: they are appended with it, and those without are reported at the start",
+)
 COMPAT = Setting("compat", compat_named, COMPAT_5_5, "line of RocketMQ versions whose bytes are meant: 4.9 or 5.5")
 
 RESERVED_HOURS = Setting(
@@ -205,6 +224,10 @@ _ALL: tuple[
     ENTRY_COUNT,
     DELAY_LEVELS,
     MULTI_DISPATCH,
+    LMQ,
+    LMQ_QUEUES_MAX,
+    APPEND_PROPERTY_CRC,
+    VERIFY_PROPERTY_CRC,
     COMPAT,
     RESERVED_HOURS,
     DELETE_HOURS,

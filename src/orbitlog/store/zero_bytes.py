@@ -2,39 +2,16 @@
 
 A record's checksum covers its body alone. In a log of our own a record without a zero in its topic and properties is
 whole: whatever part of it did not reach the disk would be zeros there, or is caught by the body's checksum or by
-lengths that do not add up. A message that has zeros in its properties is therefore stored with the checksum over the
-whole record that Java 5.x knows (`enabledAppendPropCRC`): the property `__CRC32#`, its last 20 bytes. After a crash
-such a record is whole if that holds, and only then.
+lengths that do not add up. A message that has zeros in its properties is therefore stored with the property CRC
+(`formats.property_crc`) even where no setting asks for it. After a crash such a record is whole if that holds, and only
+then.
 """
 
 from __future__ import annotations
 
 from orbitlog.errors import ChecksumMismatch
 from orbitlog.formats.message import Message, encode_message
-from orbitlog.formats.properties import (
-    CRC_PROPERTY_BYTES,
-    append_crc_property,
-    check_crc_property,
-    join_properties,
-)
-
-# Holds no zero itself; all of it is overwritten.
-_ROOM = b"\2" * CRC_PROPERTY_BYTES
-
-
-def checksummed(message: Message) -> Message:
-    """Return the message with room for a checksum if it needs one."""
-    if 0 not in message.properties_raw:
-        return message
-    return message._replace(properties_raw=join_properties(message.properties_raw, _ROOM))
-
-
-def seal(message: Message, record: bytes) -> bytes:
-    """Put the checksum into a record that has room for it."""
-    if 0 not in message.properties_raw:
-        return record
-    rest = record[:-CRC_PROPERTY_BYTES]
-    return rest + append_crc_property(rest)
+from orbitlog.formats.properties import check_crc_property
 
 
 def is_torn(message: Message) -> bool:

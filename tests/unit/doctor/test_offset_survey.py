@@ -9,7 +9,7 @@ import pytest
 
 from orbitlog.doctor.repair import apply_repair
 from orbitlog.formats import names
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, TopicGroup
+from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET, TopicGroup
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.doctor import damage_zoo
 
@@ -37,3 +37,17 @@ def test_delay_levels_go_on_with_what_was_not_due_yet(root: Path) -> None:
     mended = DELAY_OFFSET.decode((root / "config" / "delayOffset.json").read_text()).offsets
     assert waiting.items() <= mended.items()
     assert all(mended[level] <= queue_offset for level, queue_offset in right.items())
+
+
+def test_offsets_of_a_broker_with_light_queues_are_repaired_in_their_own_file(root: Path) -> None:
+    damage_zoo.cursors_of_transactions_behind_the_end(root)
+    config = root / "config"
+    text = (config / CONSUMER_OFFSET.name).read_text()
+    for path in config.glob(f"{CONSUMER_OFFSET.name}*"):
+        path.unlink()
+    (config / LMQ_CONSUMER_OFFSET.name).write_text(text[:-1] + ',"lmqOffsetTable":{"%LMQ%a@%LMQ%g":3}}')
+    assert apply_repair(root).is_sound
+    repaired = LMQ_CONSUMER_OFFSET.decode((config / LMQ_CONSUMER_OFFSET.name).read_text())
+    assert repaired.offsets[TopicGroup(names.HALF_TOPIC, names.TRANSACTION_GROUP)] == {0: 0}
+    assert repaired.lmq_offsets == {TopicGroup("%LMQ%a", "%LMQ%g"): 3}
+    assert not (config / CONSUMER_OFFSET.name).exists()

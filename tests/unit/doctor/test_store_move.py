@@ -88,13 +88,13 @@ def test_unclean_stop_of_java_is_a_note(root: Path) -> None:
     assert of_kind(moved(root, JAVA), "unclean stop").severity.value == "note"
 
 
-@pytest.mark.parametrize(("is_lmq", "target"), [("true", JAVA), ("false", ORBITLOG)])
-def test_offsets_in_the_table_that_is_not_read_are_reported(root: Path, is_lmq: str, target: str) -> None:
+@pytest.mark.parametrize("is_lmq", ["true", "false"])
+def test_offsets_in_the_table_that_java_does_not_read_are_reported(root: Path, is_lmq: str) -> None:
     if is_lmq == "false":
         (root / "config/consumerOffset.json").rename(root / "config/lmqConsumerOffset.json")
-    row = of_kind(moved(root, target, {**SIZES, "enableLmq": is_lmq}), "consumer offsets")
+    row = of_kind(moved(root, JAVA, {**SIZES, "enableLmq": is_lmq}), "consumer offsets")
     assert row.severity.value == "changes"
-    assert "every group would start over" in row.sentence
+    assert "groups would start over" in row.sentence
 
 
 def test_missing_offsets_of_groups_are_reported(root: Path) -> None:

@@ -29,3 +29,10 @@ def test_a_directory_in_the_place_of_a_small_table_is_set_aside(golden_497: Gold
     assert told.finding.path == str(in_the_way)
     assert told.severity is Severity.ERROR and "is no file" in told.finding.reason
     assert apply_repair(root).is_sound and not in_the_way.exists()
+
+
+def test_offsets_of_a_broker_with_light_queues_are_not_missing(golden_497: GoldenStore, tmp_path: Path) -> None:
+    config = golden_497.copy_to(tmp_path / "store").store / "config"
+    (config / "consumerOffset.json").rename(config / "lmqConsumerOffset.json")
+    (config / "consumerOffset.json.bak").unlink(missing_ok=True)
+    assert not [each for each in examine(config.parent).diagnoses if each.finding.kind == "progress unknown"]

@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_in_place
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.repair import apply_repair
 from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.message import make_message
 from orbitlog.formats.topic_config import TOPICS, TopicConfig, TopicTable
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.store.store_settings import StoreGeometry, StoreSettings, load_settings
 from orbitlog.testing.sample_messages import sample_messages
 from tests.unit.doctor.damage_zoo import patch, records
 from tests.unit.doctor.test_repair import fingerprint
@@ -82,3 +84,45 @@ def test_one_message_that_begins_again_is_damage(root: Path) -> None:
     patch(root, last.physical_offset + 20, struct.pack(">q", 0))
     assert "queue order" in {one.kind for one in examine(root).findings}
     assert apply_repair(root).is_sound
+
+
+def test_rebuild_leaves_deleted_topics_out_and_the_next_start_keeps_it(root: Path) -> None:
+    write_table(root, {"Orders", "Notes", "Telemetry", "SCHEDULE_TOPIC_XXXX"})
+    shutil.rmtree(root / "consumequeue" / "Orders")
+    write_table(root, {"Notes", "Telemetry", "SCHEDULE_TOPIC_XXXX"})
+    before = fingerprint(root / "consumequeue")
+    assert rebuild_in_place(root, RebuildWish(), StoreSettings()).is_published
+    assert fingerprint(root / "consumequeue") == before
+    assert not (root / "orbitlog.state").exists()
+    MessageStore.open(root, CONFIG, lambda: START_MS + 10_000_000).close()
+    assert fingerprint(root / "consumequeue") == before
+    assert examine(root).is_sound
+
+
+def test_rebuild_of_lost_queues_is_what_the_next_start_makes(root: Path, tmp_path: Path) -> None:
+    """One copy is rebuilt by the doctor, one by the store when it is opened."""
+    before = fingerprint(root / "consumequeue")
+    shutil.rmtree(root / "consumequeue")
+    (root / "orbitlog.state").unlink()
+    copy = Path(shutil.copytree(root, tmp_path / "copy"))
+    sizes = load_settings(None, ["mappedFileSizeConsumeQueue=1220"])  # no file is left that shows it
+    assert rebuild_in_place(copy, RebuildWish(), sizes).is_published
+    assert fingerprint(copy / "consumequeue") == before
+    MessageStore.open(root, CONFIG, lambda: START_MS + 10_000_000).close()
+    assert fingerprint(root / "consumequeue") == before
+
+
+def test_queue_left_empty_by_a_recreation_is_no_finding(tmp_path: Path) -> None:
+    root, clock = tmp_path / "store", count(START_MS, 5)
+    with MessageStore.open(root, CONFIG, lambda: next(clock)) as store:
+        for queue_id in (0, 1, 2, 3, 0, 1):
+            store.append(make_message("T", b"old", properties={"KEYS": "k"}, queue_id=queue_id))
+            store.dispatch_once()
+        store.delete_topics(lambda topic: topic == "T")
+        for _ in range(2):
+            store.append(make_message("T", b"new", properties={"KEYS": "k"}, queue_id=1))
+    write_table(root, {"T"})
+    before = fingerprint(root / "consumequeue")
+    assert [(one.kind, one.topic) for one in examine(root).findings] == [("topic life", "T")]
+    assert rebuild_in_place(root, RebuildWish(), StoreSettings()).is_published
+    assert fingerprint(root / "consumequeue") == before

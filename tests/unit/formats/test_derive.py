@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitlog.errors import BadField, LimitExceeded
+from orbitlog.formats import names
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5
 from orbitlog.formats.delay_levels import STANDARD_LEVELS, DelayLevels
 from orbitlog.formats.derive import DeriveRules, QueueUnit, index_hashes, index_keys, queue_units, tags_code
@@ -115,11 +115,25 @@ def test_light_queues_are_split_as_java_splits(queues: str, offsets: str, count:
         ("%LMQ%a,,%LMQ%b", "5,6,7"),
     ],
 )
-def test_light_queues_that_cannot_be(queues: str, offsets: str) -> None:
-    with pytest.raises(BadField):
-        queue_units(stored(INNER_MULTI_DISPATCH=queues, INNER_MULTI_QUEUE_OFFSET=offsets), MULTI_DISPATCH)
-    with pytest.raises(LimitExceeded):
-        queue_units(stored(INNER_MULTI_DISPATCH="q" * 128, INNER_MULTI_QUEUE_OFFSET="5"), MULTI_DISPATCH)
+def test_light_queues_that_cannot_be_do_not_keep_a_message_from_its_own(queues: str, offsets: str) -> None:
+    message = stored(INNER_MULTI_DISPATCH=queues, INNER_MULTI_QUEUE_OFFSET=offsets)
+    units = queue_units(message, MULTI_DISPATCH)
+    assert units[0].topic == message.topic
+    assert {unit.topic for unit in units[1:]} <= {"%LMQ%a", "%LMQ%b"}
+
+
+def test_light_queue_of_a_lite_topic_may_have_a_dollar_sign() -> None:
+    name = names.lite_queue("Parent", "lite")
+    assert name == "%LMQ%$Parent$lite"
+    message = stored(INNER_MULTI_DISPATCH=name, INNER_MULTI_QUEUE_OFFSET="5")
+    assert queue_units(message, MULTI_DISPATCH)[1].topic == name
+    assert not names.is_topic("a$b")
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "rmq_sys_wheel_timer", "SCHEDULE_TOPIC_XXXX"])
+def test_records_that_are_stored_again_keep_out_of_light_queues(topic: str) -> None:
+    message = stored(INNER_MULTI_DISPATCH="%LMQ%a", INNER_MULTI_QUEUE_OFFSET="5")._replace(topic=topic)
+    assert [unit.topic for unit in queue_units(message, MULTI_DISPATCH)] == [topic]
 
 
 def test_keys_are_put_in_java_s_order() -> None:

@@ -32,7 +32,7 @@ def test_nothing_that_could_leave_a_directory_passes(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("prefix", "limit"), [("", 127), ("%LMQ%", 127), (names.RETRY_PREFIX, 255), (names.DLQ_PREFIX, 255)]
+    ("prefix", "limit"), [("", 127), ("%LMQ%", 255), (names.RETRY_PREFIX, 255), (names.DLQ_PREFIX, 255)]
 )
 def test_topic_lengths(prefix: str, limit: int) -> None:
     longest = prefix + "t" * (limit - len(prefix))

@@ -9,7 +9,7 @@ import pytest
 
 from orbitlog.errors import DiskFull
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
-from orbitlog.formats.derive import DeriveRules, queue_units
+from orbitlog.formats.derive import DeriveRules, allows_light_queues, queue_units
 from orbitlog.formats.flags import TransactionType
 from orbitlog.formats.hosts import parse_host
 from orbitlog.formats.index_layout import IndexLayout
@@ -45,7 +45,7 @@ def any_message(chance: Random, number: int, compat: Compat, light: dict[str, in
     elif chance.random() < 0.2:
         kind = chance.choice(list(TransactionType))
     version = 2 if compat.long_topics and chance.random() < 0.1 else 1
-    if "INNER_MULTI_DISPATCH" in properties and kind.enters_queue:
+    if "INNER_MULTI_DISPATCH" in properties and kind.enters_queue and allows_light_queues(topic):
         name = properties["INNER_MULTI_DISPATCH"]
         light[name] = light.get(name, 0) + 1
     return make_message(

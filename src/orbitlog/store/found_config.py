@@ -1,19 +1,19 @@
-"""Layout of a store that is to be opened: its paths, file sizes and derivation rules, from settings and files.
+"""Configuration of a store that is to be opened, from settings and files.
 
-Files decide over defaults, settings over both. The broker opens a store with this layout, and `doctor move` tries the
-same one before.
+Files decide over defaults, settings over both. The broker opens a store with it, and `doctor move` tries the same
+before.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import NamedTuple
 
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.store import store_settings as keys
 from orbitlog.store.disk import Disk
+from orbitlog.store.store_config import LightQueueConfig, PropertyCrc, StoreConfig
 from orbitlog.store.store_paths import StorePaths
 from orbitlog.store.store_settings import StoreGeometry, StoreSettings
 
@@ -21,26 +21,29 @@ _LOGS = "logs"
 _NOT_YET_A_STORE = frozenset((tree.ABORT, tree.CONFIG, tree.LOCK, _LOGS))
 
 
-class FoundLayout(NamedTuple):
-    """Paths of a store, the sizes of its files, and the rules by which its queues and index are derived."""
-
-    paths: StorePaths
-    geometry: StoreGeometry
-    rules: DeriveRules
-
-
-def find_layout(root: Path, given: StoreSettings, disk: Disk) -> FoundLayout:
-    """Return the layout of the store at `root`; raise `StoreLayoutError` if the log is missing or is elsewhere."""
+def find_config(root: Path, given: StoreSettings, disk: Disk) -> StoreConfig:
+    """Return how to open the store at `root`; raise `StoreLayoutError` if its log is missing or is elsewhere."""
     paths = StorePaths.of(root, given)
     if not _has_segments(disk, paths) and {entry.name for entry in disk.list_directory(root)} <= _NOT_YET_A_STORE:
-        return FoundLayout(paths, _default_geometry(given), _default_rules(given))
-    from orbitlog.store.log_presence import check_log_is_there
-    from orbitlog.store.store_files import find_store_files
-    from orbitlog.store.store_inference import infer_geometry, infer_rules
+        geometry, rules = _default_geometry(given), _default_rules(given)
+    else:
+        from orbitlog.store.log_presence import check_log_is_there
+        from orbitlog.store.store_files import find_store_files
+        from orbitlog.store.store_inference import infer_geometry, infer_rules
 
-    files = find_store_files(root, paths)
-    check_log_is_there(files)
-    return FoundLayout(paths, infer_geometry(files, given), infer_rules(files, given))
+        files = find_store_files(root, paths)
+        check_log_is_there(files)
+        geometry, rules = infer_geometry(files, given), infer_rules(files, given)
+    return StoreConfig(
+        geometry=geometry,
+        rules=rules,
+        retention=given.retention,
+        light_queues=LightQueueConfig(
+            given.value(keys.LMQ), given.value(keys.MULTI_DISPATCH), given.value(keys.LMQ_QUEUES_MAX)
+        ),
+        property_crc=PropertyCrc(given.given(keys.APPEND_PROPERTY_CRC), given.value(keys.VERIFY_PROPERTY_CRC)),
+        paths=paths,
+    )
 
 
 def _default_geometry(given: StoreSettings) -> StoreGeometry:
