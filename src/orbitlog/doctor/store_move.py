@@ -223,9 +223,10 @@ def _examination_rows(
         return
     problems = [one for one in found.diagnoses if one.severity is not Severity.NOTE]
     if problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
         yield changes(
             "doctor check",
-            f"{len(problems)} problems, see `orbitlog doctor check {root}`; the first: {problems[0].finding}",
+            f"{count}, see `orbitlog doctor check {root}`; the first: {problems[0].finding}",
             path=root,
             next_step=f"run `orbitlog doctor repair {root}` before the move",
         )

@@ -131,7 +131,7 @@ def test_damage_is_reported_with_the_first_problem(root: Path) -> None:
         file.write(b"\xff" * 8)
     row = of_kind(moved(root, JAVA), "doctor check")
     assert row.severity.value == "changes"
-    assert "problems, see `orbitlog doctor check" in row.sentence
+    assert ", see `orbitlog doctor check" in row.sentence
     assert not [row for row in moved(root, JAVA, is_quick=True) if row.kind == "doctor check"]
 
 
