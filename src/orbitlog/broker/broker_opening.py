@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,25 +18,21 @@ from orbitlog.broker.groups import Groups, LightGroups
 from orbitlog.broker.offsets_in_force import check_offsets, load_offsets
 from orbitlog.broker.statistics import Statistics
 from orbitlog.broker.topics import LightTopics, NowMs, Topics
-from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.group_config import CONSUMER_FILTER, SUBSCRIPTION_GROUP
-from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.topic_config import TOPICS
 from orbitlog.store import store_settings
 from orbitlog.store.disk import Disk, RealDisk
 from orbitlog.store.dispatcher import Progress
+from orbitlog.store.found_config import find_config
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import LightQueueConfig, PropertyCrc, StoreConfig
-from orbitlog.store.store_paths import StorePaths, ignored_paths
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.store_paths import ignored_paths
 
 log = logging.getLogger(__name__)
 
 # The broker's own limit may change while it runs, the store's may not: it only has to fit a frame.
 _MESSAGE_BYTES_MAX = 16 * 1024 * 1024
-LOGS = "logs"
-_NOT_YET_A_STORE = frozenset((tree.ABORT, tree.CONFIG, tree.LOCK, LOGS))
 
 
 def clock_ms() -> int:
@@ -116,48 +113,10 @@ def load_broker_state(
 def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConfig:
     """What the files of a store say wins over defaults; what an operator says wins over both."""
     disk.make_directory(root)
-    given = settings.store
-    paths = StorePaths.of(root, given)
-    if not _has_segments(disk, paths) and {entry.name for entry in disk.list_directory(root)} <= _NOT_YET_A_STORE:
-        geometry = StoreGeometry(
-            segment_bytes=given.value(store_settings.SEGMENT_BYTES),
-            queue_file_bytes=given.value(store_settings.QUEUE_FILE_BYTES),
-            ext_queue_file_bytes=given.value(store_settings.EXT_QUEUE_FILE_BYTES),
-            index_layout=given.index_layout or IndexLayout(),
-        )
-        rules = DeriveRules(
-            given.value(store_settings.COMPAT),
-            given.value(store_settings.DELAY_LEVELS),
-            given.value(store_settings.MULTI_DISPATCH),
-        )
-    else:
-        from orbitlog.store.log_presence import check_log_is_there
-        from orbitlog.store.store_files import find_store_files
-        from orbitlog.store.store_inference import infer_geometry, infer_rules
-
-        files = find_store_files(root, paths)
-        check_log_is_there(files)
-        geometry, rules = infer_geometry(files, given), infer_rules(files, given)
-    return StoreConfig(
-        geometry=geometry,
-        rules=rules,
+    return replace(
+        find_config(root, settings.store, disk),
         sync_flush=settings.flushes_before_answer,
         sync_flush_timeout_ms=settings[keys.FLUSH_TIMEOUT_MS],
         message_bytes_max=_MESSAGE_BYTES_MAX,
-        retention=given.retention,
-        light_queues=LightQueueConfig(
-            given.value(store_settings.LMQ),
-            given.value(store_settings.MULTI_DISPATCH),
-            given.value(store_settings.LMQ_QUEUES_MAX),
-        ),
-        property_crc=PropertyCrc(
-            given.given(store_settings.APPEND_PROPERTY_CRC), given.value(store_settings.VERIFY_PROPERTY_CRC)
-        ),
         dispatch_engine=settings[keys.DISPATCH_ENGINE],
-        paths=paths,
     )
-
-
-def _has_segments(disk: Disk, paths: StorePaths) -> bool:
-    """Return whether a CommitLog directory outside the root has files: the root alone does not show a new store."""
-    return paths.is_configured and any(disk.list_directory(directory) for directory in paths.log_directories)

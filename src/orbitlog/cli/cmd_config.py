@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,34 +109,16 @@ def change_settings(*, assignments: tuple[str, ...], broker: str | None, cluster
 @output_options
 @click.pass_context
 def check_file(context: click.Context, *, path: Path, output: Output) -> None:
+    from orbitlog.broker.setting_verdicts import judge_settings
     from orbitlog.store.setting_review import shown_value
     from orbitlog.store.store_settings import parse_properties
 
-    rows: list[dict[str, Any]] = []
     pairs = parse_properties(path.read_text(encoding="latin-1"))
-    for key, value in pairs.items():
-        finding, sentence = _judged(key, pairs)
-        rows.append({"key": key, "value": shown_value(key, value), "finding": finding, "sentence": sentence})
+    rows: list[dict[str, Any]] = [
+        {"key": key, "value": shown_value(key, pairs[key]), "finding": finding, "sentence": sentence}
+        for key, finding, sentence in judge_settings(pairs)
+    ]
     columns = (Column("key"), Column("value", width_max=60), Column("finding"), Column("sentence", width_max=160))
     show_rows(columns, rows, output)
     if any(row["finding"] in ("unknown", "refused", "wrong") for row in rows):
         context.exit(1)
-
-
-def _judged(key: str, pairs: Mapping[str, str]) -> tuple[str, str | None]:
-    """Return the finding on one key, beside the two others that a verdict may depend on."""
-    from orbitlog.broker import broker_settings as table
-    from orbitlog.store.store_settings import SETTINGS, SettingError
-
-    is_read = key in SETTINGS or key in table.BROKER_SETTINGS
-    beside = () if is_read else (table.STORE_ROOT.key, table.NAME_SERVERS.key)
-    try:
-        settings = table.load_broker_settings(
-            None, [f"{each}={pairs[each]}" for each in (*beside, key) if each in pairs], {}
-        )
-    except SettingError as error:
-        return ("wrong" if is_read else "refused"), str(error).replace(" from the command line", "")
-    if not settings.complaints:
-        return "set", None
-    complaint = settings.complaints[0]
-    return complaint.kind.value, complaint.sentence.replace(" from the command line", "") or None

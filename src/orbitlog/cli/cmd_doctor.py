@@ -7,6 +7,7 @@ from orbitlog.cli.lazy_group import LazyCommand, LazyGroup
 JOBS: dict[str, LazyCommand] = {
     "check": LazyCommand("orbitlog.cli.doctor_check", "Say what is wrong with a store, and what mends it."),
     "explain": LazyCommand("orbitlog.cli.doctor_explain", "Say what a store is: versions, topics, times, what waits."),
+    "move": LazyCommand("orbitlog.cli.doctor_move", "Report what would be refused, lost or changed by a move."),
     "rebuild": LazyCommand("orbitlog.cli.doctor_rebuild", "Make queues, index or checkpoint again from the log."),
     "repair": LazyCommand(
         "orbitlog.cli.doctor_repair", "Mend a damaged store; shows the plan, --apply carries it out."

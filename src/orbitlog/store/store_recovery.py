@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import FormatError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
@@ -31,8 +32,11 @@ from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.disk import Disk
 from orbitlog.store.dispatcher import Dispatcher, Progress
 from orbitlog.store.index_files import IndexBoundary, IndexFile, IndexFiles
-from orbitlog.store.log_end import KnownLog, find_log_end
+from orbitlog.store.log_end import FoundEnd, KnownLog, find_log_end
 from orbitlog.store.queue_set import QueueSet
+
+if TYPE_CHECKING:
+    from orbitlog.store.recovery_plan import RecoveryPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +77,55 @@ class RecoverySteps:
     progress: Progress | None = None
 
 
-def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[str]:
-    """Find the end of the log, and make queues and index consistent with it; return notices for the operator."""
-    log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
-    _check_whole(log)
+@dataclass(frozen=True, slots=True)
+class RecoveryDecision:
+    """What recovery will do, decided before the first byte changes.
+
+    `state` is the state file if it is valid. `plan` is None if everything up to `trusted_to` is kept.
+    """
+
+    state: StoreState | None
+    end: FoundEnd
+    trusted_to: int
+    plan: RecoveryPlan | None
+    note: RecoveryNote | None
+    passes: _Passes
+
+
+def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = None) -> RecoveryDecision:
+    """Find the end of the log and decide about every queue; raise `StoreLayoutError` for a store to be refused.
+
+    Reads only.
+    """
+    log, queues = parts.log, parts.queues
+    check_whole(log)
     known = _known_log(found.checkpoint, found.state, was_closed=found.was_closed)
     state = found.state if _is_vouched_for(log, found.checkpoint, found.state, known) else None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
-    passes = _Passes(steps.progress, is_surveyed=state is None)
+    passes = _Passes(progress, is_surveyed=state is None)
     end = find_log_end(log, trusted_to, known, passes.followed)
     if state is None and not log.segments.is_empty:
         _refuse_short_log(parts, found, end.physical_offset)
-    plan, is_covered = None, state is not None or end.physical_offset == log.min_physical_offset
+    plan, note = None, None
+    is_covered = state is not None or end.physical_offset == log.min_physical_offset
     if is_covered:
         _begin_queues(queues, trusted_to)
-        if state is not None and queues.unit_count != state.unit_count:
-            is_covered = False  # a queue lost files
-        else:
-            steps.begin(None)
+        is_covered = state is None or queues.unit_count == state.unit_count  # else a queue lost files
     if not is_covered:
         from orbitlog.store.queue_recovery import plan_queues  # only a store without a valid state file needs it
 
         plan, note = plan_queues(parts, found, end.physical_offset, trusted_to, passes.surveyed)
-        steps.begin(note)
         trusted_to = plan.derive_from
+    return RecoveryDecision(state, end, trusted_to, plan, note, passes)
+
+
+def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[str]:
+    """Find the end of the log, and make queues and index consistent with it; return notices for the operator."""
+    log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
+    decision = decide(parts, found, steps.progress)
+    state, end, trusted_to, plan = decision.state, decision.end, decision.trusted_to, decision.plan
+    passes = decision.passes
+    steps.begin(decision.note)
     log.recover_to(end.physical_offset, flushed_to=state.dispatched_to if state else log.min_physical_offset)
     for damaged in end.damage:
         dispatcher.note_damage(damaged.physical_offset, damaged.size_bytes, damaged.reason)
@@ -160,7 +189,7 @@ class _Passes:
             self._progress((followed_bytes + done_bytes) // 2, (followed_bytes + total_bytes) // 2)
 
 
-def _check_whole(log: CommitLog) -> None:
+def check_whole(log: CommitLog) -> None:
     """Refuse a log that lacks a segment: no crash does that, and taking the gap for its end would lose the rest."""
     bases, segment_bytes = log.segments.bases, log.segments.file_bytes
     for base, following in pairwise(bases):

@@ -1,0 +1,177 @@
+"""`doctor move --to orbitlog` and the start of the broker agree: what one calls refused, the other refuses."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orbitlog.broker.broker_opening import open_broker_store, take_broker_state
+from orbitlog.broker.broker_settings import BrokerSettings, load_broker_settings
+from orbitlog.broker.listen_address import with_listen_address
+from orbitlog.cli.move_settings import GivenSettings, offset_rows, orbitlog_setting_rows
+from orbitlog.doctor.move_rows import MoveRow, MoveSeverity
+from orbitlog.doctor.store_move import ORBITLOG, MoveWish, survey_move
+from orbitlog.errors import OrbitlogError
+from orbitlog.store.setting_classes import BEHAVIOUR, SAFETY
+from orbitlog.store.store_settings import SettingError
+from tests.unit.store.store_kinds import HARMLESS, KINDS, STORED_MS, fingerprint, make_store, put
+
+
+def _cut_last_segment(root: Path) -> None:
+    max((root / "commitlog").iterdir()).unlink()
+    (root / "orbitlog.state").unlink()
+
+
+def _without_log(root: Path) -> None:
+    for segment in (root / "commitlog").iterdir():
+        segment.unlink()
+
+
+def _garbage(name: str) -> Callable[[Path], None]:
+    return lambda root: put(root / "config" / name, b"{garbage")
+
+
+def _first_segment_short(root: Path) -> None:
+    os.truncate(min((root / "commitlog").iterdir()), 1000)
+
+
+def _empty_log(root: Path) -> None:
+    for segment in (root / "commitlog").iterdir():
+        segment.write_bytes(bytes(segment.stat().st_size))
+    (root / "orbitlog.state").unlink()
+
+
+STATES: dict[str, Callable[[Path], None]] = {
+    **KINDS,
+    **HARMLESS,
+    "as it is": lambda root: None,
+    "without state": lambda root: (root / "orbitlog.state").unlink(),
+    "not stopped cleanly": lambda root: put(root / "abort", b""),
+    "last segment missing": _cut_last_segment,
+    "middle segment missing": lambda root: sorted((root / "commitlog").iterdir())[1].unlink(),
+    "log missing": _without_log,
+    "log of zeros": _empty_log,
+    "segment of another size": _first_segment_short,
+    "queue file of another size": lambda root: os.truncate(root / "consumequeue/T/0/00000000000000000000", 180),
+    "queues missing": lambda root: [path.unlink() for path in (root / "consumequeue").rglob("0*") if path.is_file()],
+    "offsets in the other table only": lambda root: (root / "config/consumerOffset.json").rename(
+        root / "config/lmqConsumerOffset.json"
+    ),
+    "the same offsets in both tables": lambda root: put(
+        root / "config/lmqConsumerOffset.json", b'{"offsetTable":{"T@g":{0:3,1:2}}}'
+    ),
+    "offsets ahead in the other table": lambda root: put(
+        root / "config/lmqConsumerOffset.json", b'{"offsetTable":{"T@g":{0:9,1:2}}}'
+    ),
+    **{
+        f"unreadable {name}": _garbage(name)
+        for name in (
+            "topics.json",
+            "consumerOffset.json",
+            "subscriptionGroup.json",
+            "consumerFilter.json",
+            "lmqConsumerOffset.json",
+        )
+    },
+}
+
+
+def _refusals(rows: list[MoveRow]) -> list[MoveRow]:
+    return [row for row in rows if row.severity is MoveSeverity.REFUSED]
+
+
+def _opens(settings: BrokerSettings, root: Path) -> str | None:
+    """Open a store as the broker does; return the error's sentence, None if it was opened."""
+    try:
+        opened = open_broker_store(settings, root, now_ms=lambda: STORED_MS)
+        take_broker_state(settings, root, opened, now_ms=lambda: STORED_MS)
+    except OrbitlogError as error:
+        return str(error)
+    opened.store.close()
+    return None
+
+
+@pytest.mark.parametrize("state", STATES)
+def test_move_and_opening_agree_on_a_store(state: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_store(root)
+    STATES[state](root)
+    before = fingerprint(root)
+    rows = survey_move(root, MoveWish(ORBITLOG), BrokerSettings().store)
+    rows += offset_rows(root, _given([]))
+    assert fingerprint(root) == before
+    error = _opens(BrokerSettings(), root)
+    refusals = _refusals(rows)
+    assert bool(refusals) == (error is not None), (error, refusals)
+    # The broker names one reason; it is among those of the report.
+    assert (
+        error is None
+        or any(row.path is not None and row.path in error for row in refusals)
+        or any(row.sentence.removesuffix(".") in error for row in refusals)
+    )
+
+
+@pytest.mark.parametrize("given", ["mappedFileSizeCommitLog=8192", "mappedFileSizeConsumeQueue=400"])
+@pytest.mark.parametrize("is_quick", [False, True])
+def test_move_and_opening_agree_on_sizes_that_files_do_not_have(given: str, is_quick: bool, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_store(root)
+    settings = load_broker_settings(None, [given], {})
+    rows = survey_move(root, MoveWish(ORBITLOG, is_quick=is_quick), settings.store)
+    error = _opens(settings, root)
+    assert error is not None
+    assert [row.sentence for row in _refusals(rows)] == [error]
+
+
+def _given(texts: list[str]) -> GivenSettings:
+    return GivenSettings.read(None, tuple(texts))
+
+
+VALUES = {"boolean": "true", "int": "7", "long": "7", "double": "7", "string": "other"}
+
+
+@pytest.mark.parametrize("key", [*SAFETY, *BEHAVIOUR])
+def test_move_and_start_agree_on_a_setting(key: str, tmp_path: Path) -> None:
+    from orbitlog.store.java_keys import JAVA_KEYS
+
+    for value in (VALUES[JAVA_KEYS[key].type], JAVA_KEYS[key].defaults[-1].strip("~-"), "false", "1000"):
+        rows = list(orbitlog_setting_rows(tmp_path, _given([f"{key}={value}"])))
+        try:
+            load_broker_settings(None, [f"{key}={value}"], {})
+            sentence = None
+        except SettingError as error:
+            sentence = str(error)
+        assert bool(_refusals(rows)) == (sentence is not None)
+        for row in _refusals(rows):
+            assert sentence is not None
+            assert row.setting == key
+            assert row.sentence in sentence
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ["brokerRole=SYNC_MASTER"],
+        ["brokerId=1"],
+        ["maxMessageSize=20971520"],
+        ["brokerIP1=192.0.2.77"],
+        ["brokerIP1=192.0.2.77", "bindAddress=0.0.0.0"],
+        ["namesrvAddr=192.0.2.1:9876"],
+        ["namesrvAddr=192.0.2.1:9876", "bindAddress=127.0.0.1"],
+        ["fetchNamesrvAddrByAddressServer=true"],
+        ["fetchNamesrvAddrByAddressServer=true", "namesrvAddr=127.0.0.1:9876"],
+        ["storePathComitLog=/x"],
+        ["brokerIP1=127.0.0.1"],
+    ],
+)
+def test_move_and_start_agree_on_settings_together(texts: list[str], tmp_path: Path) -> None:
+    rows = list(orbitlog_setting_rows(tmp_path, _given(texts)))
+    try:
+        with_listen_address(load_broker_settings(None, texts, {}))
+        is_started = True
+    except SettingError:
+        is_started = False
+    assert bool(_refusals(rows)) == (not is_started)
