@@ -65,11 +65,32 @@ final class Producers {
         producer.setSendMsgTimeout(words.number("timeoutMs", 10_000));
         producer.setMaxMessageSize(words.number("bytesMax", producer.getMaxMessageSize()));
         producer.setRetryTimesWhenSendFailed(words.number("retries", producer.getRetryTimesWhenSendFailed()));
+        if (words.has("namespace")) {
+            producer.setNamespace(words.text("namespace"));
+        }
+        if (words.has("compressType")) {
+            setCompressType(producer, words.text("compressType"));
+        }
         if (words.is("autoBatch")) {
             DefaultMQProducer.class.getMethod("setAutoBatch", boolean.class).invoke(producer, true);
         }
         producer.start();
         STARTED.put(words.text("name"), producer);
+    }
+
+    /** Only clients of 5.x have the setting and its enumeration. */
+    private static void setCompressType(DefaultMQProducer producer, String type) throws Exception {
+        for (java.lang.reflect.Method method : DefaultMQProducer.class.getMethods()) {
+            if (method.getName().equals("setCompressType")) {
+                for (Object known : method.getParameterTypes()[0].getEnumConstants()) {
+                    if (known.toString().equals(type)) {
+                        method.invoke(producer, known);
+                        return;
+                    }
+                }
+            }
+        }
+        throw new IllegalArgumentException("the client has no compression type " + type);
     }
 
     private static Message message(Words words, int index) {

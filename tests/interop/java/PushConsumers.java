@@ -50,6 +50,9 @@ final class PushConsumers {
         consumer.setVipChannelEnabled(false);
         consumer.setInstanceName(words.text("instance", words.text("name")));
         consumer.setConsumeFromWhere(ConsumeFromWhere.valueOf("CONSUME_FROM_" + words.text("from", "FIRST_OFFSET")));
+        if (words.has("namespace")) {
+            consumer.setNamespace(words.text("namespace"));
+        }
         if (words.has("timestamp")) {
             consumer.setConsumeTimestamp(words.text("timestamp"));
         }
