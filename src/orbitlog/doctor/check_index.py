@@ -138,6 +138,8 @@ def _repeated_keys(task: CheckIndexTask, data: FileBytes, columns: DispatchColum
     A Java broker that recovers puts the last message of the index files that it kept into the next one once more.
     """
     start, stop = (int(columns.key_ends[row - 1]) if row else 0), int(columns.key_ends[row])
+    if start == stop:
+        return 0  # the header names a message that has no key
     place = task.layout.entry_position(1)
     first_hash = int(data[place : place + 4].view(">i4")[0])
     if start + skipped < stop and first_hash == int(columns.key_hashes[start + skipped]):

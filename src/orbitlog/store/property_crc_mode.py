@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import FormatError
 from orbitlog.formats.batch_records import BatchRecords
@@ -21,7 +22,9 @@ from orbitlog.store.commitlog import CommitLog
 from orbitlog.store.mapped_view import mapped_view
 from orbitlog.store.queue_set import QueueKey, QueueSet
 from orbitlog.store.store_config import PropertyCrc
-from orbitlog.store.store_files import OffsetFile
+
+if TYPE_CHECKING:
+    from orbitlog.store.store_files import OffsetFile
 
 EncodeRecords = Callable[[Message, bytes, int, int, int], BatchRecords | None]
 EncodeRun = Callable[[Sequence[Row], dict[QueueKey, int], int, int, int], Run]

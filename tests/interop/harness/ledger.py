@@ -79,6 +79,10 @@ class Ledger:
         self._expired.add(topic)
         return len(expired)
 
+    def restart(self, topic: str, group: str) -> None:
+        """Enter that a group begins at the first message, because its offsets stayed elsewhere."""
+        self._consumed.pop((topic, group), None)
+
     def remaining(self, topic: str, group: str) -> set[str]:
         """Return the acknowledged messages that the group did not consume."""
         return set(self._acknowledged[topic]) - self._consumed[topic, group].keys()
