@@ -46,8 +46,6 @@ SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH"}
 SETTLE_SECONDS = 3
 STATES_AT_A_TIME = 6
 FILES = "files"
-# With the pool, Java does not find a half message just stored: outcomes are lost, it asks again and commits twice.
-LEFT_OUT = {"5.5.0 flushing": frozenset(["Transactions"])}
 
 
 @dataclass(frozen=True)
@@ -79,8 +77,7 @@ JOURNEYS: dict[str, list[Stop]] = {
 
 def _state_names(journey: str) -> list[str]:
     is_5x = all(stop.version == "5.5.0" for stop in JOURNEYS[journey])
-    names = [state.__name__ for state in ALL_STATES if is_5x or not state.since_5]
-    return [name for name in names if name not in LEFT_OUT.get(journey, ())]
+    return [state.__name__ for state in ALL_STATES if is_5x or not state.since_5]
 
 
 class Journey:
