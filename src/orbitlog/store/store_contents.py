@@ -51,6 +51,8 @@ _KNOWN_DIRECTORIES = frozenset(
         "lost+found",
     )
 )
+# Directories of Orbitlog itself, such as `orbitlog.pipeline`; Java brokers ignore them.
+_OWN_PREFIX = "orbitlog."
 _SUPPORTED_ATTRIBUTES = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
 
 
@@ -240,7 +242,7 @@ def _other_modes(disk: Disk, root: Path, files: set[str]) -> Iterator[Obstacle]:
 
 def _unknown_directories(disk: Disk, root: Path, directories: list[str]) -> Iterator[Obstacle]:
     for name in directories:
-        if name in _KNOWN_DIRECTORIES or name.startswith((".", tree.DLEDGER_PREFIX)):
+        if name in _KNOWN_DIRECTORIES or name.startswith((".", _OWN_PREFIX, tree.DLEDGER_PREFIX)):
             continue
         if _has_data(disk, root / name):
             # A directory with files named like segments may be a log of a layout that is not known here.

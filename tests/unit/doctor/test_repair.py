@@ -129,6 +129,10 @@ def killed_5x(golden_550_crash: GoldenStore, tmp_path_factory: pytest.TempPathFa
     return root
 
 
+# A killed 5.x broker leaves empty last files, and the next one deletes them: on its store they are no damage.
+LEFT_BY_A_KILL = {("killed_5x", "zero_length_last_queue_file"), ("killed_5x", "disk_full_while_rolling")}
+
+
 @pytest.mark.parametrize("name", ZOO)
 @pytest.mark.parametrize("origin", ["own_store", pytest.param("killed_5x", marks=pytest.mark.slow)])
 def test_damage_to_other_stores_is_mended(
@@ -140,7 +144,8 @@ def test_damage_to_other_stores_is_mended(
     before = readable(root)
     damage(root)
     wanted = still_readable(root, before)
-    assert kinds & {one.finding.kind for one in examine(root).diagnoses if one.severity is not Severity.NOTE}
+    found = {one.finding.kind for one in examine(root).diagnoses if one.severity is not Severity.NOTE}
+    assert bool(kinds & found) == ((origin, name) not in LEFT_BY_A_KILL)
     mended = apply_repair(root, accept_lost_segments=True)
     assert mended.problems == []
     assert mended.is_sound, [str(one) for one in mended.examination.diagnoses] if mended.examination else ""

@@ -124,6 +124,7 @@ HARMLESS: dict[str, Callable[[Path], None]] = {
     "empty DLedger directory": lambda root: (root / "dledger-n0/data").mkdir(parents=True),
     "lost+found": lambda root: put(root / "lost+found/#12", b"x"),
     "hidden directory": lambda root: put(root / ".snapshot/one", b"x"),
+    "state of dispatch by Spark": lambda root: put(root / "orbitlog.pipeline/0/checkpoint", b"x"),
     "logs": lambda root: put(root / "logs/broker.log", b"x"),
     "file beside": lambda root: put(root / "nohup.out", b"x"),
     "abort.bak": lambda root: put(root / "abort.bak", b""),
