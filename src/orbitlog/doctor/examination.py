@@ -116,13 +116,22 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings) -> Exami
     store = with_readable_segments(whole)
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)
-    found = [*_log_findings(checked, lost), *_missing(store, checked), *survey(store)]
+    found = [*_log_findings(checked, lost), *_missing(store, checked), *_survey_findings(store, checked)]
     found += [*queue_count_findings(store, checked.ends), *_offset_findings(store, checked)]
     found += progress_findings(store, checked.ends, checked.last_stored_ms)
     found += [*checked.lives, *retired_findings(store, checked), *_behind(checked)]
     found = [*_missing_findings(store, missing), *(one for one in found if not _is_explained(one, missing))]
     diagnoses = tuple(diagnose(finding, str(root), is_log_complete=not missing) for finding in found)
     return Examination(checked, diagnoses, tuple(ranges), tuple(lost), tuple(missing))
+
+
+def _survey_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
+    """Yield what the files besides the log show; topics.json lacks a topic whose queue outlived its deletion."""
+    outlived = {finding.topic for finding in checked.lives}
+    outlived -= {topic for (topic, _), ends in checked.ends.items() if ends.first == 0}
+    for finding in survey(store):
+        if finding.kind != "topic" or finding.topic not in outlived:
+            yield finding
 
 
 def _missing_findings(store: StoreFiles, missing: Sequence[MissingPart]) -> Iterator[Finding]:

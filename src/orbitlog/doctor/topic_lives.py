@@ -16,12 +16,21 @@ from orbitlog.doctor.store_survey import known_topics
 from orbitlog.doctor.store_use import is_in_use
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.checkpoint import CHECKPOINT, Checkpoint, decode_checkpoint
-from orbitlog.formats.queue_entry import ENTRY_BYTES, decode_entry
+from orbitlog.formats.queue_entry import ENTRY_BYTES, decode_entry, first_after_fillers
+from orbitlog.formats.topic_config import TopicTable
 from orbitlog.store.deletion_evidence import first_stored_after, were_removed_by_broker
 from orbitlog.store.disk import RealDisk
 from orbitlog.store.findings import Finding
 from orbitlog.store.mapped_view import mapped_view
-from orbitlog.store.queue_lives import DeletionEvidence, QueueLife, UnitRun, deleted_queues, is_complete, last_life
+from orbitlog.store.queue_lives import (
+    DeletionEvidence,
+    QueueLife,
+    UnitRun,
+    begun_after_deletion,
+    deleted_queues,
+    is_complete,
+    last_life,
+)
 from orbitlog.store.store_files import StoreFiles
 
 Queue = tuple[str, int]
@@ -49,15 +58,19 @@ def leave_out_earlier_lives(
     been dispatched.
     """
     log_start = store.segments[0].base if store.segments else 0
-    lives = {
-        queue: last_life(runs, unit_zero=_unit_zero(store, queue) if len(runs) > 1 else None, log_start=log_start)
-        for queue, runs in _runs_of(derivations).items()
-    }
+    table = known_topics(store.root)
+    topics = set(table.topics) or None if table is not None else None
+    lives = {}
+    for queue, runs in _runs_of(derivations).items():
+        life = last_life(runs, unit_zero=_unit_zero(store, queue) if len(runs) > 1 else None, log_start=log_start)
+        if topics is not None and queue[0] not in topics:
+            life = begun_after_deletion(life, queue[0], topics, _first_after_fillers(store, queue, life))
+        lives[queue] = life
     begins = {queue: life.begins_at for queue, life in lives.items() if life.replaced_at is not None}
-    deleted = _deleted(store, lives, derivations, is_rebuild=is_rebuild)
+    deleted = _deleted(store, lives, derivations, table, is_rebuild=is_rebuild)
     for derivation in derivations if begins or deleted else ():
         derivation.slices = [
-            part
+            _without_earlier(part, lives[derivation.queues[part.queue]])
             for part in derivation.slices
             if derivation.queues[part.queue] not in deleted and not _is_earlier(derivation, part, begins)
         ]
@@ -91,13 +104,27 @@ def _unit_zero(store: StoreFiles, queue: Queue) -> int | None:
     return None
 
 
+def _first_after_fillers(store: StoreFiles, queue: Queue, life: QueueLife) -> tuple[int, int] | None:
+    """Return queue offset and physical offset of the first unit, if the files have fillers from the life's start on."""
+    byte = life.first * ENTRY_BYTES
+    for file in store.queues.get(queue, ()):
+        if file.base <= byte < file.base + file.size_bytes and file.path.is_file():
+            with mapped_view(file.path) as view:
+                return first_after_fillers(bytes(view[byte - file.base :]), life.first)
+    return None
+
+
 def _deleted(
-    store: StoreFiles, lives: dict[Queue, QueueLife], derivations: Sequence[SplitDerivation], *, is_rebuild: bool
+    store: StoreFiles,
+    lives: dict[Queue, QueueLife],
+    derivations: Sequence[SplitDerivation],
+    table: TopicTable | None,
+    *,
+    is_rebuild: bool,
 ) -> set[Queue]:
     with_files = {queue for queue, files in store.queues.items() if files}
     if lives.keys() <= with_files:
         return set()
-    table = known_topics(store.root)
     topics = set(table.topics) or None if table is not None else None
     log_start = store.segments[0].base if store.segments else 0
     log_end = max((derivation.last_physical_offset + 1 for derivation in derivations), default=0)
@@ -132,7 +159,20 @@ def _stored_after(store: StoreFiles, timestamp_ms: int, limit: int) -> int:
 
 def _is_earlier(derivation: SplitDerivation, part: UnitSlice, begins: dict[Queue, int]) -> bool:
     begin = begins.get(derivation.queues[part.queue])
-    return begin is not None and part.physical_offset < begin
+    return begin is not None and part.last_physical_offset < begin
+
+
+def _without_earlier(part: UnitSlice, life: QueueLife) -> UnitSlice:
+    """Return a slice without the units from before the life, if the life begins inside it."""
+    if life.replaced_at is None or part.physical_offset >= life.begins_at:
+        return part
+    count = life.first - part.first
+    return part._replace(
+        first=life.first,
+        unit_count=part.unit_count - count,
+        place=part.place + count,
+        physical_offset=life.begins_at,
+    )
 
 
 def _is_of_earlier_life(finding: Finding, begins: dict[Queue, int], deleted: set[Queue]) -> bool:
@@ -150,10 +190,13 @@ def _is_of_earlier_life(finding: Finding, begins: dict[Queue, int], deleted: set
 
 def life_findings(store: StoreFiles, begins: dict[Queue, int], deleted: Iterable[str]) -> list[Finding]:
     """Say of each topic what happened to it."""
+    table = known_topics(store.root)
     found: dict[str, Finding] = {}
     for (topic, _), begin in sorted(begins.items()):
         path = str(store.root / tree.CONSUMEQUEUE / topic)
         reason = "its offsets begin again at 0: it was deleted and made again, and its earlier messages are in no queue"
+        if table is not None and table.topics and topic not in table.topics:
+            reason = "was deleted, and its queue begins with the messages that were dispatched afterwards"
         found.setdefault(topic, Finding("topic life", path, reason, physical_offset=begin, topic=topic))
     for topic in sorted(deleted):
         path = str(store.root / tree.CONSUMEQUEUE / topic)

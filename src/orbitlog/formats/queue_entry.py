@@ -74,6 +74,20 @@ def scan_entries(buffer: Bytes, start: int = 0) -> Iterator[QueueEntry]:
         yield entry
 
 
+def first_after_fillers(units: bytes, first: int) -> tuple[int, int] | None:
+    """Return queue offset and physical offset of the first unit after fillers; None without fillers or without a unit.
+
+    `first` is the queue offset of the first of `units`.
+    """
+    position = 0
+    while units.startswith(PRE_BLANK_RAW, position):
+        position += ENTRY_BYTES
+    if position == 0 or len(units) - position < ENTRY_BYTES:
+        return None
+    physical_offset, size_bytes, _ = _UNPACK_FROM(units, position)
+    return (first + position // ENTRY_BYTES, physical_offset) if size_bytes > 0 else None
+
+
 def locate_entry(queue_offset: int, file_bytes: int) -> tuple[int, int]:
     """Return the base of the file that holds a unit, and the unit's position in it."""
     byte = queue_offset * ENTRY_BYTES

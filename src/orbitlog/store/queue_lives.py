@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from orbitlog.formats import names
 
@@ -44,7 +44,7 @@ class QueueLife:
 
     runs: Sequence[UnitRun]
     replaced_at: int | None = None
-    """Physical offset of the last record of the life before."""
+    """Physical offset at or after the last record that no longer belongs to the queue, before this life begins."""
 
     @property
     def begins_at(self) -> int:
@@ -83,6 +83,25 @@ def _is_beginning(runs: Sequence[UnitRun], begin: int, number: int, unit_zero: i
         return True
     is_of_life_before = unit_zero == runs[begin].begins_at if runs[begin].first == 0 else unit_zero < log_start
     return not is_of_life_before
+
+
+def begun_after_deletion(
+    life: QueueLife, topic: str, topics: Collection[str] | None, first_unit: tuple[int, int] | None
+) -> QueueLife:
+    """Return a life without the records of a deleted topic for which the queue's files have only fillers.
+
+    A Java broker that deletes a topic dispatches messages sent just before it afterwards. That creates the queue again,
+    with fillers in the place of the deleted units. `first_unit` is the queue offset and the physical offset of the
+    first unit after the fillers at the beginning of the files, None if the files begin with something else.
+    """
+    if first_unit is None or _must_exist(topic, topics):
+        return life
+    queue_offset, physical_offset = first_unit
+    run = life.runs[0]
+    if not run.first < queue_offset < run.next_offset or not run.begins_at < physical_offset <= run.ends_at:
+        return life
+    rest = replace(run, first=queue_offset, unit_count=run.next_offset - queue_offset, begins_at=physical_offset)
+    return QueueLife([rest, *life.runs[1:]], physical_offset - 1)
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,10 @@ def plan_queues(
     log, queues, dispatcher = parts.log, parts.queues, parts.dispatcher
     log_start = log.min_physical_offset
     survey = survey_queues(log, log_end, queues, found.rules, progress)
-    lives = find_lives(survey, queues, log_start)
     with_files = {(queue.topic, queue.queue_id) for queue in queues if not queue.segments.is_empty}
     table = known_topics(found.disk, found.root)
     topics = set(table.topics) if table is not None else None
+    lives = find_lives(survey, queues, topics, log_start)
     note = found.note if not found.was_closed else None
     if note is None:
         note = RecoveryNote(0, 0)

@@ -6,13 +6,20 @@ from where their last life begins. Records of deleted topics and of earlier live
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from orbitlog.formats.java import LONG_MAX
-from orbitlog.formats.queue_entry import decode_entry
+from orbitlog.formats.queue_entry import decode_entry, first_after_fillers
 from orbitlog.store.consumequeue import ConsumeQueue
-from orbitlog.store.queue_lives import DeletionEvidence, QueueLife, UnitRun, deleted_queues, last_life
+from orbitlog.store.queue_lives import (
+    DeletionEvidence,
+    QueueLife,
+    UnitRun,
+    begun_after_deletion,
+    deleted_queues,
+    last_life,
+)
 from orbitlog.store.queue_set import QueueKey, QueueSet
 from orbitlog.store.queue_survey import QueueSurvey
 
@@ -55,12 +62,18 @@ class RecoveryPlan:
     notices: list[str] = field(default_factory=list)
 
 
-def find_lives(survey: QueueSurvey, queues: QueueSet, log_start: int) -> dict[QueueKey, QueueLife]:
-    """Return the last life of every queue that has records in the log."""
-    return {
-        key: last_life(runs, unit_zero=_unit_zero(queues, key) if len(runs) > 1 else None, log_start=log_start)
-        for key, runs in survey.runs.items()
-    }
+def find_lives(
+    survey: QueueSurvey, queues: QueueSet, topics: Collection[str] | None, log_start: int
+) -> dict[QueueKey, QueueLife]:
+    """Return the last life of every queue that has records in the log; `topics` are those of topics.json."""
+    lives = {}
+    for key, runs in survey.runs.items():
+        unit_zero = _unit_zero(queues, key) if len(runs) > 1 else None
+        life = last_life(runs, unit_zero=unit_zero, log_start=log_start)
+        if topics is not None and key[0] not in topics:
+            life = begun_after_deletion(life, key[0], topics, _first_after_fillers(queues, key, life))
+        lives[key] = life
+    return lives
 
 
 def _unit_zero(queues: QueueSet, key: QueueKey) -> int | None:
@@ -71,6 +84,16 @@ def _unit_zero(queues: QueueSet, key: QueueKey) -> int | None:
     queues.used(queue)
     entry = decode_entry(raw) if raw else None
     return None if entry is None or entry.is_pre_blank else entry.physical_offset
+
+
+def _first_after_fillers(queues: QueueSet, key: QueueKey, life: QueueLife) -> tuple[int, int] | None:
+    """Return queue offset and physical offset of the first unit, if the files have fillers from the life's start on."""
+    queue, run = queues.find_key(key), life.runs[0]
+    if queue is None or run.matched_count >= run.unit_count:
+        return None
+    units = queue.stored_units(run.first, run.unit_count)
+    queues.used(queue)
+    return first_after_fillers(units, run.first)
 
 
 def plan_recovery(

@@ -16,6 +16,7 @@ from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import make_message
 from orbitlog.formats.offset_tables import CONSUMER_OFFSET, ConsumerOffsets, TopicGroup
+from orbitlog.formats.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
 from orbitlog.formats.topic_config import TOPICS, TopicConfig, TopicTable
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.store_config import StoreConfig
@@ -74,6 +75,16 @@ def test_its_queues_are_rebuilt_as_the_broker_has_them(root: Path) -> None:
 def test_a_deleted_topic_is_a_note(root: Path) -> None:
     shutil.rmtree(root / "consumequeue" / "Orders")
     assert not examine(root).is_sound, "the table knows it"
+    write_table(root, {"Notes", "Telemetry", "SCHEDULE_TOPIC_XXXX"})
+    found = examine(root)
+    assert found.is_sound
+    assert [one.topic for one in found.findings if one.kind == "topic life"] == ["Notes", "Orders"]
+
+
+def test_messages_dispatched_after_their_topic_was_deleted_are_a_note(root: Path) -> None:
+    for path in (root / "consumequeue" / "Orders").rglob(f"{0:020d}"):
+        path.write_bytes(PRE_BLANK_RAW * 2 + path.read_bytes()[2 * ENTRY_BYTES :])
+    assert not examine(root).is_sound, "the table knows the topic"
     write_table(root, {"Notes", "Telemetry", "SCHEDULE_TOPIC_XXXX"})
     found = examine(root)
     assert found.is_sound

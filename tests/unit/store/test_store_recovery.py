@@ -14,7 +14,7 @@ from orbitlog.formats.derive import DeriveRules
 from orbitlog.formats.index_layout import IndexLayout
 from orbitlog.formats.message import decode_message, make_message
 from orbitlog.formats.names import SCHEDULE_TOPIC
-from orbitlog.formats.queue_entry import ENTRY_BYTES
+from orbitlog.formats.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
 from orbitlog.formats.store_state import RECOVERY_FILE, STATE_FILE
 from orbitlog.formats.topic_config import TOPICS, DataVersion, TopicConfig, TopicTable
 from orbitlog.store import dispatcher, queue_survey
@@ -309,6 +309,29 @@ def test_deleted_messages_whose_queue_was_kept_stay(tmp_path: Path) -> None:
     life = Life(tmp_path / "store").send("Unlisted", "some", 5).send("Other", "other", 4).close()
     forget_topic(life.root, {"Other"})
     check_kept(life)
+
+
+def test_messages_dispatched_after_their_topic_was_deleted_are_all_that_is_kept(tmp_path: Path) -> None:
+    """Java creates the queue again for them, with fillers in the place of the deleted units."""
+    life = Life(tmp_path / "store").send("Gone", "deleted", 5).send("Gone", "late", 4).send("Other", "other", 4).close()
+    forget_topic(life.root, {"Other"})
+    path = life.root / "consumequeue" / "Gone" / "0" / f"{0:020d}"
+    path.write_bytes(PRE_BLANK_RAW * 5 + path.read_bytes()[5 * ENTRY_BYTES :])
+    before = derived(life.root)
+    with MessageStore.open(life.root, CONFIG, lambda: next(life.clock)) as store:
+        assert bodies_in(store) == {**life.bodies, ("Gone", 0): [f"late-{at}" for at in range(4)]}
+        assert store.damage == []
+    assert derived(life.root) == before
+
+
+def test_fillers_in_a_queue_whose_topic_exists_are_replaced_by_units(tmp_path: Path) -> None:
+    """A Java broker that lost a queue begins it with fillers for what is before its checkpoint."""
+    life = Life(tmp_path / "store").send("T", "some", 9).send("Other", "other", 4).close()
+    path = life.root / "consumequeue" / "T" / "0" / f"{0:020d}"
+    before = derived(life.root)
+    path.write_bytes(PRE_BLANK_RAW * 5 + path.read_bytes()[5 * ENTRY_BYTES :])
+    check_recovered(life)
+    assert derived(life.root) == before
 
 
 def test_offsets_assigned_twice_are_kept_as_the_queue_files_have_them(tmp_path: Path) -> None:
