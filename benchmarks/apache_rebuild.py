@@ -18,13 +18,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.broker_pairs import HOST, VERSION, start_java
-from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_aside
+from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_aside
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.index_layout import INDEX_HEADER, decode_header
-from orbitlog.formats.queue_entry import ENTRY_BYTES
-from orbitlog.store.store_files import QueueTable, find_queues, find_store_files
-from orbitlog.store.store_inference import infer_geometry
-from orbitlog.store.store_settings import StoreGeometry, load_settings
+from orbitlog.formats.derived.index_layout import INDEX_HEADER, decode_header
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.settings.store_settings import StoreGeometry, load_settings
+from orbitlog.storefiles.store_files import QueueTable, find_queues, find_store_files
+from orbitlog.storefiles.store_inference import infer_geometry
 from tests.interop.harness.cluster import Ports
 from tests.interop.harness.packages import apache_packages
 

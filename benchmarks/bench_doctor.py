@@ -68,9 +68,9 @@ def main() -> None:
     parser.add_argument("root", type=Path)
     parser.add_argument("rounds", type=int)
     arguments = parser.parse_args()
-    from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_in_place
     from orbitlog.doctor.examination import examine
-    from orbitlog.store.store_settings import load_settings
+    from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_in_place
+    from orbitlog.settings.store_settings import load_settings
 
     rules = load_settings(None, RULES_OF_5X)
     times: dict[str, list[float]] = {}

@@ -10,8 +10,8 @@ import numpy as np
 
 from benchmarks.make_log import make_segment
 from benchmarks.measure import Figure, Report, best_of
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.kernels.arrow_batches import SCHEMA, ArrowDecoder
 from orbitlog.kernels.columns import HeaderColumns, fill_columns
 from orbitlog.kernels.dispatch import DispatchScan

@@ -16,7 +16,7 @@ from benchmarks.bench_store import now_ms
 from benchmarks.make_log import template
 from benchmarks.measure import Reading, Report, percentiles
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.storefiles.store_config import StoreConfig
 
 RATE = 20_000
 _BODY_BYTES = 128

@@ -13,11 +13,11 @@ from pathlib import Path
 
 from benchmarks.make_log import template
 from benchmarks.measure import Reading, Report
-from orbitlog.formats.message import Message
+from orbitlog.formats.records.message import Message
+from orbitlog.settings.retention_policy import RetentionPolicy
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.retention import RetentionPolicy
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.storefiles.store_config import StoreConfig
 
 _SEGMENT_BYTES = 64 << 20
 _CONFIG = StoreConfig(

@@ -33,8 +33,8 @@ from benchmarks.bulk_log import LogShape, write_log
 from benchmarks.make_log import make_segment
 from benchmarks.measure import Figure, Reading, Report, best_of, seconds_of
 from benchmarks.process_memory import MemoryWatch, spark_kind
-from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.doctor.store_rebuild import rebuild_with
+from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
 from tests.interop.harness.packages import NotAvailable
 
 ROUNDS, CHECK_ROUNDS = 24, 6
@@ -216,8 +216,8 @@ def main() -> None:
 
 
 def _in_process(root: Path, outputs: Outputs, rounds: int) -> float:
-    from orbitlog.doctor.tasks_here import run_here
-    from orbitlog.store.store_settings import load_settings
+    from orbitlog.jobs.local_runner import run_here
+    from orbitlog.settings.store_settings import load_settings
 
     rules = load_settings(None, RULES_OF_5X)
     found = []
@@ -234,7 +234,7 @@ class Stages:
     """Runs the jobs of a rebuild as the command does, and notes what each took."""
 
     def __init__(self, spark: Any) -> None:
-        from orbitlog.pipeline.task_run import runner
+        from orbitlog.pipeline.runtime.task_run import runner
 
         self._run = runner(spark)
         self.seconds: dict[str, float] = {}
@@ -264,8 +264,8 @@ def _serve(root: Path, master: str, outputs: Outputs) -> None:
     """Start a session, and do what the lines of stdin ask for."""
     from orbitlog.pipeline.check import check
     from orbitlog.pipeline.rebuild import index_writers
-    from orbitlog.pipeline.session import build_session
-    from orbitlog.store.store_settings import load_settings
+    from orbitlog.pipeline.runtime.session import build_session
+    from orbitlog.settings.store_settings import load_settings
 
     started = time.perf_counter()
     spark = build_session(master, app_name="orbitlog-bench", only_tasks=True)

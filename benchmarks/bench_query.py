@@ -11,9 +11,9 @@ from benchmarks.bench_store import now_ms
 from benchmarks.bulk_log import LogShape, write_log
 from benchmarks.measure import Figure, Reading, Report, percentiles, seconds_of
 from benchmarks.page_cache import drop_from_cache, files_below
-from orbitlog.store.key_query import KeyQuery
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.reads.key_query import KeyQuery
+from orbitlog.storefiles.store_config import StoreConfig
 
 _BODY_BYTES = 128
 _QUERIES = 3_000

@@ -11,8 +11,8 @@ from benchmarks.bulk_log import LogShape, write_log
 from benchmarks.measure import Figure, Reading, Report, median_of, seconds_of
 from benchmarks.page_cache import bytes_read_from_disk, drop_from_cache, files_below
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.queue_reader import GetStatus, ReadRequest
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.reads.queue_reader import GetStatus, ReadRequest
+from orbitlog.storefiles.store_config import StoreConfig
 
 _QUEUES = LogShape(0, 0).topics * LogShape(0, 0).queues
 

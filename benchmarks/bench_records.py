@@ -11,8 +11,8 @@ from zlib import crc32
 
 from benchmarks.make_log import template
 from benchmarks.measure import Figure, Report, best_of
-from orbitlog.formats.derive import DeriveRules, index_hashes, queue_units
-from orbitlog.formats.message import Message, decode_message, encode_message
+from orbitlog.formats.derived.derive import DeriveRules, index_hashes, queue_units
+from orbitlog.formats.records.message import Message, decode_message, encode_message
 
 _PREFIX = struct.Struct(">iIiiiqqiq8sq8siqi")
 

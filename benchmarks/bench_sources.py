@@ -73,7 +73,7 @@ def main() -> None:
     parser.add_argument("messages", type=int)
     parser.add_argument("segment_bytes", type=int)
     arguments = parser.parse_args()
-    from orbitlog.pipeline.session import build_session
+    from orbitlog.pipeline.runtime.session import build_session
 
     started = time.perf_counter()
     spark = build_session("local[2]", app_name="orbitlog-bench")
@@ -89,9 +89,9 @@ def main() -> None:
 def _jobs(
     spark: Any, root: Path, messages: int, segment_bytes: int
 ) -> list[tuple[str, Callable[[], object], int, int]]:
-    from orbitlog.pipeline.log_stats import count_logs
-    from orbitlog.pipeline.named_stores import parse_store_paths
-    from orbitlog.pipeline.task_run import runner
+    from orbitlog.pipeline.runtime.task_run import runner
+    from orbitlog.pipeline.sources.named_stores import parse_store_paths
+    from orbitlog.pipeline.stats.log_stats import count_logs
 
     store, one_topic = _derived(spark, root), _derived(spark, _one_topic(root))
     stores = parse_store_paths(f"b={store}")
@@ -136,8 +136,8 @@ def _derived(spark: Any, root: Path) -> Path:
 
 
 def _export(spark: Any, stores: Any, target: Path) -> None:
-    from orbitlog.pipeline.export_job import ExportRequest, export_topic
-    from orbitlog.pipeline.task_run import runner
+    from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
+    from orbitlog.pipeline.runtime.task_run import runner
 
     shutil.rmtree(target, ignore_errors=True)
     for _ in export_topic(runner(spark), ExportRequest(stores, TOPIC, target)):

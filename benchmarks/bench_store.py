@@ -13,9 +13,9 @@ from pathlib import Path
 from benchmarks.java_store import VERSION, append_with_java
 from benchmarks.make_log import template
 from benchmarks.measure import Figure, Report, best_of, seconds_of
-from orbitlog.formats.message import Message, encode_message
+from orbitlog.formats.records.message import Message, encode_message
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.storefiles.store_config import StoreConfig
 from tests.interop.harness.packages import NotAvailable
 
 _ROUNDS = 3

@@ -40,12 +40,12 @@ import uvloop
 from benchmarks.bench_store import now_ms
 from benchmarks.make_log import template
 from benchmarks.measure import Figure, Reading, Report, seconds_of
-from orbitlog.broker.flush_queue import FlushQueue
-from orbitlog.formats.message import Message, encode_message
-from orbitlog.formats.record_template import Row, encode_run, template_of
+from orbitlog.broker.sending.flush_queue import FlushQueue
+from orbitlog.formats.records.message import Message, encode_message
+from orbitlog.formats.records.record_template import Row, encode_run, template_of
 from orbitlog.remoting.connection import Connection
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
 

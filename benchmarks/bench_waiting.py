@@ -15,14 +15,14 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 from benchmarks.measure import Figure, Reading, Report, best_of
-from orbitlog.broker.broker_node import Broker
-from orbitlog.broker.broker_settings import BrokerSettings
-from orbitlog.broker.clients import parse_subscription
+from orbitlog.broker.runtime.broker_node import Broker
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.tables.clients import parse_subscription
 from orbitlog.filters.sql_filter import SqlFilter
 from orbitlog.formats import names
-from orbitlog.formats.message import encode_message, make_message
-from orbitlog.formats.message_id import parse_offset_message_id
-from orbitlog.formats.properties import encode_properties
+from orbitlog.formats.records.message import encode_message, make_message
+from orbitlog.formats.records.message_id import parse_offset_message_id
+from orbitlog.formats.records.properties import encode_properties
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from benchmarks.make_log import START_MS, template
-from orbitlog.formats.message import RECORD_PREFIX, encode_message
-from orbitlog.formats.message_scan import encode_blank, fits
+from orbitlog.formats.records.message import RECORD_PREFIX, encode_message
+from orbitlog.formats.records.message_scan import encode_blank, fits
 from orbitlog.formats.store_tree import COMMITLOG, offset_file_name
 
 _CHUNK = 1 << 16

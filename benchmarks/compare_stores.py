@@ -17,11 +17,11 @@ from benchmarks.bulk_log import LogShape, write_log
 from benchmarks.compare_record import OURS, THEIRS, Record
 from benchmarks.compare_rows import Row
 from benchmarks.measure import seconds_of
-from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_aside
+from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_aside
 from orbitlog.formats import store_tree as tree
+from orbitlog.settings.store_settings import load_settings
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import load_settings
+from orbitlog.storefiles.store_config import StoreConfig
 from tests.interop.harness.packages import apache_packages
 
 _SPARK_ROUNDS = 2

@@ -16,9 +16,9 @@ from typing import Any, cast
 
 import orjson
 
-from orbitlog.broker.broker_node import Broker
-from orbitlog.broker.broker_settings import BrokerSettings
-from orbitlog.formats.batch import BATCH_MEMBER
+from orbitlog.broker.runtime.broker_node import Broker
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.formats.records.batch import BATCH_MEMBER
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import FLAG_ONEWAY

@@ -12,7 +12,7 @@ from pathlib import Path
 from zlib import crc32
 
 from orbitlog.formats.hosts import parse_host
-from orbitlog.formats.message import (
+from orbitlog.formats.records.message import (
     BODY_CRC_MASK,
     RECORD_PREFIX,
     Message,
@@ -20,8 +20,8 @@ from orbitlog.formats.message import (
     encode_message,
     make_message,
 )
-from orbitlog.formats.message_scan import encode_blank, fits
-from orbitlog.formats.properties import encode_properties
+from orbitlog.formats.records.message_scan import encode_blank, fits
+from orbitlog.formats.records.properties import encode_properties
 
 TOPICS, QUEUES = 16, 8
 START_MS = 1_760_000_000_000

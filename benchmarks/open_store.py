@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.make_log import template
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.storefiles.store_config import StoreConfig
 
 
 def main(root: Path, how: str, count: int) -> None:

@@ -13,7 +13,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-from orbitlog.store.store_settings import SETTINGS
+from orbitlog.settings.store_settings import SETTINGS
 from tools import generate_docs
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -201,7 +201,7 @@ def test_every_target_is_phony_and_says_what_it_does() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_code_named_in_prose_exists(page: Path) -> None:
-    """`formats.message.decode_message` in backticks is a promise that a reader can find it."""
+    """`formats.records.message.decode_message` in backticks is a promise that a reader can find it."""
     rooms = "|".join(path.name.removesuffix(".py") for path in PACKAGE.iterdir() if not path.name.startswith("_"))
     for dotted in re.findall(rf"`(?:orbitlog\.)?((?:{rooms})(?:\.\w+)+)`", page.read_text()):
         if not dotted.endswith(FILE_SUFFIXES):

@@ -19,11 +19,11 @@ from types import ModuleType
 import pytest
 
 import orbitlog
-from orbitlog.client import addresses
-from orbitlog.client.administration import Administration
-from orbitlog.client.consuming import Consumer
-from orbitlog.client.delivery import Delivery
-from orbitlog.client.reading import Reader
+from orbitlog.client.admin.administration import Administration
+from orbitlog.client.connection import addresses
+from orbitlog.client.consumer.delivery import Delivery
+from orbitlog.client.consumer.group_consumer import Consumer
+from orbitlog.client.consumer.queue_reading import Reader
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.filters import sql_filter
 from orbitlog.testing.running_broker import RunningBroker

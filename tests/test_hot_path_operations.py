@@ -21,9 +21,9 @@ import pytest
 import uvloop
 
 from benchmarks.hot_path import QUEUES, TOPIC, HotPath, batches, commits, halves, hot_path_at, pulls, sends
-from orbitlog.formats.message import make_message
+from orbitlog.formats.records.message import make_message
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.storefiles.store_config import StoreConfig
 
 MESSAGES = 64
 MEMBERS = 32

@@ -10,7 +10,7 @@ import pytest
 
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.cli.conftest import Run, run
-from tests.unit.cli.test_cmd_up import PROGRAM, SECONDS_MAX, serving
+from tests.unit.cli.serve.test_cmd_up import PROGRAM, SECONDS_MAX, serving
 from tests.unit.store.spread_stores import digests, spread
 
 SEGMENT_BYTES = 65536

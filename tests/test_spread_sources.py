@@ -9,14 +9,15 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from orbitlog.doctor.store_check import check_with
-from orbitlog.doctor.tasks_here import run_here
 from orbitlog.errors import StoreLayoutError
-from orbitlog.pipeline.commitlog_source import CommitLogSource
-from orbitlog.pipeline.named_stores import OptionError, log_path_options, name_stores, with_log_paths
-from orbitlog.pipeline.stats_job import store_statistics
-from orbitlog.pipeline.topic_source import TopicSource
-from orbitlog.store.store_settings import SettingError, load_settings
+from orbitlog.jobs.check.store_check import check_with
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
+from orbitlog.pipeline.sources.named_stores import OptionError, log_path_options, name_stores, with_log_paths
+from orbitlog.pipeline.sources.topic_source import TopicSource
+from orbitlog.pipeline.stats.stats_job import store_statistics
+from orbitlog.settings.setting import SettingError
+from orbitlog.settings.store_settings import load_settings
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.pipeline.source_runs import read_batch
 from tests.unit.store.spread_stores import spread

@@ -47,6 +47,10 @@ def test_basenames_are_unique() -> None:
     none_of(tidy.doubled_basenames(MODULES))
 
 
+def test_no_room_is_crowded() -> None:
+    none_of(tidy.crowded_rooms(MODULES))
+
+
 def test_no_module_is_dead() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     entry_points = [target.split(":")[0] for target in scripts.values()]
@@ -162,6 +166,12 @@ def test_a_rule_lets_pass(rule: tidy.Rule, path: str, text: str) -> None:
 def test_a_doubled_basename_is_noticed() -> None:
     modules = [Module(path, HEAD) for path in ("formats/__init__.py", "store/__init__.py", "a/x.py", "b/x.py")]
     assert list(tidy.doubled_basenames(modules)) == ["x.py stands more than once: a/x.py, b/x.py"]
+
+
+def test_a_crowded_room_is_noticed() -> None:
+    modules = [tidy.Module(f"store/part_{number}.py", "") for number in range(tidy.ROOM_MODULES_MAX + 1)]
+    assert list(tidy.crowded_rooms(modules))
+    assert not list(tidy.crowded_rooms(modules[1:]))
 
 
 def test_a_dead_module_is_noticed() -> None:

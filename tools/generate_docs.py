@@ -30,17 +30,18 @@ from typing import Any
 import click
 
 from orbitlog import formats
-from orbitlog.broker.broker_settings import BROKER_SETTINGS, RUNTIME_KEYS
+from orbitlog.broker.runtime.broker_settings import BROKER_SETTINGS, RUNTIME_KEYS
 from orbitlog.cli.main import cli
 from orbitlog.cli.mqadmin.verb_table import VERBS
 from orbitlog.formats import compat
 from orbitlog.formats.delay_levels import DEFAULT_LEVELS, STANDARD_LEVELS, DelayLevels
 from orbitlog.formats.layout import Layout, declared_layouts
 from orbitlog.nameserver.nameserver_settings import NAMESERVER_SETTINGS
-from orbitlog.store.java_keys import ABSENT, JAVA_KEYS, JAVA_VERSIONS
-from orbitlog.store.setting_classes import BEHAVIOUR, HARMLESS, SAFETY
-from orbitlog.store.setting_review import harmless_values
-from orbitlog.store.store_settings import SETTINGS, Setting
+from orbitlog.settings.java_keys import ABSENT, JAVA_KEYS, JAVA_VERSIONS
+from orbitlog.settings.setting import Setting
+from orbitlog.settings.setting_classes import BEHAVIOUR, HARMLESS, SAFETY
+from orbitlog.settings.setting_review import harmless_values
+from orbitlog.settings.store_settings import SETTINGS
 from orbitlog.testing.golden import extract_golden
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import encode_message, make_message
-from orbitlog.formats.message_scan import encode_blank
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import encode_message, make_message
+from orbitlog.formats.records.message_scan import encode_blank
 from orbitlog.kernels.arrow_batches import ArrowDecoder
 from orbitlog.kernels.columns import read_columns
 from orbitlog.kernels.derivation import Derivation

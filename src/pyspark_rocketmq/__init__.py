@@ -7,6 +7,6 @@ def __getattr__(name: str) -> object:
     # Spark imports every module of such a name in every session; what is not asked for is not loaded.
     if name != "DefaultSource":
         raise AttributeError(name)
-    from orbitlog.pipeline.topic_source import TopicSource
+    from orbitlog.pipeline.sources.topic_source import TopicSource
 
     return TopicSource

@@ -6,6 +6,6 @@ from __future__ import annotations
 def __getattr__(name: str) -> object:
     if name != "DefaultSource":
         raise AttributeError(name)
-    from orbitlog.pipeline.commitlog_source import CommitLogSource
+    from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
 
     return CommitLogSource

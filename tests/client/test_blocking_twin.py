@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from orbitlog.client.administration import Administration
+from orbitlog.client.admin.administration import Administration
 from orbitlog.client.blocking import (
     BlockingAdministration,
     BlockingConsumer,
@@ -15,8 +15,8 @@ from orbitlog.client.blocking import (
     BlockingReader,
     BlockingRocketMQ,
 )
-from orbitlog.client.consuming import Consumer
-from orbitlog.client.reading import Reader
+from orbitlog.client.consumer.group_consumer import Consumer
+from orbitlog.client.consumer.queue_reading import Reader
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientClosed, ClientError, RemotingError
 from orbitlog.testing.running_broker import RunningBroker

@@ -9,7 +9,7 @@ import pytest
 import uvloop
 
 import orbitlog
-from orbitlog.client.delivery import Delivery
+from orbitlog.client.consumer.delivery import Delivery
 from orbitlog.testing.pytest_plugin import MakeBroker
 
 SECONDS_MAX = 60

@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.client.running_info import RunningInfo
+from orbitlog.client.connection.cluster_link import ClusterLink
+from orbitlog.client.connection.running_info import RunningInfo
 from orbitlog.errors import OrbitlogError
 from orbitlog.remoting.request_dispatch import not_supported
 from orbitlog.testing.running_broker import RunningBroker

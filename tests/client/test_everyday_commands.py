@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from orbitlog.cli.main import cli
-from orbitlog.client.connecting import connect
+from orbitlog.client.connection.connecting import connect
 
 SECONDS_MAX = 60
 

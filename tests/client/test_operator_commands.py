@@ -7,10 +7,10 @@ import json
 import time
 from pathlib import Path
 
-from orbitlog.client.connecting import connect
-from orbitlog.client.inspection import Inspection
-from orbitlog.client.outgoing import make_outgoing, send_request
-from orbitlog.formats.flags import TransactionType
+from orbitlog.client.admin.inspection import Inspection
+from orbitlog.client.connection.connecting import connect
+from orbitlog.client.producer.outgoing import make_outgoing, send_request
+from orbitlog.formats.records.flags import TransactionType
 from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.consume_headers import SendBackRequest

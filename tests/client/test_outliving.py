@@ -10,7 +10,7 @@ import time
 import pytest
 
 import orbitlog
-from orbitlog.client.consuming import Consumer
+from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import BrokerRefused, ClientClosed, ClientError, ConnectFailed, RemotingError
 from orbitlog.testing.running_broker import RunningBroker
@@ -126,8 +126,8 @@ def test_closing_ends_though_everybody_is_gone(orbitlog_broker: RunningBroker) -
 def test_closing_ends_though_nobody_takes_its_traces(
     orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("orbitlog.client.tracing.CLOSE_SECONDS", 0.2)
-    monkeypatch.setattr("orbitlog.client.tracing.SEND_SECONDS", 600.0)
+    monkeypatch.setattr("orbitlog.client.producer.tracing.CLOSE_SECONDS", 0.2)
+    monkeypatch.setattr("orbitlog.client.producer.tracing.SEND_SECONDS", 600.0)
 
     async def scenario() -> None:
         async with asyncio.timeout(SECONDS_MAX), orbitlog_broker.connect(trace=True) as mq:
@@ -144,7 +144,7 @@ def test_closing_ends_though_a_broker_does_not_answer(
     orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that takes connections and says nothing: a machine that hangs, a process that was stopped."""
-    monkeypatch.setattr("orbitlog.client.consuming.CLOSE_SECONDS", 0.5)
+    monkeypatch.setattr("orbitlog.client.consumer.group_consumer.CLOSE_SECONDS", 0.5)
 
     async def scenario() -> None:
         async with asyncio.timeout(SECONDS_MAX), orbitlog_broker.connect() as mq:

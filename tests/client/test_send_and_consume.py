@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orbitlog.client.connecting import connect
-from orbitlog.client.consuming import Consumer
-from orbitlog.client.delivery import Delivery
+from orbitlog.client.connection.connecting import connect
+from orbitlog.client.consumer.delivery import Delivery
+from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.errors import ClientError, ConnectFailed, NoRoute
 
 SECONDS_MAX = 20

@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orbitlog.client.connecting import connect
-from orbitlog.client.receipts import Receipt
-from orbitlog.client.received import Received
+from orbitlog.client.connection.connecting import connect
+from orbitlog.client.consumer.received import Received
+from orbitlog.client.producer.receipts import Receipt
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientError, RequestTimeout
 from orbitlog.testing.pytest_plugin import MakeBroker

@@ -8,9 +8,9 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from orbitlog.client.connecting import connect
-from orbitlog.client.consuming import Consumer
-from orbitlog.client.delivery import Delivery
+from orbitlog.client.connection.connecting import connect
+from orbitlog.client.consumer.delivery import Delivery
+from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.errors import BrokerRefused, ClientError
 from orbitlog.testing.pytest_plugin import MakeBroker
 from orbitlog.testing.running_broker import RunningBroker

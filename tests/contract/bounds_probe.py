@@ -12,9 +12,9 @@ import sys
 
 import numpy as np
 
-from orbitlog.formats.batch import BatchMember, encode_batch
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.message import encode_message
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.records.batch import BatchMember, encode_batch
+from orbitlog.formats.records.message import encode_message
 from orbitlog.kernels.arrow_batches import ArrowDecoder
 from orbitlog.kernels.batch_encode import put_records
 from orbitlog.kernels.columns import read_columns

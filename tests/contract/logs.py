@@ -5,10 +5,11 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from orbitlog.formats import flags, names
+from orbitlog.formats import names
 from orbitlog.formats.hosts import parse_host
-from orbitlog.formats.message import Message, encode_message, make_message
-from orbitlog.formats.message_scan import encode_blank, fits
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.message import Message, encode_message, make_message
+from orbitlog.formats.records.message_scan import encode_blank, fits
 
 IPV4, IPV6 = parse_host("10.0.0.7:4711"), parse_host("[2001:db8::7]:4711")
 LONG_TOPIC = names.pop_retry_topic("g" * 100, "t" * 60)

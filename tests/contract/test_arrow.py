@@ -5,8 +5,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from orbitlog.formats.message import Message, encode_message, make_message
-from orbitlog.formats.message_scan import Damage, scan_messages
+from orbitlog.formats.records.message import Message, encode_message, make_message
+from orbitlog.formats.records.message_scan import Damage, scan_messages
 from orbitlog.kernels.arrow_batches import SCHEMA, ArrowDecoder
 from orbitlog.testing.golden import GoldenStore
 from tests.contract.logs import make_log, random_kinds

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitlog.formats.batch import BatchMember, encode_batch
-from orbitlog.formats.batch_records import encode_records
 from orbitlog.formats.hosts import Host
-from orbitlog.formats.message import Message, make_message
+from orbitlog.formats.records.batch import BatchMember, encode_batch
+from orbitlog.formats.records.batch_records import encode_records
+from orbitlog.formats.records.message import Message, make_message
 from orbitlog.kernels.batch_encode import BatchEncoder, put_records
 
 ADDED = b"CLUSTER\x01DefaultCluster\x02"

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
 from orbitlog.formats.delay_levels import DelayLevels, parse_delay_levels
-from orbitlog.formats.derive import DeriveRules, index_hashes, queue_units
-from orbitlog.formats.index_layout import IndexHeader, IndexLayout, decode_header
-from orbitlog.formats.message import encode_message, make_message
-from orbitlog.formats.queue_entry import PRE_BLANK_RAW
+from orbitlog.formats.derived.derive import DeriveRules, index_hashes, queue_units
+from orbitlog.formats.derived.index_layout import IndexHeader, IndexLayout, decode_header
+from orbitlog.formats.derived.queue_entry import PRE_BLANK_RAW
+from orbitlog.formats.records.message import encode_message, make_message
 from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.index_build import IndexBuilder
 from orbitlog.kernels.queue_build import QueueBuilder

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from orbitlog.errors import StoreError, StoreLocked
-from orbitlog.store.disk import Disk, RealDisk
+from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.testing.crash_disk import CrashDisk
 
 
@@ -114,7 +114,7 @@ def test_who_holds_a_lock(disk: Disk, root: Path) -> None:
 
 
 def test_a_lock_of_another_process_is_seen_and_ends_with_it(tmp_path: Path) -> None:
-    program = "import sys; from pathlib import Path; from orbitlog.store.disk import RealDisk\n"
+    program = "import sys; from pathlib import Path; from orbitlog.storefiles.disk import RealDisk\n"
     program += "lock = RealDisk().lock_file(Path(sys.argv[1]), b'lock'); print('held', flush=True); sys.stdin.read()"
     command = [sys.executable, "-c", program, str(tmp_path / "lock")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitlog.formats.index_layout import (
+from orbitlog.formats.derived.index_layout import (
     INDEX_ENTRY,
     INDEX_HEADER,
     IndexHeader,

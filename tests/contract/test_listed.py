@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from orbitlog.formats.message import encode_message
-from orbitlog.formats.properties import TAGS
+from orbitlog.formats.records.message import encode_message
+from orbitlog.formats.records.properties import TAGS
 from orbitlog.kernels import tally
 from orbitlog.kernels.arrow_batches import ArrowDecoder
 from orbitlog.kernels.listed_records import ListedDecoder

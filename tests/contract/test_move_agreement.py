@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.broker.broker_opening import open_broker_store, take_broker_state
-from orbitlog.broker.broker_settings import BrokerSettings, load_broker_settings
-from orbitlog.broker.listen_address import with_listen_address
-from orbitlog.cli.move_settings import GivenSettings, offset_rows, orbitlog_setting_rows
-from orbitlog.doctor.move_rows import MoveRow, MoveSeverity
-from orbitlog.doctor.store_move import ORBITLOG, MoveWish, survey_move
+from orbitlog.broker.runtime.broker_opening import open_broker_store, take_broker_state
+from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
+from orbitlog.broker.runtime.listen_address import with_listen_address
+from orbitlog.cli.doctor.move_settings import GivenSettings, offset_rows, orbitlog_setting_rows
+from orbitlog.doctor.move.move_rows import MoveRow, MoveSeverity
+from orbitlog.doctor.move.store_move import ORBITLOG, MoveWish, survey_move
 from orbitlog.errors import OrbitlogError
-from orbitlog.store.setting_classes import BEHAVIOUR, SAFETY
-from orbitlog.store.store_settings import SettingError
+from orbitlog.settings.setting import SettingError
+from orbitlog.settings.setting_classes import BEHAVIOUR, SAFETY
 from tests.unit.store.store_kinds import HARMLESS, KINDS, STORED_MS, fingerprint, make_store, put
 
 
@@ -135,7 +135,7 @@ VALUES = {"boolean": "true", "int": "7", "long": "7", "double": "7", "string": "
 
 @pytest.mark.parametrize("key", [*SAFETY, *BEHAVIOUR])
 def test_move_and_start_agree_on_a_setting(key: str, tmp_path: Path) -> None:
-    from orbitlog.store.java_keys import JAVA_KEYS
+    from orbitlog.settings.java_keys import JAVA_KEYS
 
     for value in (VALUES[JAVA_KEYS[key].type], JAVA_KEYS[key].defaults[-1].strip("~-"), "false", "1000"):
         rows = list(orbitlog_setting_rows(tmp_path, _given([f"{key}={value}"])))

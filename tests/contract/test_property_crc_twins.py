@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.message import Message, encode_message, make_message
-from orbitlog.formats.message_scan import Damage, read_at, scan_messages
-from orbitlog.formats.property_crc import ends_with_crc, seal_record, with_room_for_crc
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.records.message import Message, encode_message, make_message
+from orbitlog.formats.records.message_scan import Damage, read_at, scan_messages
+from orbitlog.formats.records.property_crc import ends_with_crc, seal_record, with_room_for_crc
 from orbitlog.kernels.arrow_batches import ArrowDecoder
 from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.property_crc_count import count_without_crc
 from orbitlog.kernels.tally import Tally
-from orbitlog.store.property_crc_mode import RecordsWithoutCrc, records_without_crc
+from orbitlog.store.log.property_crc_mode import RecordsWithoutCrc, records_without_crc
 from tests.contract.logs import KINDS, make_kind
 from tests.contract.twins import FORMATS, KERNELS
 

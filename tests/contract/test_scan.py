@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from orbitlog.formats.message import Message, decode_message, encode_message
-from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd, read_at
+from orbitlog.formats.records.message import Message, decode_message, encode_message
+from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd, read_at
 from orbitlog.kernels.columns import HeaderColumns, fill_columns, read_columns
 from orbitlog.kernels.record_walk import DAMAGE, SourceBytes
 from orbitlog.testing.golden import GoldenStore

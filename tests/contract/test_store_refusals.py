@@ -7,26 +7,26 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.broker.broker_opening import open_broker_store
-from orbitlog.broker.broker_settings import BrokerSettings
-from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_in_place
+from orbitlog.broker.runtime.broker_opening import open_broker_store
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.explanation import explain
-from orbitlog.doctor.repair import apply_repair, plan_repair
-from orbitlog.doctor.repair_journal import undo_last
-from orbitlog.doctor.store_check import check_with
-from orbitlog.doctor.store_rebuild import rebuild_with
-from orbitlog.doctor.tasks_here import run_here
+from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_in_place
+from orbitlog.doctor.repair.repair_journal import undo_last
+from orbitlog.doctor.repair.store_repair import apply_repair, plan_repair
 from orbitlog.errors import OrbitlogError, StoreLayoutError
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.pipeline.commitlog_source import CommitLogSource
-from orbitlog.pipeline.consumer_lag import look_at_progress
-from orbitlog.pipeline.named_stores import NamedStore
-from orbitlog.pipeline.topic_source import TopicSource
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.jobs.check.store_check import check_with
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
+from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
+from orbitlog.pipeline.sources.named_stores import NamedStore
+from orbitlog.pipeline.sources.topic_source import TopicSource
+from orbitlog.pipeline.stats.consumer_lag import look_at_progress
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.offline_writer import OfflineStoreWriter
-from orbitlog.store.outside_dispatch import OutsideDispatch
-from orbitlog.store.store_settings import StoreSettings
 from tests.unit.pipeline.source_runs import read_batch
 from tests.unit.store.store_kinds import (
     CONFIG,

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from orbitlog.formats import java, properties
+from orbitlog.formats import java
 from orbitlog.formats.delay_levels import parse_level
-from orbitlog.formats.index_layout import key_hash
+from orbitlog.formats.derived.index_layout import key_hash
+from orbitlog.formats.records import properties
 from orbitlog.kernels import crc, property_scan, text
 from orbitlog.kernels.jit import kernel
 

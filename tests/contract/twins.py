@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.derived_files import DerivedFiles
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import Message
-from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd, find_record, scan_messages
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd, find_record, scan_messages
 from orbitlog.kernels import splits
 from orbitlog.kernels.derivation import Derivation
 from orbitlog.kernels.record_walk import walk_messages

@@ -12,7 +12,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from orbitlog.store import dispatcher, log_end, queue_survey
+from orbitlog.store.dispatch import dispatcher
+from orbitlog.store.log import log_end
+from orbitlog.store.recovery import queue_survey
 
 _PROPERTY = "checked"
 

@@ -13,12 +13,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor.derived_rebuild import RebuildWish, rebuild_in_place
 from orbitlog.doctor.examination import examine
-from orbitlog.doctor.repair import apply_repair
-from orbitlog.doctor.repair_journal import undo_last
-from orbitlog.doctor.store_use import taken
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_in_place
+from orbitlog.doctor.repair.repair_journal import undo_last
+from orbitlog.doctor.repair.store_repair import apply_repair
+from orbitlog.jobs.store_use import taken
+from orbitlog.settings.store_settings import StoreSettings
 
 _EVENTS = frozenset(
     ("open", "mmap.__new__", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.truncate", "os.utime")

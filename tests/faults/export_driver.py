@@ -9,9 +9,9 @@ import sys
 import warnings
 from pathlib import Path
 
-from orbitlog.doctor.tasks_here import run_here
-from orbitlog.pipeline.export_job import ExportRequest, export_topic
-from orbitlog.pipeline.named_stores import NamedStore
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
+from orbitlog.pipeline.sources.named_stores import NamedStore
 
 
 def main() -> None:

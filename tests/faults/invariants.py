@@ -6,11 +6,11 @@ from pathlib import Path
 from random import Random
 
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.derived_files import DerivedFiles
-from orbitlog.formats.message import Message, encode_message
-from orbitlog.formats.message_scan import scan_messages
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.records.message import Message, encode_message
+from orbitlog.formats.records.message_scan import scan_messages
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.crash_disk import CrashDisk
 from tests.faults.workloads import BEGIN_MS, ROOT, Ledger, random_message
 

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 from random import Random
 
-from orbitlog.formats.properties import UNIQ_KEY
+from orbitlog.formats.records.properties import UNIQ_KEY
 from orbitlog.store.message_store import MessageStore
 from tests.faults.workloads import random_message, small_config
 

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from orbitlog.errors import LeaseLost
 from orbitlog.formats import store_tree as tree
-from orbitlog.pipeline.dispatch_ranges import DispatchPlanner
-from orbitlog.store.derived_range import DerivedRange, derive_range
-from orbitlog.store.mapped_view import mapped_view
-from orbitlog.store.outside_dispatch import OutsideDispatch
-from orbitlog.store.store_paths import StorePaths
+from orbitlog.pipeline.dispatch.dispatch_ranges import DispatchPlanner
+from orbitlog.store.derived.derived_range import DerivedRange, derive_range
+from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
+from orbitlog.storefiles.mapped_view import mapped_view
+from orbitlog.storefiles.store_paths import StorePaths
 
 
 def main(root: Path) -> None:

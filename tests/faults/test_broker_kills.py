@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from orbitlog.errors import RemotingError
-from orbitlog.formats.message import Message, decode_message
+from orbitlog.formats.records.message import Message, decode_message
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command

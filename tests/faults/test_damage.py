@@ -12,15 +12,15 @@ import pytest
 
 from orbitlog.errors import OrbitlogError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.index_layout import INDEX_HEADER
-from orbitlog.formats.message import Message, decode_message
-from orbitlog.formats.message_scan import MAGIC_BLANK
-from orbitlog.formats.properties import UNIQ_KEY
-from orbitlog.formats.store_state import STATE_FILE
-from orbitlog.store.key_query import KeyQuery
+from orbitlog.formats.derived.index_layout import INDEX_HEADER
+from orbitlog.formats.derived.store_state import STATE_FILE
+from orbitlog.formats.records.message import Message, decode_message
+from orbitlog.formats.records.message_scan import MAGIC_BLANK
+from orbitlog.formats.records.properties import UNIQ_KEY
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.queue_reader import ReadRequest
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.reads.key_query import KeyQuery
+from orbitlog.store.reads.queue_reader import ReadRequest
+from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.crash_disk import CrashDisk
 from tests.faults.invariants import check_derived, check_goes_on, messages_in, reopen
 from tests.faults.workloads import ROOT, Workload

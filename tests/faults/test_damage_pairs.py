@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 
 from orbitlog.doctor.examination import examine
-from orbitlog.doctor.repair import apply_repair
-from orbitlog.doctor.repair_journal import undo_last
+from orbitlog.doctor.repair.repair_journal import undo_last
+from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.errors import FormatError
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.doctor.damage_zoo import ZOO
-from tests.unit.doctor.test_repair import fingerprint, readable, still_readable
+from tests.unit.doctor.repair.test_store_repair import fingerprint, readable, still_readable
 
 STORES, STORES_WHEN_LONG = 3, 10
 

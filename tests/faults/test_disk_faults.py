@@ -10,8 +10,8 @@ from random import Random
 import pytest
 
 from orbitlog.errors import DiskFull, StoreError
+from orbitlog.store.appending.put_result import PutStatus
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.put_result import PutStatus
 from orbitlog.testing.crash_disk import CrashDisk
 from tests.faults.invariants import check_derived, check_log, check_recovered
 from tests.faults.workloads import ROOT, Workload, random_message

@@ -19,12 +19,12 @@ from pathlib import Path
 import pytest
 
 from orbitlog.doctor.examination import examine
-from orbitlog.doctor.repair import apply_repair
-from orbitlog.doctor.repair_journal import interrupted
+from orbitlog.doctor.repair.repair_journal import interrupted
+from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.formats.store_tree import DOCTOR
 from orbitlog.testing.golden import GoldenStore
 from tests.unit.doctor.damage_zoo import ZOO
-from tests.unit.doctor.test_repair import assert_served, fingerprint, readable
+from tests.unit.doctor.repair.test_store_repair import assert_served, fingerprint, readable
 
 KILLS_WHEN_LONG = 10
 # Damage of the log, of what is derived, of the config; for rebuild only what it mends.

@@ -16,11 +16,11 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from orbitlog.formats.message import make_message
+from orbitlog.formats.records.message import make_message
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
-from tests.unit.pipeline.test_export_job import places
+from orbitlog.storefiles.store_config import StoreConfig
+from tests.unit.pipeline.export.test_export_job import places
 
 KILLS = 2 * int(os.environ.get("ORBITLOG_FAULTS", "1"))
 SEED = int(os.environ.get("ORBITLOG_SEED", str(random.SystemRandom().randrange(1 << 32))))

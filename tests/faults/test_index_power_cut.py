@@ -9,9 +9,9 @@ from random import Random
 import pytest
 
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.store_state import KEYS_UNKNOWN, STATE_FILE, decode_state
-from orbitlog.store.dispatcher import Dispatcher
-from orbitlog.store.index_files import IndexBoundary
+from orbitlog.formats.derived.store_state import KEYS_UNKNOWN, STATE_FILE, decode_state
+from orbitlog.store.derived.index_files import IndexBoundary
+from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.test_power_cut import IMAGES, ROUNDS, check_image, watch
 from tests.faults.workloads import ROOT, Workload

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from orbitlog.broker.config_directory import ConfigDirectory
+from orbitlog.broker.tables.config_directory import ConfigDirectory
 from orbitlog.errors import DiskFull, StoreError
 from orbitlog.formats.compat import COMPAT_5_5
-from orbitlog.formats.group_config import SUBSCRIPTION_GROUP
-from orbitlog.formats.json_records import JsonFile
-from orbitlog.formats.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, DelayOffsets
 from orbitlog.formats.store_tree import BACKUP_SUFFIX, CONFIG
-from orbitlog.formats.topic_config import TOPICS
+from orbitlog.formats.tables.group_config import SUBSCRIPTION_GROUP
+from orbitlog.formats.tables.json_records import JsonFile
+from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, DelayOffsets
+from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.testing.crash_disk import CrashDisk
 from orbitlog.testing.golden import GoldenStore
 

@@ -10,7 +10,7 @@ from random import Random
 import pytest
 
 from orbitlog.formats import names
-from orbitlog.formats.message import Message
+from orbitlog.formats.records.message import Message
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.kept_aside import DAY_MS, Clock, KeptAside, Ledger, Promise
 

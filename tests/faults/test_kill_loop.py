@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from orbitlog.formats.properties import UNIQ_KEY
+from orbitlog.formats.records.properties import UNIQ_KEY
 from orbitlog.store.message_store import MessageStore
 from tests.faults.kill_writer import CONFIG
 

@@ -16,20 +16,20 @@ from typing import cast
 
 import pytest
 
-from orbitlog.broker.broker_opening import load_broker_state
-from orbitlog.broker.broker_settings import BrokerSettings
-from orbitlog.broker.config_directory import ConfigDirectory
-from orbitlog.broker.message_writer import MessageWriter
-from orbitlog.broker.pop_consumption import PopConsumption
-from orbitlog.broker.table_saver import TableSaver
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import decode_message, make_message
+from orbitlog.broker.pop.pop_consumption import PopConsumption
+from orbitlog.broker.runtime.broker_opening import load_broker_state
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.tables.config_directory import ConfigDirectory
+from orbitlog.broker.tables.table_saver import TableSaver
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import decode_message, make_message
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command

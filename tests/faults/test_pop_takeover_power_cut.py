@@ -13,10 +13,10 @@ from random import Random
 
 import pytest
 
-from orbitlog.broker.message_writer import MessageWriter
-from orbitlog.broker.pop_consumption import PopConsumption
-from orbitlog.broker.timed_delivery import TimedDelivery
-from orbitlog.formats.timer_progress import TIMER_PROGRESS
+from orbitlog.broker.delayed.timed_delivery import TimedDelivery
+from orbitlog.broker.pop.pop_consumption import PopConsumption
+from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.kept_aside import Clock
 from tests.faults.test_pop_power_cut import INVISIBLE_MS, LIVES, STEPS, Ledger, Out, Pops, repeatable

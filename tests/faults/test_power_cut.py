@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from orbitlog.formats.message import encode_message
+from orbitlog.formats.records.message import encode_message
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.invariants import check_recovered, messages_in
 from tests.faults.workloads import Ledger, Workload

@@ -10,13 +10,13 @@ from random import Random
 
 import pytest
 
-from orbitlog.formats.message import decode_message
-from orbitlog.formats.properties import KEYS, UNIQ_KEY
-from orbitlog.store.disk import DirectoryEntry, DiskUsage, FileLock, MappedFile
-from orbitlog.store.key_query import KeyQuery
-from orbitlog.store.queue_reader import GetStatus, ReadRequest
-from orbitlog.store.retention import RetentionPolicy
-from orbitlog.store.store_reader import StoreReader
+from orbitlog.formats.records.message import decode_message
+from orbitlog.formats.records.properties import KEYS, UNIQ_KEY
+from orbitlog.settings.retention_policy import RetentionPolicy
+from orbitlog.store.reads.key_query import KeyQuery
+from orbitlog.store.reads.queue_reader import GetStatus, ReadRequest
+from orbitlog.store.reads.store_reader import StoreReader
+from orbitlog.storefiles.disk import DirectoryEntry, DiskUsage, FileLock, MappedFile
 from orbitlog.testing.crash_disk import CrashDisk
 from tests.faults.workloads import ROOT, TOPICS, Workload
 

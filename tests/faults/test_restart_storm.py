@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import orbitlog
-from orbitlog.client.consuming import Consumer
+from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientError, RemotingError
 from tests.soak.serving_process import ServingProcess

@@ -11,9 +11,9 @@ from random import Random
 
 import pytest
 
-from orbitlog.formats.message import make_message
-from orbitlog.formats.store_state import STATE_FILE, decode_state
-from orbitlog.store import queue_set
+from orbitlog.formats.derived.store_state import STATE_FILE, decode_state
+from orbitlog.formats.records.message import make_message
+from orbitlog.store.derived import queue_set
 from orbitlog.store.message_store import MessageStore
 from orbitlog.testing.crash_disk import CrashDisk
 from tests.faults.invariants import check_recovered, messages_in

@@ -9,7 +9,7 @@ from random import Random
 
 import pytest
 
-from orbitlog.store.store_paths import StorePaths
+from orbitlog.storefiles.store_paths import StorePaths
 from orbitlog.testing.crash_disk import CrashDisk
 from tests.faults.test_power_cut import IMAGES, KILLED, check_image, watch
 from tests.faults.workloads import ROOT, Workload

@@ -7,8 +7,8 @@ from collections import Counter
 from random import Random
 
 from benchmarks.hot_path import TOPIC, HotPath, batches, halves, sends
-from orbitlog.broker.broker_node import Broker
-from orbitlog.broker.broker_settings import BrokerSettings
+from orbitlog.broker.runtime.broker_node import Broker
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.formats.names import HALF_TOPIC
 from orbitlog.store.message_store import MessageStore
 from orbitlog.wire.codes import ResponseCode

@@ -15,10 +15,10 @@ import pytest
 
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.compat import COMPAT_5_5
-from orbitlog.formats.store_state import STATE_FILE
-from orbitlog.formats.topic_config import TOPICS, TopicConfig, TopicTable
+from orbitlog.formats.derived.store_state import STATE_FILE
+from orbitlog.formats.tables.topic_config import TOPICS, TopicConfig, TopicTable
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.workloads import BEGIN_MS, ROOT, Clock, random_message, small_config
 

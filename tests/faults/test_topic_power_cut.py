@@ -11,11 +11,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from orbitlog.broker.broker_node import Broker
-from orbitlog.broker.broker_settings import BrokerSettings
-from orbitlog.broker.config_directory import ConfigDirectory
+from orbitlog.broker.runtime.broker_node import Broker
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.tables.config_directory import ConfigDirectory
 from orbitlog.formats.compat import COMPAT_5_5
-from orbitlog.formats.topic_config import TOPICS
+from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.testing.crash_disk import CrashDisk
 from orbitlog.wire.codes import RequestCode, ResponseCode

@@ -13,10 +13,10 @@ import pytest
 
 from orbitlog.errors import DiskFull, LeaseLost
 from orbitlog.formats import store_tree as tree
-from orbitlog.store.derived_range import DerivedRange, derive_range, pack_columns, unpack_columns
-from orbitlog.store.dispatcher import Arrival
+from orbitlog.store.derived.derived_range import DerivedRange, derive_range, pack_columns, unpack_columns
+from orbitlog.store.dispatch.dispatcher import Arrival
+from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.outside_dispatch import OutsideDispatch
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.invariants import check_derived, check_goes_on, messages_in, reopen
 from tests.faults.test_power_cut import IMAGES, KILLED, check_image, watch

@@ -17,8 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.formats.message import Message, decode_message
-from orbitlog.formats.properties import encode_properties
+from orbitlog.formats.records.message import Message, decode_message
+from orbitlog.formats.records.properties import encode_properties
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.wire.bodies.body_json import write_body

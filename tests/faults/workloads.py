@@ -10,19 +10,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
 
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.flags import TransactionType
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import Message, encode_message, make_message
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.names import SCHEDULE_TOPIC
-from orbitlog.formats.properties import DELAY, KEYS, TAGS, UNIQ_KEY
-from orbitlog.formats.property_crc import seal_record, with_room_for_crc
-from orbitlog.formats.queue_entry import ENTRY_BYTES
-from orbitlog.store.disk import Disk
+from orbitlog.formats.records.flags import TransactionType
+from orbitlog.formats.records.message import Message, encode_message, make_message
+from orbitlog.formats.records.properties import DELAY, KEYS, TAGS, UNIQ_KEY
+from orbitlog.formats.records.property_crc import seal_record, with_room_for_crc
+from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.store.appending.put_result import PutResult
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.put_result import PutResult
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.storefiles.disk import Disk
+from orbitlog.storefiles.store_config import StoreConfig
 
 ROOT = Path("store")
 TOPICS = ("Orders", "Ticks", "%RETRY%group")

@@ -11,19 +11,19 @@ from pathlib import Path
 
 import numpy as np
 
-from orbitlog.cli.message_row import message_json
-from orbitlog.formats import flags
+from orbitlog.cli.cluster.message_row import message_json
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.derived_files import DerivedFiles
-from orbitlog.formats.message import Message
-from orbitlog.formats.message_scan import LogEnd, SegmentEnd
-from orbitlog.formats.queue_entry import ENTRY_BYTES
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message_scan import LogEnd, SegmentEnd
 from orbitlog.kernels.derivation import Derivation
-from orbitlog.store.log_walk import LogWalk
-from orbitlog.store.mapped_view import mapped_view
-from orbitlog.store.store_files import StoreFiles, find_store_files
-from orbitlog.store.store_settings import DELAY_LEVELS, MULTI_DISPATCH, StoreGeometry, load_settings
+from orbitlog.settings.store_settings import DELAY_LEVELS, MULTI_DISPATCH, StoreGeometry, load_settings
+from orbitlog.storefiles.log_walk import LogWalk
+from orbitlog.storefiles.mapped_view import mapped_view
+from orbitlog.storefiles.store_files import StoreFiles, find_store_files
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.processes import JsonObject
 

@@ -8,15 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.doctor.repair import apply_repair
-from orbitlog.formats import names, timer_message
-from orbitlog.formats.message import Message
-from orbitlog.formats.timer_checkpoint import decode_timer_checkpoint
-from orbitlog.formats.timer_log import TimerLogUnit, scan_timer_log
-from orbitlog.store.log_walk import LogWalk
-from orbitlog.store.store_files import find_store_files
-from orbitlog.store.store_inference import infer_geometry
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.doctor.repair.store_repair import apply_repair
+from orbitlog.formats import names
+from orbitlog.formats.derived.timer_checkpoint import decode_timer_checkpoint
+from orbitlog.formats.derived.timer_log import TimerLogUnit, scan_timer_log
+from orbitlog.formats.records import timer_message
+from orbitlog.formats.records.message import Message
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.log_walk import LogWalk
+from orbitlog.storefiles.store_files import find_store_files
+from orbitlog.storefiles.store_inference import infer_geometry
 from orbitlog.testing.golden import GoldenStore
 from tests.interop import our_reading
 from tests.interop.harness.cluster import running_cluster

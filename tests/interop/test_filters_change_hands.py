@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from orbitlog.formats.group_config import decode_filters
+from orbitlog.formats.tables.group_config import decode_filters
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages

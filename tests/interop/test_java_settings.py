@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orbitlog.store.java_keys import ABSENT, COMPUTED, JAVA_KEYS, JAVA_VERSIONS
+from orbitlog.settings.java_keys import ABSENT, COMPUTED, JAVA_KEYS, JAVA_VERSIONS
 from tests.interop.harness.packages import ApachePackages
 
 pytestmark = pytest.mark.interop

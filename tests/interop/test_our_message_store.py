@@ -9,16 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.formats import flags, names, store_tree
+from orbitlog.formats import names, store_tree
 from orbitlog.formats.compat import COMPATS, Compat
-from orbitlog.formats.config_files import config_codec
-from orbitlog.formats.derive import DeriveRules
+from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.hosts import parse_host
-from orbitlog.formats.message import Message, decode_message
-from orbitlog.formats.topic_config import DataVersion, TopicConfig, TopicTable
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.message import Message, decode_message
+from orbitlog.formats.tables.config_files import config_codec
+from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicTable
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.queue_reader import GetStatus, ReadRequest
-from orbitlog.store.store_config import StoreConfig
+from orbitlog.store.reads.queue_reader import GetStatus, ReadRequest
+from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.sample_messages import sample_messages
 from tests.interop import our_reading
 from tests.interop.harness.cluster import Ports, running_cluster

@@ -12,19 +12,19 @@ from pathlib import Path
 import pytest
 
 from orbitlog.formats import names, store_tree
-from orbitlog.formats import properties as props
-from orbitlog.formats.batch import BatchMember, encode_batch, expand_batch
 from orbitlog.formats.compat import COMPAT_4_9, COMPATS, Compat
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.flags import TransactionType
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.hosts import parse_host
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import Message, make_message
-from orbitlog.formats.properties import encode_properties
-from orbitlog.formats.queue_entry import ENTRY_BYTES
+from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.batch import BatchMember, encode_batch, expand_batch
+from orbitlog.formats.records.flags import TransactionType
+from orbitlog.formats.records.message import Message, make_message
+from orbitlog.formats.records.properties import encode_properties
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.offline_writer import OfflineStoreWriter
-from orbitlog.store.store_settings import StoreGeometry
 from orbitlog.testing.sample_messages import NOTES, ORDERS, TELEMETRY, sample_messages
 from tests.interop import our_reading
 from tests.interop.harness.cluster import Cluster, Ports, running_cluster

@@ -10,9 +10,9 @@ from random import Random
 
 import pytest
 
-from orbitlog.doctor.store_check import check_with
-from orbitlog.doctor.tasks_here import run_here
-from orbitlog.store.store_settings import load_settings
+from orbitlog.jobs.check.store_check import check_with
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.settings.store_settings import load_settings
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages

@@ -14,12 +14,12 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.formats.message import Message, encode_message
-from orbitlog.formats.message_scan import scan_messages
-from orbitlog.formats.properties import append_crc_property
-from orbitlog.formats.property_crc import ends_with_crc
-from orbitlog.store.property_crc_mode import find_records_without_crc
-from orbitlog.store.store_files import find_store_files
+from orbitlog.formats.records.message import Message, encode_message
+from orbitlog.formats.records.message_scan import scan_messages
+from orbitlog.formats.records.properties import append_crc_property
+from orbitlog.formats.records.property_crc import ends_with_crc
+from orbitlog.store.log.property_crc_mode import find_records_without_crc
+from orbitlog.storefiles.store_files import find_store_files
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.client.connecting import connect
-from orbitlog.client.consuming import Consumer
+from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.signature import Credentials
+from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.client.rocketmq import RocketMQ
-from orbitlog.client.signature import Credentials
 from orbitlog.errors import BrokerRefused
 from tests.client import test_send_and_consume as sending
 from tests.client import test_transactions_and_replies as replies

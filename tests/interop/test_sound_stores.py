@@ -19,7 +19,7 @@ from click.testing import CliRunner
 from orbitlog.cli.main import cli
 from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import Examination, examine
-from orbitlog.doctor.tasks_here import run_here
+from orbitlog.jobs.local_runner import run_here
 from tests.interop.harness.broker_bench import BenchClient, BrokerBench, copy_store
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Refused
@@ -120,7 +120,7 @@ def stores(packages_of: Callable[[str], ApachePackages], tmp_path_factory: pytes
 @pytest.fixture(autouse=True)
 def _tasks_run_here(monkeypatch: pytest.MonkeyPatch) -> None:
     """`pipeline check` without Spark: only its session is left out."""
-    monkeypatch.setattr("orbitlog.cli.pipeline_check.spark_session", lambda *_, **__: nullcontext())
+    monkeypatch.setattr("orbitlog.cli.pipeline.pipeline_check.spark_session", lambda *_, **__: nullcontext())
     monkeypatch.setattr("orbitlog.pipeline.check.runner", lambda _: run_here)
 
 

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.formats.bloom import bloom_filter
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import Message
-from orbitlog.formats.queue_entry import scan_entries
-from orbitlog.formats.queue_ext import (
+from orbitlog.formats.derived.bloom import bloom_filter
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.derived.queue_entry import scan_entries
+from orbitlog.formats.derived.queue_ext import (
     LogEnd,
     QueueExtUnit,
     SegmentEnd,
@@ -21,8 +20,9 @@ from orbitlog.formats.queue_ext import (
     read_ext_unit_at,
     scan_ext_file,
 )
-from orbitlog.store.store_files import StoreFiles
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.formats.records.message import Message
+from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.storefiles.store_files import StoreFiles
 from tests.interop import our_reading
 from tests.interop.harness.cluster import running_cluster
 from tests.interop.harness.packages import ApachePackages

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from orbitlog.formats.properties import NAME_END, PROPERTY_END
+from orbitlog.formats.records.properties import NAME_END, PROPERTY_END
 from tests.interop.harness.packages import ApachePackages
 from tests.unit.filters.sql_cases import EXPRESSIONS, PROPERTIES
 from tests.unit.filters.test_sql_filter import JAVA_ANSWERS, WORDS, our_answer

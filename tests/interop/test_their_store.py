@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.formats import properties as props
-from orbitlog.formats.checkpoint import decode_checkpoint
 from orbitlog.formats.compat import Compat
-from orbitlog.formats.config_files import config_codec
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import Message
-from orbitlog.formats.message_id import parse_offset_message_id
-from orbitlog.store.store_files import StoreFiles
-from orbitlog.store.store_inference import infer_compat, infer_geometry
-from orbitlog.store.store_settings import StoreGeometry, StoreSettings
+from orbitlog.formats.derived.checkpoint import decode_checkpoint
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message_id import parse_offset_message_id
+from orbitlog.formats.tables.config_files import config_codec
+from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
+from orbitlog.storefiles.store_files import StoreFiles
+from orbitlog.storefiles.store_inference import infer_compat, infer_geometry
 from tests.interop import our_reading
 from tests.interop.harness.cluster import running_cluster
 from tests.interop.harness.packages import ApachePackages

@@ -11,16 +11,12 @@ from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from orbitlog.errors import BadField, ChecksumMismatch, FormatError, LimitExceeded, Truncated
-from orbitlog.formats import flags, java
-from orbitlog.formats.batch import BatchMember, decode_batch, encode_batch, expand_batch
-from orbitlog.formats.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from orbitlog.formats import java
 from orbitlog.formats.compat import COMPAT_5_5, COMPATS
-from orbitlog.formats.compression import compress_body, inflate_body
-from orbitlog.formats.derive import DeriveRules, index_hashes, queue_units
-from orbitlog.formats.derived_files import DerivedFiles
-from orbitlog.formats.flags import CompressionType
-from orbitlog.formats.hosts import Host, decode_host, parse_host
-from orbitlog.formats.index_layout import (
+from orbitlog.formats.derived.checkpoint import Checkpoint, decode_checkpoint, encode_checkpoint
+from orbitlog.formats.derived.derive import DeriveRules, index_hashes, queue_units
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.derived.index_layout import (
     INDEX_SLOT,
     IndexEntry,
     IndexHeader,
@@ -32,19 +28,24 @@ from orbitlog.formats.index_layout import (
     encode_index_entry,
     infer_layout,
 )
-from orbitlog.formats.message import RECORD_PREFIX, Message, decode_message, encode_message, make_message
-from orbitlog.formats.message_id import OffsetMessageId, parse_offset_message_id
-from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd, find_record, read_at, scan_messages
-from orbitlog.formats.properties import (
+from orbitlog.formats.derived.queue_entry import QueueEntry, decode_entry, encode_entry, locate_entry, scan_entries
+from orbitlog.formats.hosts import Host, decode_host, parse_host
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.batch import BatchMember, decode_batch, encode_batch, expand_batch
+from orbitlog.formats.records.compression import compress_body, inflate_body
+from orbitlog.formats.records.flags import CompressionType
+from orbitlog.formats.records.message import RECORD_PREFIX, Message, decode_message, encode_message, make_message
+from orbitlog.formats.records.message_id import OffsetMessageId, parse_offset_message_id
+from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd, find_record, read_at, scan_messages
+from orbitlog.formats.records.properties import (
     append_crc_property,
     check_crc_property,
     decode_properties,
     encode_properties,
     join_properties,
 )
-from orbitlog.formats.queue_entry import QueueEntry, decode_entry, encode_entry, locate_entry, scan_entries
+from orbitlog.formats.records.unique_id import UniqueId, parse_unique_id
 from orbitlog.formats.store_tree import offset_file_name, parse_offset_file_name, parse_queue_id
-from orbitlog.formats.unique_id import UniqueId, parse_unique_id
 from orbitlog.testing import strategies as own
 
 MASKS = (0xFF, *(1 << bit for bit in range(8)))

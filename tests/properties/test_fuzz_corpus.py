@@ -11,20 +11,20 @@ from pathlib import Path
 import pytest
 
 from orbitlog.errors import OrbitlogError
-from orbitlog.formats.batch import decode_batch, expand_batch, inner_batch
-from orbitlog.formats.checkpoint import decode_checkpoint
-from orbitlog.formats.compression import inflate_body
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.derived_files import DerivedFiles
+from orbitlog.formats.derived.checkpoint import decode_checkpoint
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.derived.index_layout import IndexLayout, decode_header, decode_index_entry, infer_layout
+from orbitlog.formats.derived.queue_entry import decode_entry, scan_entries
 from orbitlog.formats.hosts import parse_host
-from orbitlog.formats.index_layout import IndexLayout, decode_header, decode_index_entry, infer_layout
 from orbitlog.formats.java import utf8_decode
-from orbitlog.formats.message import Message, decode_message, encode_message, make_message
-from orbitlog.formats.message_id import parse_offset_message_id
-from orbitlog.formats.message_scan import find_record, scan_messages
-from orbitlog.formats.properties import check_crc_property, decode_properties
-from orbitlog.formats.queue_entry import decode_entry, scan_entries
-from orbitlog.formats.unique_id import parse_unique_id
+from orbitlog.formats.records.batch import decode_batch, expand_batch, inner_batch
+from orbitlog.formats.records.compression import inflate_body
+from orbitlog.formats.records.message import Message, decode_message, encode_message, make_message
+from orbitlog.formats.records.message_id import parse_offset_message_id
+from orbitlog.formats.records.message_scan import find_record, scan_messages
+from orbitlog.formats.records.properties import check_crc_property, decode_properties
+from orbitlog.formats.records.unique_id import parse_unique_id
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import HeartbeatData
 from orbitlog.wire.bodies.queue_bodies import QueueOffsetTable

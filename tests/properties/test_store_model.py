@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import decode_message, make_message
-from orbitlog.store.key_query import KeyQuery
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import decode_message, make_message
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.queue_reader import GetStatus, ReadRequest
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.store.reads.key_query import KeyQuery
+from orbitlog.store.reads.queue_reader import GetStatus, ReadRequest
+from orbitlog.storefiles.store_config import StoreConfig
 
 CONFIG = StoreConfig(StoreGeometry(4096, 160, index_layout=IndexLayout(7, 25)))
 HOUR_MS = 3_600_000

@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import orbitlog
-from orbitlog.client.connecting import Connecting
+from orbitlog.client.connection.connecting import Connecting
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientError, RemotingError
-from orbitlog.formats.group_config import GroupConfig
+from orbitlog.formats.tables.group_config import GroupConfig
 
 TOPIC, GROUP = "Soak", "steady"
 

@@ -47,7 +47,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[Any]:
     """The session that the helper builds, on two cores."""
-    from orbitlog.pipeline.session import build_session
+    from orbitlog.pipeline.runtime.session import build_session
 
     session = build_session("local[2]", app_name="orbitlog-tests")
     yield session
@@ -75,7 +75,7 @@ class Cluster:
 COMMANDS = """
 import json, sys
 from click.testing import CliRunner
-import orbitlog.pipeline.session as session
+import orbitlog.pipeline.runtime.session as session
 from orbitlog.cli.main import cli
 
 session.end_session = lambda spark: None

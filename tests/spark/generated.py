@@ -6,11 +6,11 @@ import random
 from pathlib import Path
 from zlib import crc32
 
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import BODY_CRC_MASK
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import BODY_CRC_MASK
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.offline_writer import OfflineStoreWriter
-from orbitlog.store.store_settings import StoreGeometry
 from tests.contract.logs import KINDS, make_kind
 
 GEOMETRY = StoreGeometry(segment_bytes=512 * 1024, queue_file_bytes=2000, index_layout=IndexLayout(500, 3000))

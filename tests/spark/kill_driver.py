@@ -15,15 +15,15 @@ import threading
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor import index_tasks
 from orbitlog.errors import LeaseLost, OrbitlogError
+from orbitlog.jobs.rebuild import index_tasks
 from orbitlog.pipeline import rebuild as rebuild_job
-from orbitlog.pipeline.dispatch_query import DispatchQuery
-from orbitlog.pipeline.export_job import ExportRequest, export_topic
-from orbitlog.pipeline.export_stream import ExportQuery
-from orbitlog.pipeline.named_stores import NamedStore
-from orbitlog.pipeline.session import build_session, is_local
-from orbitlog.pipeline.task_run import runner
+from orbitlog.pipeline.dispatch.dispatch_query import DispatchQuery
+from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
+from orbitlog.pipeline.export.export_stream import ExportQuery
+from orbitlog.pipeline.runtime.session import build_session, is_local
+from orbitlog.pipeline.runtime.task_run import runner
+from orbitlog.pipeline.sources.named_stores import NamedStore
 
 SPECULATION = {
     "spark.speculation": "true",

@@ -22,12 +22,12 @@ from dataclasses import replace
 from pathlib import Path
 from random import Random
 
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.queue_entry import ENTRY_BYTES
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.storefiles.store_config import StoreConfig
 from tests.faults.workloads import random_message
 
 CONFIG = StoreConfig(

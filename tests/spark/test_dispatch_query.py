@@ -22,10 +22,10 @@ from typing import Any
 import pytest
 
 import orbitlog as mq
-from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.doctor.store_check import check_with
-from orbitlog.doctor.tasks_here import run_here
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.jobs.check.store_check import check_with
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.settings.store_settings import StoreSettings
 from tests.spark.live_store import check_store, live_writer, messages_of
 
 HAS_JAVA = bool(os.environ.get("JAVA_HOME") or shutil.which("java"))

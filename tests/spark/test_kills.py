@@ -22,9 +22,9 @@ from typing import Any
 import pyarrow.dataset
 import pytest
 
-from orbitlog.doctor.rebuild_publish import STAGING
-from orbitlog.formats.message import Message
-from orbitlog.pipeline.parquet_export import ParquetTable
+from orbitlog.formats.records.message import Message
+from orbitlog.jobs.rebuild.rebuild_publish import STAGING
+from orbitlog.pipeline.export.parquet_export import ParquetTable
 from tests.spark.conftest import Cluster, environment
 from tests.spark.found_processes import PLANS_STREAMS, parent, processes
 from tests.spark.generated import derived_files, write_store
@@ -218,7 +218,7 @@ def exported(target: Path, table_format: str) -> dict[tuple[int, int], int]:
     elif table_format == "iceberg":
         from pyiceberg.table import StaticTable
 
-        from orbitlog.pipeline.iceberg_export import latest_metadata
+        from orbitlog.pipeline.export.iceberg_export import latest_metadata
 
         table = StaticTable.from_metadata(str(latest_metadata(target))).scan().to_arrow()
     else:

@@ -17,13 +17,13 @@ from typing import Any
 
 import pytest
 
-from orbitlog.doctor import index_tasks
-from orbitlog.doctor.index_tasks import IndexPiece
-from orbitlog.doctor.store_rebuild import rebuild_with
+from orbitlog.jobs.rebuild import index_tasks
+from orbitlog.jobs.rebuild.index_tasks import IndexPiece
+from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
 from orbitlog.pipeline.check import check
 from orbitlog.pipeline.rebuild import index_writers, rebuild
-from orbitlog.pipeline.task_run import JobFailed, run_tasks
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.pipeline.runtime.task_run import JobFailed, run_tasks
+from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.testing.golden import GoldenStore
 from tests.spark.conftest import WORKER_HOSTS, Cluster, environment
 from tests.spark.generated import derived_files, write_store
@@ -152,10 +152,10 @@ ON_THE_CLUSTER = """
 import json, os, sys, time, uuid
 from pathlib import Path
 from orbitlog.pipeline.check import check
-from orbitlog.doctor.store_rebuild import rebuild_with
-from orbitlog.pipeline.session import build_session
-from orbitlog.pipeline.task_run import run_tasks
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
+from orbitlog.pipeline.runtime.session import build_session
+from orbitlog.pipeline.runtime.task_run import run_tasks
+from orbitlog.settings.store_settings import StoreSettings
 
 def look(_):
     import orbitlog, orbitlog.errors

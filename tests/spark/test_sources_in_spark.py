@@ -15,12 +15,12 @@ import pytest
 from click.testing import CliRunner, Result
 
 from orbitlog.cli.main import cli
-from orbitlog.formats import flags
-from orbitlog.formats.message import make_message
-from orbitlog.pipeline import session
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.message import make_message
+from orbitlog.pipeline.runtime import session
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
 from tests.spark.conftest import Cluster, environment
 from tests.spark.found_processes import kill_planners
@@ -61,7 +61,7 @@ def test_sources_are_found_where_python_lies_below_a_name_with_a_space(orders: P
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')
     python.chmod(0o755)
     program = f"""
-from orbitlog.pipeline.session import build_session, use_session
+from orbitlog.pipeline.runtime.session import build_session, use_session
 spark = use_session(build_session("local[1]"))
 print(spark.read.format("rocketmq").option("subscribe", "Orders").load({str(orders)!r}).count())
 print(spark.read.format("rocketmq-commitlog").load({str(orders)!r}).count())
@@ -78,8 +78,8 @@ print(spark.read.format("rocketmq-commitlog").load({str(orders)!r}).count())
 
 
 def test_every_option_and_column_is_in_the_documentation() -> None:
-    from orbitlog.pipeline.message_columns import KAFKA_COLUMNS, MESSAGE_COLUMNS
-    from orbitlog.pipeline.source_options import COMMITLOG_OPTIONS, TOPIC_OPTIONS
+    from orbitlog.pipeline.sources.message_columns import KAFKA_COLUMNS, MESSAGE_COLUMNS
+    from orbitlog.pipeline.sources.source_options import COMMITLOG_OPTIONS, TOPIC_OPTIONS
 
     text = PAGE.read_text()
     known = {*TOPIC_OPTIONS, *COMMITLOG_OPTIONS, *MESSAGE_COLUMNS, *KAFKA_COLUMNS} - {"path"}
@@ -170,9 +170,9 @@ def test_a_query_that_is_restarted_reads_everything_once(
 def test_an_export_that_follows_is_a_streaming_query(
     spark: Any, live: MessageStore, tmp_path: Path, table_format: str
 ) -> None:
-    from orbitlog.pipeline.export_job import ExportedBatch, ExportRequest
-    from orbitlog.pipeline.export_stream import ExportQuery
-    from orbitlog.pipeline.named_stores import NamedStore
+    from orbitlog.pipeline.export.export_job import ExportedBatch, ExportRequest
+    from orbitlog.pipeline.export.export_stream import ExportQuery
+    from orbitlog.pipeline.sources.named_stores import NamedStore
 
     stores = (NamedStore("b", str(tmp_path / "store")),)
     request = ExportRequest(stores, "Ta", tmp_path / "table", table_format, batch_messages=30)

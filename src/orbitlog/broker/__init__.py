@@ -1,1 +1,1 @@
-"""The broker: request handlers, tables of topics, groups and offsets, long polling, loops and wiring."""
+"""The broker: request handlers, tables, background loops and wiring."""

@@ -1,1 +1,1 @@
-"""The command line: one-word commands over everything. Each command is imported when it is called."""
+"""The command line. Each command is imported when it is called."""

@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.cluster_command import show_rows
+from orbitlog.cli.cluster.cluster_command import show_rows
+from orbitlog.cli.cluster.stream_table import Column
 from orbitlog.cli.contexts import Cluster, check_name, load_contexts
 from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.main import WrongUse
 from orbitlog.cli.name_completion import complete_contexts
-from orbitlog.cli.stream_table import Column
 
 _COLUMNS = (
     Column("name"),
@@ -92,7 +92,7 @@ def add_context(
     use_it: bool,
     output: Output,
 ) -> None:
-    from orbitlog.client.addresses import parse_addresses
+    from orbitlog.client.connection.addresses import parse_addresses
 
     check_name(name)
     parse_addresses(address)

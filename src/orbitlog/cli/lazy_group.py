@@ -25,7 +25,7 @@ class LazyCommand(NamedTuple):
     def load(self) -> click.Command:
         if not self.is_server:
             return self._load()
-        from orbitlog.cli.light_dataclasses import methods_compiled_when_called
+        from orbitlog.cli.serve.light_dataclasses import methods_compiled_when_called
 
         with methods_compiled_when_called():
             return self._load()

@@ -102,56 +102,60 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
 
 COMMANDS = {
     "up": LazyCommand(
-        "orbitlog.cli.cmd_up", "Serve: a name server and a broker in one process, until interrupted.", is_server=True
+        "orbitlog.cli.serve.cmd_up",
+        "Serve: a name server and a broker in one process, until interrupted.",
+        is_server=True,
     ),
     "broker": LazyCommand(
-        "orbitlog.cli.cmd_broker", "Serve a store to clients, registered with name servers.", is_server=True
+        "orbitlog.cli.serve.cmd_broker", "Serve a store to clients, registered with name servers.", is_server=True
     ),
-    "send": LazyCommand("orbitlog.cli.cmd_send", "Send messages to a topic of a running cluster."),
-    "tail": LazyCommand("orbitlog.cli.cmd_tail", "Show the messages of TOPIC as they come, until interrupted."),
+    "send": LazyCommand("orbitlog.cli.cluster.cmd_send", "Send messages to a topic of a running cluster."),
+    "tail": LazyCommand("orbitlog.cli.cluster.cmd_tail", "Show the messages of TOPIC as they come, until interrupted."),
     "topic": LazyCommand(
-        "orbitlog.cli.cmd_topic", "List, show, make, change and delete the topics of a running cluster."
+        "orbitlog.cli.cluster.cmd_topic", "List, show, make, change and delete the topics of a running cluster."
     ),
     "group": LazyCommand(
-        "orbitlog.cli.cmd_group",
+        "orbitlog.cli.cluster.cmd_group",
         "List consumer groups of a running cluster, show how far they are, make and move them.",
     ),
     "offsets": LazyCommand(
-        "orbitlog.cli.cmd_offsets", "Show how far consumer groups are in each queue, and move them."
+        "orbitlog.cli.cluster.cmd_offsets", "Show how far consumer groups are in each queue, and move them."
     ),
     "message": LazyCommand(
-        "orbitlog.cli.cmd_message",
+        "orbitlog.cli.cluster.cmd_message",
         "Find messages of a running cluster: by id, by key; those that wait; one message's life. Send and watch.",
     ),
-    "dlq": LazyCommand("orbitlog.cli.cmd_dlq", "Look at dead letters of a running cluster, and send them again."),
+    "dlq": LazyCommand(
+        "orbitlog.cli.cluster.cmd_dlq", "Look at dead letters of a running cluster, and send them again."
+    ),
     "transactions": LazyCommand(
-        "orbitlog.cli.cmd_transactions",
+        "orbitlog.cli.cluster.cmd_transactions",
         "List transactions that are not ended, with their age and how often they were asked about.",
     ),
     "cluster": LazyCommand(
-        "orbitlog.cli.cmd_cluster", "Show the brokers of a running cluster, and whether all is well with them."
+        "orbitlog.cli.cluster.cmd_cluster", "Show the brokers of a running cluster, and whether all is well with them."
     ),
     "config": LazyCommand(
-        "orbitlog.cli.cmd_config", "Show and change the settings of running brokers; check a broker.conf."
+        "orbitlog.cli.cluster.cmd_config", "Show and change the settings of running brokers; check a broker.conf."
     ),
     "context": LazyCommand(
         "orbitlog.cli.cmd_context", "Name clusters, keep their credentials, and choose the one that commands ask."
     ),
     "mqadmin": LazyCommand(
-        "orbitlog.cli.cmd_mqadmin",
+        "orbitlog.cli.mqadmin.cmd_mqadmin",
         "Apache's admin tool by its verbs and flags: the same columns, for scripts that move over.",
     ),
-    "bench": LazyCommand("orbitlog.cli.cmd_bench", "Load a cluster with messages, and measure how fast it is."),
-    "dump": LazyCommand("orbitlog.cli.cmd_dump", "Look at the files of a store; needs no server."),
-    "doctor": LazyCommand("orbitlog.cli.cmd_doctor", "Find out what is wrong with a store, and mend it."),
+    "bench": LazyCommand("orbitlog.cli.cluster.cmd_bench", "Load a cluster with messages, and measure how fast it is."),
+    "dump": LazyCommand("orbitlog.cli.dump.cmd_dump", "Look at the files of a store; needs no server."),
+    "doctor": LazyCommand("orbitlog.cli.doctor.cmd_doctor", "Find out what is wrong with a store, and mend it."),
     "nameserver": LazyCommand(
-        "orbitlog.cli.cmd_nameserver", "Serve routes: brokers register, clients ask.", is_server=True
+        "orbitlog.cli.serve.cmd_nameserver", "Serve routes: brokers register, clients ask.", is_server=True
     ),
-    "pipeline": LazyCommand("orbitlog.cli.cmd_pipeline", "Jobs on Spark over whole stores."),
+    "pipeline": LazyCommand("orbitlog.cli.pipeline.cmd_pipeline", "Jobs on Spark over whole stores."),
     "completion": LazyCommand(
         "orbitlog.cli.cmd_completion", "Print the completion script of a shell, to be put into its start file."
     ),
-    "demo": LazyCommand("orbitlog.cli.cmd_demo", "Show the whole system at work, in about a minute."),
+    "demo": LazyCommand("orbitlog.cli.tour.cmd_demo", "Show the whole system at work, in about a minute."),
 }
 
 cli = OrbitlogGroup(

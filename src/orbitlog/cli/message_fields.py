@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster_command import check_template
+from orbitlog.cli.cluster.cluster_command import check_template
+from orbitlog.cli.cluster.message_row import STORED_FIELDS, message_json
 from orbitlog.cli.json_rows import Output
-from orbitlog.cli.message_row import STORED_FIELDS, message_json
 from orbitlog.cli.row_format import RowFormat
-from orbitlog.cli.show import host_text, local_time, printable
+from orbitlog.cli.shown_rows import host_text, local_time, printable
 
 if TYPE_CHECKING:
-    from orbitlog.client.received import Received
+    from orbitlog.client.consumer.received import Received
 
 MESSAGE_FIELDS = (*STORED_FIELDS, "brokerName", "body")
 

@@ -95,10 +95,10 @@ def cached_names(cluster: Cluster, kind: str, ask: Callable[[Cluster, str], list
 def _ask(cluster: Cluster, kind: str) -> list[str]:
     import asyncio
 
-    from orbitlog.cli.cluster_command import ask_admin
-    from orbitlog.cli.cmd_group import all_groups
-    from orbitlog.cli.cmd_topic import own_topics
-    from orbitlog.client.administration import Administration
+    from orbitlog.cli.cluster.cluster_command import ask_admin
+    from orbitlog.cli.cluster.cmd_group import all_groups
+    from orbitlog.cli.cluster.cmd_topic import own_topics
+    from orbitlog.client.admin.administration import Administration
 
     async def work(admin: Administration) -> list[str]:
         async with asyncio.timeout(WAIT_SECONDS):

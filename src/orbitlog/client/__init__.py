@@ -1,1 +1,1 @@
-"""Producers, consumers and administration over RocketMQ's protocol; async first, with a synchronous twin."""
+"""Producers, consumers and administration over the remoting protocol; async first, with a blocking twin."""

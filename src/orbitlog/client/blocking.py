@@ -17,15 +17,15 @@ from datetime import datetime
 from functools import wraps
 from typing import Any, Concatenate, ParamSpec, TypeVar
 
-from orbitlog.client.administration import Administration
-from orbitlog.client.consuming import WORK_SECONDS, Consumer
-from orbitlog.client.delivery import Delivery
-from orbitlog.client.group_link import StartFrom
-from orbitlog.client.reading import Reader
-from orbitlog.client.receipts import Receipt
-from orbitlog.client.received import Received
+from orbitlog.client.admin.administration import Administration
+from orbitlog.client.consumer.delivery import Delivery
+from orbitlog.client.consumer.group_consumer import WORK_SECONDS, Consumer
+from orbitlog.client.consumer.group_link import StartFrom
+from orbitlog.client.consumer.queue_reading import Reader
+from orbitlog.client.consumer.received import Received
+from orbitlog.client.producer.receipts import Receipt
+from orbitlog.client.producer.transactional import Branch, Check, Outcome
 from orbitlog.client.rocketmq import RocketMQ
-from orbitlog.client.transactional import Branch, Check, Outcome
 from orbitlog.errors import ClientClosed, ClientError
 from orbitlog.wire.bodies.body_json import MessageQueue
 

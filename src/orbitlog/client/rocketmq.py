@@ -16,27 +16,27 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 
-from orbitlog.client.administration import Administration
-from orbitlog.client.asking import Asking, Reply
-from orbitlog.client.broker_questions import BrokerQuestions
-from orbitlog.client.checked_input import bodies_list, time_limit
-from orbitlog.client.cluster_link import ClusterLink
-from orbitlog.client.consuming import CLOSE_SECONDS, Consumer, Joining
-from orbitlog.client.group_link import GroupLink, StartFrom, start_of
-from orbitlog.client.identity import UniqueIdMaker, make_client_id
-from orbitlog.client.member_share import CONSUME_SECONDS, ConsumeOptions
-from orbitlog.client.namespaces import group_name, topic_name, wrapped
-from orbitlog.client.outgoing import Outgoing, body_bytes, make_batch, make_outgoing
-from orbitlog.client.quick_sending import SEND_SECONDS
-from orbitlog.client.reading import Reader
-from orbitlog.client.receipts import Receipt
-from orbitlog.client.received import Received
-from orbitlog.client.routes import REFRESH_SECONDS, Routes
-from orbitlog.client.sending import Sending
-from orbitlog.client.signature import Credentials
-from orbitlog.client.subscriptions import make_subscription
-from orbitlog.client.tracing import Tracer
-from orbitlog.client.transactional import Branch, Check, Outcome, Transactional
+from orbitlog.client.admin.administration import Administration
+from orbitlog.client.connection.checked_input import bodies_list, time_limit
+from orbitlog.client.connection.client_identity import UniqueIdMaker, make_client_id
+from orbitlog.client.connection.cluster_link import ClusterLink
+from orbitlog.client.connection.namespaces import group_name, topic_name, wrapped
+from orbitlog.client.connection.routes import REFRESH_SECONDS, Routes
+from orbitlog.client.connection.server_requests import BrokerQuestions
+from orbitlog.client.connection.signature import Credentials
+from orbitlog.client.consumer.group_consumer import CLOSE_SECONDS, Consumer, Joining
+from orbitlog.client.consumer.group_link import GroupLink, StartFrom, start_of
+from orbitlog.client.consumer.member_share import CONSUME_SECONDS, ConsumeOptions
+from orbitlog.client.consumer.queue_reading import Reader
+from orbitlog.client.consumer.received import Received
+from orbitlog.client.consumer.subscriptions import make_subscription
+from orbitlog.client.producer.fast_producer import SEND_SECONDS
+from orbitlog.client.producer.outgoing import Outgoing, body_bytes, make_batch, make_outgoing
+from orbitlog.client.producer.producer_sends import Sending
+from orbitlog.client.producer.receipts import Receipt
+from orbitlog.client.producer.request_reply import Asking, Reply
+from orbitlog.client.producer.tracing import Tracer
+from orbitlog.client.producer.transactional import Branch, Check, Outcome, Transactional
 from orbitlog.errors import ClientClosed, ClientError, NoRoute, OrbitlogError
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.bodies.body_json import MessageQueue, encode_body

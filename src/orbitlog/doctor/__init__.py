@@ -1,1 +1,1 @@
-"""What is wrong with a store, and how it is mended: check, rebuild, repair; as tasks, run here or elsewhere."""
+"""The doctor: diagnoses a store, explains it, repairs it and reports what a move to another broker would change."""

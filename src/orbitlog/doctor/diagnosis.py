@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from orbitlog.store.findings import Finding
+from orbitlog.storefiles.findings import Finding
 
 
 class Severity(Enum):

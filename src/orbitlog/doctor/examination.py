@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.doctor.diagnosis import Diagnosis, Severity, diagnose
-from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.doctor.lost_messages import (
+from orbitlog.doctor.repair.repair_journal import interrupted, unreadable_journals
+from orbitlog.doctor.surveys.expired_messages import retired_findings
+from orbitlog.doctor.surveys.lost_messages import (
     LogRange,
     LostMessage,
     damaged_ranges,
@@ -18,20 +19,19 @@ from orbitlog.doctor.lost_messages import (
     describe_units,
     find_lost,
 )
-from orbitlog.doctor.missing_log import MissingPart, missing_parts, with_readable_segments
-from orbitlog.doctor.offset_survey import offset_findings
-from orbitlog.doctor.progress_survey import progress_findings
-from orbitlog.doctor.repair_journal import interrupted, unreadable_journals
-from orbitlog.doctor.retired_messages import retired_findings
-from orbitlog.doctor.store_check import StoreCheck, check_with
-from orbitlog.doctor.store_survey import queue_count_findings, survey
-from orbitlog.doctor.store_use import is_in_use
-from orbitlog.doctor.tasks_here import PhaseProgress, Runner, run_here
-from orbitlog.doctor.told_sizes import told_geometry
+from orbitlog.doctor.surveys.offset_survey import offset_findings
+from orbitlog.doctor.surveys.progress_survey import progress_findings
+from orbitlog.doctor.surveys.store_survey import queue_count_findings, survey
 from orbitlog.formats import store_tree as tree
-from orbitlog.store.findings import Finding
-from orbitlog.store.store_files import StoreFiles, find_store_files
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.jobs.check.store_check import StoreCheck, check_with
+from orbitlog.jobs.local_runner import PhaseProgress, Runner, run_here
+from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.jobs.missing_log import MissingPart, missing_parts, with_readable_segments
+from orbitlog.jobs.store_use import is_in_use
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.inferred_geometry import told_geometry
+from orbitlog.storefiles.store_files import StoreFiles, find_store_files
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,27 +12,27 @@ from typing import Any
 
 import numpy as np
 
-from orbitlog.doctor.split_derivation import UNIT
-from orbitlog.doctor.store_survey import read_config
-from orbitlog.doctor.told_rules import told_compat
-from orbitlog.doctor.told_sizes import told_geometry
 from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.config_files import config_codec
 from orbitlog.formats.delay_levels import DelayLevels
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
 from orbitlog.formats.java import INT_MAX
-from orbitlog.formats.message import Message
-from orbitlog.formats.message_scan import read_at
-from orbitlog.formats.offset_tables import DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
-from orbitlog.formats.queue_entry import ENTRY_BYTES
-from orbitlog.formats.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
-from orbitlog.store.mapped_view import mapped_view, written_until
-from orbitlog.store.offset_files import offsets_file
-from orbitlog.store.store_contents import refuse_reading
-from orbitlog.store.store_files import OffsetFile, StoreFiles, find_store_files
-from orbitlog.store.store_inference import infer_rules, signs_of_5x
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message_scan import read_at
+from orbitlog.formats.tables.config_files import config_codec
+from orbitlog.formats.tables.offset_tables import DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
+from orbitlog.jobs.split_derivation import UNIT
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.config_reading import read_config
+from orbitlog.storefiles.inferred_geometry import told_geometry
+from orbitlog.storefiles.inferred_rules import told_compat
+from orbitlog.storefiles.mapped_view import mapped_view, written_until
+from orbitlog.storefiles.offset_files import offsets_file
+from orbitlog.storefiles.store_contents import refuse_reading
+from orbitlog.storefiles.store_files import OffsetFile, StoreFiles, find_store_files
+from orbitlog.storefiles.store_inference import infer_rules, signs_of_5x
 
 _DAY_MS = 86_400_000
 _SIGNS_MAX = 3

@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from orbitlog.formats import flags
-from orbitlog.formats import properties as props
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
-from orbitlog.formats.message import RECORD_PREFIX, Bytes, Message, decode_message
+from orbitlog.formats.records import flags
+from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.message import RECORD_PREFIX, Bytes, Message, decode_message
 from orbitlog.kernels.columns import HeaderColumns, staggered, staggered_bytes
 from orbitlog.kernels.gather import (
     CopiedPart,

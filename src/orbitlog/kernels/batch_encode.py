@@ -1,4 +1,4 @@
-"""The records of a batch, straight from the bytes of the request: the twin of `formats.batch_records`.
+"""The records of a batch, straight from the bytes of the request: the twin of `formats.records.batch_records`.
 
 One pass over the members: each is proved to lie within the request, its checksum is made, and its record is put behind
 the one before. Whatever is unusual about one of them, or wrong, ends the pass: plain Python looks at such a batch, and
@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import numpy as np
 
-from orbitlog.formats import flags
-from orbitlog.formats import properties as props
-from orbitlog.formats.batch import BATCH_MEMBER
-from orbitlog.formats.batch_records import BatchRecords, encode_records
-from orbitlog.formats.message import MAGIC_V1, RECORD_PREFIX, Message
-from orbitlog.formats.properties import PROPERTIES_BYTES_MAX
-from orbitlog.formats.record_template import TEMPLATE_PREFIX, template_of
+from orbitlog.formats.records import flags
+from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.batch import BATCH_MEMBER
+from orbitlog.formats.records.batch_records import BatchRecords, encode_records
+from orbitlog.formats.records.message import MAGIC_V1, RECORD_PREFIX, Message
+from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX
+from orbitlog.formats.records.record_template import TEMPLATE_PREFIX, template_of
 from orbitlog.kernels.crc import body_crc
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.unaligned import copy_bytes, load_half_word, load_i32, load_u8, load_u16, store_i32, store_i64

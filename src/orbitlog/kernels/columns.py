@@ -1,7 +1,7 @@
 """Header fields of many records as numpy columns: one row a message.
 
-The columns carry the names of `formats.message.Message`; `size_bytes` and the places of body, topic and properties
-come with them, so that whoever needs more of a record finds it without walking again.
+The columns carry the names of `formats.records.message.Message`; `size_bytes` and the places of body, topic and
+properties come with them, so that whoever needs more of a record finds it without walking again.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats import flags
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
-from orbitlog.formats.message import RECORD_PREFIX, Bytes
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.message import RECORD_PREFIX, Bytes
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.record_walk import (
     DAMAGE,

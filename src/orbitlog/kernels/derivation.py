@@ -1,4 +1,5 @@
-"""Queue and index files of a log, in memory, made by the kernels: the twin of `formats.derived_files.DerivedFiles`.
+"""Queue and index files of a log, in memory, made by the kernels: the twin of
+`formats.derived.derived_files.DerivedFiles`.
 
 For stores that fit into memory, such as those of tests and demonstrations; larger ones hand the builders files instead.
 """
@@ -8,10 +9,10 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats.derive import DeriveRules, QueueUnit
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import Bytes
-from orbitlog.formats.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, encode_entry, locate_entry
+from orbitlog.formats.derived.derive import DeriveRules, QueueUnit
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, encode_entry, locate_entry
+from orbitlog.formats.records.message import Bytes
 from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.index_build import IndexBuilder
 from orbitlog.kernels.queue_build import QueueBuilder

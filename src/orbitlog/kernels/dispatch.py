@@ -1,4 +1,4 @@
-"""What a range of the log means for queues and index: the twin of `formats.derive` for many records.
+"""What a range of the log means for queues and index: the twin of `formats.derived.derive` for many records.
 
 One pass gives, for each message, its ConsumeQueue unit and the hashes of its index keys. Topics are not copied:
 each distinct (topic, queue) gets a small number, its `queue_code`, in a `QueueTable` that lives as long as the scan.
@@ -12,10 +12,10 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats import flags
-from orbitlog.formats.derive import DeriveRules, QueueUnit, queue_units
-from orbitlog.formats.index_layout import TAGS_KEY_MARK
-from orbitlog.formats.message import RECORD_PREFIX, Bytes, decode_message
+from orbitlog.formats.derived.derive import DeriveRules, QueueUnit, queue_units
+from orbitlog.formats.derived.index_layout import TAGS_KEY_MARK
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.message import RECORD_PREFIX, Bytes, decode_message
 from orbitlog.kernels.columns import staggered, store_time_position
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.property_scan import find_known, parse_delay_level

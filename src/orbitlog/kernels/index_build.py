@@ -1,4 +1,4 @@
-"""IndexFile bytes from dispatch columns: the twin of `formats.index_layout.IndexWriter`.
+"""IndexFile bytes from dispatch columns: the twin of `formats.derived.index_layout.IndexWriter`.
 
 Order matters here: an entry's number and its link to the one before depend on every key put earlier. Keys are put
 straight into the bytes of the file; when it is full the caller provides the next one.
@@ -12,7 +12,7 @@ from dataclasses import astuple
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats.index_layout import (
+from orbitlog.formats.derived.index_layout import (
     INDEX_ENTRY,
     INDEX_HEADER,
     INDEX_SLOT,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats.index_layout import INDEX_ENTRY, IndexHeader, IndexLayout
+from orbitlog.formats.derived.index_layout import INDEX_ENTRY, IndexHeader, IndexLayout
 from orbitlog.kernels.index_build import time_diff
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.unaligned import load_i32, load_i64, prefetch, store_i32, store_i64

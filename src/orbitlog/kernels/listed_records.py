@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from orbitlog.formats.message import Bytes
+from orbitlog.formats.records.message import Bytes
 from orbitlog.kernels.arrow_batches import ArrowDecoder, BatchParts
 from orbitlog.kernels.columns import fill_row
 from orbitlog.kernels.gather import copy_rows

@@ -1,11 +1,11 @@
-"""Records without a property CRC, counted: the twin of `store.property_crc_mode.records_without_crc`."""
+"""Records without a property CRC, counted: the twin of `store.log.property_crc_mode.records_without_crc`."""
 
 from __future__ import annotations
 
 import numpy as np
 
-from orbitlog.formats.message import Bytes
-from orbitlog.formats.properties import CRC32, CRC_PROPERTY_BYTES
+from orbitlog.formats.records.message import Bytes
+from orbitlog.formats.records.properties import CRC32, CRC_PROPERTY_BYTES
 from orbitlog.kernels.jit import kernel
 from orbitlog.kernels.record_walk import MESSAGE, SourceBytes, is_intact, look_at
 from orbitlog.kernels.unaligned import load_u8, load_word

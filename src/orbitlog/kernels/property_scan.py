@@ -1,8 +1,8 @@
 """Finding properties in their stored string without decoding it.
 
 The string is `name 0x01 value 0x02 …`; separators are found 64 bytes at a time. The rules are those of
-`formats.properties.decode_properties`: an item counts if name and value are not empty, the name ends at the first
-0x01, and the last of several equal names wins.
+`formats.records.properties.decode_properties`: an item counts if name and value are not empty, the name ends at the
+first 0x01, and the last of several equal names wins.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import unicodedata
 
 import numpy as np
 
-from orbitlog.formats import properties as names
+from orbitlog.formats.records import properties as names
 from orbitlog.kernels.jit import inlined
 from orbitlog.kernels.text import character_at
 from orbitlog.kernels.unaligned import load_i64, load_u8, load_u32, separator_mask, trailing_zeros

@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats import flags
-from orbitlog.formats.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, QUEUE_ENTRY, check_queue_file_bytes
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, QUEUE_ENTRY, check_queue_file_bytes
+from orbitlog.formats.records import flags
 from orbitlog.kernels.dispatch import DispatchColumns
 from orbitlog.kernels.jit import kernel
 from orbitlog.kernels.unaligned import store_i32, store_i64

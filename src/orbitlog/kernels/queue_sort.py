@@ -11,8 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats import flags
-from orbitlog.formats.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
+from orbitlog.formats.records import flags
 from orbitlog.kernels.dispatch import DispatchColumns
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.unaligned import store_i32, store_i64

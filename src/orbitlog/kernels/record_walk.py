@@ -1,4 +1,4 @@
-"""Walking records in a range of bytes, with every check that `formats.message.decode_message` makes.
+"""Walking records in a range of bytes, with every check that `formats.records.message.decode_message` makes.
 
 `look_at` is the only place that reads a record whose bounds are not proved yet; it proves them. What it returns
 may then be read with the unchecked loads of `unaligned`. A walk stops at the first thing that is not a message
@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats import flags
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
-from orbitlog.formats.message import (
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.message import (
     MAGIC_V1,
     MAGIC_V2,
     RECORD_BYTES_MIN,
@@ -24,8 +24,8 @@ from orbitlog.formats.message import (
     Bytes,
     Message,
 )
-from orbitlog.formats.message_scan import MAGIC_BLANK, Damage, LogEnd, SegmentEnd, read_at
-from orbitlog.formats.properties import CRC32, CRC_PROPERTY_BYTES
+from orbitlog.formats.records.message_scan import MAGIC_BLANK, Damage, LogEnd, SegmentEnd, read_at
+from orbitlog.formats.records.properties import CRC32, CRC_PROPERTY_BYTES
 from orbitlog.kernels.crc import body_crc
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.text import is_utf8
@@ -263,7 +263,7 @@ def walk_messages(
     base_physical_offset: int | None = None,
     check_crc: bool = True,
 ) -> Walk:
-    """Find every message that starts in the range; the twin of `formats.message_scan.scan_messages`."""
+    """Find every message that starts in the range; the twin of `formats.records.message_scan.scan_messages`."""
     source = SourceBytes(buffer, base_physical_offset)
     position, stop = source.range(start, stop)
     found: list[npt.NDArray[np.int64]] = []

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from orbitlog.formats.message import MAGIC_V1, MAGIC_V2, Bytes
-from orbitlog.formats.message_scan import MAGIC_BLANK
+from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, Bytes
+from orbitlog.formats.records.message_scan import MAGIC_BLANK
 from orbitlog.kernels.jit import kernel
 from orbitlog.kernels.record_walk import MESSAGE, SEGMENT_END, SourceBytes, Stop, count_records, is_intact, look_at
 from orbitlog.kernels.unaligned import load_u8
@@ -56,7 +56,7 @@ def find_record_start(address, position, stop, end, base, check_crc):
 def find_record(
     buffer: Bytes, start: int, stop: int | None = None, *, base_physical_offset: int, check_crc: bool = True
 ) -> int | None:
-    """Get into step: the twin of `formats.message_scan.find_record`."""
+    """Get into step: the twin of `formats.records.message_scan.find_record`."""
     source = SourceBytes(buffer, base_physical_offset)
     start, stop = source.range(start, stop)
     position = int(find_record_start(source.address, start, stop, len(source), source.base, check_crc))

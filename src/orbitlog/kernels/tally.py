@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.formats import flags
 from orbitlog.formats.java import INT_MAX, LONG_MAX, LONG_MIN
-from orbitlog.formats.message import RECORD_PREFIX, Bytes
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.message import RECORD_PREFIX, Bytes
 from orbitlog.kernels.columns import store_time_position
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.property_scan import find_known

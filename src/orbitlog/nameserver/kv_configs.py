@@ -13,7 +13,7 @@ from dataclasses import field
 from pathlib import Path
 
 from orbitlog.errors import BadField, LimitExceeded
-from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, json_record, map_of
+from orbitlog.formats.tables.json_records import TEXT, TEXT_KEY, JsonRecord, java, json_record, map_of
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"

@@ -14,8 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from orbitlog.errors import BadField, LimitExceeded, RequestRefused
-from orbitlog.formats.json_records import JsonRecord
-from orbitlog.formats.topic_config import DataVersion
+from orbitlog.formats.tables.json_records import JsonRecord
+from orbitlog.formats.tables.topic_config import DataVersion
 from orbitlog.nameserver.kv_configs import ORDER_TOPIC_CONFIG, KvConfigs
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable

@@ -7,31 +7,16 @@ in `JAVA_KEYS`, so that a file written for Java is not full of unknown keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from orbitlog.formats.java import INT_MAX
-from orbitlog.store.store_settings import Setting, SettingError, parse_properties, split_assignment
+from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.setting import Setting, number_between, parse_truth, split_assignment
 
 ENVIRONMENT_PREFIX = "ORBITLOG_NAMESRV_"
 PORT_DEFAULT = 9876
-
-
-def _number(low: int, high: int = INT_MAX) -> Callable[[str], int]:
-    def parse(text: str) -> int:
-        if not text.isdecimal() or len(text) > 10 or not low <= int(text) <= high:
-            raise ValueError(f"is not a whole number from {low} to {high}")
-        return int(text)
-
-    return parse
-
-
-def _truth(text: str) -> bool:
-    if text.lower() not in ("true", "false"):
-        raise ValueError("is neither true nor false")
-    return text.lower() == "true"
 
 
 def _path(text: str) -> Path | None:
@@ -41,7 +26,7 @@ def _path(text: str) -> Path | None:
 NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {
     setting.key: setting
     for setting in (
-        Setting("listenPort", _number(0, 65535), PORT_DEFAULT, "port; 0 picks a free one"),
+        Setting("listenPort", number_between(0, 65535), PORT_DEFAULT, "port; 0 picks a free one"),
         Setting("bindAddress", str, "127.0.0.1", "address to listen at; 0.0.0.0 is every address of the machine"),
         Setting(
             "kvConfigPath",
@@ -49,15 +34,23 @@ NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {
             None,
             "file of key-value configs; without it they end with the process",
         ),
-        Setting("orderMessageEnable", _truth, False, "routes of ordered topics say how their queues are laid out"),
-        Setting("returnOrderTopicConfigToBroker", _truth, True, "brokers get the ordered topics when they register"),
-        Setting("supportActingMaster", _truth, False, "a slave stands in for a master that is gone"),
-        Setting("deleteTopicWithBrokerRegistration", _truth, False, "a topic that a broker leaves out is forgotten"),
-        Setting("enableTopicList", _truth, True, "topics of a cluster may be listed"),
-        Setting("enableAllTopicList", _truth, True, "all topics may be listed"),
-        Setting("scanNotActiveBrokerInterval", _number(10), 5000, "milliseconds between looks for silent brokers"),
-        Setting("serverChannelMaxIdleTimeSeconds", _number(1), 120, "seconds until a silent connection is closed"),
-        Setting("connectionsMax", _number(1), 20000, "connections at a time"),
+        Setting("orderMessageEnable", parse_truth, False, "routes of ordered topics say how their queues are laid out"),
+        Setting(
+            "returnOrderTopicConfigToBroker", parse_truth, True, "brokers get the ordered topics when they register"
+        ),
+        Setting("supportActingMaster", parse_truth, False, "a slave stands in for a master that is gone"),
+        Setting(
+            "deleteTopicWithBrokerRegistration", parse_truth, False, "a topic that a broker leaves out is forgotten"
+        ),
+        Setting("enableTopicList", parse_truth, True, "topics of a cluster may be listed"),
+        Setting("enableAllTopicList", parse_truth, True, "all topics may be listed"),
+        Setting(
+            "scanNotActiveBrokerInterval", number_between(10), 5000, "milliseconds between looks for silent brokers"
+        ),
+        Setting(
+            "serverChannelMaxIdleTimeSeconds", number_between(1), 120, "seconds until a silent connection is closed"
+        ),
+        Setting("connectionsMax", number_between(1), 20000, "connections at a time"),
     )
 }
 
@@ -134,8 +127,5 @@ def load_nameserver_settings(
             if setting is None:
                 (idle if key in JAVA_KEYS else unknown).append(key)
                 continue
-            try:
-                values[_attribute(key)] = setting.parse(text)
-            except ValueError as error:
-                raise SettingError(f"{key}={text} from {source}: {text!r} {error}") from None
+            values[_attribute(key)] = setting.check(text, source)
     return NameServerSettings(**values, unknown=tuple(unknown), idle=tuple(idle))

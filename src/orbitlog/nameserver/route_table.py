@@ -12,7 +12,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from orbitlog.formats.topic_config import (
+from orbitlog.formats.tables.topic_config import (
     PERMISSION_READ,
     PERMISSION_WRITE,
     DataVersion,

@@ -1,1 +1,1 @@
-"""The Spark jobs and data sources; the one room that knows Spark."""
+"""The Spark jobs and data sources; the only room that imports Spark."""

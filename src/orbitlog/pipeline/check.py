@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbitlog.doctor.examination import Examination, examine_with
-from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.doctor.tasks_here import PhaseProgress
-from orbitlog.pipeline.task_run import runner
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.jobs.local_runner import PhaseProgress
+from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.pipeline.runtime.task_run import runner
+from orbitlog.settings.store_settings import StoreSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Rebuild the derived files of whole stores on Spark: `doctor.store_rebuild` with its tasks in workers."""
+"""Rebuild the derived files of whole stores on Spark: `jobs.rebuild.store_rebuild` with its tasks in workers."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orbitlog.doctor.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.doctor.store_rebuild import StoreRebuild, rebuild_with
-from orbitlog.doctor.tasks_here import PhaseProgress
-from orbitlog.pipeline.session import is_local
-from orbitlog.pipeline.task_run import runner
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.jobs.local_runner import PhaseProgress
+from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild, rebuild_with
+from orbitlog.pipeline.runtime.session import is_local
+from orbitlog.pipeline.runtime.task_run import runner
+from orbitlog.settings.store_settings import StoreSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from datetime import datetime
 
-from orbitlog.formats.unique_id import UniqueId
+from orbitlog.formats.records.unique_id import UniqueId
 
 _CHANGING_DIGITS = 12  # milliseconds and counter
 

@@ -1,1 +1,1 @@
-"""Files of a store: found, read and written. Steps only: no threads and no clock of its own."""
+"""The message store: append, dispatch, flush, read, recover, retain. Steps only: no threads and no clock of its own."""

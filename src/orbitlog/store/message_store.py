@@ -20,16 +20,10 @@ from threading import Lock
 from types import TracebackType
 
 from orbitlog.errors import FormatError, StoreClosed, StoreError
-from orbitlog.formats import flags
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.batch_records import encode_records
-from orbitlog.formats.checkpoint import Checkpoint, encode_checkpoint
-from orbitlog.formats.dispatch_marks import INLINE, DispatchLease
-from orbitlog.formats.message import Message, encode_placed, measure_record
-from orbitlog.formats.properties import CRC_PROPERTY_START
-from orbitlog.formats.property_crc import encode_sealed_run
-from orbitlog.formats.record_template import Row, encode_run
-from orbitlog.formats.store_state import (
+from orbitlog.formats.derived.checkpoint import Checkpoint, encode_checkpoint
+from orbitlog.formats.derived.dispatch_marks import INLINE, DispatchLease
+from orbitlog.formats.derived.store_state import (
     CONFIRMED,
     CONFIRMED_FILE,
     KEYS_UNKNOWN,
@@ -38,26 +32,26 @@ from orbitlog.formats.store_state import (
     StoreState,
     encode_state,
 )
-from orbitlog.store.append_together import measure_together, place_together
-from orbitlog.store.broker_dispatch import BrokerDispatch
-from orbitlog.store.commitlog import CommitLog
-from orbitlog.store.confirmed_offset import open_confirmed
-from orbitlog.store.deletion import Deleted, Retention
-from orbitlog.store.disk import Disk, MappedFile, RealDisk, disk_errors
-from orbitlog.store.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
-from orbitlog.store.index_files import IndexFiles
-from orbitlog.store.light_queues import LIGHT_QUEUES_MARK, LightQueues
-from orbitlog.store.property_crc_mode import EncodeRecords, EncodeRun, encode_no_records, infer_mode
-from orbitlog.store.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
-from orbitlog.store.put_rules import PutRules
-from orbitlog.store.queue_set import QueueKey, QueueSet
-from orbitlog.store.segments import open_log_segments
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_contents import refuse_lost_log, refuse_writing
-from orbitlog.store.store_notices import notices_of
-from orbitlog.store.store_numbers import StoreNumbers
-from orbitlog.store.store_reads import StoreReads
-from orbitlog.store.store_recovery import (
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.batch_records import encode_records
+from orbitlog.formats.records.message import Message, encode_placed, measure_record
+from orbitlog.formats.records.properties import CRC_PROPERTY_START
+from orbitlog.formats.records.property_crc import encode_sealed_run
+from orbitlog.formats.records.record_template import Row, encode_run
+from orbitlog.store.appending.append_together import measure_together, place_together
+from orbitlog.store.appending.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
+from orbitlog.store.appending.put_rules import PutRules
+from orbitlog.store.derived.index_files import IndexFiles
+from orbitlog.store.derived.light_queues import LIGHT_QUEUES_MARK, LightQueues
+from orbitlog.store.derived.queue_set import QueueKey, QueueSet
+from orbitlog.store.dispatch.broker_dispatch import BrokerDispatch
+from orbitlog.store.dispatch.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
+from orbitlog.store.log.commitlog import CommitLog
+from orbitlog.store.log.confirmed_offset import open_confirmed
+from orbitlog.store.log.property_crc_mode import EncodeRecords, EncodeRun, encode_no_records, infer_mode
+from orbitlog.store.log.segments import open_log_segments
+from orbitlog.store.reads.store_reads import StoreReads
+from orbitlog.store.recovery.store_recovery import (
     FoundStore,
     RecoverySteps,
     StoreParts,
@@ -68,6 +62,12 @@ from orbitlog.store.store_recovery import (
     remove_recovery_note,
     write_recovery_note,
 )
+from orbitlog.store.retention.deletion import Deleted, Retention
+from orbitlog.store.store_notices import notices_of
+from orbitlog.store.store_numbers import StoreNumbers
+from orbitlog.storefiles.disk import Disk, MappedFile, RealDisk, disk_errors
+from orbitlog.storefiles.store_config import StoreConfig
+from orbitlog.storefiles.store_contents import refuse_lost_log, refuse_writing
 
 NowMs = Callable[[], int]
 # An owner of dispatch outside ends a batch before it gives back; a few seconds are long for one.

@@ -17,18 +17,18 @@ from typing import BinaryIO
 
 from orbitlog.errors import BadField, LimitExceeded, StoreLayoutError
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.checkpoint import Checkpoint, encode_checkpoint
-from orbitlog.formats.config_files import config_codec
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.derived_files import DerivedFiles
-from orbitlog.formats.index_layout import decode_header
-from orbitlog.formats.message import Message, assign_fields, encode_message
-from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank, fits
+from orbitlog.formats.derived.checkpoint import Checkpoint, encode_checkpoint
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.derived.index_layout import decode_header
+from orbitlog.formats.derived.queue_entry import locate_entry
 from orbitlog.formats.names import check_stored_topic
-from orbitlog.formats.property_crc import ends_with_crc, seal_record
-from orbitlog.formats.queue_entry import locate_entry
-from orbitlog.formats.topic_config import DataVersion, TopicConfig, TopicTable
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.formats.records.message import Message, assign_fields, encode_message
+from orbitlog.formats.records.message_scan import BLANK_BYTES, encode_blank, fits
+from orbitlog.formats.records.property_crc import ends_with_crc, seal_record
+from orbitlog.formats.tables.config_files import config_codec
+from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicTable
+from orbitlog.settings.store_settings import StoreGeometry
 
 _TOPICS_FILE = "topics.json"
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from orbitlog.formats import store_tree as tree
-from orbitlog.store.disk import Disk
+from orbitlog.storefiles.disk import Disk
 
 
 def notices_of(disk: Disk, root: Path) -> list[str]:

@@ -1,1 +1,1 @@
-"""What Orbitlog is tested with, and what those who build on it may test with too."""
+"""Test tools for Orbitlog and for projects that build on it: a broker in a thread, golden stores, a crash disk."""

@@ -1,6 +1,6 @@
 """A disk in memory whose power can be cut between any two steps, or that fails or fills up at one of them.
 
-It is a `store.disk.Disk`; give it to `MessageStore.open`. Everything that changes it is a step with a number:
+It is a `storefiles.disk.Disk`; give it to `MessageStore.open`. Everything that changes it is a step with a number:
 
     disk = CrashDisk()
     disk.cut_at = 57                 # the next step with that number raises PowerCut, and so does all that follows
@@ -21,7 +21,7 @@ from pathlib import Path
 from random import Random
 
 from orbitlog.errors import StoreLocked
-from orbitlog.store.disk import Bytes, DirectoryEntry, DiskUsage, FileLock, MappedFile, disk_errors
+from orbitlog.storefiles.disk import Bytes, DirectoryEntry, DiskUsage, FileLock, MappedFile, disk_errors
 from orbitlog.testing.crash_images import PAGE_BYTES, Directory, Folder, Gone, Inode, Survival
 
 _TOTAL_BYTES = 1 << 40

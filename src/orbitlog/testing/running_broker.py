@@ -15,11 +15,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orbitlog.broker import broker_settings as keys
-from orbitlog.broker.broker_node import Broker
-from orbitlog.broker.broker_settings import load_broker_settings
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_node import Broker
+from orbitlog.broker.runtime.broker_settings import load_broker_settings
 from orbitlog.client.blocking import BlockingRocketMQ
-from orbitlog.client.connecting import Connecting, connect
+from orbitlog.client.connection.connecting import Connecting, connect
 from orbitlog.errors import BrokerRefused, OrbitlogError, RequestTimeout
 from orbitlog.formats import names
 from orbitlog.nameserver.name_server import NameServer

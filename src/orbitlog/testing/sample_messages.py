@@ -8,16 +8,17 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 
-from orbitlog.formats import flags, names
-from orbitlog.formats import properties as props
-from orbitlog.formats.batch import BatchMember, encode_batch, expand_batch
-from orbitlog.formats.compression import compress_body
+from orbitlog.formats import names
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
-from orbitlog.formats.flags import CompressionType
 from orbitlog.formats.hosts import Host, parse_host
-from orbitlog.formats.message import Message, make_message
-from orbitlog.formats.properties import encode_properties
-from orbitlog.formats.unique_id import UniqueId
+from orbitlog.formats.records import flags
+from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.batch import BatchMember, encode_batch, expand_batch
+from orbitlog.formats.records.compression import compress_body
+from orbitlog.formats.records.flags import CompressionType
+from orbitlog.formats.records.message import Message, make_message
+from orbitlog.formats.records.properties import encode_properties
+from orbitlog.formats.records.unique_id import UniqueId
 
 ORDERS, TELEMETRY, NOTES = "Orders", "Telemetry", "Notes"
 STORE_HOST = parse_host("127.0.0.1:10911")

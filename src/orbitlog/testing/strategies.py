@@ -11,17 +11,23 @@ from dataclasses import dataclass
 from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
-from orbitlog.formats.batch import BatchMember
-from orbitlog.formats.checkpoint import Checkpoint
+from orbitlog.formats.derived.checkpoint import Checkpoint
+from orbitlog.formats.derived.index_layout import IndexEntry, IndexHeader, IndexLayout
+from orbitlog.formats.derived.queue_entry import QueueEntry
 from orbitlog.formats.hosts import Host
-from orbitlog.formats.index_layout import IndexEntry, IndexHeader, IndexLayout
 from orbitlog.formats.java import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
-from orbitlog.formats.message import TOPIC_BYTES_MAX_V1, TOPIC_BYTES_MAX_V2, Message, encode_message, make_message
-from orbitlog.formats.message_id import OffsetMessageId
-from orbitlog.formats.message_scan import BLANK_BYTES, encode_blank
-from orbitlog.formats.properties import KEYS, TAGS, UNIQ_KEY, encode_properties
-from orbitlog.formats.queue_entry import QueueEntry
-from orbitlog.formats.unique_id import UniqueId
+from orbitlog.formats.records.batch import BatchMember
+from orbitlog.formats.records.message import (
+    TOPIC_BYTES_MAX_V1,
+    TOPIC_BYTES_MAX_V2,
+    Message,
+    encode_message,
+    make_message,
+)
+from orbitlog.formats.records.message_id import OffsetMessageId
+from orbitlog.formats.records.message_scan import BLANK_BYTES, encode_blank
+from orbitlog.formats.records.properties import KEYS, TAGS, UNIQ_KEY, encode_properties
+from orbitlog.formats.records.unique_id import UniqueId
 
 _TOPIC_ALPHABET = "abcXYZ019_-%|"
 _SEPARATORS = "\x01\x02"

@@ -7,7 +7,7 @@ We do so at once, so that no text inside can fail to be written later.
 from __future__ import annotations
 
 from orbitlog.formats.java import utf8_decode, utf8_encode
-from orbitlog.formats.loose_json import Json, read_json
+from orbitlog.formats.tables.loose_json import Json, read_json
 
 
 def read_loosely(data: bytes, *, characters_max: int, depth_max: int) -> Json:

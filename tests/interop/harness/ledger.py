@@ -114,6 +114,10 @@ class Ledger:
             offsets = sorted(offset for queue, offset in positions if queue == queue_id)
             assert offsets == list(range(offsets[0], offsets[0] + len(offsets))), (topic, queue_id)
             assert offsets[0] == 0 or topic in self._expired, (topic, queue_id)
+        # Java makes messages readable only when it has dispatched them, with a transient pool 200 ms after the send.
+        client.eventually(
+            lambda: len(messages_of(client, topic)) >= len(positions), f"{len(positions)} messages in {topic}"
+        )
         stored = {(one["queueId"], one["queueOffset"]): message_id(one) for one in messages_of(client, topic)}
         assert stored == positions, topic
 

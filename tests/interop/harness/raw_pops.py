@@ -7,7 +7,7 @@ import base64
 import json
 from dataclasses import dataclass
 
-from orbitlog.formats.message import decode_message
+from orbitlog.formats.records.message import decode_message
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command

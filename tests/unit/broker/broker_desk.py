@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from orbitlog.broker.broker_node import Broker
-from orbitlog.broker.broker_opening import clock_ms
-from orbitlog.broker.broker_settings import BrokerSettings
-from orbitlog.broker.topics import NowMs
-from orbitlog.formats.message import Message, decode_message
-from orbitlog.formats.properties import encode_properties
+from orbitlog.broker.runtime.broker_node import Broker
+from orbitlog.broker.runtime.broker_opening import clock_ms
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.tables.topics import NowMs
+from orbitlog.formats.records.message import Message, decode_message
+from orbitlog.formats.records.properties import encode_properties
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.wire.bodies.body_json import write_body

@@ -12,11 +12,11 @@ import click
 import pytest
 
 from orbitlog.cli.main import cli
-from orbitlog.cli.pipeline_check import CHECK_FIELDS
-from orbitlog.cli.pipeline_options import REBUILD_FIELDS
+from orbitlog.cli.pipeline.pipeline_check import CHECK_FIELDS
+from orbitlog.cli.pipeline.pipeline_options import REBUILD_FIELDS
 from orbitlog.doctor.examination import Examination
-from orbitlog.doctor.store_check import StoreCheck
-from orbitlog.doctor.store_rebuild import StoreRebuild
+from orbitlog.jobs.check.store_check import StoreCheck
+from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild
 from orbitlog.testing.golden import GoldenStore
 
 Copy = Callable[[GoldenStore], GoldenStore]

@@ -12,7 +12,8 @@ from typing import Any
 import click
 import pytest
 
-from orbitlog.cli import cmd_dump, main
+from orbitlog.cli import main
+from orbitlog.cli.dump import cmd_dump
 from orbitlog.cli.lazy_group import LazyGroup
 from orbitlog.testing.golden import GoldenStore
 

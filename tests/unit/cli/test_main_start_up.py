@@ -13,7 +13,7 @@ HEAVY = (
     *("numpy", "numba", "llvmlite", "pyarrow", "pyspark", "py4j", "pandas", "rich", "lz4", "zstandard"),
     *("orbitlog.kernels", "orbitlog.store", "orbitlog.broker", "orbitlog.doctor", "orbitlog.pipeline"),
 )
-CLIENT = ("orbitlog.client.rocketmq", "orbitlog.client.consuming", "orbitlog.client.blocking")
+CLIENT = ("orbitlog.client.rocketmq", "orbitlog.client.consumer.group_consumer", "orbitlog.client.blocking")
 SCRIPT = """
 import sys
 from orbitlog.cli.main import cli

@@ -14,12 +14,12 @@ from itertools import pairwise
 from pathlib import Path
 
 from orbitlog.formats import names
-from orbitlog.formats.message import MAGIC_V1, Message
-from orbitlog.formats.message_scan import MAGIC_BLANK
-from orbitlog.store.log_walk import LogWalk
-from orbitlog.store.store_files import OffsetFile, find_store_files
-from orbitlog.store.store_inference import infer_geometry
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.formats.records.message import MAGIC_V1, Message
+from orbitlog.formats.records.message_scan import MAGIC_BLANK
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.log_walk import LogWalk
+from orbitlog.storefiles.store_files import OffsetFile, find_store_files
+from orbitlog.storefiles.store_inference import infer_geometry
 
 Damage = Callable[[Path], None]
 ZOO: dict[str, tuple[Damage, frozenset[str]]] = {}
@@ -499,7 +499,7 @@ def empty_topics_after_a_full_disk(root: Path) -> None:
 
 @damages("topic")
 def topic_without_config(root: Path) -> None:
-    from orbitlog.formats.topic_config import TOPICS
+    from orbitlog.formats.tables.topic_config import TOPICS
 
     path = config(root, "topics.json")
     text = path.read_text()
@@ -871,7 +871,7 @@ def topic_with_fewer_queues_than_it_has_messages_in(root: Path) -> None:
     from dataclasses import replace
 
     from orbitlog.formats.compat import COMPAT_5_5
-    from orbitlog.formats.topic_config import TOPICS
+    from orbitlog.formats.tables.topic_config import TOPICS
 
     path = config(root, "topics.json")
     table = TOPICS.decode(path.read_text())

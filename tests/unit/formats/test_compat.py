@@ -5,8 +5,8 @@ from dataclasses import astuple, fields
 import pytest
 
 from orbitlog.errors import BadField
-from orbitlog.formats.checkpoint import CHECKPOINT
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, COMPATS, RULES, Compat, compat_named
+from orbitlog.formats.derived.checkpoint import CHECKPOINT
 
 
 def test_they_are_found_by_name() -> None:

@@ -4,9 +4,10 @@ import struct
 
 import pytest
 
-from orbitlog.formats import batch, checkpoint, index_layout, message, message_scan, queue_entry
 from orbitlog.formats import layout as layout_module
+from orbitlog.formats.derived import checkpoint, index_layout, queue_entry
 from orbitlog.formats.layout import Field, Layout, declared_layouts
+from orbitlog.formats.records import batch, message, message_scan
 
 
 @pytest.fixture(autouse=True)

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 import pytest
 
-from orbitlog.formats.topic_config import DataVersion, TopicConfig
+from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig
 from orbitlog.nameserver import name_server
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from orbitlog.nameserver.nameserver_settings import NAMESERVER_SETTINGS, NameServerSettings, load_nameserver_settings
-from orbitlog.store.store_settings import SettingError
+from orbitlog.settings.setting import SettingError
 
 
 def test_defaults_of_the_table_and_of_the_record_agree() -> None:

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from orbitlog.formats.topic_config import DataVersion, TopicConfig, TopicQueueMapping
+from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicQueueMapping
 from orbitlog.nameserver.route_table import SILENCE_MAX_MS, UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
 from orbitlog.wire.bodies.registration_body import Registration, TopicWrapper
 from orbitlog.wire.bodies.route_bodies import BrokerData, QueueData

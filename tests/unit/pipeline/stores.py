@@ -6,12 +6,12 @@ import shutil
 from pathlib import Path
 
 from orbitlog.formats.compat import COMPAT_5_5, Compat
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.derived_files import DerivedFiles
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import assign_fields, encode_message, make_message
-from orbitlog.formats.message_scan import encode_blank
-from orbitlog.store.store_settings import StoreSettings, load_settings
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import assign_fields, encode_message, make_message
+from orbitlog.formats.records.message_scan import encode_blank
+from orbitlog.settings.store_settings import StoreSettings, load_settings
 from tests.contract.logs import Log
 
 SEGMENT_BYTES, QUEUE_FILE_BYTES, LAYOUT = 4096, 100, IndexLayout(7, 13)

@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.doctor import check_index as index_module
-from orbitlog.doctor import store_check as check_module
-from orbitlog.doctor.store_check import StoreCheck, check_with
-from orbitlog.doctor.store_rebuild import rebuild_with
-from orbitlog.doctor.tasks_here import run_here
-from orbitlog.formats.checkpoint import Checkpoint, encode_checkpoint
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5
-from orbitlog.formats.derive import DeriveRules, index_hashes
-from orbitlog.formats.derived_files import DerivedFiles
-from orbitlog.formats.message import Message
-from orbitlog.formats.queue_entry import PRE_BLANK_RAW
-from orbitlog.store.findings import KINDS
-from orbitlog.store.log_walk import LogWalk
-from orbitlog.store.store_files import find_store_files
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.formats.derived.checkpoint import Checkpoint, encode_checkpoint
+from orbitlog.formats.derived.derive import DeriveRules, index_hashes
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.derived.queue_entry import PRE_BLANK_RAW
+from orbitlog.formats.records.message import Message
+from orbitlog.jobs.check import check_index as index_module
+from orbitlog.jobs.check import store_check as check_module
+from orbitlog.jobs.check.store_check import StoreCheck, check_with
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.findings import KINDS
+from orbitlog.storefiles.log_walk import LogWalk
+from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
 from tests.contract.logs import make_log, random_kinds
 from tests.unit.pipeline.stores import LAYOUT, QUEUE_FILE_BYTES, SEGMENT_BYTES, copy_store, settings, write_log

@@ -7,19 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.doctor import index_tasks, rebuild_publish, rebuild_tasks
-from orbitlog.doctor.rebuild_publish import STAGING
-from orbitlog.doctor.store_rebuild import StoreRebuild, rebuild_with
-from orbitlog.doctor.tasks_here import run_here
 from orbitlog.errors import StoreLayoutError, StoreLocked
-from orbitlog.formats.checkpoint import decode_checkpoint
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
-from orbitlog.formats.message import encode_message
-from orbitlog.formats.properties import encode_properties
-from orbitlog.store.disk import RealDisk
-from orbitlog.store.log_walk import LogWalk
-from orbitlog.store.store_files import find_store_files
-from orbitlog.store.store_settings import StoreSettings
+from orbitlog.formats.derived.checkpoint import decode_checkpoint
+from orbitlog.formats.records.message import encode_message
+from orbitlog.formats.records.properties import encode_properties
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.jobs.rebuild import index_tasks, rebuild_publish, rebuild_tasks
+from orbitlog.jobs.rebuild.rebuild_publish import STAGING
+from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild, rebuild_with
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.disk import RealDisk
+from orbitlog.storefiles.log_walk import LogWalk
+from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
 from tests.contract.logs import KINDS, Log, make_log, random_kinds
 from tests.unit.pipeline.stores import (
@@ -358,7 +358,7 @@ def test_a_split_that_a_power_cut_left_half_written_is_derived_again(tmp_path: P
     root = write_log(tmp_path / "store", log)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rebuild_tasks, "assemble", lambda task: (_ for _ in ()).throw(Killed))
-        patch.setattr("orbitlog.doctor.store_rebuild.assemble", lambda task: (_ for _ in ()).throw(Killed))
+        patch.setattr("orbitlog.jobs.rebuild.store_rebuild.assemble", lambda task: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             run(root, tmp_path / "out", split_bytes=700)
     staged = sorted((tmp_path / "out" / STAGING / "splits").iterdir())

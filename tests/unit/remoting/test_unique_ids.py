@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from orbitlog.formats.unique_id import parse_unique_id
+from orbitlog.formats.records.unique_id import parse_unique_id
 from orbitlog.remoting.unique_ids import UniqueIds
 
 ADDRESS = bytes((10, 0, 0, 1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from pathlib import Path
 
-from orbitlog.store.store_paths import StorePaths
+from orbitlog.storefiles.store_paths import StorePaths
 
 
 def spread(root: Path, segment_bytes: int, *directories: Path) -> str:

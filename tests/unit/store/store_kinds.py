@@ -11,11 +11,11 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import make_message
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import make_message
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.storefiles.store_config import StoreConfig
 
 GEOMETRY = StoreGeometry(4096, 200, index_layout=IndexLayout(10, 30))
 CONFIG = StoreConfig(GEOMETRY)

@@ -8,23 +8,24 @@ from pathlib import Path
 import pytest
 
 from orbitlog.errors import DiskFull, StoreClosed, StoreError, StoreLayoutError, StoreLocked
-from orbitlog.formats import flags, names
-from orbitlog.formats.batch import BatchMember, encode_batch, expand_batch
+from orbitlog.formats import names
 from orbitlog.formats.compat import COMPAT_4_9
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.derived_files import DerivedFiles
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.hosts import Host
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import Message, decode_message, encode_message, make_message
-from orbitlog.formats.message_scan import scan_messages
-from orbitlog.formats.properties import check_crc_property, decode_properties
-from orbitlog.store.disk import RealMappedFile
-from orbitlog.store.key_query import KeyQuery
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.batch import BatchMember, encode_batch, expand_batch
+from orbitlog.formats.records.message import Message, decode_message, encode_message, make_message
+from orbitlog.formats.records.message_scan import scan_messages
+from orbitlog.formats.records.properties import check_crc_property, decode_properties
+from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.store.appending.put_result import PutStatus
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.put_result import PutStatus
-from orbitlog.store.queue_reader import GetStatus, ReadLimits, ReadRequest
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.store.reads.key_query import KeyQuery
+from orbitlog.store.reads.queue_reader import GetStatus, ReadLimits, ReadRequest
+from orbitlog.storefiles.disk import RealMappedFile
+from orbitlog.storefiles.store_config import StoreConfig
 
 GEOMETRY = StoreGeometry(segment_bytes=4096, queue_file_bytes=200, index_layout=IndexLayout(10, 30))
 CONFIG = StoreConfig(GEOMETRY, message_bytes_max=2000)
@@ -196,7 +197,7 @@ def test_two_writers_are_refused(tmp_path: Path, clock: Clock) -> None:
 
     program = (
         "import sys, pathlib\nfrom orbitlog.store.message_store import MessageStore\n"
-        "from orbitlog.store.store_config import StoreConfig\nfrom orbitlog.errors import StoreLocked\n"
+        "from orbitlog.storefiles.store_config import StoreConfig\nfrom orbitlog.errors import StoreLocked\n"
         "try:\n    MessageStore.open(pathlib.Path(sys.argv[1]), StoreConfig(), lambda: 1)\n"
         "except StoreLocked as error:\n    sys.exit(str(error))\n"
     )

@@ -8,20 +8,20 @@ from pathlib import Path
 import pytest
 
 from orbitlog.errors import BadField, LimitExceeded, StoreLayoutError
-from orbitlog.formats.checkpoint import decode_checkpoint
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.derived_files import DerivedFiles
-from orbitlog.formats.flags import TransactionType
-from orbitlog.formats.index_layout import IndexLayout, decode_header
-from orbitlog.formats.message import Message, make_message
-from orbitlog.formats.topic_config import decode_topics
-from orbitlog.store.log_walk import LogWalk
+from orbitlog.formats.derived.checkpoint import decode_checkpoint
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.derived_files import DerivedFiles
+from orbitlog.formats.derived.index_layout import IndexLayout, decode_header
+from orbitlog.formats.records.flags import TransactionType
+from orbitlog.formats.records.message import Message, make_message
+from orbitlog.formats.tables.topic_config import decode_topics
+from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.store.offline_writer import AppendResult, OfflineStoreWriter
-from orbitlog.store.queue_walk import QueueWalk
-from orbitlog.store.store_files import find_store_files
-from orbitlog.store.store_inference import infer_compat, infer_geometry
-from orbitlog.store.store_settings import StoreGeometry, StoreSettings
+from orbitlog.storefiles.log_walk import LogWalk
+from orbitlog.storefiles.queue_walk import QueueWalk
+from orbitlog.storefiles.store_files import find_store_files
+from orbitlog.storefiles.store_inference import infer_compat, infer_geometry
 from orbitlog.testing.golden import GoldenStore
 
 GEOMETRY = StoreGeometry(segment_bytes=4096, queue_file_bytes=200, index_layout=IndexLayout(10, 20))

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.derived.queue_entry import QUEUE_ENTRY
+from orbitlog.formats.derived.queue_ext import QueueExtUnit, encode_ext_unit, ext_address
 from orbitlog.formats.java import string_hash
-from orbitlog.formats.message import decode_message, make_message
-from orbitlog.formats.queue_entry import QUEUE_ENTRY
-from orbitlog.formats.queue_ext import QueueExtUnit, encode_ext_unit, ext_address
+from orbitlog.formats.records.message import decode_message, make_message
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.queue_reader import ReadRequest
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_reader import StoreReader
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.store.reads.queue_reader import ReadRequest
+from orbitlog.store.reads.store_reader import StoreReader
+from orbitlog.storefiles.store_config import StoreConfig
 
 CONFIG = StoreConfig(StoreGeometry(segment_bytes=65536, queue_file_bytes=2000, index_layout=IndexLayout(10, 100)))
 TAGS = ["A", "B", "A", None, "C"]

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import make_message
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import make_message
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.store_config import StoreConfig
 from orbitlog.store.store_numbers import StoreRates, rates_between
-from orbitlog.store.store_settings import StoreGeometry
+from orbitlog.storefiles.store_config import StoreConfig
 
 CONFIG = StoreConfig(StoreGeometry(4096, 200, index_layout=IndexLayout(10, 30)), message_bytes_max=1000)
 

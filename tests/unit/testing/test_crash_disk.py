@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from orbitlog.errors import DiskFull, StoreError, StoreLocked
-from orbitlog.store.disk import MappedFile
+from orbitlog.storefiles.disk import MappedFile
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from orbitlog.testing.crash_images import PAGE_BYTES, SECTOR_BYTES
 

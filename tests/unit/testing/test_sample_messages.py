@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from orbitlog.formats import flags
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import IndexLayout
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records import flags
 from orbitlog.kernels.derivation import Derivation
-from orbitlog.store.mapped_view import mapped_view
+from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.store.offline_writer import OfflineStoreWriter
-from orbitlog.store.store_files import find_store_files
-from orbitlog.store.store_inference import infer_compat, infer_geometry
-from orbitlog.store.store_settings import StoreGeometry, StoreSettings
+from orbitlog.storefiles.mapped_view import mapped_view
+from orbitlog.storefiles.store_files import find_store_files
+from orbitlog.storefiles.store_inference import infer_compat, infer_geometry
 from orbitlog.testing.sample_messages import sample_messages
 
 GEOMETRY = StoreGeometry(segment_bytes=64 * 1024, queue_file_bytes=100 * 20, index_layout=IndexLayout(500, 1000))

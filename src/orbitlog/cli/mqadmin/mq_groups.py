@@ -11,10 +11,10 @@ from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession, checked_g
 from orbitlog.cli.mqadmin.verb_words import Given
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
-from orbitlog.formats.group_config import GroupConfig, GroupRetryPolicy
+from orbitlog.formats.tables.group_config import GroupConfig, GroupRetryPolicy
 
 if TYPE_CHECKING:
-    from orbitlog.client.running_info import RunningInfo
+    from orbitlog.client.connection.running_info import RunningInfo
 
 _PROGRESS = "%-64s  %-32s  %-4s  %-20s  %-20s  %-20s %-20s"
 _PROGRESS_WITH_CLIENTS = "%-64s  %-32s  %-4s  %-20s  %-20s  %-20s %-20s %-20s"
@@ -27,7 +27,7 @@ _CLIENT_ID_CHARACTERS_MAX = 200
 async def update_sub_group(session: VerbSession, given: Given) -> None:
     attributes = given.get("attributes")
     if attributes is not None:
-        from orbitlog.client.broker_admin import parse_attributes
+        from orbitlog.client.admin.broker_admin import parse_attributes
 
         parsed = parse_attributes(attributes)
     config = GroupConfig(
@@ -122,7 +122,7 @@ async def get_consumer_config(session: VerbSession, given: Given) -> None:
 
 
 async def set_consume_mode(session: VerbSession, given: Given) -> None:
-    from orbitlog.formats.group_config import RequestMode
+    from orbitlog.formats.tables.group_config import RequestMode
     from orbitlog.wire.bodies.client_bodies import REQUEST_MODES
 
     topic, group, mode, shared = given["t"], given["g"], given["m"], given.number("q", 0)

@@ -12,8 +12,8 @@ from orbitlog.cli.mqadmin.java_print import human_time, in_hash_order, second_ti
 from orbitlog.cli.mqadmin.mq_topics import selected
 from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession
 from orbitlog.cli.mqadmin.verb_words import Given
-from orbitlog.cli.show import host_text
-from orbitlog.client.received import Received
+from orbitlog.cli.shown_rows import host_text
+from orbitlog.client.consumer.received import Received
 from orbitlog.errors import BrokerRefused, OrbitlogError
 from orbitlog.formats import names
 from orbitlog.wire.codes import ResponseCode

@@ -10,8 +10,8 @@ from orbitlog.cli.mqadmin.mq_messages import decoded, properties_of
 from orbitlog.cli.mqadmin.tool_pulls import GROUP, ToolPulls
 from orbitlog.cli.mqadmin.verb_session import VerbSession
 from orbitlog.cli.mqadmin.verb_words import Given
-from orbitlog.cli.show import host_text
-from orbitlog.client.received import Received
+from orbitlog.cli.shown_rows import host_text
+from orbitlog.client.consumer.received import Received
 from orbitlog.wire.bodies.body_json import MessageQueue
 
 _RULE = "-" * 56

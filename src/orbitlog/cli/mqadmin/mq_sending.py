@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from orbitlog.cli.mqadmin.mq_printing import queue_text
 from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession
 from orbitlog.cli.mqadmin.verb_words import Given
-from orbitlog.client.receipts import SendStatus
+from orbitlog.client.producer.receipts import SendStatus
 from orbitlog.errors import OrbitlogError
 from orbitlog.wire.bodies.body_json import MessageQueue
 

@@ -18,8 +18,8 @@ from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
 
 if TYPE_CHECKING:
-    from orbitlog.formats.loose_json import Json
-    from orbitlog.formats.topic_config import TopicConfig
+    from orbitlog.formats.tables.loose_json import Json
+    from orbitlog.formats.tables.topic_config import TopicConfig
     from orbitlog.wire.bodies.body_json import MessageQueue
     from orbitlog.wire.bodies.queue_bodies import TopicOffset
     from orbitlog.wire.bodies.route_bodies import BrokerData, TopicRoute
@@ -84,7 +84,7 @@ def selected(broker: BrokerData) -> str | None:
 async def topic_route(session: VerbSession, given: Given) -> None:
     route = await session.name_servers.route(given["t"])
     if "l" not in given:
-        from orbitlog.formats.fastjson_writer import write_pretty
+        from orbitlog.formats.tables.fastjson_writer import write_pretty
 
         session.row("%s", write_pretty(_route_json(route), int_keys_on_own_line=True))
         return
@@ -168,11 +168,11 @@ async def topic_cluster_list(session: VerbSession, given: Given) -> None:
 
 
 async def update_topic(session: VerbSession, given: Given) -> None:
-    from orbitlog.formats.topic_config import TopicConfig
+    from orbitlog.formats.tables.topic_config import TopicConfig
 
     attributes = given.get("a")
     if attributes is not None:
-        from orbitlog.client.broker_admin import parse_attributes
+        from orbitlog.client.admin.broker_admin import parse_attributes
 
         parsed = parse_attributes(attributes)
     config = TopicConfig(
@@ -224,7 +224,7 @@ async def delete_topic(session: VerbSession, given: Given) -> None:
 
 
 async def update_topic_perm(session: VerbSession, given: Given) -> None:
-    from orbitlog.formats.topic_config import TopicConfig
+    from orbitlog.formats.tables.topic_config import TopicConfig
 
     topic, permission = given["t"], given.number("p", 0)
     route = await session.name_servers.route(topic)
@@ -259,7 +259,7 @@ async def update_topic_perm(session: VerbSession, given: Given) -> None:
 
 
 async def update_order_conf(session: VerbSession, given: Given) -> None:
-    from orbitlog.client.name_server_admin import ORDER_NAMESPACE
+    from orbitlog.client.admin.name_server_admin import ORDER_NAMESPACE
 
     topic = given["t"]
     match given["m"]:
@@ -279,7 +279,7 @@ async def update_order_conf(session: VerbSession, given: Given) -> None:
 
 
 async def allocate_mq(session: VerbSession, given: Given) -> None:
-    from orbitlog.client.routes import make_route
+    from orbitlog.client.connection.routes import make_route
     from orbitlog.wire.bodies.body_json import write_body
     from orbitlog.wire.queue_shares import STRATEGIES
 

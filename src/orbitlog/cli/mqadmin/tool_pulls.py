@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orbitlog.cli.mqadmin.verb_session import VerbSession
-from orbitlog.client.group_link import GroupLink
-from orbitlog.client.received import Received, decode_pulled
-from orbitlog.client.subscriptions import make_subscription, wants
+from orbitlog.client.consumer.group_link import GroupLink
+from orbitlog.client.consumer.received import Received, decode_pulled
+from orbitlog.client.consumer.subscriptions import make_subscription, wants
 from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import ResponseCode
 

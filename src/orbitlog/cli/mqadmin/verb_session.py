@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.mqadmin.java_print import in_hash_order, printf
-from orbitlog.client.administration import Administration
-from orbitlog.client.name_server_admin import NameServerAdmin
+from orbitlog.client.admin.administration import Administration
+from orbitlog.client.admin.name_server_admin import NameServerAdmin
 from orbitlog.errors import BrokerRefused, ClientError, FormatError
 from orbitlog.formats import names
 
 if TYPE_CHECKING:
-    from orbitlog.client.broker_admin import BrokerAdmin
-    from orbitlog.client.group_admin import GroupAdmin
+    from orbitlog.client.admin.broker_admin import BrokerAdmin
+    from orbitlog.client.admin.group_admin import GroupAdmin
     from orbitlog.client.rocketmq import RocketMQ
     from orbitlog.wire.bodies.route_bodies import ClusterInfo
 
@@ -42,13 +42,13 @@ class VerbSession:
 
     @cached_property
     def brokers(self) -> BrokerAdmin:
-        from orbitlog.client.broker_admin import BrokerAdmin
+        from orbitlog.client.admin.broker_admin import BrokerAdmin
 
         return BrokerAdmin(self.admin.link)
 
     @cached_property
     def groups(self) -> GroupAdmin:
-        from orbitlog.client.group_admin import GroupAdmin
+        from orbitlog.client.admin.group_admin import GroupAdmin
 
         return GroupAdmin(self.admin.link)
 

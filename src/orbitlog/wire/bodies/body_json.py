@@ -17,7 +17,7 @@ import orjson
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded
 from orbitlog.formats.compat import COMPATS
-from orbitlog.formats.json_records import (
+from orbitlog.formats.tables.json_records import (
     INT,
     TEXT,
     Codec,
@@ -27,7 +27,7 @@ from orbitlog.formats.json_records import (
     java,
     json_record,
 )
-from orbitlog.formats.loose_json import TEXT_CHARACTERS_MAX, Json
+from orbitlog.formats.tables.loose_json import TEXT_CHARACTERS_MAX, Json
 from orbitlog.wire.loose_text import read_loosely
 
 R = TypeVar("R", bound=JsonRecord)

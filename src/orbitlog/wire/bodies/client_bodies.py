@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from orbitlog.formats.json_records import (
+from orbitlog.formats.tables.json_records import (
     BOOL,
     INT,
     LONG,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from orbitlog.formats.group_config import GroupConfig
-from orbitlog.formats.json_records import JsonRecord, java, json_record, list_of, record
-from orbitlog.formats.topic_config import TopicConfig
+from orbitlog.formats.tables.group_config import GroupConfig
+from orbitlog.formats.tables.json_records import JsonRecord, java, json_record, list_of, record
+from orbitlog.formats.tables.topic_config import TopicConfig
 
 
 @json_record

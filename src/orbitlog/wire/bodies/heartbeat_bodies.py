@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import field
 
-from orbitlog.formats.json_records import (
+from orbitlog.formats.tables.json_records import (
     BOOL,
     INT,
     LONG,

@@ -8,7 +8,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from orbitlog.formats.json_records import TEXT, TEXT_KEY, JsonRecord, java, json_record, list_of, map_of, optional
+from orbitlog.formats.tables.json_records import (
+    TEXT,
+    TEXT_KEY,
+    JsonRecord,
+    java,
+    json_record,
+    list_of,
+    map_of,
+    optional,
+)
 
 
 @json_record

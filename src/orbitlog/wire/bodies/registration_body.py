@@ -17,10 +17,10 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded, Truncated
-from orbitlog.formats.compression import inflate_body
-from orbitlog.formats.flags import COMPRESSED
 from orbitlog.formats.java import utf8_decode
-from orbitlog.formats.json_records import (
+from orbitlog.formats.records.compression import inflate_body
+from orbitlog.formats.records.flags import COMPRESSED
+from orbitlog.formats.tables.json_records import (
     TEXT,
     TEXT_KEY,
     JsonRecord,
@@ -32,7 +32,7 @@ from orbitlog.formats.json_records import (
     optional,
     record,
 )
-from orbitlog.formats.topic_config import DataVersion, TopicConfig, TopicQueueMapping, TopicTable
+from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicQueueMapping, TopicTable
 from orbitlog.wire.bodies.body_json import decode_body, encode_body, read_body, write_body
 
 VERSION_3_0_11 = 37

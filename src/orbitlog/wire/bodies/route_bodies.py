@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import TYPE_CHECKING, ClassVar
 
-from orbitlog.formats.json_records import (
+from orbitlog.formats.tables.json_records import (
     BOOL,
     INT,
     LONG_KEY,
@@ -25,17 +25,17 @@ from orbitlog.formats.json_records import (
     optional,
     record,
 )
-from orbitlog.formats.loose_json import Json
+from orbitlog.formats.tables.loose_json import Json
 
 if TYPE_CHECKING:
-    from orbitlog.formats.topic_config import TopicQueueMapping
+    from orbitlog.formats.tables.topic_config import TopicQueueMapping
 
 MASTER_ID = 0
 
 
 def _mapping_codec() -> Codec[TopicQueueMapping]:
     """Of static topics, which hardly anybody has: what they are made of is imported when one comes."""
-    from orbitlog.formats.topic_config import TopicQueueMapping
+    from orbitlog.formats.tables.topic_config import TopicQueueMapping
 
     return record(TopicQueueMapping)
 

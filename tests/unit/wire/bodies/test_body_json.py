@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded
-from orbitlog.formats.json_records import LONG, JsonRecord
+from orbitlog.formats.tables.json_records import LONG, JsonRecord
 from orbitlog.wire.bodies.body_json import (
     DEPTH_MAX,
     DOUBLE,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitlog.formats.json_records import JsonRecord
+from orbitlog.formats.tables.json_records import JsonRecord
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
 from orbitlog.wire.bodies.client_bodies import (
     BatchAck,

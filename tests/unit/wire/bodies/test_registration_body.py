@@ -6,7 +6,7 @@ import zlib
 import pytest
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded, Truncated
-from orbitlog.formats.topic_config import DataVersion, TopicConfig, TopicQueueMapping
+from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicQueueMapping
 from orbitlog.wire.bodies import registration_body
 from orbitlog.wire.bodies.registration_body import (
     Registration,

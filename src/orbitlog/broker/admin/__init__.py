@@ -1,0 +1,1 @@
+"""Requests of clients' heartbeats and of operators: topics, groups, progress, runtime statistics."""

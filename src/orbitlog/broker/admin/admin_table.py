@@ -1,0 +1,62 @@
+"""What operators and their tools ask of a broker: which codes there are, and their handlers, made when first needed."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.runtime.lazy_handlers import LazyHandlers
+from orbitlog.remoting.connection import Handler
+from orbitlog.wire.codes import RequestCode as Code
+
+ADMIN_CODES = (
+    *(Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.DELETE_TOPIC_IN_BROKER),
+    *(Code.CLEAN_UNUSED_TOPIC, Code.GET_ALL_TOPIC_CONFIG, Code.GET_TOPIC_CONFIG, Code.GET_TOPIC_STATS_INFO),
+    *(Code.GET_SYSTEM_TOPIC_LIST_FROM_BROKER, Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP),
+    *(Code.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST, Code.DELETE_SUBSCRIPTIONGROUP),
+    *(Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, Code.GET_SUBSCRIPTIONGROUP_CONFIG, Code.UPDATE_AND_GET_GROUP_FORBIDDEN),
+    *(Code.GET_CONSUMER_CONNECTION_LIST, Code.GET_PRODUCER_CONNECTION_LIST, Code.GET_ALL_PRODUCER_INFO),
+    *(Code.QUERY_TOPICS_BY_CONSUMER, Code.QUERY_SUBSCRIPTION_BY_CONSUMER, Code.GET_CONSUME_STATS),
+    *(Code.GET_BROKER_CONSUME_STATS, Code.QUERY_TOPIC_CONSUME_BY_WHO, Code.QUERY_CONSUME_TIME_SPAN),
+    *(Code.INVOKE_BROKER_TO_RESET_OFFSET, Code.CLONE_GROUP_OFFSET, Code.QUERY_CORRECTION_OFFSET),
+    *(Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET, Code.QUERY_CONSUME_QUEUE, Code.GET_BROKER_RUNTIME_INFO),
+    *(Code.GET_BROKER_CONFIG, Code.UPDATE_BROKER_CONFIG, Code.VIEW_BROKER_STATS_DATA),
+    *(Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.DELETE_EXPIRED_COMMITLOG, Code.GET_CONSUMER_RUNNING_INFO),
+    *(Code.CONSUME_MESSAGE_DIRECTLY, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AdminNeeds:
+    """What these handlers need of the broker besides its state."""
+
+    settle: Callable[[], Awaitable[None]]
+    """Returns when changed topics are on the disk and known to name servers."""
+    save: Callable[[], Awaitable[None]]
+    """Returns when changed groups are on the disk."""
+    retain: Callable[[], Awaitable[None]]
+    wake_queue: Callable[[str, int], None]
+    delayed: DelayedDelivery
+
+
+def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
+    """Return the handlers by code; none of them is imported before it is asked."""
+
+    def make() -> dict[int, Handler]:
+        from orbitlog.broker.admin.handle_groups import GroupHandlers
+        from orbitlog.broker.admin.handle_progress import ProgressHandlers
+        from orbitlog.broker.admin.handle_relay import RelayHandlers
+        from orbitlog.broker.admin.handle_runtime import RuntimeHandlers
+        from orbitlog.broker.admin.handle_topics import TopicHandlers
+
+        return {
+            **TopicHandlers(state, needs.settle).table,
+            **GroupHandlers(state, needs.save).table,
+            **ProgressHandlers(state, needs.delayed, needs.wake_queue).table,
+            **RuntimeHandlers(state, needs.delayed.delivered_to, needs.retain).table,
+            **RelayHandlers(state).table,
+        }
+
+    return LazyHandlers(ADMIN_CODES, make).table

@@ -1,0 +1,186 @@
+"""Clients come, say that they are there, and go; members of a group share its queues and lock them.
+
+Mirrors `ClientManageProcessor` and parts of `ConsumerManageProcessor` and `AdminBrokerProcessor`. Whoever is in a group
+is told when another joins or leaves (40), so that queues change hands in a moment and not after the next timer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from functools import partial
+
+from orbitlog.broker.admin.name_checks import checked_group
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.clients import Member, Subscription, no_property_filter
+from orbitlog.broker.tables.queue_locks import QueueName
+from orbitlog.errors import ConnectionLost, FormatError, RequestRefused
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, ConsumerData, HeartbeatData
+from orbitlog.wire.bodies.list_bodies import ConsumerList
+from orbitlog.wire.bodies.queue_bodies import LockRequestBody, LockResponseBody
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.consume_headers import ConsumerGroupRequest, UnregisterClientRequest
+
+log = logging.getLogger(__name__)
+
+_UNIT_SUBSCRIBER = 2
+
+
+class ClientHandlers:
+    """Serves 34, 35, 38, 41, 42 and 46."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    @property
+    def table(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.HEART_BEAT: self.heartbeat,
+            RequestCode.UNREGISTER_CLIENT: self.unregister,
+            RequestCode.GET_CONSUMER_LIST_BY_GROUP: self.consumer_list,
+            RequestCode.CHECK_CLIENT_CONFIG: self.check_config,
+            RequestCode.LOCK_BATCH_MQ: self.lock,
+            RequestCode.UNLOCK_BATCH_MQ: self.unlock,
+        }
+
+    # Coming and going
+
+    def heartbeat(self, connection: Connection, request: Command) -> Answer:
+        try:
+            data = decode_body(HeartbeatData, request.body, "heartbeat")
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}") from None
+        now_ms = self._state.now_ms()
+        for consumer in data.consumers:
+            member = Member(data.client_id, request.language, request.version, connection, now_ms)
+            if self._register_consumer(consumer, member):
+                self._notify(consumer.group, but=connection)
+                # Not before: a Java client that shares queues anew while it waits for this answer cannot send the
+                # heartbeat that goes with that, and its pulls are refused until the next one, half a minute later.
+                connection.when_answered(request, partial(self._tell, connection, consumer.group))
+        for producer in data.producers:
+            member = Member(data.client_id, request.language, request.version, connection, now_ms)
+            self._state.clients.register_producer(checked_group(producer.group), member)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def _register_consumer(self, consumer: ConsumerData, member: Member) -> bool:
+        """Take in a consumer; True if its group shares the queues anew."""
+        state = self._state
+        group = checked_group(consumer.group)
+        is_new = state.groups.find(group) is None
+        config = state.groups.find_or_make(group, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
+        if config is None:
+            log.warning("group %s does not exist and is not made automatically; %s waits", group, member.client_id)
+            return False
+        if is_new:
+            log.info("group %s auto-created by the heartbeat of %s", group, member.client_id)
+        # Its route must be known at once: consumers look for it soon, and tools depend on it.
+        state.topics.make_retry_topic(
+            group, config.retry_queue_count, sys_flag=_UNIT_SUBSCRIBER if consumer.unit_mode else 0
+        )
+        if state.filters.register(group, consumer.subscriptions):
+            state.save_soon()
+        is_changed = state.clients.register_consumer(consumer, member)
+        if is_changed:
+            log.info("consumer %s of group %s: %s", member.client_id, group, _wanted(consumer))
+        return is_changed
+
+    def unregister(self, connection: Connection, request: Command) -> Answer:
+        header = UnregisterClientRequest.from_ext_fields(request.ext_fields)
+        if header.producer_group:
+            self._state.clients.unregister_producer(header.producer_group, connection)
+        if header.consumer_group and self._state.clients.unregister_consumer(header.consumer_group, connection):
+            log.info("consumer %s of group %s leaves", header.client_id[:255], header.consumer_group)
+            self._notify(header.consumer_group)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def drop(self, connection: Connection) -> None:
+        """Forget a connection that is gone."""
+        for group in self._state.clients.drop_connection(connection):
+            log.info("consumer at %s of group %s is gone", connection.peer, group)
+            self._notify(group)
+
+    def scan(self, now_ms: int) -> None:
+        """Forget clients that have been silent for too long."""
+        for connection in self._state.clients.expired(now_ms):
+            assert isinstance(connection, Connection)
+            log.warning("client at %s has sent no heartbeat for too long; its connection is closed", connection.peer)
+            self.drop(connection)
+            connection.close()
+        self._state.locks.drop_expired(now_ms)
+
+    def _notify(self, group: str, but: Connection | None = None) -> None:
+        """Tell the members of a group to share the queues anew, all but one."""
+        members = self._state.clients.consumer_group(group)
+        if members is None:
+            if self._state.filters.unregister(group):
+                self._state.save_soon()
+            return
+        for connection in list(members.members):
+            assert isinstance(connection, Connection)
+            if connection is not but:
+                self._tell(connection, group)
+
+    def _tell(self, connection: Connection, group: str) -> None:
+        """Tell one member, unless nobody wants that."""
+        config = self._state.groups.find(group)
+        if not self._state.settings[keys.NOTIFY_CHANGES] or (config and not config.notify_ids_changed_enabled):
+            return
+        header = ConsumerGroupRequest(group=group).to_ext_fields()
+        try:
+            connection.request_oneway(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext_fields=header))
+        except ConnectionLost:
+            return  # its end is on its way to `drop`
+
+    # Sharing
+
+    def consumer_list(self, _: Connection, request: Command) -> Answer:
+        header = ConsumerGroupRequest.from_ext_fields(request.ext_fields)
+        members = self._state.clients.consumer_group(header.group)
+        if members is None or not members.members:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {header.group[:255]}")
+        body = encode_body(ConsumerList(client_ids=tuple(members.client_ids)))
+        return response_to(request, ResponseCode.SUCCESS, body=body)
+
+    def check_config(self, _: Connection, request: Command) -> Answer:
+        """Tell whether a subscription can be served; clients ask before they start."""
+        data = decode_body(CheckClientRequestBody, request.body, "client check").subscription
+        if data is None or data.is_tag:
+            return response_to(request, ResponseCode.SUCCESS)
+        if not self._state.settings[keys.PROPERTY_FILTER]:
+            return response_to(request, ResponseCode.SYSTEM_ERROR, no_property_filter(data.expression_type))
+        if problem := Subscription(data).problem:
+            return response_to(request, ResponseCode.SUBSCRIPTION_PARSE_FAILED, problem)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def lock(self, _: Connection, request: Command) -> Answer:
+        body = _lock_body(request)
+        held = self._state.locks.lock(
+            checked_group(body.group), map(_queue_name, body.queues), body.client_id, self._state.now_ms()
+        )
+        queues = tuple(MessageQueue(queue.topic, queue.broker_name, queue.queue_id) for queue in held)
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(LockResponseBody(queues=queues)))
+
+    def unlock(self, _: Connection, request: Command) -> Answer:
+        body = _lock_body(request)
+        self._state.locks.unlock(body.group, map(_queue_name, body.queues), body.client_id)
+        return response_to(request, ResponseCode.SUCCESS)
+
+
+def _lock_body(request: Command) -> LockRequestBody:
+    try:
+        return decode_body(LockRequestBody, request.body, "locks")
+    except FormatError as error:
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the body cannot be read: {error}") from None
+
+
+def _queue_name(queue: MessageQueue) -> QueueName:
+    return QueueName(queue.topic, queue.broker_name, queue.queue_id)
+
+
+def _wanted(consumer: ConsumerData) -> str:
+    return ", ".join(f"{each.topic} {each.expression}" for each in consumer.subscriptions)[:400] or "nothing"

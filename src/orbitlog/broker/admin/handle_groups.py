@@ -1,0 +1,184 @@
+"""Groups as operators see them, and who is connected. Mirrors the group part of `AdminBrokerProcessor`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import TypeVar
+
+from orbitlog.broker.admin.name_checks import checked_group, checked_stored_topic
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.clients import Member
+from orbitlog.errors import FormatError, RequestRefused
+from orbitlog.formats.tables.group_config import GroupConfig
+from orbitlog.formats.tables.json_records import JsonRecord
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.wire.admin_headers import (
+    DeleteGroupRequest,
+    GroupForbiddenRequest,
+    GroupRequest,
+    ProducerGroupRequest,
+    QuerySubscriptionRequest,
+)
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.client_bodies import (
+    ClientConnection,
+    ConsumerConnection,
+    GroupForbidden,
+    ProducerConnection,
+    ProducerInfo,
+    ProducerTable,
+)
+from orbitlog.wire.bodies.config_lists import GroupConfigList
+from orbitlog.wire.bodies.heartbeat_bodies import GroupSubscription
+from orbitlog.wire.bodies.list_bodies import TopicList
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.consume_headers import ConsumerGroupRequest
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T", bound=JsonRecord)
+
+_RETRY_QUEUES_MAX = 1024
+
+
+class GroupHandlers:
+    """Serves 200, 201, 203, 204, 207, 225, 328, 343, 345, 352 and 353."""
+
+    def __init__(self, state: BrokerState, save: Callable[[], Awaitable[None]]) -> None:
+        self._state = state
+        self._save = save
+
+    @property
+    def table(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: self.update,
+            RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: self.update_all,
+            RequestCode.DELETE_SUBSCRIPTIONGROUP: self.delete,
+            RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG: self.configs,
+            RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG: self.config,
+            RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN: self.forbid,
+            RequestCode.GET_CONSUMER_CONNECTION_LIST: self.consumers,
+            RequestCode.GET_PRODUCER_CONNECTION_LIST: self.producers,
+            RequestCode.GET_ALL_PRODUCER_INFO: self.all_producers,
+            RequestCode.QUERY_TOPICS_BY_CONSUMER: self.topics,
+            RequestCode.QUERY_SUBSCRIPTION_BY_CONSUMER: self.subscription,
+        }
+
+    async def update(self, connection: Connection, request: Command) -> Answer:
+        await self._put_all(connection, (_decoded(GroupConfig, request.body),))
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def update_all(self, connection: Connection, request: Command) -> Answer:
+        await self._put_all(connection, _decoded(GroupConfigList, request.body).groups)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def _put_all(self, connection: Connection, configs: Iterable[GroupConfig]) -> None:
+        configs = tuple(configs)
+        for config in configs:
+            checked_group(config.group)
+            if config.retry_queue_count > _RETRY_QUEUES_MAX:
+                raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"retryQueueNums is at most {_RETRY_QUEUES_MAX}")
+        for config in configs:
+            self._state.groups.put(config)
+            log.info("group %s made or changed by %s", config.group, connection.peer)
+        await self._save()
+
+    async def delete(self, connection: Connection, request: Command) -> Answer:
+        header = DeleteGroupRequest.from_ext_fields(request.ext_fields)
+        group = checked_group(header.group)
+        if self._state.groups.delete(group):
+            log.info("group %s deleted by %s", group, connection.peer)
+            await self._save()
+        if header.removes_offsets:
+            self._state.offsets.forget_group(group)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def configs(self, _: Connection, request: Command) -> Answer:
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(self._state.groups.snapshot()))
+
+    def config(self, _: Connection, request: Command) -> Answer:
+        """Tell of one group; of one that its first consumer would make, how it would be: a proxy asks before that."""
+        group = GroupRequest.from_ext_fields(request.ext_fields).group
+        found = self._state.groups.find(group)
+        if found is None and self._state.settings[keys.AUTO_CREATE_GROUP]:
+            found = GroupConfig(checked_group(group))
+        if found is None:
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group[:255]} does not exist")
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(found))
+
+    async def forbid(self, connection: Connection, request: Command) -> Answer:
+        """Let a group read a topic or not, and tell which it is."""
+        header = GroupForbiddenRequest.from_ext_fields(request.ext_fields)
+        group, topic = checked_group(header.group), checked_stored_topic(header.topic)
+        groups = self._state.groups
+        if header.readable is not None and self._state.topics.find(topic) is not None:
+            groups.set_readable(group, topic, header.readable)
+            log.info("%s: group %s may read %s: %s", connection.peer, group, topic, header.readable)
+            await self._save()
+        body = GroupForbidden(group, topic, groups.may_read(group, topic))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
+
+    # Who is connected
+
+    def consumers(self, _: Connection, request: Command) -> Answer:
+        name = ConsumerGroupRequest.from_ext_fields(request.ext_fields).group
+        group = self._state.clients.consumer_group(name)
+        if group is None:
+            raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name[:255]}] not online")
+        body = ConsumerConnection(
+            connections=tuple(map(_connection, group.members.values())),
+            subscriptions={topic: each.data for topic, each in group.subscriptions.items()},
+            consume_type=group.consume_type,
+            message_model=group.message_model,
+            consume_from_where=group.consume_from_where,
+        )
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
+
+    def producers(self, _: Connection, request: Command) -> Answer:
+        name = ProducerGroupRequest.from_ext_fields(request.ext_fields).group
+        members = self._state.clients.producers(name)
+        if not members:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the producer group[{name[:255]}] not exist")
+        body = ProducerConnection(connections=tuple(map(_connection, members)))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
+
+    def all_producers(self, _: Connection, request: Command) -> Answer:
+        groups = {
+            group: tuple(_producer(member) for member in members.values())
+            for group, members in self._state.clients.producer_groups.items()
+        }
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(ProducerTable(groups=groups)))
+
+    def topics(self, _: Connection, request: Command) -> Answer:
+        group = GroupRequest.from_ext_fields(request.ext_fields).group
+        topics = tuple(self._state.offsets.topics_of(group))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(TopicList(topics=topics)))
+
+    def subscription(self, _: Connection, request: Command) -> Answer:
+        header = QuerySubscriptionRequest.from_ext_fields(request.ext_fields)
+        group = self._state.clients.consumer_group(header.group)
+        found = group.subscriptions.get(header.topic or "") if group else None
+        body = GroupSubscription(header.group, header.topic, found.data if found else None)
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
+
+
+def _connection(member: Member) -> ClientConnection:
+    assert isinstance(member.connection, Connection)
+    return ClientConnection(member.client_id, member.connection.peer, member.language, member.version)
+
+
+def _producer(member: Member) -> ProducerInfo:
+    shown = _connection(member)
+    return ProducerInfo(
+        member.client_id, f"/{shown.client_address}", member.language, member.version, member.last_seen_ms
+    )
+
+
+def _decoded(kind: type[T], body: bytes) -> T:
+    try:
+        return decode_body(kind, body, "groups")
+    except FormatError as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None

@@ -1,0 +1,108 @@
+"""How the broker is doing, what it is set to, and what it has counted. Mirrors that part of `AdminBrokerProcessor`."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from orbitlog.broker.admin.runtime_numbers import runtime_numbers
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.statistics import Window
+from orbitlog.errors import RequestRefused
+from orbitlog.formats.java import utf8_decode
+from orbitlog.formats.tables.topic_config import DataVersion
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.setting import SettingError
+from orbitlog.wire.admin_headers import BrokerConfigResponse, BrokerStatsRequest
+from orbitlog.wire.bodies.body_json import encode_body
+from orbitlog.wire.bodies.client_bodies import BrokerStats, StatsItem
+from orbitlog.wire.bodies.list_bodies import KvTable
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+
+log = logging.getLogger(__name__)
+
+_SETTINGS_BYTES_MAX = 64 * 1024
+
+
+class RuntimeHandlers:
+    """Serves 25, 26, 28, 306, 315 and 329."""
+
+    def __init__(
+        self, state: BrokerState, delayed_to: Callable[[int], int], retain: Callable[[], Awaitable[None]]
+    ) -> None:
+        self._state = state
+        self._delayed_to = delayed_to
+        self._retain = retain
+        self._changes = 0
+        self._changed_ms = state.now_ms()
+
+    @property
+    def table(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.GET_BROKER_RUNTIME_INFO: self.runtime,
+            RequestCode.GET_BROKER_CONFIG: self.settings,
+            RequestCode.UPDATE_BROKER_CONFIG: self.change_settings,
+            RequestCode.VIEW_BROKER_STATS_DATA: self.statistic,
+            RequestCode.CLEAN_EXPIRED_CONSUMEQUEUE: self.clean_queues,
+            RequestCode.DELETE_EXPIRED_COMMITLOG: self.delete_expired,
+        }
+
+    def runtime(self, _: Connection, request: Command) -> Answer:
+        numbers = runtime_numbers(self._state, self._delayed_to)
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(KvTable(numbers)))
+
+    def settings(self, _: Connection, request: Command) -> Answer:
+        """Show every setting; none of them is a secret."""
+        lines = [f"{key}={text}\n" for key, text in sorted(self._state.settings.effective().items())]
+        version = DataVersion(self._changes, self._changed_ms)
+        header = BrokerConfigResponse(version=encode_body(version).decode())
+        body = "".join(lines).encode()
+        return response_to(request, ResponseCode.SUCCESS, ext_fields=header.to_ext_fields(), body=body)
+
+    def change_settings(self, connection: Connection, request: Command) -> Answer:
+        """Change what may be changed from outside; one key that may not, and nothing is."""
+        if len(request.body) > _SETTINGS_BYTES_MAX:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"more than {_SETTINGS_BYTES_MAX} bytes of settings")
+        texts = parse_properties(utf8_decode(request.body))
+        try:
+            self._state.settings.change(texts)
+        except SettingError as error:
+            log.warning("%s tried to change settings: %s", connection.peer, error)
+            allowed = all(map(self._state.settings.may_change, texts))
+            code = ResponseCode.INVALID_PARAMETER if allowed else ResponseCode.NO_PERMISSION
+            raise RequestRefused(code, str(error)) from None
+        self._changes += 1
+        self._changed_ms = self._state.now_ms()
+        if keys.BROKER_PERMISSION.key in texts:
+            self._state.topics.touch()  # name servers have to be told
+        log.warning("%s changed settings: %s", connection.peer, texts)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def statistic(self, _: Connection, request: Command) -> Answer:
+        header = BrokerStatsRequest.from_ext_fields(request.ext_fields)
+        counter = self._state.statistics.find(header.name, header.key)
+        if counter is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"The stats <{header.name[:80]}> <{header.key[:255]}> not exist"
+            )
+        minute, hour, day = map(_item, counter.windows(self._state.now_ms()))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(BrokerStats(minute, hour, day)))
+
+    def clean_queues(self, connection: Connection, request: Command) -> Answer:
+        """Remove queues whose messages have all expired."""
+        gone = self._state.store.clean_expired_queues()
+        log.info("%s had %d queues removed whose messages have all expired", connection.peer, len(gone))
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def delete_expired(self, _: Connection, request: Command) -> Answer:
+        """Delete what has expired now, whatever the hour."""
+        self._state.store.delete_expired_now()
+        await self._retain()
+        return response_to(request, ResponseCode.SUCCESS)
+
+
+def _item(window: Window) -> StatsItem:
+    return StatsItem(window.sum, window.tps, window.average)

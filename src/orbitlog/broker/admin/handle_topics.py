@@ -1,0 +1,207 @@
+"""Topics as operators see them: made, changed, deleted, listed, and how full their queues are.
+
+Mirrors the topic part of `AdminBrokerProcessor`. A change is on the disk before it is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+
+from orbitlog.broker.admin.name_checks import checked_stored_topic, checked_topic
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.statistics import TOPIC_PUT_NUMS
+from orbitlog.errors import FormatError, RequestRefused
+from orbitlog.formats import names
+from orbitlog.formats.tables.topic_config import TopicConfig
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.storefiles.store_contents import unsupported_attributes
+from orbitlog.wire.admin_headers import CreateTopicRequest, GetTopicConfigRequest
+from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.config_lists import TopicConfigList
+from orbitlog.wire.bodies.list_bodies import TopicList
+from orbitlog.wire.bodies.queue_bodies import TopicOffset, TopicStats
+from orbitlog.wire.bodies.registration_body import TopicWrapper
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.nameserver_headers import TopicRequest
+
+log = logging.getLogger(__name__)
+
+QUEUES_MAX = 65_535
+_DISPATCH_LOOKS = 100
+_DISPATCH_LOOK_S = 0.02
+_FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
+
+
+class TopicHandlers:
+    """Serves 17, 18, 21, 202, 215, 305, 316 and 351."""
+
+    def __init__(self, state: BrokerState, save: Callable[[], Awaitable[None]]) -> None:
+        self._state = state
+        self._save = save
+
+    @property
+    def table(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.UPDATE_AND_CREATE_TOPIC: self.update,
+            RequestCode.UPDATE_AND_CREATE_TOPIC_LIST: self.update_all,
+            RequestCode.DELETE_TOPIC_IN_BROKER: self.delete,
+            RequestCode.CLEAN_UNUSED_TOPIC: self.clean,
+            RequestCode.GET_ALL_TOPIC_CONFIG: self.configs,
+            RequestCode.GET_TOPIC_CONFIG: self.config,
+            RequestCode.GET_TOPIC_STATS_INFO: self.stats,
+            RequestCode.GET_SYSTEM_TOPIC_LIST_FROM_BROKER: self.system_topics,
+        }
+
+    async def update(self, connection: Connection, request: Command) -> Answer:
+        """Make a topic or change it."""
+        header = CreateTopicRequest.from_ext_fields(request.ext_fields)
+        before = self._state.topics.find(header.topic)
+        config = TopicConfig(
+            header.topic,
+            header.read_queue_count,
+            header.write_queue_count,
+            header.permission,
+            header.filter_type or _FILTER_TYPES[0],
+            header.sys_flag or 0,
+            header.ordered,
+            _changed_attributes(dict(before.attributes) if before else {}, header.attributes or ""),
+        )
+        self._check(config)
+        self._state.topics.put(config)
+        await self._save()
+        log.info(
+            "topic %s %s by %s: %d queues to read, %d to write, permission %d",
+            config.topic,
+            "changed" if before else "made",
+            connection.peer,
+            config.read_queue_count,
+            config.write_queue_count,
+            config.permission,
+        )
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def update_all(self, connection: Connection, request: Command) -> Answer:
+        """Make or change several: all of them or, if one is not possible, none."""
+        try:
+            configs = decode_body(TopicConfigList, request.body, "topics").topics
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
+        for config in configs:
+            self._check(config)
+        for config in configs:
+            self._state.topics.put(config)
+        await self._save()
+        log.info("%d topics made or changed by %s", len(configs), connection.peer)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def _check(self, config: TopicConfig) -> None:
+        checked_topic(config.topic)
+        if self._state.topics.is_system(config.topic, self._state.settings):
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER, f"The topic[{config.topic}] is conflict with system topic."
+            )
+        counts = config.read_queue_count, config.write_queue_count
+        if not all(0 <= count <= QUEUES_MAX for count in counts):
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {QUEUES_MAX} queues")
+        if not 0 <= config.permission <= 15 or config.filter_type not in _FILTER_TYPES:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "perm or topicFilterType is not possible")
+        if unsupported := unsupported_attributes(config.attributes):
+            # A Java broker would not open the store afterwards: it expects batch or compacted queues of the topic.
+            value = config.attributes[unsupported[0]][:40]
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"{unsupported[0]}={value} is not supported here")
+
+    async def delete(self, connection: Connection, request: Command) -> Answer:
+        """Forget a topic and how far groups are in it; one that is not there is gone already."""
+        topic = checked_stored_topic(TopicRequest.from_ext_fields(request.ext_fields).topic)
+        state = self._state
+        if state.topics.is_system(topic, state.settings):
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the system topic {topic} cannot be deleted")
+        state.offsets.forget_topic(topic)
+        state.statistics.forget_topic(topic)
+        if state.topics.delete(topic):
+            await self._save()
+            log.info("topic %s deleted by %s", topic, connection.peer)
+        await self._drop_queues(lambda name: name == topic)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def clean(self, connection: Connection, request: Command) -> Answer:
+        """Remove queues of topics that nobody knows any more."""
+        log.info("%s has queues of unknown topics removed", connection.peer)
+        await self._drop_queues(
+            lambda name: (
+                not (name.startswith(names.LMQ_PREFIX) or names.is_system_topic(name) or self._state.topics.find(name))
+            )
+        )
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def _drop_queues(self, is_deleted: Callable[[str], bool]) -> None:
+        """Remove queues as soon as everything that was sent is dispatched; a store that lags for long keeps them."""
+        store = self._state.store
+        for _ in range(_DISPATCH_LOOKS):
+            if store.dispatched_to >= store.written_to:
+                break
+            await asyncio.sleep(_DISPATCH_LOOK_S)
+        gone = store.delete_topics(is_deleted)
+        if gone:
+            log.info("%d queues removed: %s", len(gone), ", ".join(f"{topic} {number}" for topic, number in gone[:20]))
+
+    # Reading
+
+    def configs(self, _: Connection, request: Command) -> Answer:
+        table = self._state.topics.snapshot()
+        wrapper = TopicWrapper(topics=table.topics, data_version=table.data_version)
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(wrapper))
+
+    def config(self, _: Connection, request: Command) -> Answer:
+        found = self._find(GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(found))
+
+    def stats(self, _: Connection, request: Command) -> Answer:
+        """Tell both ends of each queue, and how fast the topic is written."""
+        state = self._state
+        config = self._find(TopicRequest.from_ext_fields(request.ext_fields).topic)
+        offsets = {}
+        for queue_id in range(config.write_queue_count):
+            end = state.max_offset(config.topic, queue_id)
+            last_ms = max(state.store_time_ms(config.topic, queue_id, end - 1), 0) if end else 0
+            offsets[MessageQueue(config.topic, state.broker_name, queue_id)] = TopicOffset(
+                min_queue_offset=max(state.min_offset(config.topic, queue_id), 0),
+                max_queue_offset=end,
+                last_update_timestamp_ms=last_ms,
+            )
+        counter = state.statistics.find(TOPIC_PUT_NUMS, config.topic)
+        put_tps = counter.windows(state.now_ms())[0].tps if counter else 0.0
+        return response_to(
+            request, ResponseCode.SUCCESS, body=encode_body(TopicStats(offsets=offsets, put_tps=put_tps))
+        )
+
+    def system_topics(self, _: Connection, request: Command) -> Answer:
+        state = self._state
+        own = (topic for topic in state.topics.table if state.topics.is_system(topic, state.settings))
+        found = tuple(dict.fromkeys((*own, *sorted(names.SYSTEM_TOPICS))))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(TopicList(topics=found)))
+
+    def _find(self, topic: str) -> TopicConfig:
+        found = self._state.topics.find(topic)
+        if found is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
+        return found
+
+
+def _changed_attributes(attributes: dict[str, str], changes: str) -> dict[str, str]:
+    """Apply `+key=value,-key`."""
+    for change in filter(None, changes.split(",")):
+        sign, rest = change[0], change[1:]
+        key, _, value = rest.partition("=")
+        if sign == "+" and key:
+            attributes[key] = value
+        elif sign == "-" and key:
+            attributes.pop(key, None)
+        else:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER, f"attributes are +key=value or -key, not {change[:40]!r}"
+            )
+    return attributes

@@ -1,0 +1,1 @@
+"""Scheduled messages: delay levels, timer messages, recall."""

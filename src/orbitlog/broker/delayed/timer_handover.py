@@ -1,0 +1,157 @@
+"""Java's timer files: read when a Java broker used the store last, written when ours stops cleanly.
+
+`config/timercheck` says how far Java was: slots before a second are delivered, queue offsets before a number are on the
+wheel. For the way back we write the timer log with what waits, and the checkpoint; Java makes its wheel anew from the
+log when it starts (`TimerMessageStore.recover`), so none is written, and one that is there is removed. Java also takes
+from the last unit of the log which message of the timer topic comes next: a unit of a second that is over says it
+where nothing that waits does.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from zlib import crc32
+
+from orbitlog.broker.runtime.broker_settings import TIMER_LOG_BYTES_MIN
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.timer_checkpoint import (
+    TIMER_CHECKPOINT_FILE,
+    TimerCheckpoint,
+    decode_timer_checkpoint,
+    encode_timer_checkpoint,
+)
+from orbitlog.formats.derived.timer_log import (
+    MAGIC_DEFAULT,
+    MAGIC_DELETE,
+    MAGIC_ROLL,
+    TIMER_LOG_BLANK,
+    TIMER_LOG_FILE_BYTES_DEFAULT,
+    TIMER_UNIT_BYTES,
+    TimerLogUnit,
+    encode_timer_unit,
+)
+from orbitlog.formats.records.timer_message import PRECISION_MS
+from orbitlog.storefiles.disk import Disk, RealDisk
+
+log = logging.getLogger(__name__)
+
+# Reading this many records takes some seconds of a stop; with more the files are left out.
+WAITING_MAX = 200_000
+_OLDEST_MS = 3_600_000
+_WINDOW_MS = 2 * 24 * 3600 * 1000
+
+
+class JavaTimer(NamedTuple):
+    """One message for Java's wheel, in the order of queue offsets."""
+
+    queue_offset: int
+    physical_offset: int
+    size_bytes: int
+    topic_hash: int
+    stored_ms: int
+    slot_ms: int
+    is_roll: bool = False
+    is_delete: bool = False
+
+
+class TimerHandOver:
+    """The timer files of one store; `log_bytes` is the size of a timer log file, if an operator gave it."""
+
+    def __init__(self, root: Path, disk: Disk | None = None, log_bytes: int | None = None) -> None:
+        self._root = root
+        self._disk = disk or RealDisk()
+        self._log_bytes = log_bytes
+
+    @property
+    def _checkpoint_path(self) -> Path:
+        return self._root / tree.CONFIG / TIMER_CHECKPOINT_FILE
+
+    def checkpoint(self) -> tuple[TimerCheckpoint | None, int]:
+        """Return what `timercheck` says, and its CRC; None and 0 where there is none that can be read."""
+        data = self._disk.read_file(self._checkpoint_path)
+        if data is None:
+            return None, 0
+        try:
+            return decode_timer_checkpoint(data), crc32(data)
+        except FormatError as error:
+            log.warning("%s cannot be read and says nothing: %s", self._checkpoint_path, error)
+            return None, crc32(data)
+
+    def write(self, waiting: Iterable[JavaTimer], last: JavaTimer, now_ms: int) -> int:
+        """Write what waits for a Java broker; `last` is the last message of the timer topic that we know. Returns the
+        CRC of the checkpoint.
+        """
+        oldest_ms = now_ms - now_ms % PRECISION_MS - _OLDEST_MS
+        timers = sorted(each._replace(slot_ms=max(each.slot_ms, oldest_ms)) for each in waiting)
+        read_ms = min([now_ms - now_ms % PRECISION_MS, *(each.slot_ms for each in timers)])
+        if not timers or timers[-1].queue_offset < last.queue_offset:
+            timers.append(last._replace(slot_ms=read_ms - 2 * PRECISION_MS, is_roll=False, is_delete=False))
+        end = self._write_log(timers)
+        before, _ = self.checkpoint()
+        checkpoint = replace(
+            before or TimerCheckpoint(),
+            last_read_time_ms=read_ms,
+            last_log_flush_position=end,
+            last_queue_offset=last.queue_offset + 1,
+            master_queue_offset=last.queue_offset + 1,
+        )
+        data = encode_timer_checkpoint(checkpoint)
+        self._disk.make_directory(self._checkpoint_path.parent)
+        self._disk.replace_file(self._checkpoint_path, data)
+        return crc32(data)
+
+    def _write_log(self, timers: list[JavaTimer]) -> int:
+        """Replace the timer log by one with these messages; returns where it ends."""
+        directory = self._root / tree.TIMER_LOG
+        self._disk.make_directory(directory)
+        old = [entry for entry in self._disk.list_directory(directory) if not entry.name.endswith(_NEW)]
+        found_bytes = max((entry.size_bytes for entry in old), default=0)
+        # Java does not load a file of another size than its setting.
+        file_bytes = self._log_bytes or found_bytes or TIMER_LOG_FILE_BYTES_DEFAULT
+        units = b"".join(_units(timers))
+        if len(units) + TIMER_LOG_BLANK.size_bytes > file_bytes:
+            file_bytes = TIMER_LOG_FILE_BYTES_DEFAULT
+        path = directory / (tree.offset_file_name(0) + _NEW)
+        self._disk.remove_file(path)
+        file = self._disk.create_file(path, file_bytes)
+        try:
+            file.allocate(0, len(units))
+            file.write(0, units)
+            file.sync()
+        finally:
+            file.close()
+        self._disk.remove_file(self._root / tree.TIMER_WHEEL)
+        for entry in old:
+            self._disk.remove_file(directory / entry.name)
+        self._disk.rename_file(path, tree.offset_file_name(0))
+        self._disk.sync_directory(directory)
+        return len(units)
+
+
+_NEW = ".orbitlog-new"
+assert (WAITING_MAX + 1) * TIMER_UNIT_BYTES + TIMER_LOG_BLANK.size_bytes <= TIMER_LOG_BYTES_MIN
+
+
+def _units(timers: Iterable[JavaTimer]) -> Iterable[bytes]:
+    """Yield the units; those of a slot are a list from the last to the first."""
+    last_of_slot: dict[int, int] = {}
+    for number, timer in enumerate(timers):
+        written_ms = max(min(timer.stored_ms, timer.slot_ms), timer.slot_ms - _WINDOW_MS)
+        magic = MAGIC_DEFAULT | (MAGIC_ROLL if timer.is_roll else 0) | (MAGIC_DELETE if timer.is_delete else 0)
+        yield encode_timer_unit(
+            TimerLogUnit(
+                previous_log_position=last_of_slot.get(timer.slot_ms),
+                write_time_ms=written_ms,
+                delay_ms=timer.slot_ms - written_ms,
+                physical_offset=timer.physical_offset,
+                record_bytes=timer.size_bytes,
+                real_topic_hash=timer.topic_hash,
+                magic=magic,
+            )
+        )
+        last_of_slot[timer.slot_ms] = number * TIMER_UNIT_BYTES

@@ -1,0 +1,1 @@
+"""POP consumption: pops, acknowledgements, invisibility timeouts, revival."""

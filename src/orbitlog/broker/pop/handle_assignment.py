@@ -1,0 +1,158 @@
+"""Which queues a consumer is to pull or pop, for those that let brokers share them out. Mirrors
+`QueryAssignmentProcessor`.
+
+A consumer asks any broker of the topic, so the answer is about the queues of all: name servers know them.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from orbitlog.broker.admin.name_checks import checked_group
+from orbitlog.broker.pop.request_modes import POP, RequestModes
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.clients import BROADCASTING
+from orbitlog.errors import FormatError, RemotingError, RequestRefused
+from orbitlog.formats.names import RETRY_PREFIX
+from orbitlog.formats.tables.group_config import RequestMode
+from orbitlog.formats.tables.topic_config import PERMISSION_READ
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.client_bodies import REQUEST_MODES, QueryAssignmentBody, QueueAssignment, QueueAssignments
+from orbitlog.wire.bodies.route_bodies import TopicRoute
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.nameserver_headers import GetRouteInfoRequest
+from orbitlog.wire.queue_shares import Allocate, allocate_average, allocate_circle
+
+log = logging.getLogger(__name__)
+
+_ROUTE_SECONDS = 1.0
+_ROUTE_KEPT_MS = 5_000
+_ANY_QUEUE = -1
+_STRATEGIES: Mapping[str, Allocate] = {"AVG": allocate_average, "AVG_BY_CIRCLE": allocate_circle}
+# What a client takes as: nothing is known now, stay as you are.
+_NO_ANSWER = b"{}"
+
+
+class AssignmentHandlers:
+    """Serves 400 and 401."""
+
+    def __init__(self, state: BrokerState, modes: RequestModes, client: RemotingClient) -> None:
+        self._state = state
+        self._modes = modes
+        self._client = client
+        self._routes: dict[str, tuple[int, list[MessageQueue]]] = {}
+
+    @property
+    def table(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.QUERY_ASSIGNMENT: self.assignment,
+            RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode,
+        }
+
+    def set_mode(self, connection: Connection, request: Command) -> Answer:
+        mode = _decoded_mode(request)
+        topic, group = mode.topic or "", checked_group(mode.group or "")
+        if topic.startswith(RETRY_PREFIX):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
+        if self._state.topics.find(topic) is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
+        found = self._state.groups.find_or_make(group, auto_create=self._state.settings[keys.AUTO_CREATE_GROUP])
+        if found is None:
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
+        self._modes.put(mode)
+        log.info("group %s consumes %s by %s, set by %s", group, topic, mode.mode, connection.peer)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def assignment(self, _: Connection, request: Command) -> Answer:
+        try:
+            asked = decode_body(QueryAssignmentBody, request.body, "assignment")
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the body cannot be read: {error}") from None
+        settings = self._state.settings
+        mode = self._modes.find(asked.topic, asked.group, settings[keys.REQUEST_MODE], settings[keys.POP_SHARE_QUEUES])
+        queues = self._share(asked, mode, sorted(await self._queues(asked.topic)))
+        if queues is None:
+            return response_to(request, ResponseCode.SUCCESS, body=_NO_ANSWER)
+        assignments = tuple(QueueAssignment(queue, mode.mode) for queue in dict.fromkeys(queues))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(QueueAssignments(assignments)))
+
+    def _share(
+        self, asked: QueryAssignmentBody, mode: RequestMode, queues: Sequence[MessageQueue]
+    ) -> Sequence[MessageQueue] | None:
+        if not queues:
+            return None
+        if asked.message_model == BROADCASTING:
+            return queues
+        group = self._state.clients.consumer_group(asked.group)
+        allocate = _STRATEGIES.get(asked.strategy or "")
+        if group is None or allocate is None:
+            return None
+        members = sorted(group.client_ids)
+        if mode.mode == POP:
+            return _share_to_pop(asked.client_id, queues, members, mode.pop_share_queue_count, allocate)
+        return allocate(asked.client_id, queues, members)
+
+    async def _queues(self, topic: str) -> list[MessageQueue]:
+        """Return every queue of a topic that may be read, at every broker."""
+        known_ms, known = self._routes.get(topic, (0, []))
+        now_ms = self._state.now_ms()
+        if not 0 <= now_ms - known_ms < _ROUTE_KEPT_MS:
+            known = await self._told(topic)
+            if len(self._routes) > len(self._state.topics.table):
+                self._routes.clear()
+            self._routes[topic] = (now_ms, known)
+        return known
+
+    async def _told(self, topic: str) -> list[MessageQueue]:
+        header = GetRouteInfoRequest(topic=topic).to_ext_fields()
+        servers = self._state.settings[keys.NAME_SERVERS]
+        for address in servers:
+            request = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, ext_fields=header)
+            try:
+                answer = await self._client.invoke(address, request, _ROUTE_SECONDS)
+                if answer.code == ResponseCode.SUCCESS:
+                    return _readable(topic, decode_body(TopicRoute, answer.body, "route"))
+            except (RemotingError, FormatError) as error:
+                log.warning("name server %s does not tell the route of %s: %s", address, topic, error)
+        config = self._state.topics.find(topic)
+        count = config.read_queue_count if config is not None else 0
+        return [MessageQueue(topic, self._state.broker_name, queue_id) for queue_id in range(count)]
+
+
+def _readable(topic: str, route: TopicRoute) -> list[MessageQueue]:
+    return [
+        MessageQueue(topic, each.broker_name, queue_id)
+        for each in route.queues
+        if each.permission & PERMISSION_READ
+        for queue_id in range(each.read_queue_count)
+    ]
+
+
+def _share_to_pop(
+    client_id: str, queues: Sequence[MessageQueue], members: list[str], share_count: int, allocate: Allocate
+) -> list[MessageQueue]:
+    """Give a consumer its queues and those of the `share_count` that follow it; every broker's, if it pops them all."""
+    if client_id not in members:
+        return []
+    if share_count <= 0 or share_count >= len(members) - 1:
+        return [MessageQueue(queue.topic, queue.broker_name, _ANY_QUEUE) for queue in queues]
+    at = members.index(client_id)
+    if len(members) > len(queues):
+        return [queues[at % len(queues)]]
+    near = [members[(at + step) % len(members)] for step in range(share_count + 1)]
+    return [queue for member in near for queue in allocate(member, queues, members)]
+
+
+def _decoded_mode(request: Command) -> RequestMode:
+    try:
+        mode = decode_body(RequestMode, request.body, "request mode")
+    except FormatError as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
+    if mode.mode not in REQUEST_MODES:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"{mode.mode[:40]!r} is neither PULL nor POP")
+    return mode

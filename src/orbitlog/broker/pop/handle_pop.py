@@ -1,0 +1,232 @@
+"""POP: the broker shares out messages, not queues, and each must be acknowledged. Mirrors `PopMessageProcessor`,
+`PeekMessageProcessor`, `NotificationProcessor` and `PollingInfoProcessor`.
+
+Waiting is reckoned by the broker's clock from when a request came: a client whose clock is wrong waits as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Mapping
+from functools import lru_cache
+
+from orbitlog.broker.admin.name_checks import checked_group
+from orbitlog.broker.pop.held_pops import HeldPop, HeldPops
+from orbitlog.broker.pop.pop_service import Popped, Popping, PopWish
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.clients import Subscription, no_property_filter, parse_subscription
+from orbitlog.errors import RequestRefused
+from orbitlog.formats.names import RETRY_TOPIC_CHARACTERS_MAX, pop_retry_topic
+from orbitlog.formats.tables.topic_config import PERMISSION_READ
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.pop_headers import (
+    NotificationRequest,
+    NotificationResponse,
+    PeekMessageRequest,
+    PollingInfoRequest,
+    PollingInfoResponse,
+    PopMessageRequest,
+    PopMessageResponse,
+)
+
+_COUNT_MAX = 32
+_POLL_MS_MAX = 10 * 60_000
+_INVISIBLE_MS_MAX = 30 * 24 * 3600 * 1000
+_FOUND, _NOT_FOUND = "FOUND", "NO_MESSAGE_IN_QUEUE"
+
+
+class PopHandlers:
+    """Serves 200050, 200052, 200054 and 200055."""
+
+    def __init__(self, state: BrokerState, popping: Popping) -> None:
+        self._state = state
+        self.popping = popping
+        self.held = HeldPops()
+
+    @property
+    def table(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.POP_MESSAGE: self.pop,
+            RequestCode.PEEK_MESSAGE: self.peek,
+            RequestCode.NOTIFICATION: self.notification,
+            RequestCode.POLLING_INFO: self.polling_info,
+        }
+
+    def tick(self, now_ms: int) -> None:
+        """Put back what was not acknowledged in time, and answer those who have waited long enough."""
+        self.popping.revive_once(now_ms)
+        self.held.tick(now_ms)
+
+    def pop(self, connection: Connection, request: Command) -> Answer:
+        header = PopMessageRequest.from_ext_fields(request.ext_fields)
+        if not 0 < header.message_count_max <= _COUNT_MAX:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"maxMsgNums is from 1 to {_COUNT_MAX}")
+        self._check(header.topic, header.group, header.queue_id)
+        wish = PopWish(
+            header.topic,
+            header.group,
+            header.queue_id,
+            header.message_count_max,
+            max(min(header.invisible_ms, _INVISIBLE_MS_MAX), 0),
+            header.init_mode,
+            self._subscription(header),
+            header.ordered,
+            header.attempt_id,
+        )
+        # The rest may be fewer: those who ask alike are given alike.
+        alike = (RequestCode.POP_MESSAGE, wish.topic, wish.group, wish.queue_id, header.expression, wish.ordered)
+        held = HeldPop(
+            awaited_topics(wish),
+            wish.group,
+            wish.queue_id,
+            (*alike, wish.attempt_id),
+            self._until_ms(header.poll_ms),
+            connection,
+            request,
+            lambda: self._popped(request, wish),
+            lambda: self._nothing(request, wish),
+            wish.ordered,
+        )
+        return self._now_or_later(held, lambda: self._nothing(request, wish, ResponseCode.POLLING_FULL))
+
+    def _popped(self, request: Command, wish: PopWish) -> Command | None:
+        found = self.popping.pop(wish)
+        if not found.records:
+            return None
+        header = PopMessageResponse(
+            pop_timestamp_ms=found.pop_timestamp_ms,
+            invisible_ms=wish.invisible_ms,
+            revive_queue_id=found.revive_queue_id,
+            rest_count=found.rest_count,
+            start_offset_info=";".join(found.starts),
+            message_offset_info=";".join(found.offsets),
+            order_count_info=";".join(found.counts) if wish.ordered else None,
+        )
+        return response_to(request, ResponseCode.SUCCESS, _FOUND, header.to_ext_fields(), b"".join(found.records))
+
+    def _nothing(self, request: Command, wish: PopWish, code: ResponseCode = ResponseCode.POLLING_TIMEOUT) -> Command:
+        nothing = Popped(self._state.now_ms(), 0)
+        header = PopMessageResponse(
+            pop_timestamp_ms=nothing.pop_timestamp_ms,
+            invisible_ms=wish.invisible_ms,
+            revive_queue_id=nothing.revive_queue_id,
+            rest_count=0,
+        )
+        return response_to(request, code, _NOT_FOUND, header.to_ext_fields())
+
+    def peek(self, _: Connection, request: Command) -> Answer:
+        header = PeekMessageRequest.from_ext_fields(request.ext_fields)
+        self._check(header.topic, header.group, header.queue_id)
+        count = max(min(header.message_count_max, _COUNT_MAX), 1)
+        wish = self._plain_wish(header.topic, header.group, header.queue_id, count)
+        records = self.popping.peek(wish)
+        answer = PopMessageResponse(
+            pop_timestamp_ms=self._state.now_ms(), invisible_ms=0, revive_queue_id=0, rest_count=0
+        )
+        code = ResponseCode.SUCCESS if records else ResponseCode.PULL_NOT_FOUND
+        remark = _FOUND if records else _NOT_FOUND
+        return response_to(request, code, remark, answer.to_ext_fields(), b"".join(records))
+
+    def notification(self, connection: Connection, request: Command) -> Answer:
+        """Tell when there is something to pop: proxies ask before they pop."""
+        header = NotificationRequest.from_ext_fields(request.ext_fields)
+        self._check(header.topic, header.group, header.queue_id)
+        wish = self._plain_wish(header.topic, header.group, header.queue_id, 1, header)
+        alike: Hashable = (
+            *(RequestCode.NOTIFICATION, wish.topic, wish.group, wish.queue_id),
+            *(wish.ordered, wish.attempt_id, id(request)),  # one message is news for everybody
+        )
+        held = HeldPop(
+            awaited_topics(wish),
+            wish.group,
+            wish.queue_id,
+            alike,
+            self._until_ms(header.poll_ms),
+            connection,
+            request,
+            lambda: _notice(request, True) if self.popping.has_message(wish) else None,
+            lambda: _notice(request, False),
+            wish.ordered,
+        )
+        return self._now_or_later(held, lambda: _notice(request, False, is_full=True))
+
+    def polling_info(self, _: Connection, request: Command) -> Answer:
+        header = PollingInfoRequest.from_ext_fields(request.ext_fields)
+        count = self.held.count(header.topic, header.group, header.queue_id)
+        answer = PollingInfoResponse(polling_count=count)
+        return response_to(request, ResponseCode.SUCCESS, None, answer.to_ext_fields())
+
+    # Understanding
+
+    def _until_ms(self, poll_ms: int) -> int:
+        return self._state.now_ms() + max(min(poll_ms, _POLL_MS_MAX), 0)
+
+    def _now_or_later(self, held: HeldPop, too_many: Callable[[], Command]) -> Answer:
+        """Answer now if that can be; else let it wait, unless too many do."""
+        answer = held.attempt()
+        if answer is not None:
+            return answer
+        if held.until_ms <= self._state.now_ms() or self._state.is_stopping:
+            return held.give_up()
+        return None if self.held.hold(held) else too_many()
+
+    def _plain_wish(
+        self, topic: str, group: str, queue_id: int, count: int, header: NotificationRequest | None = None
+    ) -> PopWish:
+        ordered, attempt_id = (header.ordered, header.attempt_id) if header is not None else (False, None)
+        everything = _parsed(topic, None, None)
+        return PopWish(topic, group, queue_id, count, 0, 0, everything, ordered, attempt_id)
+
+    def _check(self, topic_name: str, group_name: str, queue_id: int) -> None:
+        state = self._state
+        if not state.settings[keys.BROKER_PERMISSION] & PERMISSION_READ:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "the broker may not be read (brokerPermission)")
+        topic = state.topics.find(topic_name)
+        if topic is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic_name[:255]}] not exist")
+        if not topic.permission & PERMISSION_READ:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"topic {topic_name} may not be read")
+        if queue_id >= topic.read_queue_count:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{queue_id}] is not possible: topic {topic_name} has {topic.read_queue_count} queues to read",
+            )
+        group = state.groups.find_or_make(checked_group(group_name), auto_create=state.settings[keys.AUTO_CREATE_GROUP])
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group_name}] does not exist"
+            )
+        if not group.consume_enabled:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"group {group_name} may not consume (consumeEnable)")
+        if not state.groups.may_read(group_name, topic_name):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"group {group_name} may not read {topic_name}")
+        if len(pop_retry_topic(group_name, topic_name)) > RETRY_TOPIC_CHARACTERS_MAX:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER, "the names of group and topic together are too long for a retry topic"
+            )
+
+    def _subscription(self, header: PopMessageRequest) -> Subscription:
+        subscription = _parsed(header.topic, header.expression or None, header.expression_type)
+        if not subscription.data.is_tag and not self._state.settings[keys.PROPERTY_FILTER]:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, no_property_filter(subscription.data.expression_type))
+        if subscription.problem:
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription.problem)
+        return subscription
+
+
+def awaited_topics(wish: PopWish) -> tuple[str, ...]:
+    """Return the topics whose messages answer a request: its own, and both forms of its retry topic."""
+    return (wish.topic, *(pop_retry_topic(wish.group, wish.topic, is_v2=is_v2) for is_v2 in (False, True)))
+
+
+@lru_cache(maxsize=1024)
+def _parsed(topic: str, expression: str | None, expression_type: str | None) -> Subscription:
+    """Read what a pop wants; the next with the same words need not be read."""
+    return parse_subscription(topic, expression, expression_type if expression is not None else None)
+
+
+def _notice(request: Command, has_message: bool, *, is_full: bool = False) -> Command:
+    header = NotificationResponse(has_message=has_message, polling_full=is_full)
+    return response_to(request, ResponseCode.SUCCESS, None, header.to_ext_fields())

@@ -1,0 +1,150 @@
+"""What becomes of popped messages: acknowledged, or kept longer. Mirrors `AckMessageProcessor` and
+`ChangeInvisibleTimeProcessor`.
+
+An acknowledgement that comes too late is answered like any other, as Java does: the message is in the retry topic then.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+
+from orbitlog.broker.pop.earlier_pops import EarlierPops
+from orbitlog.broker.pop.pop_service import Popping
+from orbitlog.broker.pop.popped_queues import Flight, PopKey
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.errors import FormatError, RequestRefused
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.wire.bodies.body_json import decode_body
+from orbitlog.wire.bodies.client_bodies import BatchAck, BatchAckBody
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.pop_headers import AckMessageRequest, ChangeInvisibleTimeRequest, ChangeInvisibleTimeResponse
+from orbitlog.wire.pop_receipt import (
+    PopReceipt,
+    acknowledged_offsets,
+    parse_receipt,
+    real_topic,
+)
+
+_INVISIBLE_MS_MAX = 30 * 24 * 3600 * 1000
+_BATCH_MAX = 4_096
+
+
+class PopAckHandlers:
+    """Serves 200051, 200053 and 200151."""
+
+    def __init__(
+        self, state: BrokerState, popping: Popping, wake: Callable[[Iterable[str]], None], earlier: EarlierPops
+    ) -> None:
+        self._state = state
+        self._popping = popping
+        self._wake = wake
+        self._earlier = earlier
+
+    @property
+    def table(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.ACK_MESSAGE: self.acknowledge,
+            RequestCode.BATCH_ACK_MESSAGE: self.acknowledge_all,
+            RequestCode.CHANGE_MESSAGE_INVISIBLETIME: self.keep_longer,
+        }
+
+    def acknowledge(self, _: Connection, request: Command) -> Answer:
+        header = AckMessageRequest.from_ext_fields(request.ext_fields)
+        receipt = _receipt(header.extra_info)
+        key = self._key(header.topic, header.group, header.queue_id)
+        low, high = self._state.min_offset(key.topic, key.queue_id), self._state.max_offset(key.topic, key.queue_id)
+        if not low <= header.queue_offset <= high:
+            raise RequestRefused(
+                ResponseCode.NO_MESSAGE,
+                f"offset {header.queue_offset} is not within {key.topic} queue {key.queue_id}: {low} to {high}",
+            )
+        self._take(key, (header.queue_offset,), receipt)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def acknowledge_all(self, _: Connection, request: Command) -> Answer:
+        try:
+            body = decode_body(BatchAckBody, request.body, "acknowledgements")
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the body cannot be read: {error}") from None
+        acks, broker_name = body.acks, body.broker_name or ""
+        if not acks:
+            raise RequestRefused(ResponseCode.NO_MESSAGE, "there is nothing to acknowledge")
+        if len(acks) > _BATCH_MAX:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"at most {_BATCH_MAX} receipts at a time")
+        for ack in acks:
+            key = PopKey(real_topic(ack.topic, ack.group, ack.retry), ack.group, ack.queue_id)
+            receipt = PopReceipt(
+                *(ack.start_queue_offset, ack.pop_timestamp_ms, ack.invisible_ms, ack.revive_queue_id, ack.retry),
+                *(broker_name, ack.queue_id, -1),
+            )
+            self._take(key, _offsets(ack), receipt)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    def _take(self, key: PopKey, queue_offsets: Iterable[int], receipt: PopReceipt) -> None:
+        pop_timestamp_ms = receipt.pop_timestamp_ms
+        if not receipt.is_ordered:
+            for queue_offset in queue_offsets:
+                if not self._popping.popped.acknowledge(key, queue_offset, pop_timestamp_ms):
+                    self._earlier.acknowledge(key, queue_offset, receipt)
+            return
+        offsets, committed = self._state.offsets, None
+        for queue_offset in queue_offsets:
+            done_to = self._popping.ordered.acknowledge(key, queue_offset, pop_timestamp_ms)
+            committed = done_to if done_to is not None else committed
+        if committed is not None and committed > (offsets.find(*key) or 0):
+            offsets.commit(*key, committed)
+            # The next batch may go, should somebody wait for it.
+            self._wake((key.topic,))
+
+    def keep_longer(self, _: Connection, request: Command) -> Answer:
+        header = ChangeInvisibleTimeRequest.from_ext_fields(request.ext_fields)
+        receipt = _receipt(header.extra_info)
+        key = self._key(header.topic, header.group, header.queue_id)
+        now_ms = self._state.now_ms()
+        visible_ms = now_ms + max(min(header.invisible_ms, _INVISIBLE_MS_MAX), 0)
+        popped_ms = receipt.pop_timestamp_ms
+        if receipt.is_ordered:
+            new_popped_ms = popped_ms
+            is_kept = self._popping.ordered.keep_longer(key, header.queue_offset, popped_ms, visible_ms)
+        else:
+            # A receipt differs from the one before it, or that one would still be good.
+            new_popped_ms = max(now_ms, popped_ms + 1)
+            flight = Flight(new_popped_ms, visible_ms, header.queue_offset)
+            is_kept = self._popping.popped.keep_longer(
+                key, header.queue_offset, popped_ms, flight
+            ) or self._earlier.keep_longer(key, header.queue_offset, receipt, new_popped_ms, visible_ms)
+        if not is_kept:
+            raise RequestRefused(ResponseCode.NO_MESSAGE, "the receipt is not, or no longer, good for a message")
+        answer = ChangeInvisibleTimeResponse(
+            pop_timestamp_ms=new_popped_ms,
+            invisible_ms=visible_ms - new_popped_ms,
+            revive_queue_id=receipt.revive_queue_id,
+        )
+        return response_to(request, ResponseCode.SUCCESS, None, answer.to_ext_fields())
+
+    def _key(self, topic: str, group: str, queue_id: int) -> PopKey:
+        config = self._state.topics.find(topic)
+        if config is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
+        if not 0 <= queue_id < config.read_queue_count:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"queueId[{queue_id}] is not possible for topic {topic}")
+        return PopKey(topic, group, queue_id)
+
+
+def _receipt(text: str) -> PopReceipt:
+    try:
+        return parse_receipt(text)
+    except FormatError as error:
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
+
+
+def _offsets(ack: BatchAck) -> list[int]:
+    try:
+        return acknowledged_offsets(ack.start_queue_offset, base64.b64decode(ack.bits, validate=True))
+    except (binascii.Error, ValueError):
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the bits of a batch are no base64") from None
+    except FormatError as error:
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None

@@ -1,0 +1,108 @@
+"""Batches that POP consumers took in order: the next of a queue waits until the last is done, or its time is up.
+
+Mirrors `ConsumerOrderInfoManager`. A pure table, kept in `consumerOrderInfo.json` as a Java broker does; the time is
+given. What is not acknowledged in time is popped again from the queue itself: order allows no retry topic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from orbitlog.broker.pop.popped_queues import PopKey
+from orbitlog.broker.tables.committed_offsets import CommittedOffsets
+from orbitlog.formats.tables.offset_tables import ConsumerOrderInfo, OrderInfo, TopicGroup
+
+_BATCH_MAX = 63  # Java keeps acknowledgements in the bits of a long
+
+
+class OrderedPops:
+    """The last batch of each queue and group."""
+
+    def __init__(self, offsets: CommittedOffsets, saved: ConsumerOrderInfo | None = None) -> None:
+        self._offsets = offsets
+        saved = saved or ConsumerOrderInfo()
+        self._batches = {
+            PopKey(key.topic, key.group, queue_id): batch
+            for key, queues in saved.table.items()
+            for queue_id, batch in queues.items()
+        }
+        self._unknown = saved.unknown
+        self.is_changed = False
+
+    def is_blocked(self, key: PopKey, attempt_id: str | None, now_ms: int) -> bool:
+        """Tell whether a batch is out; the same attempt, asked again, is given the same batch."""
+        batch = self._batches.get(key)
+        if batch is None or (attempt_id and attempt_id == batch.attempt_id):
+            return False
+        return any(now_ms < _visible_ms(batch, each) for each in _pending(batch))
+
+    def take(
+        self, key: PopKey, queue_offsets: Sequence[int], *, now_ms: int, invisible_ms: int, attempt_id: str | None
+    ) -> dict[int, int]:
+        """Note a batch as out; returns how often its messages were out before, where they were."""
+        assert len(queue_offsets) <= _BATCH_MAX
+        before = self._batches.get(key)
+        counts = _counts(before, queue_offsets, attempt_id) if before is not None else {}
+        first = queue_offsets[0]
+        self._batches[key] = OrderInfo(
+            pop_time_ms=now_ms,
+            invisible_time_ms=invisible_ms,
+            packed_queue_offsets=(first, *(each - first for each in queue_offsets[1:])),
+            consumed_counts=counts or None,
+            last_consume_timestamp_ms=now_ms,
+            attempt_id=attempt_id,
+        )
+        self.is_changed = True
+        return counts
+
+    def acknowledge(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int) -> int | None:
+        """Take a message as done; returns what the group may commit now, None if the receipt is not the right one."""
+        batch = self._batches.get(key)
+        if batch is None or batch.pop_time_ms != pop_timestamp_ms or queue_offset not in batch.queue_offsets:
+            return None
+        bit = 1 << batch.queue_offsets.index(queue_offset)
+        batch = self._batches[key] = replace(batch, committed_bits=batch.committed_bits | bit)
+        self.is_changed = True
+        return next(iter(_pending(batch)), batch.queue_offsets[-1] + 1)
+
+    def keep_longer(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int, visible_ms: int) -> bool:
+        """Let a message be invisible until another moment; False if the receipt is not the right one."""
+        batch = self._batches.get(key)
+        if batch is None or batch.pop_time_ms != pop_timestamp_ms or queue_offset not in batch.queue_offsets:
+            return False
+        times = {**(batch.next_visible_times_ms or {}), queue_offset: visible_ms}
+        self._batches[key] = replace(batch, next_visible_times_ms=times)
+        self.is_changed = True
+        return True
+
+    def forget(self, key: PopKey) -> None:
+        """Block no longer: the group goes on elsewhere."""
+        if self._batches.pop(key, None) is not None:
+            self.is_changed = True
+
+    def snapshot(self) -> ConsumerOrderInfo:
+        """Return the table to save, without topics and groups that are gone."""
+        self._batches = {key: batch for key, batch in self._batches.items() if self._offsets.find(*key) is not None}
+        self.is_changed = False
+        table: dict[TopicGroup, dict[int, OrderInfo]] = {}
+        for key, batch in self._batches.items():
+            table.setdefault(TopicGroup(key.topic, key.group), {})[key.queue_id] = batch
+        return ConsumerOrderInfo(table, unknown=self._unknown)
+
+
+def _pending(batch: OrderInfo) -> list[int]:
+    return [each for at, each in enumerate(batch.queue_offsets) if not batch.committed_bits >> at & 1]
+
+
+def _visible_ms(batch: OrderInfo, queue_offset: int) -> int:
+    own = (batch.next_visible_times_ms or {}).get(queue_offset)
+    return own if own is not None else batch.pop_time_ms + (batch.invisible_time_ms or 0)
+
+
+def _counts(before: OrderInfo, queue_offsets: Sequence[int], attempt_id: str | None) -> dict[int, int]:
+    counted = dict(before.consumed_counts or {})
+    if attempt_id and attempt_id == before.attempt_id:
+        return counted
+    seen = set(before.queue_offsets)
+    return {each: counted.get(each, 0) + 1 for each in queue_offsets if each in seen}

@@ -1,0 +1,122 @@
+"""Everything of POP in one broker, put together: what is out, who waits, and the handlers over both.
+
+The handlers come with the first request for them, or where messages are out from before: others start without.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from orbitlog.broker.pop.ordered_pops import OrderedPops
+from orbitlog.broker.pop.popped_queues import Expired, PoppedQueues
+from orbitlog.broker.pop.request_modes import RequestModes
+from orbitlog.broker.pop.revive_log import ReviveLog
+from orbitlog.broker.pop.revive_reader import ReviveReader
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.runtime.lazy_handlers import LazyHandlers
+from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.tables.config_directory import ConfigDirectory
+from orbitlog.formats.tables.group_config import MESSAGE_REQUEST_MODE
+from orbitlog.formats.tables.offset_tables import CONSUMER_ORDER_INFO
+from orbitlog.formats.tables.pop_progress import POP_PROGRESS
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.connection import Connection, Handler
+from orbitlog.store.dispatch.dispatcher import Arrival
+from orbitlog.wire.codes import RequestCode as Code
+
+if TYPE_CHECKING:
+    from orbitlog.broker.pop.handle_pop import PopHandlers
+
+log = logging.getLogger(__name__)
+
+POP_CODES = (
+    *(Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO, Code.ACK_MESSAGE),
+    *(Code.BATCH_ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME, Code.QUERY_ASSIGNMENT, Code.SET_MESSAGE_REQUEST_MODE),
+)
+
+
+def _no_timer(now_ms: int) -> int:
+    """Stand in for a timer that has nothing to deliver."""
+    return now_ms
+
+
+class PopConsumption:
+    """One broker's POP."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        writer: MessageWriter,
+        directory: ConfigDirectory,
+        client: RemotingClient,
+        timer_settled_to_ms: Callable[[int], int] = _no_timer,
+    ) -> None:
+        self._state = state
+        self._writer = writer
+        self._client = client
+        self._is_in_use = False
+        self.popped = PoppedQueues(state.offsets, directory.load(POP_PROGRESS))
+        self.ordered = OrderedPops(state.offsets, directory.load(CONSUMER_ORDER_INFO))
+        self.revive_log = ReviveLog(state, writer)
+        self.revives = ReviveReader(state, self._revive, timer_settled_to_ms)
+        self._started_ms = state.now_ms()
+        self.modes = RequestModes(directory.load(MESSAGE_REQUEST_MODE))
+        self.table: Mapping[int, Handler] = LazyHandlers(POP_CODES, self._handlers).table
+
+    @cached_property
+    def _pops(self) -> PopHandlers:
+        from orbitlog.broker.pop.handle_pop import PopHandlers
+        from orbitlog.broker.pop.pop_service import Popping
+
+        self._is_in_use = True
+        return PopHandlers(self._state, Popping(self._state, self._writer, self.popped, self.ordered))
+
+    def _handlers(self) -> Mapping[int, Handler]:
+        from orbitlog.broker.pop.earlier_pops import EarlierPops
+        from orbitlog.broker.pop.handle_assignment import AssignmentHandlers
+        from orbitlog.broker.pop.handle_pop_acks import PopAckHandlers
+
+        earlier = EarlierPops(self._state, self.revive_log, self.revives, self._started_ms)
+        acks = PopAckHandlers(self._state, self._pops.popping, self._pops.held.wake, earlier)
+        assignments = AssignmentHandlers(self._state, self.modes, self._client)
+        return {**self._pops.table, **acks.table, **assignments.table}
+
+    @property
+    def are_held(self) -> bool:
+        """Tell whether anybody waits for a message."""
+        return self._is_in_use and len(self._pops.held) > 0
+
+    def wake(self, arrivals: Iterable[Arrival]) -> None:
+        """Answer those that new messages are for."""
+        if self.are_held:
+            self._pops.held.wake(dict.fromkeys(arrival.topic for arrival in arrivals))
+
+    def tick(self, now_ms: int) -> None:
+        """Put back what was not acknowledged in time, and answer those who have waited long enough."""
+        if self._is_in_use or self.popped.may_expire:
+            self._pops.tick(now_ms)
+        self.revives.tick(now_ms)
+
+    def _revive(self, expired: Expired, counts: bool) -> bool:
+        return self._pops.popping.revive(expired, counts=counts)
+
+    def hand_over(self) -> None:
+        """Append check points for what is out, so that any broker which reads them continues with it."""
+        if not self.revive_log.is_usable:
+            return
+        count = self.popped.hand_over(self.revive_log.append_flight)
+        if count:
+            log.info("%d messages that POP consumers have not acknowledged are in %s", count, self.revive_log.topic)
+
+    def answer_all(self, connection: Connection | None = None) -> None:
+        """Answer everybody who waits, or everybody on one connection."""
+        if self._is_in_use:
+            self._pops.held.answer_all(connection)
+
+    def drop(self, connection: Connection) -> None:
+        """Forget what a connection that is gone waited for."""
+        if self._is_in_use:
+            self._pops.held.drop(connection)

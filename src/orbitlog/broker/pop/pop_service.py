@@ -1,0 +1,304 @@
+"""Taking messages out of queues for POP consumers, and putting back what they did not acknowledge in time.
+
+Mirrors the middle of `PopMessageProcessor`, and `PopReviveService` without its log (docs/adr/0006): what is out is in
+`PoppedQueues`, and a message whose time is up is appended to the retry topic of its group and topic.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from dataclasses import dataclass, field
+
+from orbitlog.broker.pop.ordered_pops import OrderedPops
+from orbitlog.broker.pop.popped_queues import Expired, Flight, PopKey, PoppedQueues
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.tables.clients import Subscription
+from orbitlog.formats.hosts import IPV6_HOST_BYTES
+from orbitlog.formats.names import RETRY_PREFIX, pop_retry_topic
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.message import TOPIC_BYTES_MAX_V1, decode_message, encode_message
+from orbitlog.store.reads.queue_reader import GetResult, GetStatus, ReadRequest
+from orbitlog.wire import pop_receipt
+from orbitlog.wire.pop_receipt import ORDERED_REVIVE_QUEUE, PopReceipt
+
+log = logging.getLogger(__name__)
+
+FROM_MIN = 0
+REVIVE_STEP_MAX = 64
+_ROUNDS_MAX = 8
+_RETRY_FIRST = 0.2
+_QUEUE_OFFSET_AT = slice(20, 28)  # of a record
+_ELSEWHERE = frozenset((GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY))
+
+
+@dataclass(frozen=True, slots=True)
+class PopWish:
+    """What one pop asks for."""
+
+    topic: str
+    group: str
+    queue_id: int
+    count_max: int
+    invisible_ms: int
+    init_mode: int
+    subscription: Subscription
+    ordered: bool
+    attempt_id: str | None
+
+
+@dataclass(slots=True)
+class Popped:
+    """What it was given."""
+
+    pop_timestamp_ms: int
+    revive_queue_id: int
+    records: list[bytes] = field(default_factory=list)
+    starts: list[str] = field(default_factory=list)
+    offsets: list[str] = field(default_factory=list)
+    counts: list[str] = field(default_factory=list)
+    rest_count: int = 0
+
+
+class Popping:
+    """Pops from the queues of one broker."""
+
+    def __init__(self, state: BrokerState, writer: MessageWriter, popped: PoppedQueues, ordered: OrderedPops) -> None:
+        self._state = state
+        self._writer = writer
+        self.popped = popped
+        self.ordered = ordered
+
+    # Out
+
+    def pop(self, wish: PopWish) -> Popped:
+        """Take messages, of the retry topic too; they are invisible to others from now on."""
+        found = Popped(self._state.now_ms(), ORDERED_REVIVE_QUEUE if wish.ordered else 0)
+        retry_first = random.random() < _RETRY_FIRST  # noqa: S311 - any
+        for _ in range(_ROUNDS_MAX):
+            found.rest_count = 0
+            before = self._places(wish)
+            for topic, queue_id in self._queues(wish, retry_first=retry_first):
+                self._pop_queue(wish, topic, queue_id, found)
+            # A round that passed over messages which are not wanted, and found no other, goes on behind them.
+            if found.records or not found.rest_count or self._places(wish) == before:
+                break
+        return found
+
+    def has_message(self, wish: PopWish) -> bool:
+        """Tell whether there is something to pop, without a look at expressions."""
+        for topic, queue_id in self._queues(wish, retry_first=False):
+            key = PopKey(topic, wish.group, queue_id)
+            if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, self._state.now_ms()):
+                continue
+            place = self.popped.next_to_pop(key)
+            if self._state.max_offset(topic, queue_id) > (
+                self._state.min_offset(topic, queue_id) if place is None else place
+            ):
+                return True
+        return False
+
+    def peek(self, wish: PopWish) -> list[bytes]:
+        """Return messages that would be popped; they stay where they are."""
+        records: list[bytes] = []
+        for topic, queue_id in self._queues(wish, retry_first=False):
+            place = self.popped.next_to_pop(PopKey(topic, wish.group, queue_id))
+            if place is None:
+                place = self._state.min_offset(topic, queue_id)
+            if len(records) < wish.count_max:
+                result = self._read(wish, topic, queue_id, place, wish.count_max - len(records))
+                records += result.records
+        return records
+
+    def _places(self, wish: PopWish) -> dict[PopKey, int | None]:
+        keys = [PopKey(topic, wish.group, each) for topic, each in self._queues(wish, retry_first=False)]
+        return {key: self.popped.next_to_pop(key) for key in keys}
+
+    def _queues(self, wish: PopWish, *, retry_first: bool) -> list[tuple[str, int]]:
+        """Return the queues to look at, beginning with another one each time."""
+        own = self._queue_ids(wish.topic) if wish.queue_id < 0 else [wish.queue_id]
+        queues = [(wish.topic, queue_id) for queue_id in own]
+        if wish.ordered:
+            return queues
+        retried = [(topic, each) for topic in self._retry_topics(wish) for each in self._queue_ids(topic)]
+        return retried + queues if retry_first else queues + retried
+
+    def _retry_topics(self, wish: PopWish) -> list[str]:
+        """Return the retry topics to pop from; one with a plus sign also after `enableRetryTopicV2` was turned off."""
+        settings = self._state.settings
+        is_v1_read = not settings[keys.POP_RETRY_V2] or settings[keys.POP_RETRY_V1_READ]
+        return [pop_retry_topic(wish.group, wish.topic, is_v2=is_v2) for is_v2 in (True, False) if is_v2 or is_v1_read]
+
+    def _queue_ids(self, topic: str) -> list[int]:
+        config = self._state.topics.find(topic)
+        count = 0 if config is None else config.read_queue_count
+        first = random.randrange(count) if count > 1 else 0  # noqa: S311 - any
+        return [(first + at) % count for at in range(count)]
+
+    def _pop_queue(self, wish: PopWish, topic: str, queue_id: int, found: Popped) -> None:
+        key = PopKey(topic, wish.group, queue_id)
+        start = self._place(key, wish.init_mode)
+        if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, found.pop_timestamp_ms):
+            return
+        wanted = wish.count_max - len(found.records)
+        if not wish.ordered:
+            wanted = min(wanted, self.popped.room(key))
+        if wanted <= 0:
+            found.rest_count += max(self._state.max_offset(topic, queue_id) - start, 0)
+            return
+        result = self._read(wish, topic, queue_id, start, wanted)
+        if result.status in _ELSEWHERE or (result.status is GetStatus.NO_MESSAGE_IN_QUEUE and start > 0):
+            log.warning(
+                "group %s was at %d of %s queue %d, which has no such message; it goes on at %d",
+                *(key.group, start, topic, queue_id, result.next_offset),
+            )
+            start = result.next_offset
+            self.popped.start(key, start)
+            result = self._read(wish, topic, queue_id, start, wanted)
+        found.rest_count += max(result.max_offset - result.next_offset, 0)
+        queue_offsets = list(map(_queue_offset, result.records))
+        if wish.ordered:
+            self._take_ordered(wish, key, queue_offsets, result, found)
+        else:
+            flight = Flight(found.pop_timestamp_ms, found.pop_timestamp_ms + wish.invisible_ms, start)
+            if result.next_offset > start or queue_offsets:
+                self.popped.pop(key, queue_offsets, result.next_offset, flight)
+        if queue_offsets:
+            found.starts.append(pop_receipt.start_offset_info(topic, queue_id, start))
+            found.offsets.append(pop_receipt.message_offset_info(topic, queue_id, queue_offsets))
+            self._give(wish, key, start, result.records, found)
+
+    def _read(self, wish: PopWish, topic: str, queue_id: int, start: int, count: int) -> GetResult:
+        subscription = wish.subscription
+        request = ReadRequest(
+            start, count, subscription.tags_filter, subscription.record_filter, self._state.read_limits
+        )
+        return self._state.store.get(topic, queue_id, request)
+
+    def _take_ordered(
+        self, wish: PopWish, key: PopKey, queue_offsets: list[int], result: GetResult, found: Popped
+    ) -> None:
+        if not queue_offsets:
+            if result.next_offset > (self._state.offsets.find(*key) or 0):
+                self._state.offsets.commit(*key, result.next_offset)
+            return
+        counts = self.ordered.take(
+            key,
+            queue_offsets,
+            now_ms=found.pop_timestamp_ms,
+            invisible_ms=wish.invisible_ms,
+            attempt_id=wish.attempt_id,
+        )
+        found.counts += pop_receipt.order_count_info(key.topic, key.queue_id, counts, len(queue_offsets))
+
+    def _give(self, wish: PopWish, key: PopKey, start: int, records: list[bytes], found: Popped) -> None:
+        self._state.statistics.note_get(key.topic, key.group, len(records), sum(map(len, records)))
+        if key.topic == wish.topic:
+            found.records += records
+            return
+        for record in records:
+            receipt = PopReceipt(
+                start,
+                found.pop_timestamp_ms,
+                wish.invisible_ms,
+                found.revive_queue_id,
+                pop_receipt.retry_flag(key.topic),
+                self._state.broker_name,
+                key.queue_id,
+                _queue_offset(record),
+            )
+            found.records.append(self._retried(record, wish.topic, receipt))
+
+    def _retried(self, record: bytes, topic: str, receipt: PopReceipt) -> bytes:
+        """Return a message of the retry topic as its consumer expects it: of its first topic, with its receipt."""
+        message = decode_message(record, check_crc=False)
+        properties = message.properties | {pop_receipt.POP_RECEIPT: str(receipt)}
+        return encode_message(
+            message._replace(
+                topic=topic,
+                properties_raw=self._writer.encode(properties),
+                version=1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
+            )
+        )
+
+    def _place(self, key: PopKey, init_mode: int) -> int:
+        """Return from where on a group pops; a group that is new here is given its place."""
+        reset_to = self._state.offsets.take_reset(*key)
+        if reset_to is not None:
+            self.ordered.forget(key)
+            self.popped.start(key, reset_to)
+            return reset_to
+        place = self.popped.next_to_pop(key)
+        if place is None:
+            place = self._first_place(key, init_mode)
+            self.popped.start(key, place)
+        return place
+
+    def _first_place(self, key: PopKey, init_mode: int) -> int:
+        state, topic, queue_id = self._state, key.topic, key.queue_id
+        low = state.min_offset(topic, queue_id)
+        if init_mode == FROM_MIN or topic.startswith(RETRY_PREFIX):
+            return low
+        if low == 0 and state.is_in_memory(topic, queue_id, 0):
+            return 0
+        return max(state.max_offset(topic, queue_id) - 1, 0)
+
+    # Back
+
+    def revive_once(self, now_ms: int) -> int:
+        """Put some of what nobody acknowledged in time into retry topics; returns how many."""
+        count = 0
+        for expired in self.popped.expired(now_ms, REVIVE_STEP_MAX):
+            if not self.revive(expired):
+                break
+            self.popped.acknowledge(expired.key, expired.queue_offset, expired.flight.pop_timestamp_ms)
+            count += 1
+        return count
+
+    def revive(self, expired: Expired, *, counts: bool = True) -> bool:
+        """Append a message to its retry topic; False if the store does not take it now.
+
+        A message that a consumer suspended does not count as delivered once more.
+        """
+        state, key = self._state, expired.key
+        queue = state.store.queue(key.topic, key.queue_id)
+        entry = None if queue is None else queue.entry(expired.queue_offset)
+        message = None if entry is None else state.store.read_at(entry.physical_offset)
+        if message is None or state.groups.find(key.group) is None:
+            log.warning("message %d of %s queue %d is gone", expired.queue_offset, key.topic, key.queue_id)
+            return True
+        topic = key.topic if key.topic.startswith(RETRY_PREFIX) else self._retry_topic(key)
+        properties = message.properties
+        properties.setdefault(pop_receipt.FIRST_POP_TIME, str(expired.flight.pop_timestamp_ms))
+        if state.compat.config_has_5x_fields:
+            properties[pop_receipt.ORIGIN_GROUP] = key.group
+        host_raw = state.store_host_raw(None)
+        both_v6 = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
+        again = message._replace(
+            topic=topic,
+            queue_id=0,
+            born_host_raw=host_raw,
+            store_host_raw=host_raw,
+            sys_flag=message.sys_flag & ~both_v6 | (both_v6 if len(host_raw) == IPV6_HOST_BYTES else 0),
+            reconsume_times=message.reconsume_times + (1 if counts else 0),
+            properties_raw=self._writer.encode(properties),
+            version=1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
+        )
+        result = self._writer.put(again)
+        if not result.is_stored:
+            log.warning("a message that was popped from %s waits on for its retry: %s", key.topic, result.reason)
+        return result.is_stored
+
+    def _retry_topic(self, key: PopKey) -> str:
+        topic = pop_retry_topic(key.group, key.topic, is_v2=self._state.settings[keys.POP_RETRY_V2])
+        if self._state.topics.find(topic) is None:
+            self._state.topics.make(topic, 1)
+        if self._state.offsets.find(topic, key.group, 0) is None:
+            self._state.offsets.commit(topic, key.group, 0, 0)
+        return topic
+
+
+def _queue_offset(record: bytes) -> int:
+    return int.from_bytes(record[_QUEUE_OFFSET_AT], "big")

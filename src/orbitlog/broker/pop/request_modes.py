@@ -1,0 +1,42 @@
+"""Whether groups pull or pop a topic, as operators set it. Mirrors `MessageRequestModeManager`.
+
+A pure table, kept in `messageRequestMode.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from orbitlog.formats.names import RETRY_PREFIX
+from orbitlog.formats.tables.group_config import RequestMode, RequestModeTable
+
+PULL, POP = "PULL", "POP"
+
+
+class RequestModes:
+    """Modes by topic and group. `changed` is called after every change."""
+
+    def __init__(self, saved: RequestModeTable | None = None) -> None:
+        saved = saved or RequestModeTable()
+        self._modes = {topic: dict(groups) for topic, groups in saved.modes.items()}
+        self._unknown = saved.unknown
+        self.is_changed = False
+        self.changed: Callable[[], None] = lambda: None
+
+    def find(self, topic: str, group: str, default_mode: str, default_share: int) -> RequestMode:
+        """Return how a group consumes a topic; retry topics are always pulled."""
+        found = self._modes.get(topic, {}).get(group)
+        if found is not None:
+            return found
+        mode = PULL if topic.startswith(RETRY_PREFIX) else default_mode
+        return RequestMode(topic, group, mode, default_share if mode == POP else 0)
+
+    def put(self, mode: RequestMode) -> None:
+        assert mode.topic is not None and mode.group is not None
+        self._modes.setdefault(mode.topic, {})[mode.group] = mode
+        self.is_changed = True
+        self.changed()
+
+    def snapshot(self) -> RequestModeTable:
+        self.is_changed = False
+        return RequestModeTable({topic: dict(groups) for topic, groups in self._modes.items()}, unknown=self._unknown)

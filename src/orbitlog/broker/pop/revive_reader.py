@@ -1,0 +1,232 @@
+"""Redelivers messages that a Java broker, or an earlier run of this one, gave out and that were not acknowledged.
+
+Check points and acknowledgements arrive in `rmq_sys_REVIVE_LOG_<cluster>` when the timer delivers them, a check point
+one second before its messages become visible. A check point is settled when everything that was due until two seconds
+after that has been read: what is not acknowledged by then is appended to the group's retry topic. Progress is the
+offset of CID_RMQ_SYS_REVIVE_GROUP, the last check point that is settled, as Java commits it. So either broker
+continues where the other stopped. Mirrors `PopReviveService`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from orbitlog.broker.pop.popped_queues import Expired, Flight, PopKey
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.errors import FormatError
+from orbitlog.formats import names
+from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.pop_checkpoint import (
+    ACK_INTERVAL_MS,
+    ACK_TAG,
+    BATCH_ACK_TAG,
+    CHECK_POINT_TAG,
+    CheckPointKey,
+    PopCheckPoint,
+    decode_ack,
+    decode_check_point,
+)
+from orbitlog.formats.tables.offset_tables import TopicGroup
+from orbitlog.store.derived.consumequeue import ConsumeQueue
+
+log = logging.getLogger(__name__)
+
+LOOK_MS = 1_000
+READ_MAX = 512
+REVIVE_MAX = 256
+SLACK_MS = ACK_INTERVAL_MS + 1_000
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A check point that is not settled: `done` has what was acknowledged, and what was revived before a refusal."""
+
+    point: PopCheckPoint
+    revive_offset: int
+    done: set[int] = field(default_factory=set)
+
+
+@dataclass(slots=True)
+class _ReviveQueue:
+    topic: str
+    queue_id: int
+    next_to_read: int
+    # In the order of revive offsets.
+    pending: dict[CheckPointKey, _Pending] = field(default_factory=dict)
+
+
+class ReviveReader:
+    """The reading side of every revive topic in a store. A pure table over the store; the time is given."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        revive: Callable[[Expired, bool], bool],
+        settled_to_ms: Callable[[int], int],
+    ) -> None:
+        self._state = state
+        self._revive = revive
+        self._timer_settled_to_ms = settled_to_ms
+        self._queues: dict[tuple[str, int], _ReviveQueue] = {}
+        self._next_look_ms = 0
+        # Everything that was due until then is in the revive queues.
+        self.known_to_ms = 0
+        self._stored: tuple[int, int] | None = None
+        self._delivered: tuple[int, int] | None = None
+        self._revived = 0
+        self._started_ms = state.now_ms()
+        # Offsets as this broker found them: it delivers what is past them from the queues themselves.
+        self._found = {key: state.offsets.queues(*key) for key in state.offsets.keys} if self._has_java_files else {}
+
+    @property
+    def _has_java_files(self) -> bool:
+        """Return whether the store may contain check points of an earlier broker; most stores do not."""
+        topics = [names.TIMER_TOPIC, *(each for each in self._state.topics.table if _is_revive_topic(each))]
+        return any(self._state.store.queue(topic, 0) is not None for topic in topics)
+
+    def tick(self, now_ms: int) -> None:
+        """Read what arrived, and settle what is due; costs nothing while no look is due."""
+        if now_ms < self._next_look_ms <= now_ms + LOOK_MS:
+            return
+        self._revived = 0
+        self._advance(now_ms)
+        is_behind = [self._step(queue) for queue in self._find_queues()]
+        self._next_look_ms = now_ms if any(is_behind) else now_ms + LOOK_MS
+
+    def acknowledge(self, key: CheckPointKey, queue_offset: int) -> None:
+        """Take an acknowledgement that was appended to the log just now: it may not be read in time."""
+        for queue in self._queues.values():
+            pending = queue.pending.get(key)
+            if pending is not None:
+                pending.done.add(queue_offset)
+
+    # What is known
+
+    def _advance(self, now_ms: int) -> None:
+        """Move `known_to_ms`: a record counts once it is dispatched, delivered by the timer and dispatched again."""
+        store = self._state.store
+        if self._delivered is None:
+            if self._stored is None:
+                self._stored = now_ms, store.written_to
+            stored_ms, stored_to = self._stored
+            if store.dispatched_to < stored_to:
+                return
+            self._stored = None
+            self._delivered = min(stored_ms, self._timer_settled_to_ms(now_ms)), store.written_to
+        settled_ms, delivered_to = self._delivered
+        if store.dispatched_to >= delivered_to:
+            self.known_to_ms = max(self.known_to_ms, settled_ms)
+            self._delivered = None
+
+    def _find_queues(self) -> list[_ReviveQueue]:
+        """Return the queues of revive topics; that of another cluster's name is one that this broker had before."""
+        for topic, config in self._state.topics.table.items():
+            if not _is_revive_topic(topic):
+                continue
+            for queue_id in range(config.read_queue_count):
+                key = topic, queue_id
+                if key not in self._queues and self._state.store.queue(*key) is not None:
+                    settled = self._state.offsets.find(topic, names.REVIVE_GROUP, queue_id)
+                    self._queues[key] = _ReviveQueue(*key, 0 if settled is None else settled + 1)
+        return list(self._queues.values())
+
+    # Reading
+
+    def _step(self, queue: _ReviveQueue) -> bool:
+        """Read and settle some; True if there is more to do now."""
+        stored = self._state.store.queue(queue.topic, queue.queue_id)
+        if stored is None:
+            return False
+        queue.next_to_read = max(queue.next_to_read, stored.min_offset)
+        if self.known_to_ms and queue.next_to_read > stored.max_offset:
+            self._correct(queue, stored)
+        end = min(stored.max_offset, queue.next_to_read + READ_MAX)
+        while queue.next_to_read < end:
+            self._read(queue, stored, queue.next_to_read)
+            queue.next_to_read += 1
+        return queue.next_to_read < stored.max_offset or self._settle(queue)
+
+    def _correct(self, queue: _ReviveQueue, stored: ConsumeQueue) -> None:
+        """Go back to the end of a queue that is shorter than the committed offset, as after a torn log."""
+        log.warning(
+            "revive offset %d of %s queue %d is past its end %d; reading continues there",
+            *(queue.next_to_read - 1, queue.topic, queue.queue_id, stored.max_offset),
+        )
+        queue.next_to_read = stored.max_offset
+        self._commit(queue, stored.max_offset - 1)
+
+    def _read(self, queue: _ReviveQueue, stored: ConsumeQueue, queue_offset: int) -> None:
+        entry = stored.entry(queue_offset)
+        message = None if entry is None else self._state.store.read_at(entry.physical_offset)
+        if message is None:
+            log.error("could not read offset %d of %s queue %d", queue_offset, queue.topic, queue.queue_id)
+            return
+        try:
+            self._take(queue, queue_offset, message)
+        except FormatError as error:
+            log.error(
+                "invalid POP record at offset %d of %s queue %d: %s", queue_offset, queue.topic, queue.queue_id, error
+            )
+
+    def _take(self, queue: _ReviveQueue, queue_offset: int, message: Message) -> None:
+        tag = message.properties.get(props.TAGS)
+        if tag == CHECK_POINT_TAG:
+            point = decode_check_point(message.body)
+            earlier = queue.pending.pop(point.key, None)  # delivered twice by the timer: the later position counts
+            done = set() if earlier is None else earlier.done
+            done |= {each for at, each in enumerate(point.queue_offsets) if point.acknowledged_bits >> at & 1}
+            queue.pending[point.key] = _Pending(point, queue_offset, done)
+        elif tag in (ACK_TAG, BATCH_ACK_TAG):
+            ack = decode_ack(message.body)
+            pending = queue.pending.get(ack.key)
+            if pending is not None:
+                pending.done.update(ack.queue_offsets)
+
+    # Settling
+
+    def _settle(self, queue: _ReviveQueue) -> bool:
+        """Settle check points in their order; True if more are due."""
+        for key, pending in list(queue.pending.items()):
+            if pending.point.visible_ms + SLACK_MS >= self.known_to_ms:
+                return False
+            if self._revived >= REVIVE_MAX:
+                return True
+            if not self._settle_one(pending):
+                return False
+            del queue.pending[key]
+            self._commit(queue, pending.revive_offset)
+        return False
+
+    def _settle_one(self, pending: _Pending) -> bool:
+        """Revive what is not acknowledged; False if the store does not take it now."""
+        point = pending.point
+        key = PopKey(point.topic, point.group, point.queue_id)
+        flight = Flight(point.pop_timestamp_ms, point.visible_ms, point.start_queue_offset)
+        for queue_offset in point.queue_offsets:
+            if queue_offset in pending.done or self._comes_again(key, queue_offset, point.pop_timestamp_ms):
+                continue
+            if not self._revive(Expired(key, queue_offset, flight), not point.is_suspended):
+                return False
+            pending.done.add(queue_offset)
+            self._revived += 1
+        return True
+
+    def _comes_again(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int) -> bool:
+        """Return whether the group's offset is, or was at the start, before a message: the queue itself delivers it.
+
+        So it is after a reset, and after a crash between a check point and the offset that goes with it.
+        """
+        committed = [self._state.offsets.find(*key)]
+        if pop_timestamp_ms < self._started_ms:
+            committed.append(self._found.get(TopicGroup(key.topic, key.group), {}).get(key.queue_id))
+        return any(each is not None and each <= queue_offset for each in committed)
+
+    def _commit(self, queue: _ReviveQueue, revive_offset: int) -> None:
+        self._state.offsets.commit(queue.topic, names.REVIVE_GROUP, queue.queue_id, revive_offset)
+
+
+def _is_revive_topic(topic: str) -> bool:
+    return topic.startswith(names.REVIVE_TOPIC_PREFIX)

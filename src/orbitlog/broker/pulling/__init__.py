@@ -1,0 +1,1 @@
+"""Pulls with long polling, queries by key and id, consumer offsets, and group filters."""

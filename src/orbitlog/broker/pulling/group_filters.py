@@ -1,0 +1,126 @@
+"""SQL92 subscriptions of groups, kept while their consumers are away. Mirrors `ConsumerFilterManager`.
+
+A table in `consumerFilter.json`. Nothing here depends on it: a consumer says what it wants with each heartbeat. A Java
+broker that uses the store next does, where it works out filters ahead (`enableCalcFilterBitMap`): the bits of a
+message count for a consumer that was known before the message came.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+from orbitlog.broker.tables.topics import NowMs
+from orbitlog.errors import BadExpression
+from orbitlog.filters.bloom_bits import BIT_COUNT, BITS_OF_ONE, bloom_bits
+from orbitlog.formats.tables.group_config import BloomData, FilterData, FilterTable, TopicFilters
+from orbitlog.wire.bodies.heartbeat_bodies import SQL92, SubscriptionData
+
+KEPT_MS = 24 * 3_600_000
+# Consumers of which the file says nothing else are taken to have gone when the broker did.
+_GONE_MS = 30_000
+
+
+class GroupFilters:
+    """Expressions by topic and group, and since when nobody wants them."""
+
+    def __init__(self, now_ms: NowMs, saved: FilterTable | None = None) -> None:
+        self._now_ms = now_ms
+        saved = saved or FilterTable()
+        self._unknown = saved.unknown
+        self._filters: dict[tuple[str, str], FilterData] = {}
+        for topic, filters in saved.topics.items():
+            for group, data in filters.filters.items():
+                self._filters[topic, group] = _as_found(data, now_ms())
+        blooms = [data.bloom for data in self._filters.values() if data.bloom is not None and data.bloom.bit_count > 0]
+        # A Java broker takes the table only if all of it has the size that it reckons with: that of what it wrote.
+        self._bit_count = blooms[0].bit_count if blooms else BIT_COUNT
+        self._bits_of_one = len(blooms[0].bit_positions or ()) or BITS_OF_ONE if blooms else BITS_OF_ONE
+        self.is_changed = False
+
+    def find(self, topic: str, group: str) -> FilterData | None:
+        return self._filters.get((topic, group))
+
+    def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> bool:
+        """Take what a consumer of the group wants; True if that is news."""
+        given = {each.topic: each for each in subscriptions}
+        before = {topic: data for (topic, owner), data in self._filters.items() if owner == group}
+        news = [self._take(group, data) for data in given.values() if not data.is_tag and data.expression]
+        gone = [topic for topic, data in before.items() if topic not in given and not data.is_dead]
+        for topic in gone:
+            self._end(topic, group)
+        return self._note(any(news) or bool(gone))
+
+    def unregister(self, group: str) -> bool:
+        """Take note that the group has no consumer any more; True if that is news."""
+        gone = [topic for (topic, owner), data in self._filters.items() if owner == group and not data.is_dead]
+        for topic in gone:
+            self._end(topic, group)
+        return self._note(bool(gone))
+
+    def snapshot(self) -> FilterTable:
+        """Return the table to save; what nobody has wanted for a day is forgotten."""
+        self.is_changed = False
+        oldest_ms = self._now_ms() - KEPT_MS
+        self._filters = {
+            key: data for key, data in self._filters.items() if not data.is_dead or data.dead_time_ms > oldest_ms
+        }
+        topics: dict[str, dict[str, FilterData]] = {}
+        for (topic, group), data in sorted(self._filters.items()):
+            topics.setdefault(topic, {})[group] = data
+        return FilterTable(
+            {topic: TopicFilters(topic, filters) for topic, filters in topics.items()}, unknown=self._unknown
+        )
+
+    def _take(self, group: str, wanted: SubscriptionData) -> bool:
+        key = wanted.topic, group
+        before = self._filters.get(key)
+        if before is not None and wanted.version <= before.client_version:
+            if wanted.version < before.client_version or not before.is_dead:
+                return False  # members that differ: the one who subscribed last counts
+            self._filters[key] = replace(before, dead_time_ms=0)
+            return True
+        if before is not None and (before.expression, before.expression_type) == (
+            wanted.expression,
+            wanted.expression_type,
+        ):
+            self._filters[key] = replace(before, dead_time_ms=0, client_version=wanted.version)
+            return True
+        if not _can_be_understood(wanted):
+            return self._filters.pop(key, None) is not None
+        self._filters[key] = FilterData(
+            group=group,
+            topic=wanted.topic,
+            expression=wanted.expression,
+            expression_type=wanted.expression_type,
+            born_time_ms=self._now_ms(),
+            bloom=BloomData(self._bit_count, bloom_bits(f"{group}#{wanted.topic}", self._bit_count, self._bits_of_one)),
+            client_version=wanted.version,
+        )
+        return True
+
+    def _end(self, topic: str, group: str) -> None:
+        data = self._filters[topic, group]
+        self._filters[topic, group] = replace(data, dead_time_ms=max(self._now_ms(), data.born_time_ms))
+
+    def _note(self, is_news: bool) -> bool:
+        self.is_changed = self.is_changed or is_news
+        return is_news
+
+
+def _as_found(data: FilterData, now_ms: int) -> FilterData:
+    if data.dead_time_ms:
+        return data
+    return replace(data, dead_time_ms=max(now_ms - _GONE_MS, data.born_time_ms))
+
+
+def _can_be_understood(data: SubscriptionData) -> bool:
+    if data.expression_type != SQL92:
+        return False
+    from orbitlog.filters.sql_filter import SqlFilter
+
+    try:
+        SqlFilter(data.expression)
+    except BadExpression:
+        return False
+    return True

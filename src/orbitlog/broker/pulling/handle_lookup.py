@@ -1,0 +1,70 @@
+"""Messages looked up: by key, and by their place in the log. Mirrors `QueryMessageProcessor`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orbitlog.broker.admin.name_checks import checked_stored_topic
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.errors import RequestRefused
+from orbitlog.formats.records.message import encode_message
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.store.reads.key_query import KeyQuery
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.consume_headers import QueryMessageRequest, QueryMessageResponse, ViewMessageRequest
+
+_COUNT_MAX = 64
+_UNIQUE_KEY_COUNT = 32
+_ANSWER_BYTES_MAX = 8 * 1024 * 1024
+
+
+class LookupHandlers:
+    """Serves 12 and 33."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    @property
+    def table(self) -> Mapping[int, Handler]:
+        return {RequestCode.QUERY_MESSAGE: self.query, RequestCode.VIEW_MESSAGE_BY_ID: self.view}
+
+    def query(self, _: Connection, request: Command) -> Answer:
+        """Find messages by key; newest first, as many as a frame has room for."""
+        header = QueryMessageRequest.from_ext_fields(request.ext_fields)
+        limit = _UNIQUE_KEY_COUNT if header.unique_key else max(min(header.count_max, _COUNT_MAX), 1)
+        store = self._state.store
+        found = store.query(
+            KeyQuery(
+                checked_stored_topic(header.topic),
+                header.key,
+                header.begin_timestamp_ms,
+                header.end_timestamp_ms,
+                limit,
+            )
+        )
+        answer = QueryMessageResponse(
+            index_timestamp_ms=found.newest_timestamp_ms,
+            index_physical_offset=store.dispatched_to,
+        )
+        records: list[bytes] = []
+        room_bytes = _ANSWER_BYTES_MAX
+        for record in found.records:
+            room_bytes -= len(record)
+            if room_bytes < 0 and records:
+                break
+            records.append(record)
+        if records:
+            body = b"".join(records)
+            return response_to(request, ResponseCode.SUCCESS, ext_fields=answer.to_ext_fields(), body=body)
+        remark = "no message with that key in that time"
+        return response_to(request, ResponseCode.QUERY_NOT_FOUND, remark, answer.to_ext_fields())
+
+    def view(self, _: Connection, request: Command) -> Answer:
+        header = ViewMessageRequest.from_ext_fields(request.ext_fields)
+        message = self._state.store.read_at(header.physical_offset)
+        if message is None:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {header.physical_offset}"
+            )
+        return response_to(request, ResponseCode.SUCCESS, body=encode_message(message))

@@ -1,0 +1,108 @@
+"""Where queues begin and end, and how far groups are in them. Mirrors `ConsumerManageProcessor` and the offset part of
+`AdminBrokerProcessor`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orbitlog.broker.admin.name_checks import checked_group, checked_stored_topic
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.errors import RequestRefused
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.store.reads.time_search import Boundary
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.consume_headers import (
+    GetMaxOffsetRequest,
+    QueryConsumerOffsetRequest,
+    QueueOffsetResponse,
+    SearchOffsetRequest,
+    TimestampResponse,
+    TopicQueueRequest,
+    UpdateConsumerOffsetRequest,
+)
+
+
+class OffsetHandlers:
+    """Serves 14, 15, 29, 30, 31 and 32."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    @property
+    def table(self) -> Mapping[int, Handler]:
+        return {
+            RequestCode.QUERY_CONSUMER_OFFSET: self.query,
+            RequestCode.UPDATE_CONSUMER_OFFSET: self.update,
+            RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: self.search,
+            RequestCode.GET_MAX_OFFSET: self.maximum,
+            RequestCode.GET_MIN_OFFSET: self.minimum,
+            RequestCode.GET_EARLIEST_MSG_STORETIME: self.earliest,
+        }
+
+    def query(self, _: Connection, request: Command) -> Answer:
+        """Tell how far a group is; a new group begins at the start of a queue that is all there still."""
+        header = QueryConsumerOffsetRequest.from_ext_fields(request.ext_fields)
+        state = self._state
+        found = state.offsets.find(header.topic, header.group, header.queue_id)
+        if found is not None and found >= 0:
+            return _offset(request, found)
+        if header.set_zero_if_not_found is not False and self._starts_at_zero(header.topic, header.queue_id):
+            return _offset(request, 0)
+        raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"group {header.group[:255]} has committed nothing there")
+
+    def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
+        """Tell whether a group that never was there begins at 0, whatever it wants.
+
+        An empty queue says so, as 4.x does. A 5.x broker says "not found", the client then asks for the end of the
+        queue, and a message that comes between the two questions is never delivered.
+        """
+        state = self._state
+        if state.max_offset(topic, queue_id) == 0:
+            return state.topics.find(topic) is not None
+        return state.min_offset(topic, queue_id) <= 0 and state.is_in_memory(topic, queue_id, 0)
+
+    def update(self, _: Connection, request: Command) -> Answer:
+        """Take a commit."""
+        header = UpdateConsumerOffsetRequest.from_ext_fields(request.ext_fields)
+        state = self._state
+        topic, group = header.topic, header.group
+        if state.groups.find(group) is None:
+            auto_create = state.settings[keys.AUTO_CREATE_GROUP]
+            if state.groups.find_or_make(checked_group(group), auto_create=auto_create) is None:
+                raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group} does not exist")
+        if state.topics.find(topic) is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic[:255]} does not exist")
+        if header.queue_id < 0 or header.commit_queue_offset < 0:
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "neither queueId nor commitOffset can be negative")
+        if state.offsets.commit(topic, group, header.queue_id, header.commit_queue_offset):
+            return response_to(request, ResponseCode.SUCCESS)
+        return response_to(request, ResponseCode.SUCCESS, "the offset was reset; this commit came too late for it")
+
+    def search(self, _: Connection, request: Command) -> Answer:
+        header = SearchOffsetRequest.from_ext_fields(request.ext_fields)
+        is_upper = (header.boundary_type or "").upper() == Boundary.UPPER.value
+        boundary = Boundary.UPPER if is_upper else Boundary.LOWER
+        topic = checked_stored_topic(header.topic)
+        return _offset(request, self._state.store.offset_by_time(topic, header.queue_id, header.timestamp_ms, boundary))
+
+    def maximum(self, _: Connection, request: Command) -> Answer:
+        header = GetMaxOffsetRequest.from_ext_fields(request.ext_fields)
+        return _offset(request, self._state.max_offset(header.topic, header.queue_id))
+
+    def minimum(self, _: Connection, request: Command) -> Answer:
+        header = TopicQueueRequest.from_ext_fields(request.ext_fields)
+        return _offset(request, self._state.min_offset(header.topic, header.queue_id))
+
+    def earliest(self, _: Connection, request: Command) -> Answer:
+        header = TopicQueueRequest.from_ext_fields(request.ext_fields)
+        timestamp_ms = self._state.store.earliest_time_ms(header.topic, header.queue_id)
+        return response_to(
+            request, ResponseCode.SUCCESS, ext_fields=TimestampResponse(timestamp_ms=timestamp_ms).to_ext_fields()
+        )
+
+
+def _offset(request: Command, queue_offset: int) -> Command:
+    header = QueueOffsetResponse(queue_offset=queue_offset)
+    return response_to(request, ResponseCode.SUCCESS, ext_fields=header.to_ext_fields())

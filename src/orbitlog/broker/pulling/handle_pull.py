@@ -1,0 +1,281 @@
+"""Pulls: messages of a queue as they lie in the log, or a wait for the next one. Mirrors `PullMessageProcessor`.
+
+A pull that finds nothing is held; `wake` answers those that a new message is for, `tick` those that have waited long
+enough. Held or not, a pull is answered once. Those that are woken together and want the same are read for once, and a
+connection gets all of its answers in one write: fifty groups that wait for a message cost fifty writes and one read.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from orbitlog.broker.admin.name_checks import checked_group
+from orbitlog.broker.pulling.held_pulls import HeldPull, HeldPulls
+from orbitlog.broker.pulling.pull_answer import pull_frame
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.clients import BROADCASTING, Subscription, no_property_filter, parse_subscription
+from orbitlog.errors import OrbitlogError, RequestRefused
+from orbitlog.formats.tables.group_config import GroupConfig
+from orbitlog.formats.tables.topic_config import PERMISSION_READ, TopicConfig
+from orbitlog.remoting.connection import Answer, Connection, failure_answer
+from orbitlog.store.dispatch.dispatcher import Arrival
+from orbitlog.store.reads.queue_reader import GetResult, GetStatus, ReadRequest, RecordFilter, TagsFilter
+from orbitlog.wire.codes import ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.consume_headers import PullMessageRequest, PullMessageResponse
+
+log = logging.getLogger(__name__)
+
+COMMIT, SUSPEND, SUBSCRIPTION = 0x1, 0x2, 0x4
+_SUSPEND_MS_MAX = 10 * 60_000
+_COUNT_MAX = 4096
+
+_CODES = {
+    GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.MESSAGE_WAS_REMOVING: ResponseCode.PULL_RETRY_IMMEDIATELY,
+    GetStatus.OFFSET_FOUND_NULL: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_ONE: ResponseCode.PULL_NOT_FOUND,
+    GetStatus.OFFSET_OVERFLOW_BADLY: ResponseCode.PULL_OFFSET_MOVED,
+    GetStatus.OFFSET_TOO_SMALL: ResponseCode.PULL_OFFSET_MOVED,
+}
+
+
+@dataclass(slots=True)
+class _Pull:
+    """A request that was understood."""
+
+    connection: Connection
+    request: Command
+    header: PullMessageRequest
+    group: GroupConfig
+    topic: TopicConfig
+    subscription: Subscription
+
+
+_Read = tuple[ResponseCode, GetResult, bytes]
+_ReadKey = tuple[str, int, int, int, TagsFilter | None, RecordFilter | None]
+_Reads = dict[_ReadKey, _Read]
+
+
+class PullHandler:
+    """Serves 11 and 361."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self.held: HeldPulls[_Pull] = HeldPulls()
+
+    def __call__(self, connection: Connection, request: Command) -> Answer:
+        header = request.header
+        if not isinstance(header, PullMessageRequest):
+            header = PullMessageRequest.from_ext_fields(request.ext_fields)
+        pull = self._understood(connection, request, header)
+        if header.sys_flag & COMMIT:
+            self._state.offsets.commit(header.topic, header.group, header.queue_id, header.commit_queue_offset)
+        return self._answer(pull, None)
+
+    def wake(self, arrivals: Iterable[Arrival]) -> None:
+        """Answer those that a new message is for."""
+        self._answer_held(self.held.take_arrived(arrivals))
+
+    def tick(self, now_ms: int) -> None:
+        """Answer those that have waited long enough, and any whose message came without a word."""
+        self._answer_held(self.held.take_expired(now_ms))
+        for topic, queue_id in self.held.queues():
+            self._answer_held(self.held.take_behind(topic, queue_id, self._state.max_offset(topic, queue_id)))
+
+    def wake_queue(self, topic: str, queue_id: int) -> None:
+        """Answer everybody who waits for a queue: one of them is to go elsewhere."""
+        self._answer_held(self.held.take_queue(topic, queue_id))
+
+    def answer_all(self) -> None:
+        """Answer everybody: the broker stops."""
+        self._answer_held(self.held.take_all())
+
+    def answer_owner(self, connection: Connection) -> None:
+        """Answer what one connection waits for."""
+        self._answer_held(self.held.take_owner(connection))
+
+    def drop(self, connection: Connection) -> None:
+        """Forget what a connection that is gone waited for."""
+        self.held.take_owner(connection)
+
+    def _answer_held(self, held: Iterable[HeldPull[_Pull]]) -> None:
+        """Answer pulls that wait no longer: one write for each connection."""
+        of_connections: dict[Connection, list[_Pull]] = {}
+        for each in held:
+            pull = each.request
+            of_connections.setdefault(pull.connection, []).append(pull)
+        reads: _Reads = {}
+        for connection, pulls in of_connections.items():
+            connection.respond_all([(pull.request, self._woken(pull, reads)) for pull in pulls])
+
+    def _woken(self, pull: _Pull, reads: _Reads) -> Command | bytes:
+        try:
+            answer = self._answer(pull, reads)
+        except OrbitlogError as error:
+            return failure_answer(pull.connection, pull.request, error)
+        assert answer is not None
+        return answer
+
+    # Reading
+
+    def _answer(self, pull: _Pull, reads: _Reads | None) -> Command | bytes | None:
+        """Answer a pull that waited, by `reads` for all that wait no longer; or one that has just come, or hold it."""
+        state, header = self._state, pull.header
+        reset_to = state.offsets.take_reset(header.topic, header.group, header.queue_id)
+        if reset_to is not None and reset_to != header.queue_offset:
+            return self._moved(pull, reset_to)
+        may_hold = reads is None and header.sys_flag & SUSPEND and not state.is_stopping
+        if may_hold and 0 < header.queue_offset == state.max_offset(header.topic, header.queue_id):
+            # What nearly every consumer does that keeps up: nothing needs to be read to see that there is nothing.
+            state.offsets.note_pull(header.topic, header.group, header.queue_id, header.queue_offset)
+            state.statistics.get_requests_missed.add(1)
+            self._hold(pull)
+            return None
+        code, result, body = self._read(pull, reads)
+        if reads is None:
+            state.offsets.note_pull(header.topic, header.group, header.queue_id, result.next_offset)
+        if code is ResponseCode.SUCCESS:
+            state.statistics.note_get(header.topic, header.group, len(result.records), len(body))
+        else:
+            state.statistics.get_requests_missed.add(1)
+            if code is ResponseCode.PULL_NOT_FOUND and may_hold:
+                self._hold(pull)
+                return None
+            if code is ResponseCode.PULL_OFFSET_MOVED:
+                _warn_of_move(header, result)
+        return pull_frame(pull.request, code, result, body, (pull.topic.sys_flag, pull.group.sys_flag))
+
+    def _read(self, pull: _Pull, reads: _Reads | None) -> _Read:
+        """Read what is asked for, unless that is among `reads` already."""
+        state, header, subscription = self._state, pull.header, pull.subscription
+        count_max = max(min(header.message_count_max, _COUNT_MAX), 1)
+        tags_filter, record_filter = subscription.tags_filter, subscription.record_filter
+        key = header.topic, header.queue_id, header.queue_offset, count_max, tags_filter, record_filter
+        if reads is not None and (known := reads.get(key)) is not None:
+            return known
+        request = ReadRequest(header.queue_offset, count_max, tags_filter, record_filter, state.read_limits)
+        result = state.store.get(header.topic, header.queue_id, request)
+        read = _code(result, header), result, b"".join(result.records)
+        if reads is not None:
+            reads[key] = read
+        return read
+
+    def _hold(self, pull: _Pull) -> None:
+        """Let a pull wait, as long as it may."""
+        state, header = self._state, pull.header
+        wait_ms = header.suspend_timeout_ms
+        if not state.settings[keys.LONG_POLLING]:
+            wait_ms = state.settings[keys.SHORT_POLLING_MS]
+        until_ms = state.now_ms() + max(min(wait_ms, _SUSPEND_MS_MAX), 0)
+        self.held.hold(
+            HeldPull(
+                header.topic,
+                header.queue_id,
+                header.queue_offset,
+                until_ms,
+                pull.subscription.tags_filter,
+                pull.connection,
+                pull,
+            )
+        )
+
+    def _moved(self, pull: _Pull, queue_offset: int) -> Command:
+        """Send a consumer to where an operator wants it."""
+        topic, queue_id = pull.header.topic, pull.header.queue_id
+        header = PullMessageResponse(
+            suggested_broker_id=0,
+            next_queue_offset=queue_offset,
+            min_queue_offset=self._state.min_offset(topic, queue_id),
+            max_queue_offset=self._state.max_offset(topic, queue_id),
+        )
+        return response_to(pull.request, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", header.to_ext_fields())
+
+    # Understanding
+
+    def _understood(self, connection: Connection, request: Command, header: PullMessageRequest) -> _Pull:
+        state = self._state
+        if not state.settings[keys.BROKER_PERMISSION] & PERMISSION_READ:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "the broker may not be read (brokerPermission)")
+        group = state.groups.find(header.group)
+        if group is None:
+            auto_create = state.settings[keys.AUTO_CREATE_GROUP]
+            group = state.groups.find_or_make(checked_group(header.group), auto_create=auto_create)
+        if group is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{header.group}] does not exist"
+            )
+        if not group.consume_enabled:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"group {header.group} may not consume (consumeEnable)")
+        topic = state.topics.find(header.topic)
+        if topic is None:
+            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{header.topic[:255]}] does not exist")
+        if not topic.permission & PERMISSION_READ:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"topic {header.topic} may not be read")
+        if not 0 <= header.queue_id < topic.read_queue_count:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is not possible: topic {header.topic} has {topic.read_queue_count} queues"
+                " to read",
+            )
+        subscription = self._subscription(header, group)
+        return _Pull(connection, request, header, group, topic, subscription)
+
+    def _subscription(self, header: PullMessageRequest, group: GroupConfig) -> Subscription:
+        """Return what the group wants of the topic: as the request says, or as the last heartbeat did."""
+        if header.sys_flag & SUBSCRIPTION:
+            subscription = parse_subscription(header.topic, header.subscription, header.expression_type)
+            if subscription.problem:
+                raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription.problem)
+        else:
+            subscription = self._registered(header, group)
+        if not subscription.data.is_tag and not self._state.settings[keys.PROPERTY_FILTER]:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, no_property_filter(subscription.data.expression_type))
+        if subscription.problem:
+            raise RequestRefused(ResponseCode.FILTER_DATA_NOT_EXIST, subscription.problem)
+        return subscription
+
+    def _registered(self, header: PullMessageRequest, group: GroupConfig) -> Subscription:
+        state = self._state
+        consumers = state.clients.consumer_group(header.group)
+        if consumers is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST, f"no consumer of group {header.group} has sent a heartbeat"
+            )
+        if consumers.message_model == BROADCASTING and not group.consume_broadcast_enabled:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"group {header.group} may not consume by broadcast")
+        if not state.groups.may_read(header.group, header.topic):
+            raise RequestRefused(ResponseCode.NO_PERMISSION, f"group {header.group} may not read {header.topic}")
+        subscription = consumers.subscriptions.get(header.topic)
+        if subscription is None:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_NOT_EXIST,
+                f"group {header.group} is not subscribed to {header.topic}, or not all of its consumers are",
+            )
+        if subscription.version < header.subscription_version:
+            raise RequestRefused(ResponseCode.SUBSCRIPTION_NOT_LATEST, "the last heartbeat had an older subscription")
+        return subscription
+
+
+def _code(result: GetResult, header: PullMessageRequest) -> ResponseCode:
+    if result.status is GetStatus.FOUND:
+        return ResponseCode.SUCCESS
+    if result.status is GetStatus.NO_MESSAGE_IN_QUEUE:
+        return ResponseCode.PULL_NOT_FOUND if header.queue_offset == 0 else ResponseCode.PULL_OFFSET_MOVED
+    return _CODES[result.status]
+
+
+def _warn_of_move(header: PullMessageRequest, result: GetResult) -> None:
+    log.warning(
+        "group %s asked for offset %d of %s queue %d, which has %d to %d; it is sent to %d",
+        header.group,
+        header.queue_offset,
+        header.topic,
+        header.queue_id,
+        result.min_offset,
+        result.max_offset,
+        result.next_offset,
+    )

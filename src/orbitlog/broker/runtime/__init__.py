@@ -1,0 +1,1 @@
+"""Wiring of the broker: settings, opening, listeners, background loops, registration."""

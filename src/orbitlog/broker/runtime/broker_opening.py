@@ -1,0 +1,122 @@
+"""From settings to an open broker: its store, recovered if need be, and the tables beside it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+from orbitlog.broker.pulling.group_filters import GroupFilters
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.tables.config_directory import ConfigDirectory
+from orbitlog.broker.tables.groups import Groups, LightGroups
+from orbitlog.broker.tables.offsets_in_force import check_offsets, load_offsets
+from orbitlog.broker.tables.statistics import Statistics
+from orbitlog.broker.tables.topics import LightTopics, NowMs, Topics
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.tables.group_config import CONSUMER_FILTER, SUBSCRIPTION_GROUP
+from orbitlog.formats.tables.topic_config import TOPICS
+from orbitlog.settings import store_settings
+from orbitlog.store.dispatch.dispatcher import Progress
+from orbitlog.store.message_store import MessageStore
+from orbitlog.storefiles.disk import Disk, RealDisk
+from orbitlog.storefiles.found_config import find_config
+from orbitlog.storefiles.store_config import StoreConfig
+from orbitlog.storefiles.store_paths import ignored_paths
+
+log = logging.getLogger(__name__)
+
+# The broker's own limit may change while it runs, the store's may not: it only has to fit a frame.
+_MESSAGE_BYTES_MAX = 16 * 1024 * 1024
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class OpenStore(NamedTuple):
+    """A store that a broker is to serve, and the directory of the broker's tables."""
+
+    store: MessageStore
+    rules: DeriveRules
+    directory: ConfigDirectory
+
+
+def open_broker_store(
+    settings: BrokerSettings,
+    root: Path,
+    *,
+    now_ms: NowMs = clock_ms,
+    progress: Progress | None = None,
+    disk: Disk | None = None,
+) -> OpenStore:
+    """Open the store at `root`, made if there is none; in any thread, for it mostly waits for the disk.
+
+    A disk other than the machine's must be empty.
+    """
+    disk = disk or RealDisk()
+    config = _store_config(settings, root, disk)
+    for sentence in ignored_paths(root, settings.store):
+        log.warning("%s", sentence)
+    directory = ConfigDirectory(disk, root, config.rules.compat)
+    check_offsets(directory, has_light_queues=settings.store.value(store_settings.LMQ))
+    store = MessageStore.open(root, config, now_ms, disk, progress=progress)
+    for notice in store.notices:
+        log.warning("%s", notice)
+    return OpenStore(store, config.rules, directory)
+
+
+def take_broker_state(
+    settings: BrokerSettings, root: Path, opened: OpenStore, *, now_ms: NowMs = clock_ms
+) -> BrokerState:
+    """Load the tables beside a store that was opened; it is closed again where they cannot be."""
+    with ExitStack() as undo:
+        undo.callback(opened.store.close)
+        state = load_broker_state(settings, root, opened.store, opened.rules, opened.directory, now_ms=now_ms)
+        undo.pop_all()
+    return state
+
+
+def load_broker_state(
+    settings: BrokerSettings,
+    root: Path,
+    store: MessageStore,
+    rules: DeriveRules,
+    directory: ConfigDirectory,
+    *,
+    now_ms: NowMs = clock_ms,
+) -> BrokerState:
+    """Put together what the handlers of a broker share, over a store that is open, with the tables of its directory."""
+    has_light_queues = settings.store.value(store_settings.LMQ)
+    topics = (LightTopics if has_light_queues else Topics)(now_ms, directory.load(TOPICS))
+    topics.make_system_topics(settings)
+    return BrokerState(
+        root=root,
+        settings=settings,
+        store=store,
+        compat=rules.compat,
+        delay_levels=rules.delay_levels,
+        topics=topics,
+        groups=(LightGroups if has_light_queues else Groups)(now_ms, directory.load(SUBSCRIPTION_GROUP)),
+        offsets=load_offsets(directory, now_ms, has_light_queues=has_light_queues),
+        filters=GroupFilters(now_ms, directory.load(CONSUMER_FILTER)),
+        now_ms=now_ms,
+        statistics=Statistics(now_ms()),
+    )
+
+
+def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConfig:
+    """What the files of a store say wins over defaults; what an operator says wins over both."""
+    disk.make_directory(root)
+    return replace(
+        find_config(root, settings.store, disk),
+        sync_flush=settings.flushes_before_answer,
+        sync_flush_timeout_ms=settings[keys.FLUSH_TIMEOUT_MS],
+        message_bytes_max=_MESSAGE_BYTES_MAX,
+        dispatch_engine=settings[keys.DISPATCH_ENGINE],
+    )

@@ -1,0 +1,539 @@
+"""Settings of a broker, under the names of Java's `broker.conf`.
+
+`BROKER_SETTINGS` is the table of those that are the broker's own; those of the store are in `store_settings`. A value
+comes from a properties file, from the environment (`ORBITLOG_SET_brokerName=…`, and Java's `NAMESRV_ADDR`) or from
+`key=value` on the command line; later ones win, and every mistake names key, value and where it was given. The other
+keys of Java are reviewed by `setting_review`: one that protects data or access refuses the start, one that changes
+behaviour is reported with its consequence.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from orbitlog.errors import FormatError
+from orbitlog.formats.derived.timer_log import TIMER_LOG_FILE_BYTES_DEFAULT
+from orbitlog.formats.names import check_topic
+from orbitlog.settings import store_settings
+from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
+from orbitlog.settings.store_settings import StoreSettings
+
+if TYPE_CHECKING:
+    from orbitlog.settings.setting_review import SettingClass
+
+T = TypeVar("T")
+
+ENVIRONMENT_PREFIX = "ORBITLOG_SET_"
+_NAME_SERVERS_VARIABLE = "NAMESRV_ADDR"
+_FRAME_BYTES_MAX = 16 * 1024 * 1024
+TIMER_LOG_BYTES_MIN = 12 * 1024 * 1024
+"""One file holds the units of every timer message that a stop hands over."""
+
+
+def _one_of(*words: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text not in words:
+            raise ValueError(f"is not one of {', '.join(words)}")
+        return text
+
+    return parse
+
+
+def _name(text: str) -> str:
+    """Cluster and broker are also names of topics, and so of directories."""
+    try:
+        return check_topic(text)
+    except FormatError as error:
+        raise ValueError(f"cannot be a name: {error.problem}") from None
+
+
+def _address(text: str) -> str:
+    if text:
+        try:
+            ipaddress.ip_address(text)
+        except ValueError:
+            raise ValueError("is not an IP address") from None
+    return text
+
+
+_HOST_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?:\.[A-Za-z0-9_-]{1,63})*\.?")
+
+
+def _advertised(text: str) -> str:
+    """Accept an IP address or a host name, as Java does."""
+    try:
+        address = ipaddress.ip_address(text) if text else None
+    except ValueError:
+        address = None
+        if not _HOST_NAME.fullmatch(text) or text.rpartition(".")[2].isdecimal():
+            raise ValueError("is neither an IP address nor a host name") from None
+    if address is not None and (address.is_unspecified or address.is_multicast):
+        raise ValueError("is not an address that clients can connect to")
+    return text
+
+
+def _role(text: str) -> str:
+    if text == "SYNC_MASTER":
+        raise ValueError(
+            "acknowledges a send when a slave has stored it, and replication is not supported;"
+            " set brokerRole=ASYNC_MASTER if one copy is enough"
+        )
+    if text == "SLAVE":
+        raise ValueError("replicates another broker, and replication is not supported; run slaves with Apache's broker")
+    return _one_of("ASYNC_MASTER")(text)
+
+
+def _master_id(text: str) -> int:
+    if not text.isdecimal() or int(text):
+        raise ValueError("is the id of a slave, and replication is not supported; set brokerId=0")
+    return 0
+
+
+def _key_list(text: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in text.split(";") if part.strip())
+
+
+def _message_bytes(text: str) -> int:
+    try:
+        return number_between(1024, _FRAME_BYTES_MAX - 64 * 1024)(text)
+    except ValueError as error:
+        raise ValueError(f"{error}; a request of the protocol holds 16 MiB at most") from None
+
+
+def _directory(text: str) -> str:
+    if text.startswith("~"):
+        raise ValueError("starts with ~, which Java does not expand; write the directory in full")
+    return text
+
+
+def parse_name_servers(text: str) -> tuple[str, ...]:
+    """Read `host:port;host:port`."""
+    addresses = tuple(part.strip() for part in text.split(";") if part.strip())
+    for address in addresses:
+        host, separator, port = address.rpartition(":")
+        if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
+            raise ValueError(f"holds {address!r}, which is not host:port")
+    return addresses
+
+
+CLUSTER_NAME = Setting("brokerClusterName", _name, "DefaultCluster", "name of the cluster")
+BROKER_NAME = Setting("brokerName", _name, "broker-a", "name of the broker within its cluster")
+BROKER_ID = Setting("brokerId", _master_id, 0, "0, a master; any other id is refused: replication is not supported")
+BROKER_ROLE = Setting(
+    "brokerRole", _role, "ASYNC_MASTER", "any other role is refused: a send is acknowledged when one copy is stored"
+)
+NAME_SERVERS: Setting[tuple[str, ...]] = Setting(
+    "namesrvAddr",
+    parse_name_servers,
+    (),
+    "name servers to register with, `host:port;host:port` ([broker](../broker.md))",
+)
+BIND_ADDRESS = Setting(
+    "bindAddress",
+    _address,
+    "127.0.0.1",
+    "address to listen on; `0.0.0.0` for every address of the machine; without it, `brokerIP1` if that is given",
+)
+LISTEN_PORT = Setting("listenPort", number_between(0, 65535), 10911, "port to listen on; 0 takes a free one")
+ADVERTISED_ADDRESS = Setting(
+    "brokerIP1",
+    _advertised,
+    "",
+    "address or host name that clients connect to; without it, the one that they reached the broker by",
+)
+STORE_ROOT = Setting("storePathRootDir", _directory, "", "directory of the store")
+BROKER_PERMISSION = Setting("brokerPermission", number_between(0, 15), 6, "4 = may be read, 2 = may be written")
+QUEUE_COUNT = Setting(
+    "defaultTopicQueueNums",
+    number_between(1, 65535),
+    8,
+    "queues of the template from which topics are made automatically",
+)
+AUTO_CREATE_TOPIC = Setting(
+    "autoCreateTopicEnable", parse_truth, True, "a topic is made by the first message sent to it"
+)
+AUTO_CREATE_GROUP = Setting("autoCreateSubscriptionGroup", parse_truth, True, "a group is made by its first consumer")
+CLUSTER_TOPIC = Setting("clusterTopicEnable", parse_truth, True, "a topic with the cluster's name takes messages")
+BROKER_TOPIC = Setting("brokerTopicEnable", parse_truth, True, "a topic with the broker's name takes messages")
+TRACE_TOPIC = Setting("traceTopicEnable", parse_truth, False, "make the topic for message traces")
+MESSAGE_BYTES = Setting("maxMessageSize", _message_bytes, 4 * 1024 * 1024, "bytes of a body or batch at most")
+FLUSH_TYPE = Setting(
+    "flushDiskType",
+    _one_of("ASYNC_FLUSH", "SYNC_FLUSH"),
+    "ASYNC_FLUSH",
+    "whether a send is acknowledged when it is written, or when it is on the disk ([durability](../durability.md))",
+)
+FLUSH_TIMEOUT_MS = Setting(
+    "syncFlushTimeout", number_between(1), 5_000, "ms that a send waits for the disk (SYNC_FLUSH)"
+)
+FLUSH_INTERVAL_MS = Setting(
+    "flushIntervalCommitLog", number_between(1), 500, "ms between flushes of the log (ASYNC_FLUSH)"
+)
+FLUSH_LEAST_PAGES = Setting(
+    "flushCommitLogLeastPages", number_between(0), 4, "pages of 4 KiB that make a flush worth while"
+)
+FLUSH_THOROUGH_MS = Setting(
+    "flushCommitLogThoroughInterval", number_between(1), 10_000, "ms after which it is flushed anyway"
+)
+QUEUE_FLUSH_INTERVAL_MS = Setting(
+    "flushConsumeQueueThoroughInterval",
+    number_between(1000),
+    60_000,
+    "ms between flushes of queues, index and checkpoint",
+)
+OFFSET_SAVE_INTERVAL_MS = Setting(
+    "flushConsumerOffsetInterval", number_between(100), 5_000, "ms between saves of offsets"
+)
+DELAY_SAVE_INTERVAL_MS = Setting(
+    "flushDelayOffsetInterval", number_between(100), 10_000, "ms between saves of how far delayed delivery is"
+)
+LONG_POLLING = Setting("longPollingEnable", parse_truth, True, "a pull that finds nothing waits for the next message")
+SHORT_POLLING_MS = Setting(
+    "shortPollingTimeMills", number_between(1), 1_000, "ms that it waits where longPollingEnable=false"
+)
+COUNT_IN_MEMORY = Setting("maxTransferCountOnMessageInMemory", number_between(1), 32, "messages of one pull at most")
+BYTES_IN_MEMORY = Setting(
+    "maxTransferBytesOnMessageInMemory", number_between(1), 256 * 1024, "bytes of one pull at most"
+)
+COUNT_ON_DISK = Setting("maxTransferCountOnMessageInDisk", number_between(1), 8, "the same for messages long ago")
+BYTES_ON_DISK = Setting(
+    "maxTransferBytesOnMessageInDisk", number_between(1), 64 * 1024, "the same for messages long ago"
+)
+MEMORY_PERCENT = Setting(
+    "accessMessageInMemoryMaxRatio",
+    number_between(1, 100),
+    40,
+    "percent of the memory behind which a message is long ago",
+)
+REGISTER_INTERVAL_MS = Setting(
+    "registerNameServerPeriod", number_between(10_000, 60_000), 30_000, "ms between registrations"
+)
+REGISTER_TIMEOUT_MS = Setting(
+    "registerBrokerTimeoutMills", number_between(100), 24_000, "ms that a registration may take"
+)
+NOTIFY_CHANGES = Setting(
+    "notifyConsumerIdsChangedEnable",
+    parse_truth,
+    True,
+    "consumers are told at once when others join or leave their group",
+)
+REJECT_TRANSACTIONS = Setting("rejectTransactionMessage", parse_truth, False, "half messages are refused")
+TRANSACTION_TIMEOUT_MS = Setting(
+    "transactionTimeOut",
+    number_between(0),
+    6_000,
+    "ms that a transaction may take before its producer is asked about it",
+)
+TRANSACTION_CHECK_MAX = Setting(
+    "transactionCheckMax", number_between(1), 15, "questions about one transaction before it is given up"
+)
+TRANSACTION_CHECK_INTERVAL_MS = Setting(
+    "transactionCheckInterval", number_between(100), 30_000, "ms between looks at transactions that are not ended"
+)
+STORE_REPLIES = Setting("storeReplyMessageEnable", parse_truth, True, "replies are kept in the log as well")
+TIMER_ENABLED = Setting(
+    "timerWheelEnable", parse_truth, True, "messages may be delayed to any moment (TIMER_DELIVER_MS)"
+)
+TIMER_MAX_DELAY_S = Setting(
+    "timerMaxDelaySec", number_between(1), 2_147_483_647, "seconds that such a message may wait at most"
+)
+TIMER_LOG_BYTES = Setting(
+    "mappedFileSizeTimerLog",
+    number_between(TIMER_LOG_BYTES_MIN),
+    TIMER_LOG_FILE_BYTES_DEFAULT,
+    "bytes of the timer log that is written for Apache's broker; without it, those of the file that it left",
+)
+RECALL_ENABLED = Setting(
+    "recallMessageEnable", parse_truth, True, "a message that waits for its moment may be taken back"
+)
+PROPERTY_FILTER = Setting(
+    "enablePropertyFilter", parse_truth, False, "consumers may filter by SQL92 expressions over properties"
+)
+REQUEST_MODE = Setting(
+    "defaultMessageRequestMode",
+    _one_of("PULL", "POP"),
+    "PULL",
+    "how consumers consume that ask brokers for their share",
+)
+POP_SHARE_QUEUES = Setting(
+    "defaultPopShareQueueNum",
+    number_between(0),
+    0,
+    "how many of its neighbours' queues a POP consumer shares; 0: everybody's",
+)
+POP_RETRY_V2 = Setting(
+    "enableRetryTopicV2",
+    parse_truth,
+    False,
+    "POP retry topics are named %RETRY%group+topic instead of %RETRY%group_topic",
+)
+POP_RETRY_V1_READ = Setting(
+    "retrieveMessageFromPopRetryTopicV1",
+    parse_truth,
+    True,
+    "with enableRetryTopicV2, messages in %RETRY%group_topic are still delivered",
+)
+REVIVE_QUEUES = Setting(
+    "reviveQueueNum",
+    number_between(1, 65535),
+    8,
+    "queues of the topic for POP check points (rmq_sys_REVIVE_LOG_cluster)",
+)
+REGION = Setting("regionId", str, "DefaultRegion", "region that answers and stored messages name")
+TRACE_ON = Setting("traceOn", parse_truth, True, "whether clients are told to write traces, if they do at all")
+SERVER_SIDE_RESET = Setting(
+    "useServerSideResetOffset", parse_truth, True, "a reset of offsets is kept here until the consumer pulls again"
+)
+CONNECTIONS_MAX = Setting(
+    "serverConnectionsMax", number_between(1), 10_000, "connections at a time (Orbitlog's own key)"
+)
+DISPATCH_ENGINE = Setting(
+    "dispatchEngine",
+    _one_of("inline", "spark"),
+    "inline",
+    "who derives queues and index: the broker itself, or `orbitlog pipeline dispatch` (Orbitlog's own key)",
+)
+BLOCKED_KEYS: Setting[tuple[str, ...]] = Setting(
+    "configBlackList",
+    _key_list,
+    ("configBlackList", "brokerConfigPath"),
+    "keys that cannot be changed while the broker runs, `key;key`",
+)
+VIP_CHANNEL = Setting(
+    "vipChannelEnable", parse_truth, True, "also listen on listenPort-2, for clients before 4.5 (Orbitlog's own key)"
+)
+
+_ALL: tuple[Setting[Any], ...] = (
+    CLUSTER_NAME,
+    BROKER_NAME,
+    BROKER_ID,
+    BROKER_ROLE,
+    NAME_SERVERS,
+    BIND_ADDRESS,
+    LISTEN_PORT,
+    ADVERTISED_ADDRESS,
+    STORE_ROOT,
+    BROKER_PERMISSION,
+    QUEUE_COUNT,
+    AUTO_CREATE_TOPIC,
+    AUTO_CREATE_GROUP,
+    CLUSTER_TOPIC,
+    BROKER_TOPIC,
+    TRACE_TOPIC,
+    MESSAGE_BYTES,
+    FLUSH_TYPE,
+    FLUSH_TIMEOUT_MS,
+    FLUSH_INTERVAL_MS,
+    FLUSH_LEAST_PAGES,
+    FLUSH_THOROUGH_MS,
+    QUEUE_FLUSH_INTERVAL_MS,
+    OFFSET_SAVE_INTERVAL_MS,
+    DELAY_SAVE_INTERVAL_MS,
+    LONG_POLLING,
+    SHORT_POLLING_MS,
+    COUNT_IN_MEMORY,
+    BYTES_IN_MEMORY,
+    COUNT_ON_DISK,
+    BYTES_ON_DISK,
+    MEMORY_PERCENT,
+    REGISTER_INTERVAL_MS,
+    REGISTER_TIMEOUT_MS,
+    NOTIFY_CHANGES,
+    REJECT_TRANSACTIONS,
+    TRANSACTION_TIMEOUT_MS,
+    TRANSACTION_CHECK_MAX,
+    TRANSACTION_CHECK_INTERVAL_MS,
+    STORE_REPLIES,
+    TIMER_ENABLED,
+    TIMER_MAX_DELAY_S,
+    TIMER_LOG_BYTES,
+    RECALL_ENABLED,
+    PROPERTY_FILTER,
+    REQUEST_MODE,
+    POP_SHARE_QUEUES,
+    POP_RETRY_V2,
+    POP_RETRY_V1_READ,
+    REVIVE_QUEUES,
+    REGION,
+    TRACE_ON,
+    SERVER_SIDE_RESET,
+    CONNECTIONS_MAX,
+    DISPATCH_ENGINE,
+    VIP_CHANNEL,
+    BLOCKED_KEYS,
+)
+BROKER_SETTINGS = {setting.key: setting for setting in _ALL}
+_KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}
+
+# What may be changed from outside while the broker runs. No path, address, class or name is among them, and nothing
+# that decides the bytes of a store.
+RUNTIME_KEYS = frozenset(
+    setting.key
+    for setting in (
+        BROKER_PERMISSION,
+        AUTO_CREATE_TOPIC,
+        AUTO_CREATE_GROUP,
+        MESSAGE_BYTES,
+        FLUSH_TIMEOUT_MS,
+        FLUSH_INTERVAL_MS,
+        FLUSH_LEAST_PAGES,
+        FLUSH_THOROUGH_MS,
+        OFFSET_SAVE_INTERVAL_MS,
+        LONG_POLLING,
+        SHORT_POLLING_MS,
+        COUNT_IN_MEMORY,
+        BYTES_IN_MEMORY,
+        COUNT_ON_DISK,
+        BYTES_ON_DISK,
+        NOTIFY_CHANGES,
+        TRACE_ON,
+        SERVER_SIDE_RESET,
+        TRANSACTION_TIMEOUT_MS,
+        TRANSACTION_CHECK_MAX,
+        TRANSACTION_CHECK_INTERVAL_MS,
+    )
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Complaint:
+    """A key that was given and that no table reads: its class, and a sentence unless it is harmless."""
+
+    key: str
+    kind: SettingClass
+    sentence: str
+
+
+class BrokerSettings:
+    """The settings of a running broker: what was given, already checked, else the default."""
+
+    def __init__(self, texts: Mapping[str, str] | None = None, complaints: Iterable[Complaint] = ()) -> None:
+        self.texts = dict(texts or {})
+        self.complaints = tuple(complaints)
+        self._values = {key: setting.default for key, setting in _KNOWN.items()}
+        for key, text in self.texts.items():
+            self._values[key] = _KNOWN[key].parse(text)
+
+    def __getitem__(self, setting: Setting[T]) -> T:
+        value: T = self._values[setting.key]
+        return value
+
+    @property
+    def store(self) -> StoreSettings:
+        """Those that are the store's."""
+        return StoreSettings({key: text for key, text in self.texts.items() if key in store_settings.SETTINGS})
+
+    @property
+    def flushes_before_answer(self) -> bool:
+        return self[FLUSH_TYPE] == "SYNC_FLUSH"
+
+    def with_texts(self, texts: Mapping[str, str]) -> BrokerSettings:
+        """Return the same with some given anew, by options of their own."""
+        for key, text in texts.items():
+            _KNOWN[key].check(text, "the command line")
+        return BrokerSettings({**self.texts, **texts}, self.complaints)
+
+    def may_change(self, key: str) -> bool:
+        """Return whether a key may be changed while the broker runs."""
+        return key in RUNTIME_KEYS and key not in self[BLOCKED_KEYS]
+
+    def change(self, texts: Mapping[str, str]) -> None:
+        """Take what may be changed while the broker runs: all of it or, with a `SettingError`, nothing."""
+        for key, text in texts.items():
+            if not self.may_change(key):
+                _reviewed({} if key in _KNOWN else {key: (text, "the request")}, self.texts)
+                raise SettingError(f"{key} cannot be changed while the broker runs; set it in broker.conf")
+            _KNOWN[key].check(text, "the request")
+        for key, text in texts.items():
+            self.texts[key] = text
+            self._values[key] = _KNOWN[key].parse(text)
+
+    def effective(self) -> dict[str, str]:
+        """Return every setting as text, as it would be written to broker.conf."""
+        return {key: self.texts.get(key, _as_text(setting.default)) for key, setting in _KNOWN.items()}
+
+
+def load_broker_settings(
+    config_path: Path | None,
+    assignments: Iterable[str],
+    environment: Mapping[str, str],
+    options: Mapping[str, str] | None = None,
+) -> BrokerSettings:
+    """Read the properties file, the environment, `key=value` texts and a command's own options; later ones win.
+
+    Raise a `SettingError` for a value that is invalid and for a setting that protects and is not supported.
+    """
+    texts: dict[str, str] = {}
+    others: dict[str, tuple[str, str]] = {}
+    sources: list[tuple[str, Mapping[str, str]]] = []
+    if config_path is not None:
+        sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
+    sources.append(("the environment", _from_environment(environment)))
+    sources.append(("the command line", dict(map(split_assignment, assignments))))
+    sources.append(("the command line", options or {}))
+    for source, pairs in sources:
+        for key, text in pairs.items():
+            if key in _KNOWN:
+                _KNOWN[key].check(text, source)
+                texts[key] = text
+            else:
+                others[key] = text, source
+    return BrokerSettings(texts, _reviewed(others, texts))
+
+
+_ADDRESS_SERVER = "fetchNamesrvAddrByAddressServer"
+
+
+def _reviewed(others: Mapping[str, tuple[str, str]], texts: Mapping[str, str]) -> list[Complaint]:
+    """Review the settings that no table reads; raise a `SettingError` for one that must not be left out."""
+    if not others:
+        return []
+    from orbitlog.settings.setting_review import SettingClass, review_setting  # 500 keys, which most starts do not need
+
+    complaints = []
+    for key, (text, source) in others.items():
+        kind, sentence, _ = review_setting(key, text, source, read_keys=_KNOWN)
+        if kind is SettingClass.SAFETY:
+            raise SettingError(sentence)
+        if key == _ADDRESS_SERVER and kind is SettingClass.BEHAVIOUR and not texts.get(NAME_SERVERS.key):
+            raise SettingError(
+                f"{key}={text} from {source}: address servers are not supported and the broker would register with no"
+                f" name server; set {NAME_SERVERS.key}=host:port"
+            )
+        complaints.append(Complaint(key, kind, sentence))
+    return complaints
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    given = {key[len(ENVIRONMENT_PREFIX) :]: text for key, text in environment.items() if _is_ours(key)}
+    if environment.get(_NAME_SERVERS_VARIABLE):
+        given.setdefault(NAME_SERVERS.key, environment[_NAME_SERVERS_VARIABLE])
+    return given
+
+
+def _is_ours(key: str) -> bool:
+    return key.startswith(ENVIRONMENT_PREFIX)
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ";".join(f"{part:02d}" if isinstance(part, int) else str(part) for part in value)
+    if isinstance(value, int | str):
+        return str(value)
+    return store_settings_text(value)
+
+
+def store_settings_text(value: object) -> str:
+    """Write the two store settings whose values are no plain ones."""
+    from orbitlog.formats.compat import Compat
+    from orbitlog.formats.delay_levels import DEFAULT_LEVELS
+
+    return value.name if isinstance(value, Compat) else DEFAULT_LEVELS

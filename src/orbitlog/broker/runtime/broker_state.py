@@ -1,0 +1,146 @@
+"""Everything that the handlers and loops of one broker share: its settings, its store, its tables."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from orbitlog.broker.pulling.group_filters import GroupFilters
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.runtime.listen_address import advertised_addresses
+from orbitlog.broker.tables.clients import Clients
+from orbitlog.broker.tables.committed_offsets import CommittedOffsets
+from orbitlog.broker.tables.groups import Groups
+from orbitlog.broker.tables.queue_locks import QueueLocks
+from orbitlog.broker.tables.statistics import Statistics
+from orbitlog.broker.tables.topics import NowMs, Topics
+from orbitlog.formats.compat import Compat
+from orbitlog.formats.delay_levels import DelayLevels
+from orbitlog.formats.hosts import IPV6_HOST_BYTES, Host
+from orbitlog.formats.records import flags
+from orbitlog.remoting.connection import Connection
+from orbitlog.store.message_store import MessageStore
+from orbitlog.store.reads.queue_reader import ReadLimits
+
+_LOOPBACK = "127.0.0.1"
+
+
+def _nothing() -> None:
+    """Stand in until the broker is put together."""
+
+
+@dataclass
+class BrokerState:
+    """One broker. Used by the thread of the event loop alone."""
+
+    root: Path
+    settings: BrokerSettings
+    store: MessageStore
+    compat: Compat
+    delay_levels: DelayLevels
+    topics: Topics
+    groups: Groups
+    offsets: CommittedOffsets
+    filters: GroupFilters
+    now_ms: NowMs
+    statistics: Statistics
+    clients: Clients = field(default_factory=Clients)
+    locks: QueueLocks = field(default_factory=QueueLocks)
+    listen_port: int = 0
+    is_stopping: bool = False
+    message_appended: Callable[[], None] = _nothing
+    """To be called after an append: wakes whoever dispatches and flushes."""
+    save_soon: Callable[[], None] = _nothing
+    """To be called when a table has changed."""
+
+    def __post_init__(self) -> None:
+        self._memory_bytes = _machine_memory_bytes()
+        # Records hold an IP address: a host name is resolved once, as Java does.
+        self.advertised_ips = advertised_addresses(self.settings)
+
+    @property
+    def broker_name(self) -> str:
+        return self.settings[keys.BROKER_NAME]
+
+    @property
+    def cluster_name(self) -> str:
+        return self.settings[keys.CLUSTER_NAME]
+
+    @property
+    def read_limits(self) -> ReadLimits:
+        settings = self.settings
+        return ReadLimits(
+            count_in_memory=settings[keys.COUNT_IN_MEMORY],
+            bytes_in_memory=settings[keys.BYTES_IN_MEMORY],
+            count_on_disk=settings[keys.COUNT_ON_DISK],
+            bytes_on_disk=settings[keys.BYTES_ON_DISK],
+            memory_bytes=self.memory_bytes,
+        )
+
+    @property
+    def memory_bytes(self) -> int:
+        """How much of the log's end counts as being in memory."""
+        return self._memory_bytes * self.settings[keys.MEMORY_PERCENT] // 100
+
+    def address_for(self, connection: Connection) -> str:
+        """Return the broker's address as this client can dial it: as it did, unless an operator says otherwise."""
+        ip = self.settings[keys.ADVERTISED_ADDRESS] or connection.local_address[0] or _LOOPBACK
+        return f"[{ip}]:{self.listen_port}" if ":" in ip else f"{ip}:{self.listen_port}"
+
+    def store_host_raw(self, connection: Connection | None) -> bytes:
+        """Return the same as records and message ids hold it."""
+        dialled = connection.local_address[0] if connection is not None else ""
+        ip = self.advertised_ips[0] if self.advertised_ips else dialled or _LOOPBACK
+        return host_raw(ip, self.listen_port)
+
+    def max_offset(self, topic: str, queue_id: int) -> int:
+        """Return the queue offset of the next message; 0 where the queue has none."""
+        queue = self.store.queue(topic, queue_id)
+        return 0 if queue is None else queue.max_offset
+
+    def min_offset(self, topic: str, queue_id: int) -> int:
+        queue = self.store.queue(topic, queue_id)
+        return 0 if queue is None else queue.min_offset
+
+    def store_time_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
+        """Return when the message there was stored; -1 where there is none."""
+        queue = self.store.queue(topic, queue_id)
+        entry = None if queue is None or queue_offset < 0 else queue.entry(queue_offset)
+        message = None if entry is None else self.store.read_at(entry.physical_offset)
+        return -1 if message is None else message.store_timestamp_ms
+
+    def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
+        """Tell whether a message is there, and young enough to be in memory still."""
+        queue = self.store.queue(topic, queue_id)
+        entry = None if queue is None else queue.entry(queue_offset)
+        return entry is not None and self.store.written_to - entry.physical_offset <= self.memory_bytes
+
+
+@lru_cache(maxsize=8192)
+def host_raw(ip: str, port: int) -> bytes:
+    """Return address and port as records hold them; IPv4 wherever it can be, for clients that read nothing else."""
+    try:
+        address = ipaddress.ip_address(ip)
+    except ValueError:
+        address = ipaddress.ip_address(_LOOPBACK)
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is not None:
+        address = address.ipv4_mapped
+    return Host(address.packed, port).encode()
+
+
+def host_bits(born_raw: bytes, store_raw: bytes) -> int:
+    """Return the bits of sysFlag that say how long the two hosts of a record are."""
+    bits = flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
+    return bits | (flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0)
+
+
+def _machine_memory_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError):
+        return 8 * 1024**3

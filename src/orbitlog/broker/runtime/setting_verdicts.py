@@ -1,0 +1,43 @@
+"""Verdicts on single settings: whether the broker reads, ignores or refuses each key that was given, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from orbitlog.broker.runtime.broker_settings import BROKER_SETTINGS, NAME_SERVERS, STORE_ROOT, load_broker_settings
+from orbitlog.settings.setting import SettingError
+from orbitlog.settings.store_settings import SETTINGS
+
+READ, WRONG, REFUSED = "set", "wrong", "refused"
+_SOURCE = " from the command line"
+
+
+class SettingVerdict(NamedTuple):
+    """One key: `set`, `wrong`, or the value of a `SettingClass`; the sentence is that of the broker's start."""
+
+    key: str
+    finding: str
+    sentence: str | None = None
+
+
+def judge_settings(texts: Mapping[str, str], source: str = "") -> Iterator[SettingVerdict]:
+    """Yield a verdict for each setting; `source` is named in the sentences if it is given."""
+    for key in texts:
+        finding, sentence = _judged(key, texts)
+        place = f" from {source}" if source else ""
+        yield SettingVerdict(key, finding, None if sentence is None else sentence.replace(_SOURCE, place))
+
+
+def _judged(key: str, texts: Mapping[str, str]) -> tuple[str, str | None]:
+    """Return the finding on one key, beside the two others that a verdict may depend on."""
+    is_read = key in SETTINGS or key in BROKER_SETTINGS
+    beside = () if is_read else (STORE_ROOT.key, NAME_SERVERS.key)
+    try:
+        settings = load_broker_settings(None, [f"{each}={texts[each]}" for each in (*beside, key) if each in texts], {})
+    except SettingError as error:
+        return (WRONG if is_read else REFUSED), str(error)
+    if not settings.complaints:
+        return READ, None
+    complaint = settings.complaints[0]
+    return complaint.kind.value, complaint.sentence or None

@@ -1,0 +1,1 @@
+"""Sends: slow path, fast path, group commit and send responses."""

@@ -1,0 +1,118 @@
+"""Messages on their way into the store: delayed ones are put aside, the others go where they say.
+
+Mirrors Java's `HookUtils.handleScheduleMessage` and the end of `SendMessageProcessor`. Whatever the broker stores (what
+is sent, what comes back, what is due) goes through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NoReturn
+
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.errors import FormatError, RequestRefused
+from orbitlog.formats import names
+from orbitlog.formats.delay_levels import parse_level
+from orbitlog.formats.records import properties as props
+from orbitlog.formats.records import timer_message
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.properties import encode_properties
+from orbitlog.store.appending.put_result import AppendedMembers, PutResult, PutStatus
+from orbitlog.wire.codes import ResponseCode
+
+_TIMER_PROPERTIES = (timer_message.DELIVER_MS, timer_message.DELAY_MS, timer_message.DELAY_SECONDS)
+_REFUSED = {
+    PutStatus.MESSAGE_ILLEGAL: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.PROPERTIES_SIZE_EXCEEDED: ResponseCode.MESSAGE_ILLEGAL,
+    PutStatus.SERVICE_NOT_AVAILABLE: ResponseCode.SERVICE_NOT_AVAILABLE,
+    PutStatus.CREATE_MAPPED_FILE_FAILED: ResponseCode.SYSTEM_ERROR,
+    PutStatus.UNKNOWN_ERROR: ResponseCode.SYSTEM_ERROR,
+}
+
+
+class MessageWriter:
+    """Puts messages into the store of one broker."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self.has_separator = state.compat.trailing_property_separator
+
+    def put(self, message: Message) -> PutResult:
+        """Store one message; those who dispatch and flush are woken."""
+        state = self._state
+        result = state.store.append(message)
+        if result.physical_offset >= 0:
+            state.statistics.note_put(message.topic, 1, result.size_bytes)
+            state.message_appended()
+        return result
+
+    def put_all(self, messages: Sequence[Message]) -> list[PutResult]:
+        """Store messages of one topic that came together; those who dispatch and flush are woken."""
+        state = self._state
+        results = state.store.append_batch(messages)
+        if results[0].physical_offset >= 0:
+            size_bytes = sum(result.size_bytes for result in results)
+            state.statistics.note_put(messages[0].topic, len(results), size_bytes)
+            state.message_appended()
+        return results
+
+    def put_members(self, batch: Message, added: bytes) -> AppendedMembers | None:
+        """Store an ordinary batch whole; None where it must be taken apart first."""
+        state = self._state
+        appended = state.store.append_members(batch, added)
+        if appended is not None:
+            state.statistics.note_put(batch.topic, len(appended.physical_offsets), appended.size_bytes)
+            state.message_appended()
+        return appended
+
+    def encode(self, properties: dict[str, str]) -> bytes:
+        """Write properties as the line of versions that the store is compatible with does."""
+        return encode_properties(properties, trailing_separator=self.has_separator)
+
+    def schedule(self, message: Message, properties: dict[str, str]) -> Message:
+        """Return the message as it is to be stored: where it wants to be delayed, in the topic for that.
+
+        A level over the highest is the highest. Changes `properties`.
+        """
+        level = parse_level(properties.get(props.DELAY, "")) or 0
+        if level <= 0:
+            return self._timed(message, properties) if timer_message.wants_timer(properties) else message
+        level = self._state.delay_levels.clamp(level)
+        for name in _TIMER_PROPERTIES:
+            properties.pop(name, None)
+        properties[props.DELAY] = str(level)
+        properties[props.REAL_TOPIC] = message.topic
+        properties[props.REAL_QUEUE_ID] = str(message.queue_id)
+        return message._replace(
+            topic=names.SCHEDULE_TOPIC, queue_id=level - 1, properties_raw=self.encode(properties), version=1
+        )
+
+    def _timed(self, message: Message, properties: dict[str, str]) -> Message:
+        """Put a message aside that has a moment of its own; one whose moment is past is delivered now."""
+        settings, now_ms = self._state.settings, self._state.now_ms()
+        if not settings[keys.TIMER_ENABLED]:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, "accurate timer message is not enabled, timerWheelEnable is false"
+            )
+        try:
+            due_ms = timer_message.due_ms(properties, now_ms)
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"timer message illegal: {error}") from None
+        latest_s = settings[keys.TIMER_MAX_DELAY_S]
+        if due_ms - now_ms > latest_s * 1000:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"timer message illegal, the delay time should not be bigger than the max delay {latest_s * 1000}ms",
+            )
+        if due_ms <= now_ms:
+            return message
+        properties[timer_message.OUT_MS] = str(timer_message.out_ms(due_ms))
+        properties[props.REAL_TOPIC] = message.topic
+        properties[props.REAL_QUEUE_ID] = str(message.queue_id)
+        return message._replace(topic=names.TIMER_TOPIC, queue_id=0, properties_raw=self.encode(properties), version=1)
+
+
+def refuse(result: PutResult) -> NoReturn:
+    """Tell the sender why its message was not stored."""
+    raise RequestRefused(_REFUSED[result.status], result.reason or result.status.value)

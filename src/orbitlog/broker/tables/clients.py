@@ -1,0 +1,222 @@
+"""Who is connected: producers and consumers by group, as their heartbeats say.
+
+Mirrors `ProducerManager`, `ConsumerManager`, `ConsumerGroupInfo`. A pure table over connections, which it only tells
+apart; the time is given. What changed is returned, and whoever asked tells the other members.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+
+from orbitlog.errors import BadExpression
+from orbitlog.formats.java import string_hash
+from orbitlog.formats.records.message import decode_message
+from orbitlog.wire.bodies.heartbeat_bodies import ALL, SQL92, TAG, ConsumerData, SubscriptionData
+
+EXPIRY_MS = 120_000
+BROADCASTING = "BROADCASTING"
+
+TagsFilter = Callable[[int], bool]
+RecordFilter = Callable[[bytes], bool]
+
+
+class Subscription:
+    """What a group wants of one topic, and how a message is told that it is wanted."""
+
+    __slots__ = ("data", "problem", "record_filter", "tags_filter")
+
+    def __init__(self, data: SubscriptionData) -> None:
+        self.data = data
+        self.tags_filter = _tags_filter(data)
+        """Tells by its hash whether a message may match; None where everything does."""
+        self.record_filter: RecordFilter | None = None
+        """Tells by the whole record, for an expression over properties."""
+        self.problem = ""
+        """Why its expression cannot be understood; empty where it can."""
+        if not data.is_tag:
+            try:
+                self.record_filter = _sql_filter(data)
+            except BadExpression as error:
+                self.problem = f"the expression cannot be understood: {error}"
+
+    @property
+    def topic(self) -> str:
+        return self.data.topic
+
+    @property
+    def version(self) -> int:
+        return self.data.version
+
+
+def _tags_filter(data: SubscriptionData) -> TagsFilter | None:
+    if not data.is_tag or data.expression == ALL or not (data.tags or data.tag_codes):
+        return None
+    # Hashes are made here from the tags: Go hashes bytes where everybody else hashes characters.
+    return frozenset(map(string_hash, data.tags) if data.tags else data.tag_codes).__contains__
+
+
+def _sql_filter(data: SubscriptionData) -> RecordFilter:
+    if data.expression_type != SQL92:
+        raise BadExpression(f"{data.expression_type[:40]!r} is no kind of expression", data.expression)
+    from orbitlog.filters.sql_filter import SqlFilter
+
+    matches = SqlFilter(data.expression).matches
+    return lambda record: matches(decode_message(record, check_crc=False).properties)
+
+
+def no_property_filter(expression_type: str) -> str:
+    """Say that expressions over properties are off."""
+    return f"The broker does not support consumer to filter message by {expression_type[:40]} (enablePropertyFilter)"
+
+
+def parse_subscription(topic: str, expression: str | None, expression_type: str | None = None) -> Subscription:
+    """Read `a || b`, as Java `FilterAPI.build` does; `*`, nothing and blanks mean everything."""
+    if expression_type not in (None, "", TAG):
+        return Subscription(SubscriptionData(topic, expression or "", expression_type=expression_type or TAG))
+    if expression is None or expression == ALL or expression.strip() in ("", ALL):
+        return _to_everything(topic)
+    tags = tuple(dict.fromkeys(tag for part in expression.split("||") if (tag := part.strip())))
+    return Subscription(SubscriptionData(topic, expression, tags, tuple(map(string_hash, tags))))
+
+
+@lru_cache(maxsize=1024)
+def _to_everything(topic: str) -> Subscription:
+    """What most pulls say that bring a subscription, each of them anew."""
+    return Subscription(SubscriptionData(topic))
+
+
+@dataclass(slots=True)
+class Member:
+    """One client in one group."""
+
+    client_id: str
+    language: str
+    version: int
+    connection: object
+    last_seen_ms: int
+
+
+@dataclass(slots=True)
+class ConsumerGroup:
+    """The consumers of a group that are connected now, and what the last heartbeat said they want."""
+
+    group: str
+    consume_type: str = "CONSUME_PASSIVELY"
+    message_model: str = "CLUSTERING"
+    consume_from_where: str = "CONSUME_FROM_LAST_OFFSET"
+    members: dict[object, Member] = field(default_factory=dict)
+    subscriptions: dict[str, Subscription] = field(default_factory=dict)
+    last_change_ms: int = 0
+
+    @property
+    def client_ids(self) -> list[str]:
+        return list(dict.fromkeys(member.client_id for member in self.members.values()))
+
+    def find(self, client_id: str) -> Member | None:
+        return next((member for member in self.members.values() if member.client_id == client_id), None)
+
+    def take_subscriptions(self, given: Mapping[str, SubscriptionData]) -> bool:
+        """Become what this heartbeat says; True if a topic came or went. Members that differ take turns, as in Java."""
+        changed = False
+        for topic, subscription in given.items():
+            before = self.subscriptions.get(topic)
+            changed |= before is None
+            if before is None or subscription.version > before.version:
+                self.subscriptions[topic] = Subscription(subscription)
+        for topic in [topic for topic in self.subscriptions if topic not in given]:
+            del self.subscriptions[topic]
+            changed = True
+        return changed
+
+
+class Clients:
+    """Everybody who is connected."""
+
+    def __init__(self) -> None:
+        self._consumers: dict[str, ConsumerGroup] = {}
+        self._producers: dict[str, dict[object, Member]] = {}
+
+    # Consumers
+
+    def consumer_group(self, group: str) -> ConsumerGroup | None:
+        return self._consumers.get(group)
+
+    @property
+    def consumer_groups(self) -> Iterable[ConsumerGroup]:
+        return list(self._consumers.values())
+
+    def groups_subscribed_to(self, topic: str) -> list[str]:
+        return [each.group for each in self._consumers.values() if topic in each.subscriptions]
+
+    def register_consumer(self, heartbeat: ConsumerData, member: Member) -> bool:
+        """Take a heartbeat; True if the group's other members should share the queues anew."""
+        group = self._consumers.get(heartbeat.group)
+        if group is None:
+            group = self._consumers[heartbeat.group] = ConsumerGroup(heartbeat.group)
+        group.consume_type = heartbeat.consume_type
+        group.message_model = heartbeat.message_model
+        group.consume_from_where = heartbeat.consume_from_where
+        before = group.members.get(member.connection)
+        is_new = before is None or before.client_id != member.client_id
+        group.members[member.connection] = member
+        changed = group.take_subscriptions({each.topic: each for each in heartbeat.subscriptions})
+        if is_new or changed:
+            group.last_change_ms = member.last_seen_ms
+        return is_new or changed
+
+    def unregister_consumer(self, group_name: str, connection: object) -> bool:
+        """Forget a member; True if it was one."""
+        group = self._consumers.get(group_name)
+        if group is None or group.members.pop(connection, None) is None:
+            return False
+        if not group.members:
+            del self._consumers[group_name]
+        return True
+
+    # Producers
+
+    @property
+    def producer_groups(self) -> Mapping[str, Mapping[object, Member]]:
+        return self._producers
+
+    def producers(self, group: str) -> list[Member]:
+        return list(self._producers.get(group, {}).values())
+
+    def find_producer(self, client_id: str) -> Member | None:
+        """Return the producer with that id, of whatever group."""
+        for members in self._producers.values():
+            for member in members.values():
+                if member.client_id == client_id:
+                    return member
+        return None
+
+    def register_producer(self, group: str, member: Member) -> None:
+        self._producers.setdefault(group, {})[member.connection] = member
+
+    def unregister_producer(self, group: str, connection: object) -> None:
+        members = self._producers.get(group, {})
+        members.pop(connection, None)
+        if not members:
+            self._producers.pop(group, None)
+
+    # Both
+
+    def drop_connection(self, connection: object) -> list[str]:
+        """Forget a connection that is gone; returns the consumer groups that it was in."""
+        for group in list(self._producers):
+            self.unregister_producer(group, connection)
+        return [group for group in list(self._consumers) if self.unregister_consumer(group, connection)]
+
+    def expired(self, now_ms: int) -> list[object]:
+        """Return connections that have sent no heartbeat for too long."""
+        groups = [*(group.members for group in self._consumers.values()), *self._producers.values()]
+        return list(
+            {
+                connection: None
+                for members in groups
+                for connection, member in members.items()
+                if now_ms - member.last_seen_ms > EXPIRY_MS
+            }
+        )

@@ -1,0 +1,154 @@
+"""How far each group is in each queue: what consumers commit. Mirrors `ConsumerOffsetManager`.
+
+A pure table, kept in `consumerOffset.json` every few seconds and when the broker stops. A reset that an operator asked
+for waits in `_resets` until the group's next pull of that queue; commits that were on their way are dropped till then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar
+
+from orbitlog.broker.tables.topics import NowMs, next_version
+from orbitlog.formats.names import LMQ_PREFIX
+from orbitlog.formats.tables.json_records import JsonFile
+from orbitlog.formats.tables.offset_tables import (
+    CONSUMER_OFFSET,
+    LMQ_CONSUMER_OFFSET,
+    ConsumerOffsets,
+    LmqConsumerOffsets,
+    TopicGroup,
+)
+
+_NO_OFFSETS: dict[int, int] = {}
+
+
+class CommittedOffsets:
+    """Queue offsets of the next message to consume, by topic, group and queue; `file` is where they are saved."""
+
+    file: ClassVar[JsonFile[Any]] = CONSUMER_OFFSET
+
+    def __init__(self, now_ms: NowMs, saved: ConsumerOffsets | None = None) -> None:
+        self._now_ms = now_ms
+        saved = saved or ConsumerOffsets()
+        self._offsets = {key: dict(queues) for key, queues in saved.offsets.items()}
+        self._pulled = {key: dict(queues) for key, queues in saved.pull_offsets.items()}
+        self._resets: dict[TopicGroup, dict[int, int]] = {}
+        self._unknown = saved.unknown
+        self._data_version = saved.data_version
+        self.is_changed = False
+
+    def find(self, topic: str, group: str, queue_id: int) -> int | None:
+        return self._offsets.get(TopicGroup(topic, group), _NO_OFFSETS).get(queue_id)
+
+    def queues(self, topic: str, group: str) -> dict[int, int]:
+        """Every queue of the topic that the group has committed."""
+        return dict(self._offsets.get(TopicGroup(topic, group), _NO_OFFSETS))
+
+    def commit(self, topic: str, group: str, queue_id: int, queue_offset: int) -> bool:
+        """Take a commit, backwards too; False if a reset has been asked for that the group has not seen yet."""
+        key = TopicGroup(topic, group)
+        if queue_id in self._resets.get(key, _NO_OFFSETS):
+            return False
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+        queues[queue_id] = queue_offset
+        self.is_changed = True
+        return True
+
+    def note_pull(self, topic: str, group: str, queue_id: int, queue_offset: int) -> None:
+        """Remember from where the group will pull next."""
+        key = TopicGroup(topic, group)
+        queues = self._pulled.get(key)
+        if queues is None:
+            queues = self._pulled[key] = {}
+        queues[queue_id] = queue_offset
+
+    def pulled(self, topic: str, group: str, queue_id: int) -> int | None:
+        return self._pulled.get(TopicGroup(topic, group), _NO_OFFSETS).get(queue_id)
+
+    def reset(self, topic: str, group: str, queue_id: int, queue_offset: int) -> None:
+        """Let the group go on elsewhere: its next pull of the queue is told so."""
+        self._resets.setdefault(TopicGroup(topic, group), {})[queue_id] = queue_offset
+        self._offsets.setdefault(TopicGroup(topic, group), {})[queue_id] = queue_offset
+        self.is_changed = True
+
+    def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
+        """Return where a pull must go on, once."""
+        if not self._resets:
+            return None
+        key = TopicGroup(topic, group)
+        resets = self._resets.get(key, _NO_OFFSETS)
+        queue_offset = resets.pop(queue_id, None)
+        if not resets:
+            self._resets.pop(key, None)
+        return queue_offset
+
+    def has_reset(self, topic: str, group: str, queue_id: int) -> bool:
+        return queue_id in self._resets.get(TopicGroup(topic, group), _NO_OFFSETS)
+
+    def topics_of(self, group: str) -> list[str]:
+        return [key.topic for key in self._offsets if key.group == group]
+
+    def groups_of(self, topic: str) -> list[str]:
+        return [key.group for key in self._offsets if key.topic == topic and key.group]
+
+    @property
+    def keys(self) -> Iterable[TopicGroup]:
+        return list(self._offsets)
+
+    def clone(self, topic: str, source: str, target: str) -> bool:
+        """Let one group be where another is; False where that one has committed nothing."""
+        queues = self._offsets.get(TopicGroup(topic, source))
+        if not queues:
+            return False
+        self._offsets[TopicGroup(topic, target)] = dict(queues)
+        self.is_changed = True
+        return True
+
+    def forget_group(self, group: str) -> None:
+        self._forget([key for key in self._offsets if key.group == group])
+
+    def forget_topic(self, topic: str) -> None:
+        self._forget([key for key in self._offsets if key.topic == topic])
+
+    def _forget(self, keys: Iterable[TopicGroup]) -> None:
+        for key in keys:
+            for table in (self._offsets, self._pulled, self._resets):
+                table.pop(key, None)
+            self.is_changed = True
+
+    def snapshot(self) -> ConsumerOffsets:
+        """Return the table to save."""
+        offsets = {key: dict(sorted(queues.items())) for key, queues in self._offsets.items()}
+        pulled = {key: dict(sorted(queues.items())) for key, queues in self._pulled.items()}
+        self._data_version = next_version(self._data_version, self._now_ms())
+        self.is_changed = False
+        return ConsumerOffsets(offsets, pulled, self._data_version, unknown=self._unknown)
+
+
+class LightOffsets(CommittedOffsets):
+    """Offsets of a broker with light queues, kept in `lmqConsumerOffset.json`. Mirrors `LmqConsumerOffsetManager`.
+
+    In that file a `%LMQ%` group has one offset for each topic: a light queue is one queue.
+    """
+
+    file: ClassVar[JsonFile[Any]] = LMQ_CONSUMER_OFFSET
+
+    def __init__(self, now_ms: NowMs, saved: ConsumerOffsets | None = None) -> None:
+        super().__init__(now_ms, saved)
+        if isinstance(saved, LmqConsumerOffsets):
+            for key, queue_offset in saved.lmq_offsets.items():
+                self._offsets.setdefault(key, {})[0] = queue_offset
+
+    def snapshot(self) -> LmqConsumerOffsets:
+        saved = super().snapshot()
+        light = {
+            key: queues[0] for key, queues in saved.offsets.items() if key.group.startswith(LMQ_PREFIX) and 0 in queues
+        }
+        # Java has no place for other queues of such a group: they stay in the ordinary table, which it keeps.
+        others = {key: queues for key, queues in saved.offsets.items() if key not in light or len(queues) > 1}
+        return LmqConsumerOffsets(
+            others, saved.pull_offsets, saved.data_version, lmq_offsets=light, unknown=saved.unknown
+        )

@@ -1,0 +1,94 @@
+"""The consumer groups of a broker and what each may do. Mirrors `SubscriptionGroupManager`.
+
+A pure table, as `topics` is; kept in `subscriptionGroup.json`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+from orbitlog.broker.tables.topics import NowMs, next_version
+from orbitlog.formats.names import LMQ_PREFIX, is_system_group
+from orbitlog.formats.tables.group_config import GroupConfig, GroupTable
+
+# Made when a broker starts, as Java does.
+_AT_START = (
+    *("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY"),
+    *("CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER"),
+)
+_READ_BIT = 1 << 2
+
+
+class Groups:
+    """Groups by name. `changed` is called after every change."""
+
+    def __init__(self, now_ms: NowMs, saved: GroupTable | None = None) -> None:
+        self._now_ms = now_ms
+        saved = saved or GroupTable()
+        self._groups = dict(saved.groups)
+        self._forbidden = {group: dict(topics) for group, topics in saved.forbidden.items()}
+        self._unknown = saved.unknown
+        self.data_version = saved.data_version
+        self.changed: Callable[[], None] = lambda: None
+        for group in _AT_START:
+            self._groups.setdefault(group, GroupConfig(group))
+
+    @property
+    def table(self) -> Mapping[str, GroupConfig]:
+        return MappingProxyType(self._groups)
+
+    def find(self, group: str) -> GroupConfig | None:
+        return self._groups.get(group)
+
+    def find_or_make(self, group: str, *, auto_create: bool) -> GroupConfig | None:
+        """Return the group; one that is not there is made if that is allowed. The name must have been checked."""
+        found = self._groups.get(group)
+        if found is None and (auto_create or is_system_group(group)):
+            return self.put(GroupConfig(group))
+        return found
+
+    def put(self, config: GroupConfig) -> GroupConfig:
+        self._groups[config.group] = config
+        self._bump()
+        return config
+
+    def delete(self, group: str) -> bool:
+        self._forbidden.pop(group, None)
+        if self._groups.pop(group, None) is None:
+            return False
+        self._bump()
+        return True
+
+    def may_read(self, group: str, topic: str) -> bool:
+        """Tell whether an operator has not forbidden the group this topic."""
+        return not self._forbidden.get(group, {}).get(topic, 0) & _READ_BIT
+
+    def set_readable(self, group: str, topic: str, readable: bool) -> None:
+        bits = self._forbidden.setdefault(group, {})
+        bits[topic] = bits.get(topic, 0) & ~_READ_BIT if readable else bits.get(topic, 0) | _READ_BIT
+        self._bump()
+
+    def snapshot(self) -> GroupTable:
+        forbidden = {group: dict(topics) for group, topics in self._forbidden.items()}
+        return GroupTable(dict(self._groups), forbidden, self.data_version, unknown=self._unknown)
+
+    def _bump(self) -> None:
+        self.data_version = next_version(self.data_version, self._now_ms())
+        self.changed()
+
+
+class LightGroups(Groups):
+    """Groups of a broker with light queues (`enableLmq`): `%LMQ%` names need no entry.
+
+    Mirrors `LmqSubscriptionGroupManager`.
+    """
+
+    def find(self, group: str) -> GroupConfig | None:
+        return GroupConfig(group) if group.startswith(LMQ_PREFIX) else self._groups.get(group)
+
+    def find_or_make(self, group: str, *, auto_create: bool) -> GroupConfig | None:
+        return self.find(group) or super().find_or_make(group, auto_create=auto_create)
+
+    def put(self, config: GroupConfig) -> GroupConfig:
+        return config if config.group.startswith(LMQ_PREFIX) else super().put(config)

@@ -1,0 +1,177 @@
+"""The topics of a broker: which there are, with how many queues, and who may do what. Mirrors `TopicConfigManager`.
+
+A pure table: whoever changes it sees that it is saved (`topics.json`) and told to the name servers, for which every
+change bumps the data version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.formats import names
+from orbitlog.formats.tables.topic_config import (
+    PERMISSION_INHERIT,
+    PERMISSION_READ,
+    PERMISSION_WRITE,
+    DataVersion,
+    TopicConfig,
+    TopicTable,
+)
+
+READ_WRITE = PERMISSION_READ | PERMISSION_WRITE
+_TEMPLATE = READ_WRITE | PERMISSION_INHERIT
+_BENCHMARK_QUEUES = 1024
+_SCHEDULE_QUEUES = 18
+_DEAD_LETTER_QUEUES = 1
+_REPLY_QUEUES = 1
+
+NowMs = Callable[[], int]
+
+
+class Topics:
+    """Topics by name. `changed` is called after every change."""
+
+    def __init__(self, now_ms: NowMs, saved: TopicTable | None = None) -> None:
+        self._now_ms = now_ms
+        saved = saved or TopicTable()
+        self._topics = dict(saved.topics)
+        self._unknown = saved.unknown
+        self.data_version = saved.data_version
+        self.changed: Callable[[], None] = lambda: None
+
+    @property
+    def table(self) -> Mapping[str, TopicConfig]:
+        return MappingProxyType(self._topics)
+
+    def find(self, topic: str) -> TopicConfig | None:
+        return self._topics.get(topic)
+
+    def put(self, config: TopicConfig) -> TopicConfig:
+        """Make a topic, or change it."""
+        self._topics[config.topic] = config
+        self._bump()
+        return config
+
+    def delete(self, topic: str) -> bool:
+        if self._topics.pop(topic, None) is None:
+            return False
+        self._bump()
+        return True
+
+    def make(self, topic: str, queue_count: int, permission: int = READ_WRITE, sys_flag: int = 0) -> TopicConfig:
+        """Return the topic, made if it is not there: for topics that belong to a group or to the broker itself."""
+        found = self._topics.get(topic)
+        if found is not None:
+            return found
+        return self.put(
+            TopicConfig(
+                topic,
+                read_queue_count=queue_count,
+                write_queue_count=queue_count,
+                permission=permission,
+                sys_flag=sys_flag,
+            )
+        )
+
+    def make_retry_topic(self, group: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
+        return self.make(names.retry_topic(group), queue_count, sys_flag=sys_flag)
+
+    def make_dead_letter_topic(self, group: str) -> TopicConfig:
+        return self.make(names.dead_letter_topic(group), _DEAD_LETTER_QUEUES)
+
+    def make_from_template(self, topic: str, template_name: str, queue_count: int, sys_flag: int) -> TopicConfig | None:
+        """Make a topic because somebody sends to it; None where no template allows that."""
+        template = self._topics.get(template_name)
+        if template is None or not template.permission & PERMISSION_INHERIT:
+            return None
+        count = max(min(queue_count, template.write_queue_count), 0)
+        return self.put(
+            TopicConfig(
+                topic,
+                read_queue_count=count,
+                write_queue_count=count,
+                permission=template.permission & ~PERMISSION_INHERIT,
+                filter_type=template.filter_type,
+                sys_flag=sys_flag,
+            )
+        )
+
+    def make_system_topics(self, settings: BrokerSettings) -> None:
+        """Make those that clients and tools expect to find, as a Java broker does when it starts."""
+        cluster, broker = settings[keys.CLUSTER_NAME], settings[keys.BROKER_NAME]
+        count = settings[keys.QUEUE_COUNT]
+        wanted = [
+            TopicConfig(names.SELF_TEST_TOPIC, 1, 1),
+            TopicConfig(names.BENCHMARK_TOPIC, _BENCHMARK_QUEUES, _BENCHMARK_QUEUES),
+            TopicConfig(cluster, 16, 16, _TEMPLATE if settings[keys.CLUSTER_TOPIC] else PERMISSION_INHERIT),
+            TopicConfig(broker, 1, 1, _TEMPLATE if settings[keys.BROKER_TOPIC] else PERMISSION_INHERIT),
+            TopicConfig(names.OFFSET_MOVED_TOPIC, 1, 1),
+            TopicConfig(names.SCHEDULE_TOPIC, _SCHEDULE_QUEUES, _SCHEDULE_QUEUES),
+            TopicConfig(cluster + names.REPLY_TOPIC_SUFFIX, _REPLY_QUEUES, _REPLY_QUEUES),
+            TopicConfig(names.HALF_TOPIC, 1, 1),
+            TopicConfig(names.OP_HALF_TOPIC, 1, 1),
+        ]
+        if settings[keys.TRACE_TOPIC]:
+            wanted.append(TopicConfig(names.TRACE_TOPIC, 1, 1))
+        if settings[keys.TIMER_ENABLED]:
+            wanted.append(TopicConfig(names.TIMER_TOPIC, 1, 1))
+        if settings[keys.AUTO_CREATE_TOPIC]:
+            wanted.append(TopicConfig(names.AUTO_CREATE_TOPIC, count, count, _TEMPLATE))
+        missing = {config.topic: config for config in wanted if config.topic not in self._topics}
+        removed = None
+        if not settings[keys.AUTO_CREATE_TOPIC]:
+            removed = self._topics.pop(names.AUTO_CREATE_TOPIC, None)
+        self._topics.update(missing)
+        if missing or removed:
+            self._bump()
+
+    def is_system(self, topic: str, settings: BrokerSettings) -> bool:
+        """Tell the broker's own topics from those of its users."""
+        cluster = settings[keys.CLUSTER_NAME]
+        own = (cluster, settings[keys.BROKER_NAME], cluster + names.REPLY_TOPIC_SUFFIX)
+        return names.is_system_topic(topic) or topic in own
+
+    def snapshot(self) -> TopicTable:
+        return TopicTable(dict(self._topics), self.data_version, unknown=self._unknown)
+
+    def registered(self, broker_permission: int) -> TopicTable:
+        """What name servers are told: where the broker may not be read or written, no topic of it may."""
+        if broker_permission & READ_WRITE == READ_WRITE:
+            return self.snapshot()
+        allowed = {
+            name: replace(config, permission=config.permission & broker_permission)
+            for name, config in self._topics.items()
+        }
+        return TopicTable(allowed, self.data_version, unknown=self._unknown)
+
+    def touch(self) -> None:
+        """Let name servers take everything anew, though no topic changed: the broker's permission did."""
+        self._bump()
+
+    def _bump(self) -> None:
+        self.data_version = next_version(self.data_version, self._now_ms())
+        self.changed()
+
+
+class LightTopics(Topics):
+    """Topics of a broker with light queues (`enableLmq`): `%LMQ%` names need no entry.
+
+    Mirrors `LmqTopicConfigManager`.
+    """
+
+    def find(self, topic: str) -> TopicConfig | None:
+        if topic.startswith(names.LMQ_PREFIX):
+            return TopicConfig(topic, 1, 1, READ_WRITE) if names.is_topic(topic) else None
+        return self._topics.get(topic)
+
+    def put(self, config: TopicConfig) -> TopicConfig:
+        return config if config.topic.startswith(names.LMQ_PREFIX) else super().put(config)
+
+
+def next_version(version: DataVersion, now_ms: int) -> DataVersion:
+    """Return the version after one more change."""
+    return replace(version, counter=version.counter + 1, timestamp_ms=now_ms)

@@ -1,0 +1,1 @@
+"""Transactions: half messages, end of transaction, transaction checks."""

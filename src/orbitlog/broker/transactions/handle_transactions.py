@@ -1,0 +1,110 @@
+"""How transactions end, and the questions about those that do not. Mirrors `EndTransactionProcessor`."""
+
+from __future__ import annotations
+
+import logging
+
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.sending.flush_queue import FlushQueue, once_flushed
+from orbitlog.broker.sending.message_writer import refuse
+from orbitlog.broker.transactions.half_messages import HalfMessages, origin_of
+from orbitlog.broker.transactions.transaction_ends import TransactionEnds
+from orbitlog.errors import RemotingError, RequestRefused
+from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.flags import TransactionType
+from orbitlog.formats.records.message import Message, encode_message, record_version
+from orbitlog.formats.records.message_id import OffsetMessageId
+from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.send_headers import CheckTransactionRequest, EndTransactionRequest
+
+log = logging.getLogger(__name__)
+
+
+class TransactionHandler:
+    """Serves 37, and sends 39."""
+
+    def __init__(
+        self, state: BrokerState, halves: HalfMessages, ends: TransactionEnds, flushes: FlushQueue | None = None
+    ) -> None:
+        self._state = state
+        self._halves = halves
+        self._ends = ends
+        self._flushes = flushes
+        self._turn = 0
+
+    def __call__(self, connection: Connection, request: Command) -> Answer:
+        header = EndTransactionRequest.from_ext_fields(request.ext_fields)
+        if header.commit_or_rollback not in (TransactionType.COMMIT, TransactionType.ROLLBACK):
+            return NO_ANSWER  # the producer does not know yet: it will be asked
+        half, properties = self._checked(header)
+        origin = origin_of(half, properties)
+        is_first_word = origin not in self._ends  # else this copy ends, too, and nothing else happens
+        if is_first_word and header.commit_or_rollback == TransactionType.COMMIT:
+            stored = self._halves.commit(half, properties)
+            if not stored.is_stored:
+                refuse(stored)
+        if request.is_oneway and self._halves.can_end_together:
+            self._ends.write_down_soon(half.queue_offset)
+            self._ends.note(origin)
+            return NO_ANSWER
+        ended = self._halves.end(half.queue_offset)
+        if not ended.is_stored:
+            refuse(ended)
+        self._ends.note(origin)
+        return once_flushed(self._flushes, ended.end, connection, request, response_to(request, ResponseCode.SUCCESS))
+
+    def _checked(self, header: EndTransactionRequest) -> tuple[Message, dict[str, str]]:
+        """Return the half message that is meant, and its properties; refuses what fits no half message."""
+        found = self._halves.find(header.half_physical_offset)
+        if found is None:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
+        half, properties = found
+        if properties.get(props.PRODUCER_GROUP) != header.producer_group:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
+        if half.queue_offset != header.half_queue_offset:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
+        if not properties.get(props.REAL_TOPIC) or not properties.get(props.REAL_QUEUE_ID, "").isdecimal():
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the half message does not say where it belongs")
+        return half, properties
+
+    # Questions
+
+    def can_ask(self, producer_group: str) -> bool:
+        """Tell whether a producer of the group is connected."""
+        return bool(self._state.clients.producers(producer_group))
+
+    def ask(self, half: Message, copy: Message) -> bool:
+        """Ask one producer of the group, each in its turn; it answers by 37 with the offsets of the copy."""
+        properties = half.properties
+        producers = self._state.clients.producers(properties.get(props.PRODUCER_GROUP, ""))
+        if not producers:
+            return False
+        self._turn += 1
+        connection = producers[self._turn % len(producers)].connection
+        assert isinstance(connection, Connection)
+        unique_id = properties.get(props.UNIQ_KEY)
+        header = CheckTransactionRequest(
+            half_queue_offset=copy.queue_offset,
+            half_physical_offset=copy.physical_offset,
+            message_id=unique_id,
+            transaction_id=unique_id,
+            offset_message_id=str(OffsetMessageId(copy.store_host, copy.physical_offset)),
+            topic=properties.get(props.REAL_TOPIC),
+            broker_name=self._state.broker_name,
+        )
+        real = copy._replace(
+            topic=properties.get(props.REAL_TOPIC, copy.topic),
+            queue_id=int(properties.get(props.REAL_QUEUE_ID, "0")),
+            version=record_version(properties.get(props.REAL_TOPIC, copy.topic)),
+        )
+        command = Command(
+            RequestCode.CHECK_TRANSACTION_STATE, ext_fields=header.to_ext_fields(), body=encode_message(real)
+        )
+        try:
+            connection.request_oneway(command)
+        except RemotingError as error:
+            log.warning("transaction %s cannot be asked about now: %s", unique_id, error)
+            return False
+        return True

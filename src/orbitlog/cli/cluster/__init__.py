@@ -1,0 +1,1 @@
+"""Commands that talk to a running cluster: topics, groups, offsets, messages, sends, load."""

@@ -1,0 +1,101 @@
+"""`orbitlog bench`: a small load generator on our client, at any RocketMQ."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from orbitlog.cli.cluster.cluster_command import cluster_options, show_rows
+from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
+from orbitlog.cli.name_completion import complete_topics
+from orbitlog.cli.shown_rows import byte_count
+
+DEFAULT_TOPIC = "OrbitlogBench"
+_COLUMNS = (
+    Column("messages", right=True),
+    Column("bytes", right=True),
+    Column("seconds", right=True),
+    Column("messagesPerSecond", right=True),
+    Column("mebibytesPerSecond", right=True),
+    Column("p50Ms", right=True),
+    Column("p99Ms", right=True),
+    Column("maxMs", right=True),
+    Column("cpuSeconds", right=True),
+    Column("cpuMicrosecondsPerMessage", right=True),
+    Column("failures", right=True),
+)
+
+
+@click.group(
+    "bench",
+    help="""Load a cluster with messages, and measure how fast it is.
+
+    Time is measured here, from before a request to after its answer; the CPU told is this process's own, not the
+    broker's. One Python process cannot saturate a broker: start several for that.""",
+)
+def command() -> None:
+    """The group."""
+
+
+@command.command("send", help="Send messages, and tell how many a second, and how long each waited for its broker.")
+@click.option(
+    "--topic", default=DEFAULT_TOPIC, show_default=True, shell_complete=complete_topics, help="Made if it is not there."
+)
+@click.option("--size", type=click.IntRange(0, 4 << 20), default=1024, show_default=True, help="Bytes of a body.")
+@click.option("--count", type=click.IntRange(1), default=10_000, show_default=True, help="So many messages in all.")
+@click.option(
+    "--in-flight", type=click.IntRange(1, 10_000), default=32, show_default=True, help="So many wait at once."
+)
+@click.option(
+    "--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Clients, each in a thread of its own."
+)
+@click.option("--batch", type=click.IntRange(1, 1_000), default=1, show_default=True, help="Messages in one request.")
+@click.option("--queues", type=click.IntRange(1, 1_000), default=8, show_default=True, help="Queues of a new topic.")
+@cluster_options
+@click.pass_context
+def bench_send(context: click.Context, /, *, cluster: Cluster, output: Output, **load: Any) -> None:
+    from orbitlog.cli.cluster.load_generator import SendLoad, run_send
+
+    _show(context, run_send(cluster, SendLoad(**load)).row(), output)
+
+
+@command.command(
+    "consume", help="Read a topic from its start without joining a group, and tell how many messages a second."
+)
+@click.option("--topic", default=DEFAULT_TOPIC, show_default=True, shell_complete=complete_topics, help="What is read.")
+@click.option("--count", type=click.IntRange(1), default=10_000, show_default=True, help="Stop after so many in all.")
+@click.option(
+    "--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Clients; queues are dealt out to them."
+)
+@click.option("--seconds", type=click.FloatRange(0.1), default=60, show_default=True, help="Stop when no more come.")
+@cluster_options
+@click.pass_context
+def bench_consume(context: click.Context, /, *, cluster: Cluster, output: Output, **load: Any) -> None:
+    from orbitlog.cli.cluster.load_generator import ConsumeLoad, run_consume
+
+    _show(context, run_consume(cluster, ConsumeLoad(**load)).row(), output)
+
+
+def _show(context: click.Context, row: dict[str, Any], output: Output) -> None:
+    if output.is_table:
+        for name, text in _told(row):
+            click.echo(f"{name:14}{text}")
+    else:
+        show_rows(_COLUMNS, [row], output)
+    if row["failures"] or not row["messages"]:
+        context.exit(1)
+
+
+def _told(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """The figures as people read them."""
+    waits = ", ".join(f"{name} {row[key]} ms" for name, key in (("p50", "p50Ms"), ("p99", "p99Ms"), ("max", "maxMs")))
+    return [
+        ("messages", f"{row['messages']:,}, {byte_count(row['bytes'])}, in {row['seconds']} s"),
+        ("rate", f"{row['messagesPerSecond']:,} a second, {row['mebibytesPerSecond']} MiB/s"),
+        ("waited", waits if row["p50Ms"] is not None else "-"),
+        ("CPU here", f"{row['cpuSeconds']} s, {row['cpuMicrosecondsPerMessage']} µs a message"),
+        ("failures", f"{row['failures']:,}"),
+    ]

@@ -1,0 +1,86 @@
+"""`orbitlog cluster`: brokers and name servers, and whether all is well with them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
+from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
+
+if TYPE_CHECKING:
+    from orbitlog.client.admin.administration import Administration
+
+_HEALTH_COLUMNS = (
+    Column("check"),
+    Column("name"),
+    Column("address"),
+    Column("state"),
+    Column("value"),
+    Column("ms", right=True),
+    Column("problem"),
+)
+
+
+@click.group("cluster", help="Show the brokers of a running cluster, and whether all is well with them.")
+def command() -> None:
+    """The group."""
+
+
+@command.command("list", help="List the brokers that the name server knows.")
+@cluster_options
+def list_brokers(*, cluster: Cluster, output: Output) -> None:
+    info = ask_admin(cluster, lambda admin: admin.cluster())
+    rows = [
+        {"cluster": data.cluster, "brokerName": name, "brokerId": broker_id, "address": where}
+        for name, data in sorted(info.brokers.items())
+        for broker_id, where in sorted(data.addresses.items())
+    ]
+    columns = [Column("cluster"), Column("brokerName"), Column("brokerId", right=True), Column("address")]
+    show_rows(columns, rows, output)
+
+
+@command.command(
+    "health",
+    help="""Look whether all is well: name servers and brokers answer, disks have room, nothing lags, no group is stuck.
+
+    One row for each check. Exit 1 if one is a problem; warnings count too with --strict. A group is stuck when members
+    are there and the next message has waited for longer than --stuck-after; one without members, and with messages
+    before it, is a warning.""",
+)
+@click.option(
+    "--disk-max", type=click.FloatRange(0, 1), default=0.85, show_default=True, help="Share of a disk in use."
+)
+@click.option(
+    "--lag-max", type=click.IntRange(0), default=256, show_default=True, help="MiB not flushed or dispatched."
+)
+@click.option(
+    "--stuck-after", type=click.FloatRange(0), default=600, show_default=True, help="Seconds that a message may wait."
+)
+@click.option("--strict", is_flag=True, help="Warnings are problems.")
+@cluster_options
+@click.pass_context
+def health(
+    context: click.Context,
+    *,
+    disk_max: float,
+    lag_max: int,
+    stuck_after: float,
+    strict: bool,
+    cluster: Cluster,
+    output: Output,
+) -> None:
+    async def work(admin: Administration) -> list[dict[str, Any]]:
+        from orbitlog.cli.cluster.health_checks import Limits, all_checks
+
+        limits = Limits(disk_ratio=disk_max, lag_bytes=lag_max << 20, stuck_seconds=stuck_after)
+        return [finding.row() async for finding in all_checks(admin, limits)]
+
+    rows = ask_admin(cluster, work)
+    show_rows(_HEALTH_COLUMNS, rows, output)
+    bad = ("problem", "warning") if strict else ("problem",)
+    if any(row["state"] in bad for row in rows):
+        context.exit(1)

@@ -1,0 +1,124 @@
+"""`orbitlog config`: settings of running brokers, and of files before a broker reads them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
+from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.main import Problem, WrongUse
+
+if TYPE_CHECKING:
+    from orbitlog.client.admin.administration import Administration
+
+_SETTING_COLUMNS = (Column("brokerName"), Column("key"), Column("value", width_max=80))
+
+
+@click.group("config", help="Show and change the settings of running brokers; check a broker.conf.")
+def command() -> None:
+    """The group."""
+
+
+def _chosen(brokers: dict[str, str], wanted: str | None) -> dict[str, str]:
+    """Brokers by name or address; all of them if none is named."""
+    if wanted is None:
+        return brokers
+    found = {name: address for name, address in brokers.items() if wanted in (name, address)}
+    if not found:
+        raise WrongUse(f"there is no broker {wanted}; there are {', '.join(sorted(brokers)) or 'none'}")
+    return found
+
+
+@command.command("show", help="Show every setting of the running brokers as they use it now, or those with these KEYs.")
+@click.argument("keys", metavar="[KEY]...", nargs=-1)
+@click.option("--broker", help="Only this broker, by name or address.")
+@cluster_options
+def show_settings(*, keys: tuple[str, ...], broker: str | None, cluster: Cluster, output: Output) -> None:
+    async def work(admin: Administration) -> list[dict[str, Any]]:
+        from orbitlog.client.admin.broker_admin import BrokerAdmin
+
+        rows = []
+        for name, address in _chosen(await admin.brokers(), broker).items():
+            settings = await BrokerAdmin(admin.link).settings(address)
+            _refuse_unknown(keys, settings, name)
+            rows += [
+                {"brokerName": name, "key": key, "value": value}
+                for key, value in sorted(settings.items())
+                if not keys or key in keys
+            ]
+        return rows
+
+    show_rows(_SETTING_COLUMNS, ask_admin(cluster, work), output)
+
+
+def _refuse_unknown(keys: tuple[str, ...], settings: dict[str, str], broker_name: str) -> None:
+    import difflib
+
+    for key in keys:
+        if key not in settings:
+            near = difflib.get_close_matches(key, settings, n=2)
+            hint = f"; did you mean {' or '.join(near)}?" if near else ""
+            raise Problem(f"broker {broker_name} has no setting {key}{hint}")
+
+
+@command.command(
+    "set",
+    help="""Change settings of running brokers, KEY=VALUE each.
+
+    A broker changes only what it allows to be changed while it runs, and says so otherwise; nothing is changed then.
+    The file that the broker was started with stays as it is: it counts again after a restart.""",
+)
+@click.argument("assignments", metavar="KEY=VALUE...", nargs=-1, required=True)
+@click.option("--broker", help="Only this broker, by name or address.")
+@cluster_options
+def change_settings(*, assignments: tuple[str, ...], broker: str | None, cluster: Cluster, output: Output) -> None:
+    wanted: dict[str, str] = {}
+    for assignment in assignments:
+        key, equals, value = assignment.partition("=")
+        if not equals or not key.strip():
+            raise WrongUse(f"{assignment!r} is not KEY=VALUE")
+        wanted[key.strip()] = value.strip()
+
+    async def work(admin: Administration) -> list[dict[str, Any]]:
+        from orbitlog.client.admin.broker_admin import BrokerAdmin
+
+        asked = BrokerAdmin(admin.link)
+        rows = []
+        for name, address in _chosen(await admin.brokers(), broker).items():
+            await asked.change_settings(address, wanted)
+            settings = await asked.settings(address)
+            rows += [{"brokerName": name, "key": key, "value": settings.get(key)} for key in wanted]
+        return rows
+
+    show_rows(_SETTING_COLUMNS, ask_admin(cluster, work), output)
+
+
+@command.command(
+    "check",
+    help="""Read a broker.conf as a broker would, without starting one.
+
+    Each key is set, without effect, changes behaviour, refused, unknown or wrong; the sentence names the consequence.
+    Exit 1 if the broker would not start, or if a key is unknown.""",
+)
+@click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@output_options
+@click.pass_context
+def check_file(context: click.Context, *, path: Path, output: Output) -> None:
+    from orbitlog.broker.runtime.setting_verdicts import judge_settings
+    from orbitlog.settings.properties_file import parse_properties
+    from orbitlog.settings.setting_review import shown_value
+
+    pairs = parse_properties(path.read_text(encoding="latin-1"))
+    rows: list[dict[str, Any]] = [
+        {"key": key, "value": shown_value(key, pairs[key]), "finding": finding, "sentence": sentence}
+        for key, finding, sentence in judge_settings(pairs)
+    ]
+    columns = (Column("key"), Column("value", width_max=60), Column("finding"), Column("sentence", width_max=160))
+    show_rows(columns, rows, output)
+    if any(row["finding"] in ("unknown", "refused", "wrong") for row in rows):
+        context.exit(1)

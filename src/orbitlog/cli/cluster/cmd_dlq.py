@@ -1,0 +1,235 @@
+"""`orbitlog dlq`: dead letters of a running cluster, looked at and sent again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
+from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
+from orbitlog.cli.main import Problem, WrongUse
+from orbitlog.cli.message_fields import MessagePrinter
+from orbitlog.cli.name_completion import group_argument
+from orbitlog.cli.shown_rows import body_preview, counted, local_time, printable
+
+if TYPE_CHECKING:
+    from orbitlog.client.admin.administration import Administration
+    from orbitlog.client.admin.dead_letters import LetterFilter
+    from orbitlog.client.consumer.received import Received
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_QUEUE_COLUMNS = (
+    Column("group"),
+    Column("brokerName"),
+    Column("queueId", right=True),
+    Column("letters", right=True),
+    Column("firstOffset", right=True),
+)
+_LETTER_COLUMNS = (
+    Column("msgId"),
+    Column("storeTime"),
+    Column("topic"),
+    Column("tries", right=True),
+    Column("tags"),
+    Column("keys"),
+    Column("body"),
+)
+_REPLAY_COLUMNS = (
+    Column("msgId"),
+    Column("toTopic"),
+    Column("newMsgId"),
+    Column("toQueueId", right=True),
+    Column("toQueueOffset", right=True),
+)
+
+
+def filter_options(function: F) -> F:
+    """Give a command the options that say which dead letters are meant."""
+    options = (
+        click.option("--tags", help="Only those with this tag."),
+        click.option("--key", help="Only those with this key."),
+        click.option("--id", "message_id", help="Only the one with this id."),
+        click.option("--contains", "text", help="Only those whose body holds this text."),
+        click.option("--since", help="Only those dead since this time, ISO 8601 in local time."),
+        click.option("--until", help="Only those dead before this time."),
+    )
+    for option in reversed(options):
+        function = option(function)
+    return function
+
+
+def _filter(given: dict[str, Any]) -> LetterFilter:
+    from orbitlog.client.admin.dead_letters import LetterFilter
+
+    since_ms, until_ms = _time_ms("--since", given.pop("since")), _time_ms("--until", given.pop("until"))
+    return LetterFilter(**given, since_ms=since_ms, until_ms=until_ms)
+
+
+def _time_ms(option: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError):
+        raise WrongUse(f"{option} {text!r} is no time; write 2026-01-31T12:00") from None
+
+
+@click.group("dlq", help="Look at dead letters of a running cluster, and send them again.")
+def command() -> None:
+    """The group."""
+
+
+@command.command("list", help="List which groups have dead letters, or with GROUP the letters themselves.")
+@group_argument(required=False)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many letters.")
+@filter_options
+@cluster_options
+def list_letters(*, group: str | None, limit: int, cluster: Cluster, output: Output, **given: Any) -> None:
+    wanted = _filter(given)
+
+    async def queues(admin: Administration) -> list[dict[str, Any]]:
+        from orbitlog.client.admin.dead_letters import DeadLetters
+
+        return [
+            {
+                "group": each.group,
+                "brokerName": each.place.broker_name,
+                "queueId": each.place.queue_id,
+                "letters": each.end - each.first,
+                "firstOffset": each.first,
+            }
+            for each in await DeadLetters(admin).queues()
+        ]
+
+    if group is None:
+        show_rows(_QUEUE_COLUMNS, ask_admin(cluster, queues), output)
+        return
+    letters = ask_admin(cluster, lambda admin: _letters(admin, group, wanted, limit))
+    show_rows(_LETTER_COLUMNS, map(_row, letters), output)
+
+
+async def _letters(admin: Administration, group: str, wanted: LetterFilter, limit: int | None) -> list[Received]:
+    from orbitlog.client.admin.dead_letters import DeadLetters
+
+    found: list[Received] = []
+    async for letter in DeadLetters(admin).letters(group, wanted):
+        found.append(letter)
+        if len(found) == limit:
+            break
+    return found
+
+
+def _row(letter: Received) -> dict[str, Any]:
+    return {
+        "msgId": letter.message_id,
+        "storeTime": local_time(letter.stored.store_timestamp_ms),
+        "topic": printable(letter.properties.get("RETRY_TOPIC", "")),
+        "tries": letter.attempts,
+        "tags": printable(letter.tags or ""),
+        "keys": printable(" ".join(letter.keys)),
+        "body": body_preview(letter.body),
+    }
+
+
+@command.command("show", help="Show the dead letter ID of GROUP with everything that is known of it.")
+@group_argument()
+@click.argument("message_id", metavar="ID")
+@cluster_options
+def show_letter(*, group: str, message_id: str, cluster: Cluster, output: Output) -> None:
+    from orbitlog.client.admin.dead_letters import LetterFilter
+
+    wanted = LetterFilter(message_id=message_id)
+    letters = ask_admin(cluster, lambda admin: _letters(admin, group, wanted, 1))
+    if not letters:
+        raise Problem(f"group {group} has no dead letter {message_id}")
+    MessagePrinter(output).show(letters[0])
+
+
+@command.command(
+    "replay",
+    help="""Send dead letters of GROUP again: to the group alone, unless told otherwise.
+
+    Each is sent as a new message and the dead letter stays. What was sent, where to and under which id is written
+    down in a file; a replay that was cut off is taken up by the same command, and sends nothing twice.""",
+)
+@group_argument()
+@click.option("--to-origin", is_flag=True, help="Send to the topic they came from: every group of it gets them.")
+@click.option("--to-topic", help="Send to this topic.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many.")
+@click.option("--dry-run", is_flag=True, help="Only tell what would be sent.")
+@click.option(
+    "--record",
+    "record_path",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Where it is written down; left out: orbitlog-replay-GROUP.jsonl here.",
+)
+@filter_options
+@cluster_options
+def replay(
+    *,
+    group: str,
+    to_origin: bool,
+    to_topic: str | None,
+    rate: float | None,
+    limit: int | None,
+    dry_run: bool,
+    record_path: Path | None,
+    cluster: Cluster,
+    output: Output,
+    **given: Any,
+) -> None:
+    if to_origin and to_topic is not None:
+        raise WrongUse("give one of --to-origin and --to-topic")
+    wanted = _filter(given)
+    path = record_path or Path(f"orbitlog-replay-{group}.jsonl")
+
+    async def work(admin: Administration) -> list[dict[str, Any]]:
+        from orbitlog.client.admin.dead_letters import DeadLetters, paced, target_topic
+        from orbitlog.client.admin.replay_record import ReplayRecord
+
+        dead, record, turns = DeadLetters(admin), ReplayRecord(path), paced(rate)
+        rows: list[dict[str, Any]] = []
+        if dry_run:
+            async for letter in dead.letters(group, wanted):
+                stored = letter.stored
+                if limit is not None and len(rows) == limit:
+                    break
+                if record.find((stored.topic, letter.broker_name, stored.queue_id, stored.queue_offset)) is None:
+                    target = target_topic(letter, group, to_origin=to_origin, to_topic=to_topic)
+                    rows.append(_planned(letter, target))
+            return rows
+        with record:
+            await dead.settle(record)
+            async for letter in dead.letters(group, wanted):
+                if limit is not None and len(rows) == limit:
+                    break
+                target = target_topic(letter, group, to_origin=to_origin, to_topic=to_topic)
+                line = await dead.replay(letter, target, record)
+                if line is not None:
+                    rows.append({column.title: getattr(line, column.title) for column in _REPLAY_COLUMNS})
+                    await anext(turns)
+        return rows
+
+    rows = ask_admin(cluster, work)
+    show_rows(_REPLAY_COLUMNS, rows, output)
+    if output.is_table:
+        done = "would be sent again" if dry_run else f"sent again; {path} tells which"
+        click.echo(f"{counted(len(rows), 'dead letter')} {done}")
+
+
+def _planned(letter: Received, target: str) -> dict[str, Any]:
+    return {
+        "msgId": letter.message_id,
+        "toTopic": target,
+        "newMsgId": None,
+        "toQueueId": None,
+        "toQueueOffset": None,
+    }

@@ -1,0 +1,220 @@
+"""`orbitlog group`: consumer groups of a running cluster, how far they are, who is in them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
+from orbitlog.cli.cluster.cmd_offsets import reset_offsets, show_progress
+from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
+from orbitlog.cli.main import Problem, WrongUse
+from orbitlog.cli.name_completion import group_argument
+from orbitlog.cli.shown_rows import printable
+
+if TYPE_CHECKING:
+    from orbitlog.client.admin.administration import Administration
+    from orbitlog.formats.tables.group_config import GroupConfig
+
+_CONFIG_COLUMNS = (
+    Column("group"),
+    Column("brokerName"),
+    Column("consume"),
+    Column("broadcast"),
+    Column("orderly"),
+    Column("retryQueues", right=True),
+    Column("retryTimesMax", right=True),
+)
+_MEMBER_COLUMNS = (
+    Column("clientId"),
+    Column("address"),
+    Column("language"),
+    Column("brokerName"),
+    Column("consumeType"),
+    Column("messageModel"),
+    Column("subscriptions"),
+)
+_NO_MEMBER = 206
+
+
+@click.group("group", help="List consumer groups of a running cluster, show how far they are, make and move them.")
+def command() -> None:
+    """The group."""
+
+
+# The same command under both groups: moving offsets is what it is called, moving a group is what it does.
+command.add_command(reset_offsets)
+
+
+@command.command("list", help="List the consumer groups that brokers know.")
+@cluster_options
+def list_groups(*, cluster: Cluster, output: Output) -> None:
+    found = ask_admin(cluster, all_groups)
+    show_rows([Column("group")], [{"group": each} for each in found], output)
+
+
+async def all_groups(admin: Administration) -> list[str]:
+    found: set[str] = set()
+    for broker in (await admin.brokers()).values():
+        found |= set(await admin.groups(broker))
+    return sorted(found)
+
+
+@command.command(
+    "show", help="Show how far a group is in each queue. --config shows what it may, --members who is there."
+)
+@group_argument()
+@click.option("--topic", help="Only this topic.")
+@click.option("--config", "with_config", is_flag=True, help="What it may do, at each broker.")
+@click.option("--members", "with_members", is_flag=True, help="Who is in it now.")
+@cluster_options
+def show_group(
+    *, group: str, topic: str | None, with_config: bool, with_members: bool, cluster: Cluster, output: Output
+) -> None:
+    if with_config:
+        rows = ask_admin(cluster, lambda admin: _configs(admin, group))
+        if not rows:
+            raise Problem(f"no broker knows a group {group}; `orbitlog group list` lists those that are there")
+        show_rows(_CONFIG_COLUMNS, rows, output)
+    elif with_members:
+        show_rows(_MEMBER_COLUMNS, ask_admin(cluster, lambda admin: _members(admin, group)), output)
+    else:
+        show_progress(group, topic, cluster, output)
+
+
+async def _configs(admin: Administration, group: str) -> list[dict[str, Any]]:
+    from orbitlog.client.admin.broker_admin import BrokerAdmin
+
+    rows = []
+    for name, address in (await admin.brokers()).items():
+        config = await BrokerAdmin(admin.link).group(address, group)
+        if config is not None:
+            rows.append(_config_row(name, config))
+    return rows
+
+
+def _config_row(broker_name: str, config: GroupConfig) -> dict[str, Any]:
+    return {
+        "group": config.group,
+        "brokerName": broker_name,
+        "consume": config.consume_enabled,
+        "broadcast": config.consume_broadcast_enabled,
+        "orderly": config.consume_orderly,
+        "retryQueues": config.retry_queue_count,
+        "retryTimesMax": config.retry_times_max,
+    }
+
+
+async def _members(admin: Administration, group: str) -> list[dict[str, Any]]:
+    from orbitlog.client.admin.group_admin import GroupAdmin
+    from orbitlog.errors import BrokerRefused
+
+    rows: list[dict[str, Any]] = []
+    for name, address in (await admin.brokers()).items():
+        try:
+            told = await GroupAdmin(admin.link).connections(group, address)
+        except BrokerRefused as error:
+            if error.code != _NO_MEMBER:
+                raise
+            continue
+        subscriptions = [f"{each.topic}: {each.expression}" for each in told.subscriptions.values()]
+        for connection in told.connections:
+            rows.append(
+                {
+                    "clientId": printable(connection.client_id),
+                    "address": connection.client_address,
+                    "language": connection.language,
+                    "brokerName": name,
+                    "consumeType": told.consume_type,
+                    "messageModel": told.message_model,
+                    "subscriptions": subscriptions,
+                }
+            )
+    return rows
+
+
+@command.command("create", help="Make a consumer group at every broker; where brokers do not make them by themselves.")
+@group_argument()
+@click.option("--retry-times", type=click.IntRange(0), default=16, show_default=True, help="Tries before it is dead.")
+@click.option("--retry-queues", type=click.IntRange(1), default=1, show_default=True, help="Queues for retries.")
+@click.option("--orderly", is_flag=True, help="Its members consume in order (5.x).")
+@click.option("--broadcast/--no-broadcast", default=True, show_default=True, help="Every member may get every message.")
+@cluster_options
+def create_group(
+    *,
+    group: str,
+    retry_times: int,
+    retry_queues: int,
+    orderly: bool,
+    broadcast: bool,
+    cluster: Cluster,
+    output: Output,
+) -> None:
+    async def work(admin: Administration) -> list[dict[str, Any]]:
+        from orbitlog.formats.names import check_group
+        from orbitlog.formats.tables.group_config import GroupConfig
+
+        config = GroupConfig(
+            check_group(group),
+            retry_times_max=retry_times,
+            retry_queue_count=retry_queues,
+            consume_orderly=orderly,
+            consume_broadcast_enabled=broadcast,
+        )
+        await admin.create_group(config)
+        return await _configs(admin, group)
+
+    show_rows(_CONFIG_COLUMNS, ask_admin(cluster, work), output)
+
+
+@command.command("update", help="Change a group that is there, at every broker; what is not given stays as it is.")
+@group_argument()
+@click.option("--retry-times", type=click.IntRange(0), help="Tries before a message is dead.")
+@click.option("--retry-queues", type=click.IntRange(1), help="Queues for retries.")
+@click.option("--orderly/--no-orderly", default=None, help="Its members consume in order (5.x).")
+@click.option("--broadcast/--no-broadcast", default=None, help="Every member may get every message.")
+@click.option("--consume/--no-consume", default=None, help="Whether it may consume at all.")
+@cluster_options
+def update_group(*, group: str, cluster: Cluster, output: Output, **given: Any) -> None:
+    names = {
+        "retry_times": "retry_times_max",
+        "retry_queues": "retry_queue_count",
+        "orderly": "consume_orderly",
+        "broadcast": "consume_broadcast_enabled",
+        "consume": "consume_enabled",
+    }
+    changes = {names[name]: value for name, value in given.items() if value is not None}
+    if not changes:
+        raise WrongUse("nothing to change; give --retry-times, --consume or another of the options")
+
+    async def work(admin: Administration) -> list[dict[str, Any]]:
+        from dataclasses import replace
+
+        from orbitlog.client.admin.broker_admin import BrokerAdmin
+
+        brokers = BrokerAdmin(admin.link)
+        for address in (await admin.brokers()).values():
+            config = await brokers.group(address, group)
+            if config is not None:
+                await brokers.put_group(address, replace(config, **changes))
+        return await _configs(admin, group)
+
+    rows = ask_admin(cluster, work)
+    if not rows:
+        raise Problem(f"no broker knows a group {group}; `orbitlog group create {group}` makes it")
+    show_rows(_CONFIG_COLUMNS, rows, output)
+
+
+@command.command("delete", help="Delete a group at every broker, and how far it is.")
+@group_argument()
+@click.option("--keep-offsets", is_flag=True, help="Remember how far it is, for when it comes back.")
+@click.option("--yes", is_flag=True, help="Do not ask.")
+@cluster_options
+def delete_group(*, group: str, keep_offsets: bool, yes: bool, cluster: Cluster, output: Output) -> None:
+    if not yes:
+        click.confirm(f"Delete group {group}?", abort=True, err=True)
+    ask_admin(cluster, lambda admin: admin.delete_group(group, forget_offsets=not keep_offsets))
+    show_rows([Column("group"), Column("deleted")], [{"group": group, "deleted": True}], output)

@@ -1,0 +1,109 @@
+"""`orbitlog offsets`: how far groups are, queue by queue, and moving them; `orbitlog group reset` is the same."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
+from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.json_rows import Output
+from orbitlog.cli.name_completion import group_argument, topic_argument
+from orbitlog.cli.time_arguments import parse_place
+
+if TYPE_CHECKING:
+    from orbitlog.client.admin.administration import Administration
+    from orbitlog.client.admin.offset_reset import QueueMove
+
+PROGRESS_COLUMNS = (
+    Column("topic"),
+    Column("brokerName"),
+    Column("queueId", right=True),
+    Column("committed", right=True),
+    Column("end", right=True),
+    Column("lag", right=True),
+)
+_MOVE_COLUMNS = (
+    Column("topic"),
+    Column("brokerName"),
+    Column("queueId", right=True),
+    Column("before", right=True),
+    Column("offset", right=True),
+    Column("end", right=True),
+    Column("lag", right=True),
+    Column("done"),
+)
+
+
+@click.group("offsets", help="Show how far consumer groups are in each queue, and move them.")
+def command() -> None:
+    """The group."""
+
+
+@command.command("show", help="Show how far GROUP is in each queue, and how many messages it has before it.")
+@group_argument()
+@click.option("--topic", help="Only this topic.")
+@cluster_options
+def show_offsets(*, group: str, topic: str | None, cluster: Cluster, output: Output) -> None:
+    show_progress(group, topic, cluster, output)
+
+
+def show_progress(group: str, topic: str | None, cluster: Cluster, output: Output) -> None:
+    progress = ask_admin(cluster, lambda admin: admin.progress(group, topic), topic=topic)
+    rows = [
+        {
+            "topic": each.queue.topic,
+            "brokerName": each.queue.broker_name,
+            "queueId": each.queue.queue_id,
+            "committed": each.committed,
+            "end": each.end,
+            "lag": each.lag,
+        }
+        for each in progress
+    ]
+    show_rows(PROGRESS_COLUMNS, rows, output)
+
+
+@command.command(
+    "reset",
+    help="""Let GROUP go on elsewhere in TOPIC.
+
+    Every queue goes to the place given: earliest, latest, an offset (an offset beyond an end of a queue means that
+    end), a time (2026-01-31T12:00, local; or milliseconds since 1970), so long ago (-30m). Members that are running
+    are told at once; a group without members begins there. --dry-run only shows where each queue would go.""",
+)
+@group_argument()
+@topic_argument()
+@click.option("--to", "target", required=True, help="earliest, latest, an offset, a time, or -30m, -12h, -7d.")
+@click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue of each broker.")
+@click.option("--dry-run", is_flag=True, help="Only show where each queue would go.")
+@cluster_options
+def reset_offsets(
+    *, group: str, topic: str, target: str, queue_id: int | None, dry_run: bool, cluster: Cluster, output: Output
+) -> None:
+    place = parse_place("--to", target)
+
+    async def work(admin: Administration) -> list[QueueMove]:
+        from orbitlog.client.admin.offset_reset import OffsetReset
+
+        reset = OffsetReset(admin.link, admin.routes)
+        plan = await reset.plan(group, topic, place, queue_id=queue_id)
+        return plan if dry_run else await reset.make(group, plan, place)
+
+    moves = ask_admin(cluster, work, topic=topic)
+    show_rows(_MOVE_COLUMNS, [_row(move, done=not dry_run) for move in moves], output)
+
+
+def _row(move: QueueMove, *, done: bool) -> dict[str, Any]:
+    return {
+        "topic": move.queue.topic,
+        "brokerName": move.queue.broker_name,
+        "queueId": move.queue.queue_id,
+        "before": move.before,
+        "offset": move.target,
+        "end": move.end,
+        "lag": move.lag_after,
+        "done": done,
+    }

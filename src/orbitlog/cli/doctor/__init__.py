@@ -1,0 +1,1 @@
+"""`orbitlog doctor`: check, explain, move, rebuild, repair, undo."""

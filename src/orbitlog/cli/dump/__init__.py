@@ -1,0 +1,1 @@
+"""`orbitlog dump`: files of a store as rows."""

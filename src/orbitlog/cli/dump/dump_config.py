@@ -1,0 +1,88 @@
+"""`orbitlog dump config`: the broker's tables of topics, groups and offsets, and what else it keeps in config/.
+
+Of a file and its backup the one is shown that a broker would load; where that is the backup, stderr says so.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import click
+
+from orbitlog.cli.cluster.config_tables import write_config
+from orbitlog.cli.dump import dump_options as options
+from orbitlog.cli.dump.dump_target import config_target
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.errors import FormatError
+from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE
+from orbitlog.formats.java import utf8_decode, utf8_encode
+from orbitlog.formats.store_tree import BACKUP_SUFFIX
+from orbitlog.formats.tables.config_files import CONFIG_CODECS, ConfigSource, ConfigValue, choose_config, config_codec
+from orbitlog.formats.tables.loose_json import Json, read_json
+
+_FIELDS = ("file", "usedBackup", "content")
+_UNREAD_SUFFIXES = (".tmp", ".lock")
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """One file as read; `value` is its typed form where the file is one that brokers make."""
+
+    name: str
+    content: Json
+    value: ConfigValue | None
+    used_backup: bool = False
+
+
+@click.command("config", help="Show the broker's tables. PATH: a store, its config directory, or one file.")
+@options.path_argument
+@output_options
+def command(path: Path, output: Output) -> None:
+    problems: list[str] = []
+    with output.writer(_FIELDS) as writer:
+        for main, backup in config_target(path):
+            try:
+                loaded = _load(main, backup)
+            except FormatError as error:
+                problems.append(f"{main}: {error}")
+                continue
+            if loaded is None:
+                continue
+            if loaded.used_backup:
+                options.warn(f"{main} is missing, empty or damaged; its backup {main.name}{BACKUP_SUFFIX} is shown")
+            if output.is_table:
+                write_config(loaded.name, loaded.content, loaded.value, writer)
+            else:
+                shown = dict(zip(_FIELDS, (loaded.name, loaded.used_backup, loaded.content), strict=True))
+                writer.line(json.dumps(shown, separators=(",", ":")))
+    options.report_damage(problems)
+
+
+def _load(main: Path, backup: Path | None) -> _Loaded | None:
+    """Read a file or its backup; None where there is nothing in either, or nothing that can be a table."""
+    name = main.name
+    main_bytes = main.read_bytes() if main.exists() else None
+    backup_bytes = backup.read_bytes() if backup is not None else None
+    known = name.removesuffix(BACKUP_SUFFIX) in CONFIG_CODECS
+    if name == TIMER_CHECKPOINT_FILE:
+        data, used_backup = main_bytes or backup_bytes, not main_bytes
+    elif not known and name.endswith(_UNREAD_SUFFIXES):
+        return None
+    else:
+        # A table of another shape counts as unreadable too, so known files are read as what they should be.
+        chosen = choose_config(main_bytes, backup_bytes, partial(_read_table, name) if known else read_json)
+        used_backup = chosen is not None and chosen.source is ConfigSource.BACKUP
+        data = backup_bytes if used_backup else main_bytes
+    if not data:
+        return None
+    if not known:
+        return _Loaded(name, read_json(utf8_decode(data)), None, used_backup)
+    codec = config_codec(name)
+    return _Loaded(name, codec.to_json(data), codec.decode(data), used_backup)
+
+
+def _read_table(name: str, text: str) -> Json:
+    return config_codec(name).to_json(utf8_encode(text))

@@ -1,0 +1,237 @@
+"""What a PATH given to a dump command means: a whole store, one of its directories, or one file.
+
+A path of the wrong kind is wrong use (exit 2), and the sentence says which command or path would be right.
+Sizes that one file cannot tell are learnt from the files beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import click
+
+from orbitlog.cli.dump.dump_options import warn
+from orbitlog.cli.dump.file_kind import DESCRIPTIONS, first_byte_number, other_kind
+from orbitlog.errors import StoreLayoutError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE
+from orbitlog.formats.records.dledger import DLedgerEntry, read_entry_at
+from orbitlog.formats.tables.config_files import CONFIG_CODECS
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles import store_files as files
+from orbitlog.storefiles.dledger_walk import DLedgerWalk
+from orbitlog.storefiles.log_presence import check_log_is_there
+from orbitlog.storefiles.log_walk import LogWalk
+from orbitlog.storefiles.mapped_view import holds_data, mapped_view
+from orbitlog.storefiles.store_contents import NO_PART, Content, Part, find_obstacles
+from orbitlog.storefiles.store_files import OffsetFile, SizedFile, StoreFiles
+from orbitlog.storefiles.store_inference import infer_index_layout, infer_queue_file_bytes, infer_segment_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogTarget:
+    """Segments to read, the size that each should have, and how to walk over them."""
+
+    segments: tuple[OffsetFile, ...]
+    segment_bytes: int
+    walk: type[LogWalk] = LogWalk
+
+    @property
+    def size_bytes(self) -> int:
+        return sum(segment.size_bytes for segment in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSource:
+    """One queue, or one file of it; a file that was moved elsewhere does not tell its topic and queue."""
+
+    topic: str | None
+    queue_id: int | None
+    files: tuple[OffsetFile, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class QueueTarget:
+    queues: tuple[QueueSource, ...]
+    file_bytes: int
+
+
+_PARTS = {tree.COMMITLOG: Part.LOG, tree.CONSUMEQUEUE: Part.QUEUES, tree.INDEX: Part.INDEX, tree.CONFIG: Part.TABLES}
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTarget:
+    """Index files, oldest first; no layout where neither files nor settings tell it."""
+
+    files: tuple[SizedFile, ...]
+    layout: IndexLayout | None
+
+
+def log_target(path: Path, settings: StoreSettings) -> LogTarget:
+    """Find segments in a store, in commitlog/ or dledger-*/data; or take one file."""
+    if path.is_dir():
+        is_store = path.joinpath(tree.COMMITLOG).is_dir() or path.joinpath(tree.CONSUMEQUEUE).is_dir()
+        segments = () if is_store else files.find_segments(path)
+        segments = segments or _log_of_store(_store("commitlog", path, settings))
+        for segment in segments[:1]:
+            _refuse_other_kind("commitlog", segment.path)
+        return _walkable(segments, infer_segment_bytes(segments, settings))
+    _refuse_other_kind("commitlog", path)
+    size_bytes = path.stat().st_size
+    base = tree.parse_offset_file_name(path.name)
+    if base is not None:
+        beside = files.find_segments(path.resolve().parent)
+        return _walkable((OffsetFile(path, base, size_bytes),), infer_segment_bytes(beside, settings))
+    with mapped_view(path) as view:
+        base = first_byte_number(view)
+    if base is None:
+        raise click.UsageError(
+            f"{path} holds no message and is not named like a segment; give a segment of a commit log"
+        )
+    return _walkable((OffsetFile(path, base, size_bytes),), size_bytes)
+
+
+def _log_of_store(store: StoreFiles) -> tuple[OffsetFile, ...]:
+    """Return the log's segments: a store that was converted to DLedger goes on in that directory."""
+    check_log_is_there(store)
+    members = {name: segments for name, segments in store.dledger_segments.items() if segments}
+    if len(members) > 1:
+        raise click.UsageError(
+            f"{store.root} holds the logs of several DLedger members ({', '.join(members)});"
+            f" give one of them, such as {store.root / next(iter(members)) / tree.DLEDGER_DATA}"
+        )
+    return (*store.segments, *(segment for segments in members.values() for segment in segments))
+
+
+def _walkable(segments: tuple[OffsetFile, ...], segment_bytes: int) -> LogTarget:
+    # The last file decides: only the first ones of a converted store have the ordinary format.
+    for segment in reversed(segments):
+        if holds_data(segment.path):
+            with mapped_view(segment.path) as view:
+                is_dledger = isinstance(read_entry_at(view, 0), DLedgerEntry)
+            return LogTarget(segments, segment_bytes, DLedgerWalk if is_dledger else LogWalk)
+    return LogTarget(segments, segment_bytes)
+
+
+def queue_target(path: Path, settings: StoreSettings) -> QueueTarget:
+    """Find queues in a store, in consumequeue/, in a topic's or a queue's directory; or take one file."""
+    if path.is_file():
+        _refuse_other_kind("consumequeue", path)
+        resolved = path.resolve()
+        base = tree.parse_offset_file_name(path.name)
+        single = OffsetFile(path, base or 0, path.stat().st_size)
+        beside = files.find_segments(resolved.parent) if base is not None else (single,)
+        return QueueTarget((_queue_source(resolved.parent, (single,)),), infer_queue_file_bytes(beside, settings))
+    queues = tuple(_queues_below(path, settings))
+    for queue in queues[:1]:
+        for file in queue.files[:1]:
+            _refuse_other_kind("consumequeue", file.path)
+    every_file = [file for queue in queues for file in queue.files]
+    return QueueTarget(queues, infer_queue_file_bytes(every_file, settings))
+
+
+def _queue_source(directory: Path, queue_files: tuple[OffsetFile, ...]) -> QueueSource:
+    queue_id = tree.parse_queue_id(directory.name)
+    return QueueSource(None if queue_id is None else directory.parent.name, queue_id, queue_files)
+
+
+def _queues_below(path: Path, settings: StoreSettings) -> list[QueueSource]:
+    if path.joinpath(tree.CONSUMEQUEUE).is_dir():
+        table = _store("consumequeue", path, settings).queues
+    elif own := files.find_segments(path):
+        return [_queue_source(path.resolve(), own)]
+    else:
+        table = {key: found for key, found in files.find_topic_queues(path.resolve()).items() if found}
+        table = table or files.find_queues(path) or _store("consumequeue", path, settings).queues
+    return [QueueSource(topic, queue_id, found) for (topic, queue_id), found in table.items()]
+
+
+def index_target(path: Path, settings: StoreSettings) -> IndexTarget:
+    if path.is_file():
+        _refuse_other_kind("index", path)
+        single = SizedFile(path, path.stat().st_size)
+        beside = files.find_index_files(path.resolve().parent) or (single,)
+        return IndexTarget((single,), infer_index_layout(beside, settings))
+    found = files.find_index_files(path) or _store("index", path, settings).index_files
+    return IndexTarget(found, infer_index_layout(found, settings))
+
+
+def checkpoint_target(path: Path) -> Path | None:
+    """Return the checkpoint file, or None where the store has none."""
+    if path.is_file():
+        _refuse_other_kind("checkpoint", path)
+        return path
+    checkpoint = _store("checkpoint", path).checkpoint
+    return checkpoint.path if checkpoint else None
+
+
+def config_target(path: Path) -> list[tuple[Path, Path | None]]:
+    """Return each config file (it may be missing) with its backup, or None where it has none."""
+    if path.is_file():
+        _refuse_other_kind("config", path)
+        backup = path.with_name(path.name + tree.BACKUP_SUFFIX)
+        return [(path, backup if backup.is_file() else None)]
+    if path.joinpath(tree.CONFIG).is_dir():
+        directory, found = path / tree.CONFIG, _store("config", path).config_files
+    else:
+        directory, found = path, files.find_config_files(path)
+    by_name = {file.path.name: file.path for file in found}
+    names = sorted({name.removesuffix(tree.BACKUP_SUFFIX) for name in by_name})
+    if directory == path and not CONFIG_CODECS.keys() & set(names):
+        _store("config", path)  # a store without config/ has nothing to show; anything else is refused
+        return []
+    return [(directory / name, by_name.get(name + tree.BACKUP_SUFFIX)) for name in names]
+
+
+def timer_log_target(path: Path) -> tuple[OffsetFile, ...]:
+    if path.is_file():
+        _refuse_other_kind("timerlog", path)
+        return (OffsetFile(path, tree.parse_offset_file_name(path.name) or 0, path.stat().st_size),)
+    found = () if path.joinpath(tree.COMMITLOG).is_dir() else files.find_segments(path)
+    found = found or _store("timerlog", path).timer_log
+    for file in found[:1]:
+        _refuse_other_kind("timerlog", file.path)
+    return found
+
+
+def timer_wheel_target(path: Path) -> tuple[Path | None, Path | None]:
+    """Return the wheel and the timer's checkpoint, None for what is not there."""
+    if path.is_file():
+        _refuse_other_kind("timerwheel", path)
+        return path, None
+    store = _store("timerwheel", path)
+    checkpoints = [file.path for file in store.config_files if file.path.name == TIMER_CHECKPOINT_FILE]
+    return store.timer_wheel.path if store.timer_wheel else None, next(iter(checkpoints), None)
+
+
+def _store(wanted: str, path: Path, settings: StoreSettings | None = None) -> StoreFiles:
+    """List a store; `wanted` is the kind of file that is asked for, and also the name under which it lies there."""
+    try:
+        store = files.find_store_files(path, settings)
+    except StoreLayoutError as error:
+        for first in sorted(entry for entry in path.iterdir() if entry.is_file())[:1]:
+            _refuse_other_kind(wanted, first, shown=path)
+        raise click.UsageError(str(error)) from error
+    for obstacle in find_obstacles(path):
+        # A DLedger store has ordinary queues and an ordinary index, and its log is read as well.
+        if not obstacle.parts & _PARTS.get(wanted, NO_PART) or obstacle.content is Content.DLEDGER_LOG:
+            continue
+        if obstacle.content in (Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES):
+            raise click.UsageError(str(obstacle))
+        warn(f"not shown: {obstacle}")
+    for entry in store.foreign:
+        if entry.path == path / wanted:
+            raise click.UsageError(f"{entry.path} {entry.reason}")
+        if entry.path.is_relative_to(path / wanted) or not entry.path.is_relative_to(path):
+            warn(f"{entry.path} {entry.reason}")
+    return store
+
+
+def _refuse_other_kind(wanted: str, path: Path, *, shown: Path | None = None) -> None:
+    with mapped_view(path) as view:
+        kind = other_kind(wanted, path, view)
+    if kind is not None:
+        holds = f"{path} looks like {DESCRIPTIONS[kind]}"
+        raise click.UsageError(f"{holds}, not {DESCRIPTIONS[wanted]}: use `orbitlog dump {kind} {shown or path}`")

@@ -1,0 +1,85 @@
+"""`orbitlog dump timerwheel`: the times at which the timer of 5.x has messages to deliver."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+import click
+
+from orbitlog.cli.cluster.stream_table import Column, StreamTable
+from orbitlog.cli.dump import dump_options as options
+from orbitlog.cli.dump.dump_target import timer_wheel_target
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.line_writer import LineWriter
+from orbitlog.cli.shown_rows import counted, local_time, zone_name
+from orbitlog.errors import FormatError
+from orbitlog.formats.derived.timer_checkpoint import decode_timer_checkpoint
+from orbitlog.formats.derived.timer_wheel import TimerSlot, scan_wheel
+from orbitlog.storefiles.mapped_view import mapped_view
+
+_FIELDS = ("deliverTimestamp", "messages", "firstLogPosition", "lastLogPosition")
+
+
+@click.command(
+    "timerwheel", help="Show slots of the timer wheel, the earliest first. PATH: a store or the wheel's file."
+)
+@options.path_argument
+@output_options
+@click.option("--all", "with_delivered", is_flag=True, help="Also slots whose time config/timercheck says is over.")
+@options.limit_option
+def command(*, path: Path, output: Output, with_delivered: bool, limit: int | None) -> None:
+    output.check(_FIELDS)
+    wheel, checkpoint = timer_wheel_target(path)
+    if wheel is None:
+        options.warn(f"{path} has no timer wheel; only brokers of 5.x make one")
+        return
+    delivered_until_ms = 0 if with_delivered or checkpoint is None else _delivered_until_ms(checkpoint)
+    problems: list[str] = []
+    with mapped_view(wheel) as view:
+        try:
+            slots = [slot for _, slot in scan_wheel(view) if slot.time_ms >= delivered_until_ms]
+        except FormatError as error:
+            slots = []
+            problems.append(f"{wheel}: {error}")
+    slots.sort(key=lambda slot: slot.time_ms)
+    with output.writer(_FIELDS) as writer:
+        if not output.is_table:
+            for slot in islice(slots, limit):
+                writer.line(json.dumps(_as_object(slot), separators=(",", ":")))
+        else:
+            _write_table(islice(slots, limit), writer)
+    options.report_damage(problems)
+
+
+def _delivered_until_ms(checkpoint: Path) -> int:
+    with mapped_view(checkpoint) as view:
+        return decode_timer_checkpoint(view).last_read_time_ms
+
+
+def _as_object(slot: TimerSlot) -> dict[str, int]:
+    return {
+        "deliverTimestamp": slot.time_ms,
+        "messages": slot.message_count,
+        "firstLogPosition": slot.first_log_position,
+        "lastLogPosition": slot.last_log_position,
+    }
+
+
+def _write_table(slots: Iterator[TimerSlot], writer: LineWriter) -> None:
+    columns = (
+        Column(f"due ({zone_name()})", style="green"),
+        Column("messages", right=True),
+        Column("first log position", right=True),
+        Column("last log position", right=True),
+    )
+    table = StreamTable(writer, columns)
+    count = 0
+    for slot in slots:
+        count += 1
+        positions = str(slot.first_log_position), str(slot.last_log_position)
+        table.row((local_time(slot.time_ms), str(slot.message_count), *positions))
+    table.finish()
+    writer.line(counted(count, "slot"))

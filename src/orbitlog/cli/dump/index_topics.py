@@ -1,0 +1,56 @@
+"""Which topic an index entry is about: the index holds hashes, but the log beside it holds the words."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+
+import click
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.records.message import decode_message
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.store_files import list_segments
+from orbitlog.storefiles.store_paths import StorePaths
+
+_SIZE_BYTES = 4
+_RECORD_BYTES_MAX = 64 * 1024 * 1024
+
+
+class IndexTopics:
+    """Looks up the topic of a record in the log of the store that an index belongs to."""
+
+    def __init__(self, path: Path, settings: StoreSettings) -> None:
+        self._segments = list_segments(_paths_beside(path, settings)).segments
+        self._bases = [segment.base for segment in self._segments]
+
+    def topic_at(self, physical_offset: int) -> str | None:
+        """Return the topic of the record there; None where the log no longer has it, or cannot be read."""
+        number = bisect_right(self._bases, physical_offset) - 1
+        if number < 0:
+            return None
+        with self._segments[number].path.open("rb") as file:
+            file.seek(physical_offset - self._bases[number])
+            head = file.read(_SIZE_BYTES)
+            size_bytes = int.from_bytes(head, "big")
+            if not _SIZE_BYTES < size_bytes <= _RECORD_BYTES_MAX:
+                return None
+            record = head + file.read(size_bytes - _SIZE_BYTES)
+        try:
+            return decode_message(record, physical_offset=physical_offset, check_crc=False).topic
+        except FormatError:
+            return None
+
+
+def _paths_beside(path: Path, settings: StoreSettings) -> StorePaths:
+    """Return the paths of the store that an index file or directory is in; settings may name the log's directories."""
+    candidates = (path, *path.resolve().parents[:2])
+    for root in candidates:
+        paths = StorePaths.of(root, settings)
+        if paths.is_configured or (root / tree.COMMITLOG).is_dir():
+            return paths
+    raise click.UsageError(
+        "index files hold hashes, so --topic needs the commit log beside them: give the store, --key too, or the log's"
+        " directory (--config broker.conf, --set storePathCommitLog=DIR)"
+    )

@@ -1,0 +1,1 @@
+"""`orbitlog pipeline`: rebuild, check, query, stats, export and dispatch on Spark."""

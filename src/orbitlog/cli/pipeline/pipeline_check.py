@@ -1,0 +1,89 @@
+"""`orbitlog pipeline check`: whether log, queues, index, checkpoint and config of stores are whole and agree."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orbitlog.cli.dump.dump_options import read_settings, report_damage, settings_options, warn
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.pipeline.pipeline_options import (
+    JobProgress,
+    master_option,
+    spark_session,
+    split_option,
+    stores_argument,
+)
+from orbitlog.cli.shown_rows import byte_count
+
+if TYPE_CHECKING:
+    from orbitlog.doctor.examination import Examination
+
+CHECK_FIELDS = (
+    *("store", "sound", "messages", "logBytes", "logEnd", "queues", "units", "indexFiles", "keys", "unitsBehind"),
+    *("keysBehind", "findingCount", "findings", "seconds"),
+)
+
+
+@click.command("check")
+@stores_argument
+@click.option(
+    "--state",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A directory for what was checked; a run that was killed is taken up with it.",
+)
+@split_option
+@master_option
+@output_options
+@settings_options
+def command(
+    *,
+    stores: tuple[Path, ...],
+    state: Path | None,
+    split_bytes: int,
+    master: str,
+    output: Output,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
+) -> None:
+    """Verify whole stores: records, queues, index, checkpoint, config.
+
+    Each record's magic, lengths, offset and checksum; the order of every queue; each unit and index entry against the
+    log; timer files, and files that are missing or foreign. Verdict and exit code are those of `orbitlog doctor check`:
+    what is wrong is named on stderr with file, byte, topic and queue, and the exit code is 1 then. Nothing is
+    changed."""
+    output.check(CHECK_FIELDS)
+    settings = read_settings(config_path, assignments)
+    from orbitlog.pipeline.check import check
+
+    with spark_session(master, "check", only_tasks=True) as spark, JobProgress() as progress:
+        started_s = time.perf_counter()
+        results = check(spark, list(stores), settings=settings, split_bytes=split_bytes, state=state, progress=progress)
+        seconds = time.perf_counter() - started_s
+    for result in results:
+        if not output.is_table:
+            output.write(CHECK_FIELDS, result.as_object() | {"seconds": round(seconds, 3)})
+        else:
+            click.echo(_sentence(result, seconds))
+    unlisted = sum(result.unlisted_count for result in results)
+    if unlisted:
+        warn(f"{unlisted} more findings are not listed")
+    report_damage([str(diagnosis) for result in results for diagnosis in result.problems])
+
+
+def _sentence(found: Examination, seconds: float) -> str:
+    result = found.check
+    speed = byte_count(int(result.log_bytes / max(seconds, 0.001)))
+    count = len(found.problems) + found.unlisted_count
+    verdict = "sound" if found.is_sound else f"{count} findings"
+    behind = ""
+    if result.units_behind or result.keys_behind:
+        behind = f"; {result.units_behind} units and {result.keys_behind} keys are not derived yet"
+    return (
+        f"{result.store}: {verdict}: {result.messages} messages up to physical offset {result.log_end},"
+        f" {result.units} units of {result.queues} queues, {result.keys} keys in {result.index_files} index files"
+        f"{behind} ({seconds:.1f} s, {speed}/s)"
+    )

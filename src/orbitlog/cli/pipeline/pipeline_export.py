@@ -1,0 +1,155 @@
+"""`orbitlog pipeline export`: a topic as a table of Parquet files, Delta or Iceberg, each message exactly once."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.pipeline.pipeline_options import (
+    JobProgress,
+    log_path_options,
+    master_option,
+    name_given_stores,
+    spark_session,
+)
+from orbitlog.cli.shown_rows import byte_count, counted
+
+if TYPE_CHECKING:
+    from orbitlog.pipeline.export.export_job import ExportedBatch
+
+_NOW = "available-now"
+_FIELDS = ("batch", "messages", "recordBytes", "files", "fileBytes", "nextOffsets", "seconds")
+_FORMATS = ("parquet", "delta", "iceberg")
+_TRIGGER = re.compile(r"([0-9]{1,6}(?:\.[0-9]{1,3})?)\s*(ms|s|m|h)?")
+_SECONDS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, None: 1.0}
+
+
+def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float | None:
+    if text.strip() == _NOW:
+        return None
+    match = _TRIGGER.fullmatch(text.strip())
+    if match is None:
+        raise click.BadParameter(f"{text!r} is neither {_NOW} nor a time such as 500ms, 10s or 1m", param=parameter)
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+@click.command("export")
+@click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+@click.option("--topic", required=True, help="The topic to export.")
+@click.option("--to", "target", required=True, type=click.Path(file_okay=False, path_type=Path), help="The table.")
+@click.option(
+    "--format",
+    "table_format",
+    type=click.Choice(_FORMATS),
+    default="parquet",
+    show_default=True,
+    help="Kind of table: plain Parquet files, Delta, or Iceberg.",
+)
+@click.option(
+    "--json-schema", metavar="COLUMNS", help="JSON bodies as columns: `id bigint, price double, note string`."
+)
+@click.option(
+    "--starting", default="earliest", show_default=True, help="Where a new export starts: also latest, or JSON."
+)
+@click.option("--follow", is_flag=True, help="Go on with what comes, as a streaming query, until stopped.")
+@click.option(
+    "--trigger",
+    "trigger_s",
+    callback=_seconds,
+    default="10s",
+    show_default=True,
+    help=f"How often --follow looks; with {_NOW} the query ends when it has what is there.",
+)
+@click.option(
+    "--batch-messages",
+    type=click.IntRange(min=1),
+    default=4_000_000,
+    show_default=True,
+    help="How many messages one commit adds, about.",
+)
+@click.option("--ignore-loss", is_flag=True, help="Go on without messages that are gone or damaged.")
+@master_option
+@log_path_options
+@partial(output_options, format_names=("-f", "--row-format"))  # --format is the table's
+def command(
+    *,
+    stores: tuple[str, ...],
+    topic: str,
+    target: Path,
+    table_format: str,
+    json_schema: str | None,
+    starting: str,
+    follow: bool,
+    trigger_s: float | None,
+    batch_messages: int,
+    ignore_loss: bool,
+    master: str,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
+    output: Output,
+) -> None:
+    """Export a topic as a table, by day, each message exactly once.
+
+    Run it again and it adds what is new; killed at any point, the next run goes on where the table is. STORE is a
+    broker's storePathRootDir, or name=PATH to name it."""
+    output.check(_FIELDS)
+    from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
+    from orbitlog.pipeline.export.export_stream import ExportQuery
+    from orbitlog.pipeline.runtime.task_run import runner
+    from orbitlog.pipeline.sources.json_columns import parse_json_columns
+
+    request = ExportRequest(
+        stores=name_given_stores(stores, config_path, assignments),
+        topic=topic,
+        target=target.absolute(),
+        table_format=table_format,
+        json_columns=None if json_schema is None else parse_json_columns(json_schema),
+        starting=starting,
+        batch_messages=batch_messages,
+        fail_on_data_loss=not ignore_loss,
+    )
+    messages = 0
+
+    def tell(batch: ExportedBatch) -> None:
+        nonlocal messages
+        messages += batch.messages
+        _tell(batch, output)
+
+    with spark_session(master, "export", only_tasks=not follow) as spark:
+        if follow:
+            query = ExportQuery(spark, request, tell=tell, warn=lambda sentence: click.echo(sentence, err=True))
+            query.run(_stop_signal(), trigger_s=trigger_s)
+        else:
+            with JobProgress() as progress:
+                for batch in export_topic(runner(spark), request, progress=progress):
+                    tell(batch)
+    if output.is_table:
+        click.echo(f"{counted(messages, 'message')} added to {target}")
+
+
+def _stop_signal() -> threading.Event:
+    """Return what TERM and INT set; a batch in the making is finished first."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
+def _tell(batch: ExportedBatch, output: Output) -> None:
+    if not output.is_table:
+        sizes = (batch.number, batch.messages, batch.scanned_bytes, batch.files, batch.file_bytes)
+        values = (*sizes, batch.end, round(batch.seconds, 3))
+        output.write(_FIELDS, dict(zip(_FIELDS, values, strict=True)))
+        return
+    speed = byte_count(int(batch.scanned_bytes / max(batch.seconds, 0.001)))
+    click.echo(
+        f"batch {batch.number}: {counted(batch.messages, 'message')} in {counted(batch.files, 'file')},"
+        f" {byte_count(batch.file_bytes)} ({batch.seconds:.1f} s, {speed}/s)"
+    )

@@ -1,0 +1,192 @@
+"""`orbitlog pipeline query`: messages of stores by topic, key, time and content, or by SQL."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from orbitlog.cli.cluster.stream_table import Column, StreamTable
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.line_writer import LineWriter
+from orbitlog.cli.main import Problem
+from orbitlog.cli.pipeline.pipeline_options import log_path_options, master_option, name_given_stores, spark_session
+from orbitlog.cli.shown_rows import body_preview, byte_count, counted, local_time, printable
+
+_SHOWN = ("topic", "queueId", "queueOffset", "tags", "keys", "storeTimestamp", "bornHost", "body")
+_SENTENCE_MAX = 300
+
+# Frames and rows are `Any` here: only the pipeline knows Spark's types.
+
+
+def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
+    """Read a time: milliseconds, or ISO 8601 (UTC unless it says otherwise)."""
+    if text is None:
+        return None
+    if text.isascii() and text.isdecimal() and len(text) < 16:
+        return int(text)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise click.BadParameter(
+            f"{text!r} is neither milliseconds nor a time such as 2026-01-31T12:00", param=parameter
+        ) from None
+    aware = instant if instant.tzinfo is not None else instant.replace(tzinfo=UTC)
+    return int(aware.timestamp() * 1000)
+
+
+@click.command("query")
+@click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+@click.option("--sql", help="SQL over the view `messages`, such as: select topic, count(*) from messages group by 1.")
+@click.option("--topic", help="Only this topic, read through its queues.")
+@click.option("--key", help="Only messages with this key or unique key.")
+@click.option("--from", "from_ms", callback=_time, metavar="TIME", help="Stored at this time or later.")
+@click.option("--to", "to_ms", callback=_time, metavar="TIME", help="Stored before this time.")
+@click.option("--contains", metavar="TEXT", help="Only messages whose body contains this text.")
+@click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
+@click.option("--out", type=click.Path(path_type=Path), help="A new directory: write the rows to it as Parquet.")
+@master_option
+@log_path_options
+@output_options
+def command(
+    *,
+    stores: tuple[str, ...],
+    sql: str | None,
+    topic: str | None,
+    key: str | None,
+    from_ms: int | None,
+    to_ms: int | None,
+    contains: str | None,
+    limit: int | None,
+    out: Path | None,
+    master: str,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
+    output: Output,
+) -> None:
+    """Find messages by topic, key, time or content, or ask with SQL.
+
+    STORE is a broker's storePathRootDir, or name=PATH to name it. Times are ISO 8601 (UTC) or milliseconds."""
+    from orbitlog.pipeline.sources.message_query import MessageFilter, as_json_rows, messages_frame, query_sql
+
+    if out is not None and out.exists():
+        raise click.UsageError(f"{out} exists; give a new directory")
+    named = name_given_stores(stores, config_path, assignments)
+    wanted = MessageFilter(topic, key, from_ms, to_ms, contains)
+    with spark_session(master, "query") as spark, _SparkErrors():
+        if sql is not None:
+            frame = query_sql(spark, named, sql, wanted)
+        elif not output.is_table or out is not None:
+            frame = messages_frame(spark, named, wanted)
+        else:
+            frame = messages_frame(spark, named, wanted, _SHOWN)
+        if limit is not None:
+            frame = frame.limit(limit)
+        if out is not None:
+            frame.write.parquet(str(out))
+        elif not output.is_table:
+            _write_json(frame if sql is not None else as_json_rows(frame), output)
+        elif sql is not None:
+            _write_rows(frame)
+        else:
+            _write_messages(frame)
+
+
+class _SparkErrors:
+    """Turns what Spark raises into one sentence: the line that names the cause."""
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        if error is None or not type(error).__module__.startswith(("pyspark", "py4j")):
+            return
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        ours = [line.partition(": ")[2] for line in lines if line.startswith("orbitlog.")]
+        raise Problem((ours or lines or [str(kind)])[0][:_SENTENCE_MAX]) from error
+
+
+def _write_json(frame: Any, output: Output) -> None:
+    with output.writer(frame.columns) as writer:
+        for row in frame.toLocalIterator(prefetchPartitions=True):
+            writer.line(json.dumps(_plain(row.asDict(recursive=True)), separators=(",", ":")))
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: times as milliseconds, bytes as text where they are text, else in hexadecimal."""
+    if isinstance(value, dict):
+        return {str(name): _plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo is not None else value.astimezone()
+        return int(aware.timestamp() * 1000)
+    if isinstance(value, bytes | bytearray):
+        try:
+            return bytes(value).decode()
+        except UnicodeDecodeError:
+            return bytes(value).hex()
+    return value if value is None or isinstance(value, str | int | float | bool) else str(value)
+
+
+def _write_rows(frame: Any) -> None:
+    """Write the result of SQL as a table."""
+    numbers = ("bigint", "int", "double", "float", "smallint", "tinyint")
+    columns = [Column(name, right=kind in numbers, width_max=80, width_min=8) for name, kind in frame.dtypes]
+    rows = 0
+    with LineWriter() as writer:
+        table = StreamTable(writer, columns)
+        for row in frame.toLocalIterator(prefetchPartitions=True):
+            rows += 1
+            table.row([_cell(value) for value in row])
+        table.finish()
+        writer.line(counted(rows, "row"))
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, bytes | bytearray):
+        return body_preview(bytes(value))
+    if isinstance(value, datetime):
+        return local_time(_plain(value))
+    return printable(value if isinstance(value, str) else json.dumps(_plain(value), ensure_ascii=False))
+
+
+def _write_messages(frame: Any) -> None:
+    columns = [
+        Column("topic", width_max=48, width_min=10, style="green"),
+        Column("queue", right=True),
+        Column("queue offset", right=True, style="cyan"),
+        Column("tags", width_max=24, width_min=6, dispensable=2),
+        Column("keys", width_max=32, width_min=8, dispensable=1),
+        Column("stored"),
+        Column("born host", dispensable=3),
+        Column("size", right=True),
+        Column("body", width_max=60, width_min=12),
+    ]
+    rows = 0
+    with LineWriter() as writer:
+        table = StreamTable(writer, columns)
+        for row in frame.toLocalIterator(prefetchPartitions=True):
+            rows += 1
+            table.row(_message_cells(row))
+        table.finish()
+        writer.line(counted(rows, "message"))
+
+
+def _message_cells(row: Any) -> tuple[str, ...]:
+    return (
+        printable(row.topic),
+        str(row.queueId),
+        str(row.queueOffset),
+        printable(row.tags or ""),
+        printable(row.keys or ""),
+        local_time(_plain(row.storeTimestamp)),
+        row.bornHost,
+        byte_count(len(row.body)),
+        body_preview(bytes(row.body)),
+    )

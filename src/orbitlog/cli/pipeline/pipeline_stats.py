@@ -1,0 +1,140 @@
+"""`orbitlog pipeline stats`: what is in stores, and how far their consumers are."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from orbitlog.cli.cluster.stream_table import Column, StreamTable
+from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.line_writer import LineWriter
+from orbitlog.cli.pipeline.pipeline_options import (
+    JobProgress,
+    log_path_options,
+    master_option,
+    name_given_stores,
+    spark_session,
+    split_option,
+)
+from orbitlog.cli.shown_rows import byte_count, counted, local_time, printable
+
+if TYPE_CHECKING:
+    from orbitlog.pipeline.stats.stats_job import StoreStatistics
+
+_TIMES = ("oldestTimestamp", "newestTimestamp", "nextDueTimestamp", "hour")
+_SIZES = ("storedBytes", "bodyBytes", "bodyP50", "bodyP99")
+_TITLES = {
+    "brokerName": "store",
+    "queueId": "queue",
+    "storedBytes": "stored",
+    "bodyBytes": "bodies",
+    "bodyP50": "body p50",
+    "bodyP99": "body p99",
+    "messagesPerSecond": "per second",
+    "oldestTimestamp": "oldest",
+    "newestTimestamp": "newest",
+    "nextDueTimestamp": "next due",
+    "halfMessages": "half messages",
+    "nextOffset": "next offset",
+    "latestOffset": "latest offset",
+}
+_HEADINGS = {
+    "topics": "topics",
+    "queues": "queues",
+    "tags": "tags",
+    "hours": "hours in which messages were stored",
+    "hosts": "producers by address",
+    "lag": "consumer lag",
+    "delays": "delayed messages that wait, by level",
+    "transactions": "half messages",
+    "retries": "messages in retry topics",
+    "dead_letters": "dead letters",
+}
+_SHORT = ("topics", "lag", "delays", "transactions", "retries", "dead_letters")
+
+
+@click.command("stats")
+@click.argument("stores", metavar="STORE...", nargs=-1, required=True)
+@click.option("--by", multiple=True, type=click.Choice(list(_HEADINGS)), help="Show this table only; may be repeated.")
+@click.option("--all", "show_all", is_flag=True, help="Every table; queues, tags, hours and hosts can be long.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw a picture into this file (PNG).")
+@click.option("--ignore-damage", is_flag=True, help="Leave out what lies behind damage in a segment instead of ending.")
+@split_option
+@master_option
+@log_path_options
+@output_options
+def command(
+    *,
+    stores: tuple[str, ...],
+    by: tuple[str, ...],
+    show_all: bool,
+    plot: Path | None,
+    ignore_damage: bool,
+    split_bytes: int,
+    master: str,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
+    output: Output,
+) -> None:
+    """Count messages by topic, queue, tag, hour and producer; consumer lag, delays, transactions, dead letters.
+
+    STORE is a broker's storePathRootDir, or name=PATH to name it. With --json every row of every table is one object
+    that says in `table` what it belongs to."""
+    from orbitlog.pipeline.runtime.task_run import runner
+    from orbitlog.pipeline.stats.stats_job import store_statistics
+
+    named = name_given_stores(stores, config_path, assignments)
+    with spark_session(master, "stats", only_tasks=True) as spark, JobProgress() as progress:
+        began_s = time.perf_counter()
+        found = store_statistics(
+            runner(spark), named, split_bytes=split_bytes, fail_on_damage=not ignore_damage, progress=progress
+        )
+        seconds = time.perf_counter() - began_s
+    if plot is not None:
+        from orbitlog.pipeline.stats.stats_plot import plot_statistics
+
+        plot_statistics(found, plot)
+    shown = by or (tuple(_HEADINGS) if show_all or output.as_json else _SHORT)
+    fields = dict.fromkeys(name for table in shown for row in found.tables[table][:1] for name in row)
+    with output.writer(["table", *fields]) as writer:
+        if not output.is_table:
+            for table in shown:
+                for row in found.tables[table]:
+                    writer.line(json.dumps({"table": table, **row}, separators=(",", ":")))
+        else:
+            _write_tables(writer, found, shown)
+            speed = byte_count(int(found.log.log_bytes / max(seconds, 0.001)))
+            total = f"{counted(found.log.messages, 'message')}, {byte_count(found.log.log_bytes)} of log"
+            writer.line(f"{total} ({seconds:.1f} s, {speed}/s)")
+
+
+def _write_tables(writer: LineWriter, found: StoreStatistics, shown: tuple[str, ...]) -> None:
+    for name in shown:
+        rows = found.tables[name]
+        if rows:
+            writer.line(_HEADINGS[name])
+            table = StreamTable(writer, [_column(title, rows[0][title]) for title in rows[0]])
+            for row in rows:
+                table.row([_cell(title, value) for title, value in row.items()])
+            table.finish()
+            writer.line("")
+
+
+def _column(name: str, sample: Any) -> Column:
+    is_number = not isinstance(sample, str) and name not in (*_TIMES, "tag", "host")
+    dispensable = {"bodyBytes": 3, "oldestTimestamp": 2, "brokerName": 1}.get(name, 0)
+    return Column(_TITLES.get(name, name), right=is_number, width_max=48, width_min=8, dispensable=dispensable)
+
+
+def _cell(name: str, value: Any) -> str:
+    if value is None:
+        return "-"
+    if name in _TIMES:
+        return local_time(value)
+    if name in _SIZES:
+        return byte_count(value)
+    return printable(str(value))

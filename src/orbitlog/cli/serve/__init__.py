@@ -1,0 +1,1 @@
+"""Servers: `orbitlog up`, `broker`, `nameserver`, and the processes that they start."""

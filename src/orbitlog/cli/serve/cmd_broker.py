@@ -1,0 +1,88 @@
+"""`orbitlog broker`: one broker that registers with name servers elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_node import Broker
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.cli.serve.serving import (
+    RecoveryProgress,
+    ServerLog,
+    config_option,
+    joined,
+    json_option,
+    log_settings,
+    print_settings_option,
+    read_broker_settings,
+    serve,
+    set_option,
+    show_settings,
+    store_of,
+)
+
+
+class _ServedBroker:
+    def __init__(self, settings: BrokerSettings, root: Path, server_log: ServerLog) -> None:
+        self._root = root
+        self._log_path = server_log.path
+        self._broker = Broker(settings, root, progress=RecoveryProgress(server_log.open))
+        server_log.open()
+
+    async def start(self) -> Mapping[str, str]:
+        await self._broker.start()
+        return {"broker": joined(self._broker.address), "store": str(self._root), "log": str(self._log_path)}
+
+    async def stop(self) -> None:
+        await self._broker.stop()
+
+
+@click.command(
+    "broker",
+    help="""Serve a store to clients, registered with name servers.
+
+    Settings are those of Java's broker.conf: from a file, the environment (ORBITLOG_SET_brokerName=...), or --set;
+    later ones win.""",
+)
+@click.option("-n", "--name-servers", metavar="HOST:PORT;...", help="Name servers to register with (namesrvAddr).")
+@config_option
+@click.option(
+    "--store",
+    "root",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The store's directory (storePathRootDir).",
+)
+@click.option("--host", help="Address to listen on (bindAddress) [127.0.0.1].")
+@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (listenPort), 0 for a free one [10911].")
+@set_option
+@print_settings_option
+@json_option
+def command(
+    *,
+    name_servers: str | None,
+    config_path: Path | None,
+    root: Path | None,
+    host: str | None,
+    port: int | None,
+    assignments: tuple[str, ...],
+    print_settings: bool,
+    as_json: bool,
+) -> None:
+    given = {
+        keys.NAME_SERVERS.key: name_servers,
+        keys.STORE_ROOT.key: None if root is None else str(root.expanduser()),
+        keys.BIND_ADDRESS.key: host,
+        keys.LISTEN_PORT.key: None if port is None else str(port),
+    }
+    settings = read_broker_settings(config_path, assignments, given)
+    if print_settings:
+        show_settings(settings)
+        return
+    root = store_of(settings, config_path)
+    server_log = ServerLog(root / "logs", "broker")
+    log_settings(settings)
+    serve(lambda: _ServedBroker(settings, root, server_log), as_json=as_json)

@@ -1,0 +1,261 @@
+"""`orbitlog up`: a name server and a broker in one process, or several brokers beside it, in the foreground."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from string import ascii_lowercase
+from typing import TYPE_CHECKING
+
+import click
+
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_opening import open_broker_store
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.cli.serve.light_dataclasses import methods_compiled_when_called
+from orbitlog.cli.serve.serving import (
+    RecoveryProgress,
+    ServerLog,
+    config_option,
+    joined,
+    json_option,
+    log_settings,
+    print_settings_option,
+    read_broker_settings,
+    serve,
+    set_option,
+    show_settings,
+    store_of,
+)
+from orbitlog.errors import OrbitlogError
+from orbitlog.formats import store_tree as tree
+from orbitlog.nameserver.name_server import NameServer
+from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.settings.store_settings import COMMITLOG_PATHS
+from orbitlog.storefiles.store_paths import StorePaths
+
+if TYPE_CHECKING:
+    from orbitlog.broker.runtime.broker_node import Broker
+    from orbitlog.cli.serve.broker_processes import BrokerPlace, BrokerProcesses
+
+BROKERS_MAX = len(ascii_lowercase)  # each has a letter
+NAME_SERVER_PORT = 9876
+_PORT_MAX = 65535
+_KV_CONFIG = "kvConfig.json"
+
+
+class _Up:
+    """Both servers; the broker registers with the name server beside it like any other."""
+
+    def __init__(self, settings: BrokerSettings, root: Path, name_server_port: int, server_log: ServerLog) -> None:
+        self._settings = settings
+        self._root = root
+        self._log = server_log
+        self._name_server = _name_server(settings, root, name_server_port)
+        self._running = AsyncExitStack()
+
+    async def start(self) -> Mapping[str, str]:
+        await self._name_server.start()
+        self._running.push_async_callback(self._name_server.stop)
+        host, port = self._name_server.address
+        own = joined((_reachable(host), port))
+        others = self._settings[keys.NAME_SERVERS]
+        settings = self._settings.with_texts({keys.NAME_SERVERS.key: ";".join((own, *others))})
+        broker = await self._open_broker(settings)
+        self._log.open()
+        self._running.push_async_callback(broker.stop)
+        await broker.start()
+        if self._settings[keys.DISPATCH_ENGINE] == "spark":
+            from orbitlog.cli.serve.dispatch_process import DispatchProcess
+
+            spark = DispatchProcess(broker, self._root, self._log.path.with_name("dispatch.log"))
+            self._running.push_async_callback(spark.stop)
+            await spark.start()
+        if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
+            self._name_server.own_broker_addresses = (joined((_reachable(host), broker.address[1])),)
+        return {
+            "name-server": joined((_reachable(host), port)),
+            "broker": joined((_reachable(host), broker.address[1])),
+            "store": str(self._root),
+            "log": str(self._log.path),
+        }
+
+    async def _open_broker(self, settings: BrokerSettings) -> Broker:
+        """Open the store, which waits for the disk, while the code that is to serve it is imported."""
+        open_it = partial(open_broker_store, settings, self._root, progress=RecoveryProgress(self._log.open))
+        with ThreadPoolExecutor(1, "orbitlog-open") as thread:
+            opening = asyncio.get_running_loop().run_in_executor(thread, open_it)
+            with methods_compiled_when_called():
+                from orbitlog.broker.runtime.broker_node import Broker
+
+            return Broker(settings, self._root, opened=await opening)
+
+    async def stop(self) -> None:
+        await self._running.aclose()
+
+
+class _UpTogether:
+    """A name server, and brokers in processes of their own that register with it."""
+
+    def __init__(
+        self,
+        settings: BrokerSettings,
+        root: Path,
+        name_server_port: int,
+        places: list[BrokerPlace],
+        words: list[str],
+        *,
+        server_log: ServerLog,
+    ) -> None:
+        self._settings = settings
+        self._log = server_log
+        self._places = places
+        self._words = words
+        self._name_server = _name_server(settings, root, name_server_port)
+        self._running = AsyncExitStack()
+        self._brokers: BrokerProcesses | None = None
+
+    async def start(self) -> Sequence[Mapping[str, str]]:
+        from orbitlog.cli.serve.broker_processes import BrokerProcesses
+
+        await self._name_server.start()
+        self._running.push_async_callback(self._name_server.stop)
+        host, port = self._name_server.address
+        own = joined((_reachable(host), port))
+        words = [*self._words, "-n", ";".join((own, *self._settings[keys.NAME_SERVERS]))]
+        self._brokers = BrokerProcesses(self._places, words)
+        self._running.push_async_callback(self._brokers.stop)
+        ready = await self._brokers.start()
+        self._log.open()
+        facts = []
+        for told in ready:
+            address = joined((_reachable(host), int(told["broker"].rpartition(":")[2])))
+            facts.append({"name-server": own, **told, "broker": address})
+        if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
+            self._name_server.own_broker_addresses = tuple(told["broker"] for told in facts)
+        return facts
+
+    async def stop(self) -> None:
+        await self._running.aclose()
+        if self._brokers is not None and len(self._brokers.ended) == len(self._places):
+            raise OrbitlogError("every broker has ended by itself; their logs say why")
+
+
+def _name_server(settings: BrokerSettings, root: Path, port: int) -> NameServer:
+    return NameServer(
+        NameServerSettings(
+            bind_address=settings[keys.BIND_ADDRESS], listen_port=port, kv_config_path=root / "config" / _KV_CONFIG
+        )
+    )
+
+
+def _reachable(host: str) -> str:
+    """Return an address of this machine at which a server that listens everywhere can be dialled."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - asked, not listened on
+
+
+@click.command(
+    "up",
+    help="""Serve: a name server and a broker in one process, until interrupted.
+
+    Prints one line when clients may connect. Settings of the broker are those of Java's broker.conf: from a file, the
+    environment (ORBITLOG_SET_brokerName=...), or --set; later ones win.""",
+)
+@click.option(
+    "--store",
+    "root",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The store's directory, made if it is not there [~/.local/share/orbitlog/store].",
+)
+@click.option("--host", help="Address to listen on; 0.0.0.0 for all of the machine's [127.0.0.1].")
+@click.option(
+    "--name-server-port",
+    type=click.IntRange(0, 65535),
+    default=NAME_SERVER_PORT,
+    show_default=True,
+    help="Port of the name server; 0 for a free one.",
+)
+@click.option("--broker-port", type=click.IntRange(0, 65535), help="Port of the broker; 0 for a free one [10911].")
+@click.option(
+    "--dispatch",
+    type=click.Choice(("inline", "spark")),
+    help="Who derives queues and index: the broker, or Spark, started beside it (dispatchEngine) [inline].",
+)
+@click.option(
+    "--brokers",
+    "broker_count",
+    type=click.IntRange(1, BROKERS_MAX),
+    default=1,
+    show_default=True,
+    help="So many brokers as one cluster, a process each: stores below --store, ports ten apart.",
+)
+@config_option
+@set_option
+@print_settings_option
+@json_option
+def command(
+    *,
+    root: Path | None,
+    broker_count: int,
+    host: str | None,
+    name_server_port: int,
+    broker_port: int | None,
+    dispatch: str | None,
+    config_path: Path | None,
+    assignments: tuple[str, ...],
+    print_settings: bool,
+    as_json: bool,
+) -> None:
+    given = {
+        keys.STORE_ROOT.key: None if root is None else str(root.expanduser()),
+        keys.BIND_ADDRESS.key: host,
+        keys.LISTEN_PORT.key: None if broker_port is None else str(broker_port),
+        keys.DISPATCH_ENGINE.key: dispatch,
+    }
+    settings = read_broker_settings(config_path, assignments, given)
+    if print_settings:
+        show_settings(settings)
+        return
+    root = store_of(settings, config_path)
+    places = _places(broker_count, settings, root) if broker_count > 1 else []
+    server_log = ServerLog(root / "logs", "up")
+    log_settings(settings)
+    if places:
+        words = _passed_on(settings, config_path, assignments)
+        serve(
+            lambda: _UpTogether(settings, root, name_server_port, places, words, server_log=server_log), as_json=as_json
+        )
+    else:
+        serve(lambda: _Up(settings, root, name_server_port, server_log), as_json=as_json)
+
+
+def _places(count: int, settings: BrokerSettings, root: Path) -> list[BrokerPlace]:
+    from orbitlog.cli.serve.broker_processes import broker_places
+
+    if settings[keys.DISPATCH_ENGINE] != "inline":
+        raise click.UsageError("--brokers goes with inline dispatch alone; start each with `orbitlog broker` instead")
+    if StorePaths.of(root, settings.store).is_configured:
+        raise click.UsageError(
+            f"{COMMITLOG_PATHS.key} is given, and --brokers would have them share one CommitLog; start each with"
+            " `orbitlog broker` and its own directories"
+        )
+    if (root / tree.COMMITLOG).exists():
+        raise click.UsageError(f"{root} is the store of one broker; give --brokers a directory for several")
+    places = broker_places(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT])
+    if places[-1].port > _PORT_MAX:
+        raise click.UsageError(f"{places[-1].name} would have port {places[-1].port}; choose a lower --broker-port")
+    return places
+
+
+def _passed_on(settings: BrokerSettings, config_path: Path | None, assignments: Iterable[str]) -> list[str]:
+    """Return what each broker is told of the settings: those that were given, as they were given."""
+    words = ["--host", settings[keys.BIND_ADDRESS]]
+    if config_path is not None:
+        words += ["-c", str(config_path)]
+    for assignment in assignments:
+        words += ["--set", assignment]
+    return words

@@ -1,0 +1,282 @@
+"""What the commands that serve share: options, a log file, signals, and the line that says that they are ready."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from logging.handlers import MemoryHandler, RotatingFileHandler
+from pathlib import Path
+from typing import Protocol, TypeVar
+
+import click
+
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
+from orbitlog.broker.runtime.listen_address import with_listen_address
+from orbitlog.cli.main import WrongUse
+from orbitlog.errors import OrbitlogError
+from orbitlog.formats import store_tree as tree
+from orbitlog.settings.setting import SettingError
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+LOG_BYTES_MAX = 10 * 1024 * 1024
+LOG_FILES_KEPT = 5
+_LINE = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
+_STARTED_S = time.perf_counter()
+_INTERRUPTED = 130
+_COLLECT_AFTER_OBJECTS = 100_000
+_RECOVERY_SECONDS = 2.0
+_SETTLED_SECONDS = 1.0
+_OPEN_FILES_WANTED = 65_536
+ENDS_WITH_INPUT = "ORBITLOG_ENDS_WITH_INPUT"
+"""The variable that tells a server to stop when its standard input ends: whoever started it is gone."""
+
+log = logging.getLogger(__name__)
+
+
+class Served(Protocol):
+    """A server that is put together; `stop` is also called where `start` failed half-way."""
+
+    async def start(self) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
+        """Begin; returns what the ready line says, or each of several."""
+        ...
+
+    async def stop(self) -> None: ...
+
+
+config_option = click.option(
+    "-c",
+    "--config",
+    "config_path",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A file of settings: Java's broker.conf.",
+)
+set_option = click.option(
+    "--set",
+    "assignments",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="One setting; wins over --config and over ORBITLOG_SET_KEY in the environment.",
+)
+print_settings_option = click.option(
+    "--print-settings", is_flag=True, help="Print every setting as it would be used, and end."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Say that it is ready as one JSON object.")
+
+
+def default_store() -> Path:
+    """Where a store goes that nobody named."""
+    base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
+    return Path(base) / "orbitlog" / "store"
+
+
+def read_broker_settings(
+    config_path: Path | None, assignments: Iterable[str], given: Mapping[str, str | None]
+) -> BrokerSettings:
+    """Load the settings; options of the command (`given`) win over all else.
+
+    A setting that cannot be used ends the command before anything is written; one with a consequence is reported on
+    stderr.
+    """
+    options = {key: text for key, text in given.items() if text is not None}
+    try:
+        settings = with_listen_address(load_broker_settings(config_path, assignments, os.environ, options))
+    except (SettingError, ValueError) as error:
+        raise WrongUse(str(error)) from error
+    for complaint in settings.complaints:
+        if complaint.sentence:
+            click.echo(f"orbitlog: {complaint.sentence}", err=True)
+    return settings
+
+
+def store_of(settings: BrokerSettings, config_path: Path | None) -> Path:
+    """Return the directory of the store; refuse to choose between Java's default and Orbitlog's."""
+    if settings[keys.STORE_ROOT]:
+        return Path(settings[keys.STORE_ROOT]).expanduser()
+    javas = Path.home() / "store"
+    if config_path is not None and (javas / tree.COMMITLOG).exists():
+        raise WrongUse(
+            f"storePathRootDir is not given: Java's default is {javas}, where a store is, and Orbitlog's is"
+            f" {default_store()}; add storePathRootDir to {config_path}, or give --store"
+        )
+    return default_store().expanduser()
+
+
+def show_settings(settings: BrokerSettings) -> None:
+    """Print them as a file that could be given back."""
+    for key, text in sorted(settings.effective().items()):
+        click.echo(f"{key}={text}")
+
+
+class ServerLog:
+    """The log of a server: warnings are shown on stderr, and everything is written to a file once that is opened.
+
+    Until the store is accepted nothing may be written below it, so records are kept in memory and the file gets them
+    when it is opened. A store that is refused is left as it was.
+    """
+
+    def __init__(self, directory: Path, name: str) -> None:
+        self.path = directory / f"{name}.log"
+        self._held = MemoryHandler(0, flushLevel=logging.CRITICAL + 1)
+        self._terminal = logging.StreamHandler(sys.stderr)
+        self._terminal.setFormatter(logging.Formatter("orbitlog: %(message)s"))
+        self._terminal.setLevel(logging.WARNING)
+        self._top = logging.getLogger("orbitlog")
+        self._top.setLevel(logging.INFO)
+        self._top.propagate = False
+        self._top.handlers[:] = [self._held, self._terminal]
+        self._is_open = False
+
+    def open(self) -> None:
+        """Create the file, which is rotated when it is full, and write what was held; once."""
+        if self._is_open:
+            return
+        self._is_open = True
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        to_file = RotatingFileHandler(
+            self.path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True
+        )
+        to_file.setFormatter(logging.Formatter(_LINE))
+        # First the file, then the end of holding: a record in between is written twice rather than not at all.
+        self._top.handlers[:] = [to_file, self._terminal]
+        self._held.setTarget(to_file)
+        self._held.close()
+
+
+def start_logging(directory: Path, name: str) -> Path:
+    """Write the log to a file at once; return its path."""
+    server_log = ServerLog(directory, name)
+    server_log.open()
+    return server_log.path
+
+
+def log_settings(settings: BrokerSettings) -> None:
+    """Log what was found about settings that no table reads."""
+    harmless = [complaint.key for complaint in settings.complaints if not complaint.sentence]
+    if harmless:
+        log.info("settings without effect: %s", ", ".join(harmless))
+    for complaint in settings.complaints:
+        if complaint.sentence:
+            log.info("%s", complaint.sentence)
+
+
+class RecoveryProgress:
+    """Logs the progress of the recovery of a large store; `accepted` is called when a recovery begins."""
+
+    def __init__(self, accepted: Callable[[], None]) -> None:
+        self._accepted = accepted
+        self._told_s = time.monotonic()
+
+    def __call__(self, done_bytes: int, all_bytes: int) -> None:
+        self._accepted()
+        now_s = time.monotonic()
+        if now_s - self._told_s >= _RECOVERY_SECONDS:
+            self._told_s = now_s
+            log.warning("recovering the store: %d of %d MiB of its log", done_bytes >> 20, all_bytes >> 20)
+
+
+def serve(make: Callable[[], Served], *, as_json: bool) -> None:
+    """Run a server until it is told to stop: TERM and INT do, a second INT ends the process at once."""
+    raise_open_files()
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        runner.run(_serve(make(), as_json))
+
+
+def raise_open_files() -> None:
+    """Have as many files as the system lets this process have: a store with room for few opens them over and over."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    allowed = _OPEN_FILES_WANTED if hard == resource.RLIM_INFINITY else min(hard, _OPEN_FILES_WANTED)
+    if soft == resource.RLIM_INFINITY or soft >= allowed:
+        return
+    try:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    except (ValueError, OSError) as error:  # some systems have a limit beside the one they tell
+        log.warning("no more than %d files can be open: %s", soft, error)
+
+
+def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
+
+
+def _spare_the_collector() -> None:
+    """Let the garbage collector leave alone what lives as long as the server, and come seldom.
+
+    No request makes cycles, and each visit would be a pause for whoever waits for an answer.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_COLLECT_AFTER_OBJECTS)
+
+
+async def _serve(served: Served, as_json: bool) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def stop_now() -> None:
+        if stopped.is_set():
+            os._exit(_INTERRUPTED)
+        stopped.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop_now)
+    if os.environ.get(ENDS_WITH_INPUT):
+        loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, loop, stopped)
+    try:
+        facts = await _started(served)
+        for each in [facts] if isinstance(facts, Mapping) else facts:
+            _say_ready(each, as_json)
+        # Not yet: who waits for the ready line sends now.
+        loop.call_later(_SETTLED_SECONDS, _spare_the_collector)
+        await stopped.wait()
+        log.info("stopping")
+    finally:
+        await served.stop()
+    log.info("stopped")
+
+
+def _stop_at_end_of_input(loop: asyncio.AbstractEventLoop, stopped: asyncio.Event) -> None:
+    if not os.read(sys.stdin.fileno(), 4096):
+        loop.remove_reader(sys.stdin.fileno())
+        stopped.set()
+
+
+async def _started(served: Served) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
+    try:
+        return await served.start()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise OrbitlogError(f"{error.strerror}; stop whoever listens there, or choose another port") from error
+        raise
+
+
+def _say_ready(facts: Mapping[str, str], as_json: bool) -> None:
+    seconds = time.perf_counter() - _STARTED_S
+    if as_json:
+        click.echo(json.dumps({"ready": True, **facts, "seconds": round(seconds, 3)}, separators=(",", ":")))
+    else:
+        click.echo(" ".join(("ready", *(f"{name}={value}" for name, value in facts.items()), f"seconds={seconds:.3f}")))
+    sys.stdout.flush()
+    log.info("ready %s after %.3f s", dict(facts), seconds)
+
+
+def joined(address: tuple[str, int]) -> str:
+    """Write host and port."""
+    host, port = address
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

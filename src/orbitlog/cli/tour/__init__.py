@@ -1,0 +1,1 @@
+"""`orbitlog demo`: the guided tour."""

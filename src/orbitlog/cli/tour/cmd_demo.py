@@ -1,0 +1,81 @@
+"""`orbitlog demo`: the tour. Real servers, real clients, real Spark; everything that is said was just seen to be so."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from orbitlog.cli.tour.tour_report import TourReport
+from orbitlog.cli.tour.tour_script import Tour
+from orbitlog.cli.tour.tour_servers import TourServers
+from orbitlog.cli.tour.tour_spark import why_no_spark
+
+_ORDERS = 400
+
+
+@click.command("demo")
+@click.option(
+    "--keep",
+    "directory",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="A new or empty directory for everything that is made [a temporary one].",
+)
+@click.option(
+    "--orders",
+    "order_count",
+    type=click.IntRange(1, 100_000),
+    default=_ORDERS,
+    show_default=True,
+    help="How many orders each of the four producers sends at a time.",
+)
+@click.option("--no-spark", is_flag=True, help="Leave the Spark part out, as is done where there is no Java.")
+@click.option("--svg", "picture", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the tour's output.")
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object with the figures at the end; lines go to stderr."
+)
+def command(*, directory: Path | None, order_count: int, no_spark: bool, picture: Path | None, as_json: bool) -> None:
+    """Show the whole system at work, in about a minute.
+
+    A name server and a broker start; orders are sent by several producers and consumed in order; Spark dispatches,
+    answers, exports and draws; the broker is killed and loses nothing; queues and index are deleted and made again,
+    byte for byte. Without Java the Spark part is left out. Exit code 1 if anything does not hold."""
+    reason = "--no-spark was given" if no_spark else why_no_spark()
+    directory = _directory(directory)
+    report = TourReport(as_json)
+    with _logging_to(directory / "tour.log"), TourServers(directory) as servers:
+        tour = Tour(servers, directory, report, order_count=order_count, no_spark_reason=reason)
+        tour.run()
+    report.write_end(tour.places)
+    if picture is not None:
+        from orbitlog.cli.tour.tour_picture import draw_report
+
+        draw_report(report, tour.places, picture)
+    if not report.holds:
+        click.get_current_context().exit(1)
+
+
+def _directory(chosen: Path | None) -> Path:
+    if chosen is None:
+        return Path(tempfile.mkdtemp(prefix="orbitlog-demo-"))
+    if chosen.exists() and any(chosen.iterdir()):
+        raise click.UsageError(f"{chosen} is not empty; give a new directory")
+    chosen.mkdir(parents=True, exist_ok=True)
+    return chosen
+
+
+@contextmanager
+def _logging_to(path: Path) -> Iterator[None]:
+    """Write down what the clients say, of a broker that is gone for one, instead of showing it amid the tour."""
+    handler = logging.FileHandler(path, encoding="utf-8")
+    top = logging.getLogger("orbitlog")
+    top.addHandler(handler)
+    try:
+        yield
+    finally:
+        top.removeHandler(handler)
+        handler.close()

@@ -1,0 +1,48 @@
+"""Derived files, kept aside, deleted and compared: the tour's proof that the log is all a store needs."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbitlog.formats import store_tree as tree
+from orbitlog.storefiles.store_files import find_index_files, find_queues
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """How many files were compared, their bytes, and those that differ."""
+
+    files: int
+    size_bytes: int
+    different: tuple[str, ...]
+
+
+def keep_aside(store: Path, kept: Path) -> None:
+    """Move queues and index out of a store, into a directory of their own: the store has none then."""
+    kept.mkdir()
+    for name in (tree.CONSUMEQUEUE, tree.INDEX):
+        shutil.move(store / name, kept / name)
+
+
+def compare_derived(left: Path, right: Path) -> Comparison:
+    """Compare queues by their names and index files by their order, byte for byte."""
+    left_files, right_files = _derived(left), _derived(right)
+    different = [
+        name
+        for name in sorted(left_files.keys() | right_files.keys())
+        if name not in left_files
+        or name not in right_files
+        or left_files[name].read_bytes() != right_files[name].read_bytes()
+    ]
+    sizes = [path.stat().st_size for path in left_files.values()]
+    return Comparison(len(sizes), sum(sizes), tuple(different))
+
+
+def _derived(root: Path) -> dict[str, Path]:
+    """Name every file by its place; index files, which are named after the moment they were made, by their number."""
+    queues = find_queues(root / tree.CONSUMEQUEUE)
+    found = {str(file.path.relative_to(root)): file.path for files in queues.values() for file in files}
+    index_files = find_index_files(root / tree.INDEX)
+    return found | {f"index file {number}": file.path for number, file in enumerate(index_files)}

@@ -1,0 +1,189 @@
+"""The business of the tour: a shop's orders, sent by several producers and consumed in order; delays and payments.
+
+Every order has up to four events that must be seen in their order. All of an order's events have its key, and their
+own names as tags; those of one order go to one queue.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from orbitlog.client.connection.connecting import connect
+from orbitlog.errors import ClientError, RemotingError
+
+if TYPE_CHECKING:
+    from orbitlog.client.rocketmq import RocketMQ
+
+ORDERS, REMINDERS, PAYMENTS = "Orders", "Reminders", "Payments"
+EVENTS = ("created", "paid", "packed", "shipped")
+PRODUCERS = 4
+_AT_ONCE = 25
+_SECONDS_MAX = 120.0
+_SEND_SECONDS = 10.0
+_DELAY_SECONDS = 1.0
+
+
+@dataclass(slots=True)
+class Sent:
+    """What brokers acknowledged, by message id, and what they did not."""
+
+    acknowledged: dict[str, str] = field(default_factory=dict)
+    unanswered: int = 0
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Consumed:
+    """What came: how many messages, of how many orders, and how many came out of order."""
+
+    messages: int
+    orders: int
+    out_of_order: int
+    seconds: float
+
+
+def order_key(producer: int, number: int) -> str:
+    return f"order-{producer}-{number:05d}"
+
+
+def events_of(number: int) -> tuple[str, ...]:
+    """Return how far an order comes: every fifth is not shipped yet, and half of these not even packed."""
+    return EVENTS[: len(EVENTS) - (number % 5 == 0) - (number % 10 == 0)]
+
+
+def _body(key: str, event: str, number: int) -> str:
+    return json.dumps(
+        {"order": key, "event": event, "items": number % 7 + 1, "price": round(9.5 + number % 50 * 1.25, 2)}
+    )
+
+
+async def send_orders(address: str, numbers: range) -> Sent:
+    """Send the events of so many orders of each producer; every producer is a client with connections of its own."""
+    sent = Sent()
+    started_s = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for producer in range(PRODUCERS):
+            group.create_task(_produce(address, producer, numbers, sent))
+    sent.seconds = time.perf_counter() - started_s
+    return sent
+
+
+async def _produce(address: str, producer: int, numbers: Iterable[int], sent: Sent) -> None:
+    free = asyncio.Semaphore(_AT_ONCE)
+    async with connect(f"rocketmq://{address}", producer_group=f"shop-{producer}") as mq:
+
+        async def one(number: int) -> None:
+            async with free:
+                key = order_key(producer, number)
+                for event in events_of(number):
+                    await _send_event(mq, key, event, number, sent)
+
+        async with asyncio.TaskGroup() as group:
+            for number in numbers:
+                group.create_task(one(number))
+
+
+async def _send_event(mq: RocketMQ, key: str, event: str, number: int, sent: Sent) -> None:
+    receipt = await mq.send(
+        ORDERS, _body(key, event, number), tags=event, keys=[key], ordered_by=key, timeout=_SEND_SECONDS
+    )
+    sent.acknowledged[receipt.message_id] = key
+
+
+async def consume_orders(address: str, wanted: set[str]) -> Consumed:
+    """Consume until all the messages wanted have come, one queue's after the other; count what overtook another."""
+    missing, steps, wrong = set(wanted), defaultdict[str, int](int), 0
+    started_s = time.perf_counter()
+    async with (
+        connect(f"rocketmq://{address}") as mq,
+        mq.consume(ORDERS, group="billing", orderly=True, start_from="first") as consumer,
+    ):
+        while missing and (message := await consumer.next(_SECONDS_MAX)) is not None:
+            await message.ack()
+            if message.message_id not in missing:
+                continue
+            missing.discard(message.message_id)
+            key = message.keys[0]
+            wrong += EVENTS.index(message.tags or "") != steps[key]
+            steps[key] += 1
+    return Consumed(len(wanted) - len(missing), len(steps), wrong, time.perf_counter() - started_s)
+
+
+async def remind_later(address: str) -> tuple[float, float]:
+    """Send a message for later; returns the delay that was asked for and the one it had."""
+    async with connect(f"rocketmq://{address}") as mq:
+        sent_s = time.time()
+        await mq.send(REMINDERS, "call back", delay=_DELAY_SECONDS, timeout=_SEND_SECONDS)
+        async with mq.consume(REMINDERS, group="callers", start_from="first") as consumer:
+            message = await consumer.next(_SECONDS_MAX)
+    return _DELAY_SECONDS, -1.0 if message is None else time.time() - sent_s
+
+
+async def pay_in_transactions(address: str) -> list[str]:
+    """Send one message whose transaction ends well and one whose does not; returns what consumers see."""
+
+    async def goes_well(_: object) -> bool:
+        return True
+
+    async def fails(_: object) -> bool:
+        return False
+
+    async with connect(f"rocketmq://{address}", producer_group="payments") as mq:
+        await mq.send_in_transaction(PAYMENTS, "no money", fails, timeout=_SEND_SECONDS)
+        await mq.send_in_transaction(PAYMENTS, "paid", goes_well, timeout=_SEND_SECONDS)
+        async with mq.consume(PAYMENTS, group="ledger", start_from="first") as consumer:
+            seen = [message.text for message in [await consumer.next(_SECONDS_MAX)] if message is not None]
+            # Nothing else may come: what was taken back lies before what was seen.
+            seen += [message.text for message in [await consumer.next(0.2)] if message is not None]
+    return seen
+
+
+async def send_until_killed(address: str, after: int, kill: Callable[[], None]) -> Sent:
+    """Send as fast as it goes, kill the broker after so many acknowledgements, and count what was in the air."""
+    sent = Sent()
+    started_s = time.perf_counter()
+    is_killed = asyncio.Event()
+
+    async def send_some(mq: RocketMQ, lane: int) -> None:
+        number = 0
+        while not is_killed.is_set():
+            key = order_key(PRODUCERS + lane, number)
+            try:
+                receipt = await mq.send(ORDERS, _body(key, EVENTS[0], number), tags=EVENTS[0], keys=[key], timeout=1)
+            except (RemotingError, ClientError):
+                sent.unanswered += 1
+                return
+            sent.acknowledged[receipt.message_id] = key
+            number += 1
+            if len(sent.acknowledged) >= after and not is_killed.is_set():
+                is_killed.set()
+                await asyncio.to_thread(kill)
+
+    async with connect(f"rocketmq://{address}", producer_group="shop-at-night") as mq, asyncio.TaskGroup() as group:
+        for lane in range(_AT_ONCE):
+            group.create_task(send_some(mq, lane))
+    sent.seconds = time.perf_counter() - started_s
+    return sent
+
+
+async def read_back(address: str, wanted: set[str]) -> set[str]:
+    """Read the topic from its beginning until all are seen; returns those that are not there."""
+    missing = set(wanted)
+    async with connect(f"rocketmq://{address}") as mq, await mq.read(ORDERS) as reader:
+        for queue in reader.queues:
+            await reader.seek(queue, 0)
+        while missing and (message := await reader.next(_SECONDS_MAX)) is not None:
+            missing.discard(message.message_id)
+    return missing
+
+
+async def find_by_key(address: str, key: str) -> list[str]:
+    """Ask the broker's index."""
+    async with connect(f"rocketmq://{address}") as mq:
+        return [message.message_id async for message in mq.admin.find(ORDERS, key)]

@@ -1,0 +1,1 @@
+"""Administration: topics, groups, brokers, offset resets, inspection, dead letters."""

@@ -1,0 +1,1 @@
+"""Connections: addresses, routes, credentials, names, and requests that a broker sends to clients."""

@@ -1,0 +1,102 @@
+"""Asking brokers and name servers: answers as they are, or typed errors that say what to do."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from orbitlog.client.connection.error_advice import refusal
+from orbitlog.errors import BrokerRefused, ClientClosed, RemotingError
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.connection import Connection, Handler
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.header_codec import Header
+
+if TYPE_CHECKING:
+    from orbitlog.client.connection.signature import Credentials
+
+ASK_SECONDS = 3.0
+
+
+class ClusterLink:
+    """All connections of one client. Name servers are asked in turn until one answers, then that one is kept."""
+
+    def __init__(self, name_servers: Sequence[str], handler: Handler, credentials: Credentials | None = None) -> None:
+        self._remoting = RemotingClient(handler)
+        self._name_servers = random.sample(name_servers, len(name_servers))
+        self._credentials = credentials
+        self._is_closed = False
+
+    async def ask(
+        self,
+        address: str,
+        code: RequestCode,
+        header: Header | None = None,
+        body: bytes = b"",
+        *,
+        seconds: float = ASK_SECONDS,
+        accept: Sequence[int] = (ResponseCode.SUCCESS,),
+    ) -> Command:
+        """Return the answer if its code is accepted, else raise `BrokerRefused`."""
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
+        answer = await self._remoting.invoke(address, self.command(code, header, body), seconds)
+        if answer.code not in accept:
+            raise refusal(answer)
+        return answer
+
+    async def tell(self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
+        """Send without waiting for an answer."""
+        if self._is_closed:
+            raise ClientClosed("the client is closed")
+        await self._remoting.invoke_oneway(address, self.command(code, header, body))
+
+    async def ask_name_server(
+        self, code: RequestCode, header: Header | None = None, *, accept: Sequence[int] = (ResponseCode.SUCCESS,)
+    ) -> Command:
+        """Ask the name servers until one answers."""
+        failure: RemotingError | None = None
+        for _ in range(len(self._name_servers)):
+            address = self._name_servers[0]
+            try:
+                return await self.ask(address, code, header, accept=accept)
+            except BrokerRefused as error:
+                if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
+                    advice = f"is {address} a name server? brokers have addresses of their own"
+                    raise BrokerRefused(error.code, error.remark, advice=advice) from None
+                raise
+            except RemotingError as error:
+                failure = error
+                self._name_servers.append(self._name_servers.pop(0))
+        assert failure is not None
+        raise failure
+
+    async def connection(self, address: str) -> Connection:
+        """The connection over which `address` is asked."""
+        return await self._remoting.connect(address)
+
+    def open_connection(self, address: str) -> Connection | None:
+        """The same if it is open; None where it has to be opened first."""
+        return None if self._is_closed else self._remoting.open_connection(address)
+
+    @property
+    def signs(self) -> bool:
+        """Tell whether requests are signed."""
+        return self._credentials is not None
+
+    @property
+    def name_servers(self) -> tuple[str, ...]:
+        return tuple(self._name_servers)
+
+    def command(self, code: RequestCode, header: Header | None, body: bytes = b"") -> Command:
+        """Make a request, signed if need be."""
+        command = Command(code, ext_fields={} if header is None else header.to_ext_fields(), body=body)
+        if self._credentials is not None:
+            self._credentials.sign(command)
+        return command
+
+    async def close(self) -> None:
+        self._is_closed = True
+        await self._remoting.close()

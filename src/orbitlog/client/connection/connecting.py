@@ -1,0 +1,88 @@
+"""`orbitlog.connect`: one call for both worlds, `async with` and plain `with`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NoReturn
+
+from orbitlog.client.connection.addresses import parse_addresses
+from orbitlog.client.connection.signature import Credentials
+from orbitlog.client.rocketmq import PRODUCER_GROUP, RocketMQ
+
+if TYPE_CHECKING:
+    from orbitlog.client.blocking import BlockingRocketMQ
+
+
+class Connecting:
+    """Not connected yet: enter it with `async with` for the asynchronous client, with `with` for its twin."""
+
+    def __init__(
+        self,
+        name_servers: tuple[str, ...],
+        producer_group: str,
+        credentials: Credentials | None,
+        namespace: str,
+        *,
+        trace: bool = False,
+    ) -> None:
+        self._name_servers = name_servers
+        self._producer_group = producer_group
+        self._credentials = credentials
+        self._namespace = namespace
+        self._trace = trace
+        self._client: RocketMQ | None = None
+        self._twin: BlockingRocketMQ | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise AttributeError(f"not connected yet: write `async with orbitlog.connect(…) as mq:`, then `mq.{name}`")
+
+    def _open(self) -> RocketMQ:
+        return RocketMQ(
+            self._name_servers,
+            producer_group=self._producer_group,
+            credentials=self._credentials,
+            namespace=self._namespace,
+            trace=self._trace,
+        )
+
+    async def __aenter__(self) -> RocketMQ:
+        self._client = self._open()
+        return self._client
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+    def __enter__(self) -> BlockingRocketMQ:
+        from orbitlog.client.blocking import BlockingRocketMQ
+
+        self._twin = BlockingRocketMQ(self._open)
+        return self._twin
+
+    def __exit__(self, *_: object) -> None:
+        if self._twin is not None:
+            self._twin.close()
+
+
+def connect(
+    address: str,
+    *,
+    producer_group: str = PRODUCER_GROUP,
+    credentials: Credentials | None = None,
+    namespace: str = "",
+    trace: bool = False,
+) -> Connecting:
+    """Connect to the cluster whose name servers are at `address`: `rocketmq://127.0.0.1:9876`.
+
+    Nothing is dialled yet: a name server is asked when something is first sent or consumed. `credentials` sign every
+    request (access control); `namespace` keeps topics and groups of one cluster apart. `trace`: what is sent
+    and consumed is written down in RMQ_SYS_TRACE_TOPIC, for `orbitlog message trace` and Java's tools.
+
+    Example:
+        async with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
+            print(mq.client_id)
+        with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
+            print(mq.admin)
+    """
+    return Connecting(parse_addresses(address), producer_group, credentials, namespace, trace=trace)

@@ -1,0 +1,1 @@
+"""Consumers: group membership, queue feeds, deliveries, readers."""

@@ -1,0 +1,1 @@
+"""Producers: sends, queue choice, transactions, request-reply, traces."""

@@ -1,0 +1,1 @@
+"""Move report: what changes, is lost or is refused when a store changes between Apache's broker and Orbitlog."""

@@ -1,0 +1,1 @@
+"""Repair: plans and applies changes to a damaged store through a journal that can be undone."""

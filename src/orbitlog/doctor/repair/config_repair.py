@@ -1,0 +1,124 @@
+"""What to do about config files that cannot be read: the backup, what can be saved of them, or what the queues tell."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.doctor.surveys.store_survey import queues_in_log, topics_without_config
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.compat import Compat
+from orbitlog.formats.java import utf8_encode
+from orbitlog.formats.tables.config_files import config_codec
+from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
+from orbitlog.formats.tables.topic_config import TOPICS, DataVersion, TopicConfig, TopicTable
+from orbitlog.storefiles.config_reading import known_topics, read_config
+from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.store_files import StoreFiles
+
+Queue = tuple[str, int]
+_SAVED_BYTES_MAX = 64 * 1024 * 1024
+# A table in braces, with at most one more pair inside: the attributes of a topic.
+_OBJECT = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
+_OFFSETS = re.compile(r'"([^"\s]+@[^"\s]+)"\s*:\s*(\{[^{}]*\})')
+_PAIR = re.compile(r'"?(\d{1,10})"?\s*:\s*(\d{1,19})\b(?=\s*[,}])')
+
+
+def plan_config(
+    journal: RepairJournal, store: StoreFiles, compat: Compat, findings: Sequence[Finding], queues: Iterable[Queue]
+) -> None:
+    """Plan to replace each config file that a finding names, and to add the topics and queues that only the log has."""
+    topics_are_written = False
+    needed = queues_in_log(queues)
+    for finding in findings:
+        path = Path(finding.path)
+        if finding.kind == "config backup in use":
+            backup = path.with_name(path.name + tree.BACKUP_SUFFIX)
+            journal.put_file(path, read_config(backup), "as its backup has it")
+            # What the backup lacks is added in the next round.
+            topics_are_written |= path.name == TOPICS.name
+            continue
+        if finding.kind != "config":
+            continue
+        made = rebuilt_config(path, store, compat, needed)
+        if made is not None:
+            journal.put_file(path, made, "what could be saved of it, and what the queues tell")
+            topics_are_written |= path.name == TOPICS.name
+        else:
+            # The backup, too: a Java broker does not start where both are there and neither can be read.
+            for unreadable in (path, path.with_name(path.name + tree.BACKUP_SUFFIX)):
+                if unreadable.exists():
+                    journal.set_aside(unreadable, "cannot be read, and nothing of it could be saved")
+    without = topics_without_config(store)
+    raised = [str(finding.topic) for finding in findings if finding.kind == "queue count"]
+    if not topics_are_written and (without or raised):
+        table = known_topics(store.root) or TopicTable()
+        target = store.root / tree.CONFIG / TOPICS.name
+        why = "; ".join(
+            f"{words} {', '.join(topics)}"
+            for words, topics in (("knows now", without), ("has all queues now of", raised))
+            if topics
+        )
+        journal.put_file(target, _encode_topics(table.topics, store, without, compat, needed), why)
+
+
+def rebuilt_config(path: Path, store: StoreFiles, compat: Compat, needed: Mapping[str, int]) -> bytes | None:
+    """Return a new content for a file of config/, or None where nothing can be told."""
+    text = read_config(path)[:_SAVED_BYTES_MAX].decode("utf-8", "replace")
+    if path.name == TOPICS.name:
+        saved = _saved_topics(text)
+        return _encode_topics(saved, store, [topic for topic, _ in store.queues if topic not in saved], compat, needed)
+    if path.name in (CONSUMER_OFFSET.name, LMQ_CONSUMER_OFFSET.name):
+        entries = ",".join(f'"{key}":{value}' for key, value in _OFFSETS.findall(text))
+        return _encoded(path.name, f'{{"offsetTable":{{{entries}}}}}', compat) if entries else None
+    if path.name == DELAY_OFFSET.name:
+        entries = ",".join(f"{level}:{value}" for level, value in _PAIR.findall(text) if 0 < int(level) <= 64)
+        return _encoded(path.name, f'{{"offsetTable":{{{entries}}}}}', compat) if entries else None
+    return None
+
+
+def _encoded(name: str, text: str, compat: Compat) -> bytes | None:
+    codec = config_codec(name)
+    try:
+        return codec.encode(codec.decode(utf8_encode(text)), compat)
+    except FormatError:
+        return None
+
+
+def _saved_topics(text: str) -> dict[str, TopicConfig]:
+    """Return the topics whose entries are whole in a file that is not."""
+    saved: dict[str, TopicConfig] = {}
+    for match in _OBJECT.finditer(text):
+        if '"topicName"' not in match[0] or '"topicConfigTable"' in match[0]:
+            continue
+        try:
+            table = TOPICS.decode(f'{{"topicConfigTable":{{"one":{match[0]}}}}}')
+        except FormatError:
+            continue
+        saved |= {config.topic: config for config in table.topics.values()}
+    return saved
+
+
+def _encode_topics(
+    known: Mapping[str, TopicConfig],
+    store: StoreFiles,
+    without: Iterable[str],
+    compat: Compat,
+    needed: Mapping[str, int],
+) -> bytes:
+    # To read only: how many are written to is for whoever made the topic smaller to say.
+    topics = {
+        topic: replace(config, read_queue_count=max(config.read_queue_count, needed.get(topic, 0)))
+        for topic, config in known.items()
+    }
+    for topic in sorted(set(without)):
+        count = 1 + max((queue_id for name, queue_id in store.queues if name == topic), default=0)
+        count = max(count, needed.get(topic, 0))
+        topics[topic] = TopicConfig(topic, count, count)
+    modified_ms = max((segment.path.stat().st_mtime_ns // 1_000_000 for segment in store.segments), default=0)
+    table = TopicTable(topics=topics, data_version=DataVersion(counter=len(topics), timestamp_ms=modified_ms))
+    return config_codec(TOPICS.name).encode(table, compat)

@@ -1,0 +1,106 @@
+"""Queues, index or checkpoint of one store made again from its log: into a directory, or in place with a journal.
+
+In place, everything is made in a staging directory of the store first, which a killed run leaves for the next one; then
+the parts that were asked for are swapped in by renames, and what stood before stays in the journal until it is
+discarded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+from orbitlog.doctor.repair.derived_swap import CHECKPOINT, INDEX, PARTS, QUEUES, make_derived, plan_swap
+from orbitlog.doctor.repair.repair_journal import RepairJournal, discard_kept, finish_interrupted
+from orbitlog.errors import StoreLayoutError
+from orbitlog.formats import store_tree as tree
+from orbitlog.jobs.local_runner import PhaseProgress, Runner, run_here
+from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.jobs.rebuild.rebuild_publish import FINISHED
+from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild
+from orbitlog.jobs.staging import remove_tree
+from orbitlog.jobs.store_use import taken
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.disk import RealDisk
+from orbitlog.storefiles.log_references import refuse_missing_log
+from orbitlog.storefiles.store_contents import REBUILDABLE, refuse_writing
+from orbitlog.storefiles.store_files import find_store_files
+from orbitlog.storefiles.store_paths import StorePaths
+
+_STAGING = "rebuild"
+_PLACES = {QUEUES: tree.CONSUMEQUEUE, INDEX: tree.INDEX, CHECKPOINT: tree.CHECKPOINT}
+
+
+@dataclass(frozen=True, slots=True)
+class RebuildWish:
+    """What to make again; a topic narrows the queues."""
+
+    parts: frozenset[str] = frozenset(PARTS)
+    topic: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.topic is not None and QUEUES not in self.parts:
+            raise StoreLayoutError("a topic narrows the queues that are made again; ask for queues, too")
+
+
+def rebuild_aside(
+    root: Path,
+    out: Path,
+    wish: RebuildWish,
+    settings: StoreSettings,
+    *,
+    run: Runner = run_here,
+    split_bytes: int = SPLIT_BYTES_DEFAULT,
+    progress: PhaseProgress | None = None,
+) -> StoreRebuild:
+    """Make the parts in a directory of their own; the store is only read."""
+    result = make_derived(run, root, out, settings, split_bytes=split_bytes, progress=progress)
+    if result.is_published:
+        _keep_only(out, wish.parts, wish.topic)
+    return result
+
+
+def _keep_only(out: Path, parts: Collection[str], topic: str | None) -> None:
+    for part in set(PARTS) - set(parts):
+        place = out / _PLACES[part]
+        if part == CHECKPOINT:
+            place.unlink(missing_ok=True)
+        else:
+            remove_tree(place)
+    if topic is not None:
+        for directory in (out / tree.CONSUMEQUEUE).iterdir():
+            if directory.name != topic:
+                remove_tree(directory)
+
+
+def rebuild_in_place(
+    root: Path,
+    wish: RebuildWish,
+    settings: StoreSettings,
+    *,
+    run: Runner = run_here,
+    split_bytes: int = SPLIT_BYTES_DEFAULT,
+    discard_old: bool = False,
+    progress: PhaseProgress | None = None,
+) -> StoreRebuild:
+    """Make the parts and swap them in; what stood before is kept in the journal, or discarded when all is done."""
+    find_store_files(root, settings)
+    refuse_writing(root, except_for=REBUILDABLE)
+    refuse_missing_log(StorePaths.of(root, settings), RealDisk())
+    staging = root / tree.DOCTOR / _STAGING
+    with taken(root):
+        finish_interrupted(root)
+        if (staging / FINISHED).exists():
+            remove_tree(staging)  # it was swapped in, or the log may have changed since
+        result = make_derived(run, root, staging, settings, split_bytes=split_bytes, progress=progress)
+        if result.is_published:
+            journal = RepairJournal.begin(root, f"rebuild of {', '.join(sorted(wish.parts))}")
+            plan_swap(journal, find_store_files(root, settings), staging, parts=wish.parts, topic=wish.topic)
+            journal.carry_out()
+            remove_tree(staging)
+            if discard_old:
+                discard_kept(root)
+        elif not any(staging.parent.glob("0*")):
+            remove_tree(staging.parent)
+    return result

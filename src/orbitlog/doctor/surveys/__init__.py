@@ -1,0 +1,1 @@
+"""Surveys: findings about config files, offsets, timers and messages beside the log."""

@@ -1,0 +1,168 @@
+"""Offsets of groups and of delay levels that no queue can have: told, and brought back between their queues' bounds.
+
+A number below zero, or behind the end of a queue whose messages the log has, comes from damage, from a table that was
+copied from another broker, or from a log that lost its tail. Queues of which the log has no message are not judged:
+nobody knows how far they were.
+
+Consumers go on at the end. What waits must not be passed over: a delay level goes on with the first message that was
+not due when the log was written to last, and checks of transactions begin anew, for op messages say which are ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from typing import TYPE_CHECKING, TypeVar
+
+import numpy as np
+
+from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.formats import names
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.compat import Compat
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.formats.java import LONG_MAX
+from orbitlog.formats.tables.config_files import config_codec
+from orbitlog.formats.tables.offset_tables import DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
+from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds
+from orbitlog.jobs.split_derivation import UNIT
+from orbitlog.jobs.store_use import is_in_use
+from orbitlog.storefiles.config_reading import is_readable, read_config
+from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.mapped_view import mapped_view
+from orbitlog.storefiles.offset_files import offsets_file
+from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
+
+if TYPE_CHECKING:
+    from orbitlog.doctor.examination import Examination
+
+_FINDINGS_MAX = 100
+_SLACK_MS = 60_000
+_NO_TIME_MS = 1 << 40
+T = TypeVar("T")
+Ends = Mapping[tuple[str, int], QueueEnds]
+
+
+def offset_findings(store: StoreFiles, ends: Ends, last_ms: int) -> Iterator[Finding]:
+    """Name offsets that cannot be; of very many only the first. A running broker's table is its own business."""
+    if is_in_use(store):
+        return
+    table_name = offsets_file(store.root).name
+    committed = _table(store, table_name, ConsumerOffsets)
+    wrong = _wrong(committed, ends) if committed is not None else iter(())
+    for key, queue_id, queue_offset, right in islice(wrong, _FINDINGS_MAX):
+        whose = f"group {key.group} in queue {queue_id} of {key.topic}"
+        yield _finding(store, table_name, whose, (key.topic, queue_id), queue_offset, right)
+    delays = _table(store, DELAY_OFFSET.name, DelayOffsets)
+    for level, queue_offset, right in _wrong_levels(store, delays, ends, last_ms) if delays is not None else ():
+        queue = (names.SCHEDULE_TOPIC, level - 1)
+        yield _finding(store, DELAY_OFFSET.name, f"delay level {level}", queue, queue_offset, right)
+
+
+def _finding(  # noqa: PLR0917
+    store: StoreFiles, name: str, whose: str, queue: tuple[str, int], queue_offset: int, right: int
+) -> Finding:
+    problem = f"{queue_offset} cannot be" if queue_offset < 0 else f"{queue_offset} lies behind its end"
+    problem += f"; it goes on at {right}"
+    return Finding(
+        "offset",
+        str(store.root / tree.CONFIG / name),
+        f"the offset of {whose}: {problem}",
+        topic=queue[0],
+        queue_id=queue[1],
+        queue_offset=queue_offset,
+    )
+
+
+def plan_offsets(journal: RepairJournal, store: StoreFiles, compat: Compat, found: Examination) -> None:
+    """Plan to write the table with each offset between the bounds of its queue: where a broker sends consumers, too."""
+    if not any(finding.kind == "offset" for finding in found.findings):
+        return
+    ends, why = found.check.ends, "offsets lie between the bounds of their queues"
+    table_name = offsets_file(store.root).name
+    table = _table(store, table_name, ConsumerOffsets)
+    offsets = {key: dict(queues) for key, queues in table.offsets.items()} if table is not None else {}
+    if table is not None and (wrong := list(_wrong(table, ends))):
+        for key, queue_id, _, right in wrong:
+            offsets[key][queue_id] = right
+        _plan_table(journal, store, compat, table_name, replace(table, offsets=offsets), why)
+    delays = _table(store, DELAY_OFFSET.name, DelayOffsets)
+    if delays is not None and (wrong_levels := list(_wrong_levels(store, delays, ends, found.check.last_stored_ms))):
+        levels = {level: right for level, _, right in wrong_levels}
+        made = replace(delays, offsets=dict(delays.offsets) | levels)
+        _plan_table(journal, store, compat, DELAY_OFFSET.name, made, why)
+
+
+def _plan_table(  # noqa: PLR0917
+    journal: RepairJournal,
+    store: StoreFiles,
+    compat: Compat,
+    name: str,
+    table: ConsumerOffsets | DelayOffsets,
+    why: str,
+) -> None:
+    journal.put_file(store.root / tree.CONFIG / name, config_codec(name).encode(table, compat), why)
+
+
+def _table(store: StoreFiles, name: str, kind: type[T]) -> T | None:
+    path = store.root / tree.CONFIG / name
+    if not is_readable(path):
+        return None
+    table = config_codec(name).decode(read_config(path))
+    assert isinstance(table, kind)
+    return table
+
+
+def _wrong_levels(store: StoreFiles, table: DelayOffsets, ends: Ends, last_ms: int) -> Iterator[tuple[int, int, int]]:
+    """Yield delay level, its offset, and what it should be."""
+    for level, queue_offset in table.offsets.items():
+        queue = (names.SCHEDULE_TOPIC, level - 1)
+        bounds = ends.get(queue)
+        if queue_offset < 0:
+            yield level, queue_offset, bounds.first if bounds is not None else 0
+        elif bounds is not None and queue_offset > bounds.next_offset:
+            waiting = _first_waiting(store.queues.get(queue, ()), bounds.first, last_ms)
+            yield level, queue_offset, min(waiting, bounds.next_offset)
+
+
+def _first_waiting(files: Iterable[OffsetFile], first: int, last_ms: int) -> int:
+    """Return the queue offset of the first message of a delay level that cannot have been delivered.
+
+    What is delivered is appended to the log: it is not due later than the last message there was stored.
+    """
+    for file in files:
+        with mapped_view(file.path) as view:
+            units = np.frombuffer(view, UNIT, len(view) // ENTRY_BYTES)
+            due_ms, sizes = units["tags_code"].astype(np.int64), units["size_bytes"].astype(np.int64)
+            del units
+        queue_offsets = file.base // ENTRY_BYTES + np.arange(len(sizes))
+        is_told = due_ms > _NO_TIME_MS  # else nobody knows when it is due
+        waits = (sizes > 0) & (queue_offsets >= first) & (~is_told | (due_ms > last_ms - _SLACK_MS))
+        if waits.any():
+            return int(queue_offsets[waits][0])
+    return LONG_MAX
+
+
+def _wrong(table: ConsumerOffsets, ends: Ends) -> Iterator[tuple[TopicGroup, int, int, int]]:
+    """Yield group, queue, its offset, and what it should be."""
+    checks = {key: queues for key, queues in table.offsets.items() if _is_check(key)}
+    is_check_wrong = any(_is_behind(key, queue, ends) for key, queues in checks.items() for queue in queues.items())
+    for key, queues in table.offsets.items():
+        for queue_id, queue_offset in queues.items():
+            bounds = ends.get((key.topic, queue_id))
+            first, end = (bounds.first, bounds.next_offset) if bounds is not None else (0, LONG_MAX)
+            if queue_offset < 0 or (_is_check(key) and is_check_wrong and queue_offset != first):
+                yield key, queue_id, queue_offset, first
+            elif queue_offset > end:
+                yield key, queue_id, queue_offset, end
+
+
+def _is_check(key: TopicGroup) -> bool:
+    """Tell whether an offset is one of the two cursors of checks of transactions, which belong together."""
+    return key.group == names.TRANSACTION_GROUP and key.topic in (names.HALF_TOPIC, names.OP_HALF_TOPIC)
+
+
+def _is_behind(key: TopicGroup, queue: tuple[int, int], ends: Ends) -> bool:
+    bounds = ends.get((key.topic, queue[0]))
+    return bounds is not None and queue[1] > bounds.next_offset

@@ -1,0 +1,82 @@
+"""Messages that wait for their moment, held against the timer log: which of them a Java broker would pass over.
+
+Java puts every message of the timer topic on its wheel once, and never looks at it again: `timercheck` says how far it
+came. What waits and lies before that place must have a unit in the timer log; what has none is never delivered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.doctor.surveys.timer_survey import timer_checkpoint, units_of
+from orbitlog.errors import FormatError
+from orbitlog.formats import names
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.formats.derived.timer_checkpoint import TimerCheckpoint
+from orbitlog.formats.records import timer_message
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message_scan import read_at
+from orbitlog.jobs.split_derivation import UNIT
+from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.mapped_view import mapped_view, written_until
+from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
+
+# Of the messages without a unit the newest so many are read: most were delivered, and their units deleted.
+_MESSAGES_MAX = 20_000
+Places = npt.NDArray[np.int64]
+
+
+def waiting_findings(store: StoreFiles) -> Iterator[Finding]:
+    """Tell of messages that wait and that the timer log does not know."""
+    checkpoint = timer_checkpoint(store)
+    files = store.queues.get((names.TIMER_TOPIC, 0), ())
+    if checkpoint is None or not files:
+        return
+    known = np.unique(np.concatenate([np.zeros((0, 2), np.int64), *map(units_of, store.timer_log)]), axis=0)
+    left, forgotten = _MESSAGES_MAX, 0
+    for file in reversed(files):
+        without = _not_among(_passed(file, checkpoint.last_queue_offset), known)[::-1][:left]
+        left -= len(without)
+        forgotten += sum(_still_waits(store, int(place), checkpoint) for place, _ in without)
+    if forgotten:
+        reason = f"has no units for {forgotten} messages that wait"
+        yield Finding("timer", str(store.root / tree.TIMER_LOG), reason, count=forgotten)
+
+
+def _passed(file: OffsetFile, queue_offset: int) -> Places:
+    """Return place and size of the messages before an offset to which a file of the timer queue leads."""
+    count = min(file.size_bytes, written_until(file.path)) // ENTRY_BYTES
+    with mapped_view(file.path) as view:
+        units = np.frombuffer(view, UNIT, min(count, max(queue_offset - file.base // ENTRY_BYTES, 0)))
+        places = np.stack([units["physical_offset"], units["size_bytes"]], axis=1).astype(np.int64)
+        del units
+    return places[places[:, 1] > 0]
+
+
+def _not_among(places: Places, known: Places) -> Places:
+    """Return the rows that are not in a sorted table."""
+    both, inverse = np.unique(np.concatenate([known, places]), axis=0, return_inverse=True)
+    is_known = np.zeros(len(both), np.bool_)
+    is_known[inverse.reshape(-1)[: len(known)]] = True
+    return places[~is_known[inverse.reshape(-1)[len(known) :]]]
+
+
+def _still_waits(store: StoreFiles, physical_offset: int, checkpoint: TimerCheckpoint) -> bool:
+    """Tell whether a message can be read, and is for a second that Java has not come to."""
+    segment = store.segment_at(physical_offset)
+    if segment is None:
+        return False
+    with mapped_view(segment.path) as view:
+        message = read_at(view, physical_offset - segment.base, base_physical_offset=segment.base)
+    if not isinstance(message, Message) or message.topic != names.TIMER_TOPIC:
+        return False
+    try:
+        due_ms = timer_message.stored_due_ms(message.properties, message.store_timestamp_ms)
+    except (FormatError, KeyError):
+        return False
+    wake_ms = timer_message.wake_ms(due_ms, message.store_timestamp_ms)
+    return wake_ms > checkpoint.last_read_time_ms + timer_message.PRECISION_MS

@@ -1,0 +1,112 @@
+"""How far delivery says it is, where that cannot be: `timercheck`, and the files in which our broker notes its own.
+
+A number behind the end of a queue, or a time that is yet to come, passes over messages that wait. Numbers come back
+between the bounds of their queues; where nothing tells what was delivered, all of it counts as not delivered.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.doctor.surveys.timer_survey import timer_checkpoint
+from orbitlog.formats import names
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.compat import Compat
+from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
+from orbitlog.formats.tables.config_files import ConfigValue, config_codec
+from orbitlog.formats.tables.pop_progress import POP_PROGRESS, PoppedQueueProgress, PopProgress
+from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS, TimerProgress
+from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds
+from orbitlog.jobs.store_use import is_in_use
+from orbitlog.storefiles.config_reading import is_readable, read_config
+from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.store_files import StoreFiles
+
+# Clocks differ, and a broker that nobody sends to goes on: only what lies clearly ahead of both cannot be.
+_AHEAD_MS_MAX = 24 * 3600 * 1000
+Ends = Mapping[tuple[str, int], QueueEnds]
+
+
+def progress_findings(store: StoreFiles, ends: Ends, last_ms: int) -> Iterator[Finding]:
+    """Name what cannot be; `last_ms` is when the last message was stored. A running broker's are its own business."""
+    if is_in_use(store):
+        return
+    latest_ms = max(last_ms, int(time.time() * 1000)) + _AHEAD_MS_MAX
+    checkpoint = timer_checkpoint(store)
+    if checkpoint is not None:
+        path = str(store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE)
+        if not 0 <= checkpoint.last_read_time_ms <= latest_ms or checkpoint.last_log_flush_position < 0:
+            yield Finding("timer", path, f"says that all was delivered up to {checkpoint.last_read_time_ms} ms")
+        for told in _timer_numbers(checkpoint, ends):
+            yield Finding("offset", path, told, topic=names.TIMER_TOPIC, queue_id=0)
+    for name, mended, told in _mended_files(store, ends, latest_ms):
+        if mended is not None:
+            yield Finding("offset", str(store.root / tree.CONFIG / name), told)
+
+
+def plan_progress(journal: RepairJournal, store: StoreFiles, compat: Compat, ends: Ends, last_ms: int) -> None:
+    """Plan to write each file as far as it can be believed."""
+    latest_ms = max(last_ms, int(time.time() * 1000)) + _AHEAD_MS_MAX
+    why = "says nothing any more that cannot be"
+    for name, mended, _ in _mended_files(store, ends, latest_ms):
+        if mended is not None:
+            journal.put_file(store.root / tree.CONFIG / name, config_codec(name).encode(mended, compat), why)
+    checkpoint = timer_checkpoint(store)
+    if checkpoint is not None and any(_timer_numbers(checkpoint, ends)):
+        bounds = ends.get((names.TIMER_TOPIC, 0))
+        low, high = (bounds.first, bounds.next_offset) if bounds is not None else (0, checkpoint.last_queue_offset)
+        last, master = (
+            max(min(said, high), low) for said in (checkpoint.last_queue_offset, checkpoint.master_queue_offset)
+        )
+        made = replace(checkpoint, last_queue_offset=max(last, 0), master_queue_offset=max(master, 0))
+        data = config_codec(TIMER_CHECKPOINT_FILE).encode(made, compat)
+        journal.put_file(store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE, data, why)
+
+
+def _timer_numbers(checkpoint: TimerCheckpoint, ends: Ends) -> Iterator[str]:
+    bounds = ends.get((names.TIMER_TOPIC, 0))
+    for name in ("last_queue_offset", "master_queue_offset"):
+        said = getattr(checkpoint, name)
+        if said < 0 or (bounds is not None and said > bounds.next_offset):
+            end = "" if bounds is None else f", the timer topic ends at {bounds.next_offset}"
+            yield f"{name} is {said}{end}"
+
+
+def _mended_files(store: StoreFiles, ends: Ends, latest_ms: int) -> Iterator[tuple[str, ConfigValue | None, str]]:
+    timers = _read(store, TIMER_PROGRESS.name)
+    if isinstance(timers, TimerProgress):
+        yield TIMER_PROGRESS.name, *_mended_timers(timers, ends, latest_ms)
+    pops = _read(store, POP_PROGRESS.name)
+    if isinstance(pops, PopProgress):
+        kept = tuple(each for each in pops.queues if _can_be(each, ends))
+        told = f"{len(pops.queues) - len(kept)} queues were popped to where they cannot be"
+        yield POP_PROGRESS.name, PopProgress(kept) if len(kept) < len(pops.queues) else None, told
+
+
+def _mended_timers(said: TimerProgress, ends: Ends, latest_ms: int) -> tuple[TimerProgress | None, str]:
+    bounds = ends.get((names.TIMER_TOPIC, 0))
+    places = (said.queue_offset, said.first_pending)
+    if not 0 <= said.done_to_ms <= latest_ms:
+        return replace(said, done_to_ms=0, queue_offset=0, first_pending=0), (
+            f"says that all was delivered up to {said.done_to_ms} ms"
+        )
+    if min(places) < 0 or (bounds is not None and max(places) > bounds.next_offset):
+        # Which wait, the messages say; which were delivered, the time does.
+        end = bounds.next_offset if bounds is not None else 0
+        made = replace(said, queue_offset=max(min(said.queue_offset, end), 0), first_pending=0)
+        return made, f"says that all before {max(places)} was looked at, the timer topic ends at {end}"
+    return None, ""
+
+
+def _can_be(said: PoppedQueueProgress, ends: Ends) -> bool:
+    bounds = ends.get((said.topic, said.queue_id))
+    end = bounds.next_offset if bounds is not None else said.next_to_pop
+    return 0 <= said.committed <= said.next_to_pop <= end and said.queue_id >= 0
+
+
+def _read(store: StoreFiles, name: str) -> ConfigValue | None:
+    path = store.root / tree.CONFIG / name
+    return config_codec(name).decode(read_config(path)) if is_readable(path) else None

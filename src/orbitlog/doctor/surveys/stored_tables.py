@@ -1,0 +1,67 @@
+"""Tables below config/ as a broker would load them: the file, or its backup if the file is missing or damaged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.tables.config_files import choose_config
+from orbitlog.formats.tables.group_config import CONSUMER_FILTER, MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
+from orbitlog.formats.tables.json_records import JsonFile, JsonRecord
+from orbitlog.formats.tables.offset_tables import (
+    CONSUMER_OFFSET,
+    CONSUMER_ORDER_INFO,
+    DELAY_OFFSET,
+    LMQ_CONSUMER_OFFSET,
+    ConsumerOffsets,
+)
+from orbitlog.formats.tables.pop_progress import POP_PROGRESS
+from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
+from orbitlog.formats.tables.topic_config import TOPICS
+from orbitlog.storefiles.disk import RealDisk
+from orbitlog.storefiles.offset_files import OffsetsFile
+
+R = TypeVar("R", bound=JsonRecord)
+
+# The tables that Orbitlog's broker loads at its start.
+BROKER_TABLES: tuple[JsonFile[Any], ...] = (
+    TOPICS,
+    SUBSCRIPTION_GROUP,
+    CONSUMER_OFFSET,
+    LMQ_CONSUMER_OFFSET,
+    CONSUMER_FILTER,
+    DELAY_OFFSET,
+    TIMER_PROGRESS,
+    POP_PROGRESS,
+    CONSUMER_ORDER_INFO,
+    MESSAGE_REQUEST_MODE,
+)
+
+
+def read_table(root: Path, file: JsonFile[R]) -> R | None:
+    """Return a table; None if there is none, or none that can be read."""
+    try:
+        return load_table(root, file)
+    except FormatError:
+        return None
+
+
+def read_offsets(root: Path, file: OffsetsFile) -> ConsumerOffsets | None:
+    """Return one of the two tables of committed offsets; None if there is none, or none that can be read."""
+    if file is LMQ_CONSUMER_OFFSET:
+        return read_table(root, LMQ_CONSUMER_OFFSET)
+    return read_table(root, CONSUMER_OFFSET)
+
+
+def load_table(root: Path, file: JsonFile[R]) -> R | None:
+    """Return a table, None if there is none; raise `FormatError` if neither the file nor its backup can be read."""
+    disk = RealDisk()
+    path = root / tree.CONFIG / file.name
+    try:
+        main, backup = disk.read_file(path), disk.read_file(path.with_name(file.name + tree.BACKUP_SUFFIX))
+    except (IsADirectoryError, NotADirectoryError):
+        return None
+    chosen = choose_config(main, backup, file.decode)
+    return None if chosen is None else chosen.value

@@ -1,0 +1,196 @@
+"""Timer files of 5.x looked at: slots of the wheel where their times belong, and the units of the log they lead to.
+
+What waits is in the log, under a topic of its own; which of it was delivered is in no other file. So a repair sets
+the files aside, and a Java broker reads that topic from its beginning: what was delivered comes again, nothing is lost.
+The wheel alone is less: Java makes it again from the last two files of the timer log (`TimerMessageStore.recover`), as
+it does where our own broker was the last, which leaves none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint, decode_timer_checkpoint
+from orbitlog.formats.derived.timer_log import TIMER_UNIT_BYTES, TimerLogUnit, read_timer_unit_at
+from orbitlog.formats.derived.timer_wheel import PRECISION_MS_DEFAULT, SLOT_BYTES, TURN_SLOTS_DEFAULT, wheel_bytes
+from orbitlog.formats.java import LONG_MAX
+from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
+from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.mapped_view import end_of_written, mapped_view, written_until
+from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
+
+_SLOT = np.dtype([("time", ">i8"), ("first", ">i8"), ("last", ">i8"), ("count", ">i4"), ("magic", ">i4")])
+_UNIT = np.dtype(
+    [("size", ">i4"), ("previous", ">i8"), ("magic", ">u4"), ("written_ms", ">i8"), ("delay_ms", ">i4"),
+     ("physical_offset", ">i8"), ("record", ">i4"), ("rest", "V12")]
+)  # fmt: skip
+assert (_SLOT.itemsize, _UNIT.itemsize) == (SLOT_BYTES, TIMER_UNIT_BYTES)
+_ROWS_AT_ONCE = 1 << 16
+_MAGIC_MAX = 0xF
+# Java has no setting for it, and does not start with another one.
+_WHEEL_BYTES = wheel_bytes(TURN_SLOTS_DEFAULT)
+
+
+def timer_findings(store: StoreFiles) -> Iterator[Finding]:
+    """Name what is wrong with the timer wheel and the timer log.
+
+    A wheel without a timer log is sound: 5.x creates the wheel when it starts, and the log with the first timer
+    message. A timer log that was deleted shows in `timercheck` and in the slots of the wheel.
+    """
+    yield from _place_findings(store.timer_log)
+    end, has_units = 0, False
+    for file in store.timer_log:
+        stop, problem = _log_stop(file)
+        end, has_units = file.base + stop, has_units or stop > 0
+        if problem:
+            yield Finding("timer", str(file.path), problem, position=stop)
+    checkpoint = timer_checkpoint(store)
+    yield from _against_checkpoint(store, checkpoint, end, has_units=has_units)
+    if store.timer_wheel is None:
+        if has_units:
+            kind = "timer wheel" if is_wheel_made_again(store, checkpoint) else "timer"
+            yield Finding(kind, str(store.root / tree.TIMER_WHEEL), "is missing, though there is a timer log")
+        return
+    if store.timer_wheel.size_bytes != _WHEEL_BYTES:
+        reason = f"has {store.timer_wheel.size_bytes} bytes, a wheel has {_WHEEL_BYTES}"
+        yield Finding("timer", str(store.timer_wheel.path), reason)
+        return
+    yield from _wheel_findings(store, end, checkpoint.last_read_time_ms if checkpoint is not None else LONG_MAX)
+
+
+def timer_checkpoint(store: StoreFiles) -> TimerCheckpoint | None:
+    """Return what `timercheck` says; None where it is missing or cannot be read."""
+    path = store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE
+    try:
+        return decode_timer_checkpoint(path.read_bytes()) if path.is_file() else None
+    except FormatError:
+        return None
+
+
+def is_wheel_made_again(store: StoreFiles, checkpoint: TimerCheckpoint | None) -> bool:
+    """Tell whether a Java broker would put every unit of the timer log on a new wheel."""
+    if checkpoint is None or not store.timer_log:
+        return False
+    first, last = store.timer_log[0], store.timer_log[-1]
+    return checkpoint.last_log_flush_position - last.size_bytes < first.base + first.size_bytes
+
+
+def units_of(file: OffsetFile) -> npt.NDArray[np.int64]:
+    """Return place and size of each message that a file of the timer log has a unit for."""
+    count = min(_log_stop(file)[0], file.size_bytes) // TIMER_UNIT_BYTES
+    with mapped_view(file.path) as view:
+        units = np.frombuffer(view, _UNIT, count)
+        places = np.stack([units["physical_offset"], units["record"]], axis=1).astype(np.int64)
+        del units
+    return places
+
+
+def _against_checkpoint(
+    store: StoreFiles, checkpoint: TimerCheckpoint | None, log_end: int, *, has_units: bool
+) -> Iterator[Finding]:
+    """Name where the timer log and `timercheck` contradict each other: Java would pass over messages that wait."""
+    file = store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE
+    path = str(file)
+    if checkpoint is None:
+        if has_units and not (file.is_file() and file.stat().st_size):
+            yield Finding("timer", path, "is missing or empty, though there is a timer log")
+        return
+    if checkpoint.last_log_flush_position > log_end:
+        reason = f"ends at {log_end}, though timercheck says that it reached {checkpoint.last_log_flush_position}"
+        yield Finding("timer", str(store.root / tree.TIMER_LOG), reason)
+    if has_units and not checkpoint.last_read_time_ms:
+        yield Finding("timer", path, "says nothing, though there is a timer log")
+
+
+def plan_timers(journal: RepairJournal, store: StoreFiles, findings: Sequence[Finding]) -> None:
+    """Plan to let brokers make the files again: the wheel from the timer log, all of them from the log."""
+    wheel = store.root / tree.TIMER_WHEEL
+    if all(finding.path == str(wheel) for finding in findings) and is_wheel_made_again(store, timer_checkpoint(store)):
+        if os.path.lexists(wheel):
+            journal.set_aside(wheel, "brokers make it again from the timer log")
+        return
+    why = "brokers make it again from the timer topic: what was delivered already comes again"
+    for path in (wheel, store.root / tree.TIMER_LOG, store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE):
+        if os.path.lexists(path):
+            journal.set_aside(path, why)
+
+
+def _log_stop(file: OffsetFile) -> tuple[int, str]:
+    """Return where the units of a file end, and what is wrong there, if anything is."""
+    with mapped_view(file.path) as view:
+        whole = len(view) // TIMER_UNIT_BYTES
+        position = whole * TIMER_UNIT_BYTES
+        for start in range(0, whole, _ROWS_AT_ONCE):
+            rows = view[start * TIMER_UNIT_BYTES : min(start + _ROWS_AT_ONCE, whole) * TIMER_UNIT_BYTES]
+            other = np.flatnonzero(_are_none(np.frombuffer(rows, _UNIT), file.base + start * TIMER_UNIT_BYTES))
+            del rows
+            if len(other):
+                position = (start + int(other[0])) * TIMER_UNIT_BYTES
+                break
+        found = read_timer_unit_at(view, position) if position < len(view) else LogEnd(position)
+        rest = end_of_written(view, position, written_until(file.path)) if isinstance(found, LogEnd) else position
+    if isinstance(found, Damage):
+        return position, f"{found.error.field}: {found.error.problem}"
+    if isinstance(found, TimerLogUnit):
+        return position, "a unit has a time that cannot be, or leads to one behind it"
+    if rest > position:
+        return position, f"{rest - position} bytes behind the last unit are none"
+    return (file.size_bytes if isinstance(found, SegmentEnd) else position), ""
+
+
+def _are_none(units: npt.NDArray[np.void], first_position: int) -> npt.NDArray[np.bool_]:
+    """Tell which rows are no units: lists run backwards, and nothing is put on the wheel for a moment before."""
+    positions = first_position + TIMER_UNIT_BYTES * np.arange(len(units))
+    return np.asarray(
+        (units["size"] != TIMER_UNIT_BYTES)
+        | (units["previous"] < -1)
+        | (units["previous"] >= positions)
+        | (units["magic"] > _MAGIC_MAX)
+        | (units["written_ms"] <= 0)
+        | (units["delay_ms"] < 0)
+        | (units["record"] <= 0)
+    )
+
+
+def _place_findings(files: Sequence[OffsetFile]) -> Iterator[Finding]:
+    """Name files of the timer log that do not follow each other: positions in units and on the wheel count over all."""
+    for before, file in zip([None, *files], files, strict=False):
+        is_last = file is files[-1]
+        if file.size_bytes and file.base % file.size_bytes:
+            reason = f"begins at {file.base}, which is no multiple of its {file.size_bytes} bytes"
+            yield Finding("timer", str(file.path), reason)
+        elif before is not None and (file.base != before.base + before.size_bytes or not (file.size_bytes or is_last)):
+            reason = f"begins at {file.base}, the file before it ends at {before.base + before.size_bytes}"
+            yield Finding("timer", str(file.path), reason)
+
+
+def _wheel_findings(store: StoreFiles, log_end: int, read_to_ms: int) -> Iterator[Finding]:
+    """Name the slots that hold another time than theirs, or lead to no unit of the timer log.
+
+    Those that were delivered may lead to files that are gone.
+    """
+    assert store.timer_wheel is not None
+    path, slots = store.timer_wheel.path, _WHEEL_BYTES // SLOT_BYTES
+    log_start, file_bytes = (store.timer_log[0].base, store.timer_log[0].size_bytes or 1) if store.timer_log else (0, 1)
+    wrong: list[int] = []
+    with mapped_view(path) as view:
+        for start in range(0, slots, _ROWS_AT_ONCE):
+            part = np.frombuffer(view[start * SLOT_BYTES : (start + _ROWS_AT_ONCE) * SLOT_BYTES], _SLOT)
+            numbers = np.arange(start, start + len(part))
+            is_used = part["time"] != 0
+            is_elsewhere = part["time"] % slots != numbers
+            leads_nowhere = (part["last"] >= log_end) | (part["first"] > part["last"]) | (part["count"] < 0)
+            is_no_unit = (part["last"] < log_start) | (part["last"] % file_bytes % TIMER_UNIT_BYTES != 0)
+            waits = part["time"] > read_to_ms // PRECISION_MS_DEFAULT
+            wrong += numbers[is_used & (is_elsewhere | leads_nowhere | (waits & is_no_unit))].tolist()
+            del part
+    if wrong:
+        reason = f"{len(wrong)} slots hold times that are not theirs, or lead to no unit of the timer log"
+        yield Finding("timer", str(path), reason, position=wrong[0] * SLOT_BYTES, count=len(wrong))

@@ -1,0 +1,1 @@
+"""Records of the CommitLog: messages, batches, properties, ids, and the payloads of system messages."""

@@ -1,0 +1,96 @@
+"""Compressed bodies: zlib, LZ4 frame or zstd, as the sysFlag of the message says.
+
+Clients compress and inflate; the store never does. Inflating is bounded: a few bytes can claim gigabytes.
+The lz4 and zstd libraries are loaded when the first such body is met.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from orbitlog.errors import BadField, LimitExceeded
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.flags import CompressionType
+
+INFLATED_BYTES_MAX = 256 * 1024 * 1024
+ZLIB_LEVEL_DEFAULT = 5
+# The zstd library bounds no output, so its input is fed in steps: four bytes can make a block of 128 KiB.
+_ZSTD_STEP_BYTES = 1024
+
+
+def compress_body(body: bytes, kind: CompressionType, level: int = ZLIB_LEVEL_DEFAULT) -> bytes:
+    """Compress as official clients do; zlib output equals Java's `Deflater` of the same level."""
+    match kind:
+        case CompressionType.LZ4:
+            import lz4.frame
+
+            return bytes(lz4.frame.compress(body))
+        case CompressionType.ZSTD:
+            import zstandard
+
+            return zstandard.ZstdCompressor(level=level).compress(body)
+        case _:
+            return zlib.compress(body, level)
+
+
+def inflate_body(body: bytes, sys_flag: int, *, limit: int = INFLATED_BYTES_MAX) -> bytes:
+    """Return the body that the sender gave: inflated where sysFlag says that it is compressed."""
+    if not sys_flag & flags.COMPRESSED:
+        return body
+    kind = flags.compression_type(sys_flag)
+    if kind is None:
+        raise BadField(f"sysFlag 0x{sys_flag & 0xFFFFFFFF:X} names no known compression", field="body")
+    match kind:
+        case CompressionType.LZ4:
+            return _inflate_lz4(body, limit)
+        case CompressionType.ZSTD:
+            return _inflate_zstd(body, limit)
+        case _:
+            return _inflate_zlib(body, limit)
+
+
+def _inflate_zlib(body: bytes, limit: int) -> bytes:
+    inflater = zlib.decompressobj()
+    try:
+        inflated = inflater.decompress(body, limit + 1)
+    except zlib.error as error:
+        raise BadField(f"is not zlib data ({error})", field="compressed body") from None
+    return _complete("zlib", inflated, limit, inflater.eof)
+
+
+def _inflate_lz4(body: bytes, limit: int) -> bytes:
+    import lz4.frame
+
+    inflater = lz4.frame.LZ4FrameDecompressor()
+    try:
+        inflated = inflater.decompress(body, max_length=limit + 1)
+    except (RuntimeError, EOFError) as error:
+        raise BadField(f"is not an LZ4 frame ({error})", field="compressed body") from None
+    return _complete("LZ4", inflated, limit, inflater.eof)
+
+
+def _inflate_zstd(body: bytes, limit: int) -> bytes:
+    import zstandard
+
+    inflater = zstandard.ZstdDecompressor(max_window_size=2**27).decompressobj()
+    pieces: list[bytes] = []
+    inflated_bytes = 0
+    try:
+        for start in range(0, len(body), _ZSTD_STEP_BYTES):
+            pieces.append(inflater.decompress(body[start : start + _ZSTD_STEP_BYTES]))
+            inflated_bytes += len(pieces[-1])
+            if inflated_bytes > limit:
+                break
+    except zstandard.ZstdError as error:
+        raise BadField(f"is not zstd data ({error})", field="compressed body") from None
+    if inflater.unused_data:
+        raise BadField("goes on after the end of its zstd data", field="compressed body")
+    return _complete("zstd", b"".join(pieces), limit, inflater.eof)
+
+
+def _complete(codec: str, inflated: bytes, limit: int, finished: bool) -> bytes:
+    if len(inflated) > limit:
+        raise LimitExceeded(field="inflated body", limit=limit, got=f"more than {limit} bytes")
+    if not finished:
+        raise BadField(f"{codec} data ends too early", field="compressed body")
+    return inflated

@@ -1,0 +1,372 @@
+"""The CommitLog record: one message as it lies in the log.
+
+A record is a fixed prefix (88 bytes where both hosts are IPv4, 12 more for each that is IPv6), the body, the
+topic and the properties. Codecs are functions of their bytes: `decode_message` gives a `Message` or raises a
+`FormatError` that says which field is wrong, and the order of its checks is the contract that the kernels keep.
+
+Mirrors Java `CommitLog.checkMessageAndReturnSize` and `MessageExtEncoder`, and checks more than they do: the
+record's own physical offset, the signs of lengths, the topic's encoding. Bytes are drawn in docs/formats.md;
+runs of records are read in `message_scan`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+from zlib import crc32
+
+from orbitlog.errors import BadField, BadMagic, ChecksumMismatch, LengthMismatch, LimitExceeded, Misplaced, Truncated
+from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host, decode_host
+from orbitlog.formats.layout import Field, Layout
+from orbitlog.formats.records import flags
+from orbitlog.formats.records.properties import (
+    CRC_PROPERTY_START,
+    PROPERTIES_BYTES_MAX,
+    check_crc_property,
+    decode_properties,
+    encode_properties,
+)
+
+MAGIC_V1 = 0xDAA320A7
+MAGIC_V2 = 0xDAA320AB
+
+TOPIC_BYTES_MAX_V1 = 127
+TOPIC_BYTES_MAX_V2 = 255
+BODY_CRC_MASK = 0x7FFFFFFF
+
+
+def _prefix_layout(title: str, born_host: str, store_host: str) -> Layout:
+    return Layout(
+        title,
+        Field("total_size", "i32", "bytes of the whole record, this field included"),
+        Field("magic", "u32", f"0x{MAGIC_V1:08X} (V1) or 0x{MAGIC_V2:08X} (V2: two bytes of topic length)"),
+        Field("body_crc", "i32", "CRC-32 of the body as stored, top bit cleared; 0 for an empty body"),
+        Field("queue_id", "i32", "queue within the topic"),
+        Field("flag", "i32", "the application's own flag, opaque"),
+        Field("queue_offset", "i64", "number of the message's unit in its ConsumeQueue"),
+        Field("physical_offset", "i64", "where in the log this record starts"),
+        Field("sys_flag", "i32", "compression, transaction state, host address sizes"),
+        Field("born_timestamp_ms", "i64", "the producer's clock"),
+        Field("born_host_raw", born_host, "the producer's address, then its port as i32"),
+        Field("store_timestamp_ms", "i64", "the broker's clock"),
+        Field("store_host_raw", store_host, "the broker's address, then its port as i32"),
+        Field("reconsume_times", "i32", "how often it was sent back for another try"),
+        Field("prepared_transaction_offset", "i64", "physical offset of the half message, for a committed one"),
+        Field("body_length", "i32", "bytes of body; body, topic and properties follow"),
+    )
+
+
+_IPV4, _IPV6 = f"{IPV4_HOST_BYTES}s", f"{IPV6_HOST_BYTES}s"
+RECORD_PREFIX = _prefix_layout("CommitLog record, fixed prefix (both hosts IPv4)", _IPV4, _IPV4)
+RECORD_TAIL = Layout(
+    "CommitLog record, lengths after the body",
+    Field("topic_length", "i8", "bytes of topic, at most 127; i16 in a V2 record; then the topic in UTF-8"),
+    Field("properties_length", "i16", "bytes of properties; then the properties"),
+)
+# Keyed by the two host bits of sysFlag.
+_PREFIXES = {
+    0: RECORD_PREFIX.struct,
+    flags.BORN_HOST_IPV6: _prefix_layout("CommitLog record, fixed prefix (born host IPv6)", _IPV6, _IPV4).struct,
+    flags.STORE_HOST_IPV6: _prefix_layout("CommitLog record, fixed prefix (store host IPv6)", _IPV4, _IPV6).struct,
+    flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6: _prefix_layout(
+        "CommitLog record, fixed prefix (both hosts IPv6)", _IPV6, _IPV6
+    ).struct,
+}
+_IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
+_PREFIX_IPV4 = RECORD_PREFIX.struct
+_SIZE_AND_MAGIC = struct.Struct(">iI")
+_I16 = struct.Struct(">h")
+_ASSIGNED = struct.Struct(">qq")  # queue_offset and physical_offset lie side by side
+_I64 = struct.Struct(">q")
+
+RECORD_BYTES_MIN = RECORD_PREFIX.size_bytes + RECORD_TAIL.size_bytes
+assert RECORD_PREFIX.size_bytes == 88
+assert RECORD_BYTES_MIN == 91
+assert RECORD_PREFIX.position("physical_offset") == RECORD_PREFIX.position("queue_offset") + 8
+
+_NO_HOST = bytes(IPV4_HOST_BYTES)
+_PREFIX_BYTES_WITHOUT_HOSTS = RECORD_PREFIX.size_bytes - 2 * IPV4_HOST_BYTES
+
+Bytes = bytes | bytearray | memoryview
+_new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
+
+
+class Message(NamedTuple):
+    """One message, its fields in the order in which they lie on disk.
+
+    A named tuple, not a dataclass: the codec packs and unpacks it whole, which is what makes plain Python fast
+    enough for the append path (docs/adr/0002). `properties_raw` is kept as stored, so that a record encodes
+    back to its own bytes whatever version wrote it.
+    """
+
+    body_crc: int
+    queue_id: int
+    flag: int
+    queue_offset: int
+    physical_offset: int
+    sys_flag: int
+    born_timestamp_ms: int
+    born_host_raw: bytes
+    store_timestamp_ms: int
+    store_host_raw: bytes
+    reconsume_times: int
+    prepared_transaction_offset: int
+    body: bytes
+    topic: str
+    properties_raw: bytes
+    version: int = 1
+
+    @property
+    def born_host(self) -> Host:
+        return decode_host(self.born_host_raw)
+
+    @property
+    def store_host(self) -> Host:
+        return decode_host(self.store_host_raw)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Decode the properties; each call makes a new map."""
+        return decode_properties(self.properties_raw)
+
+    @property
+    def transaction_type(self) -> flags.TransactionType:
+        return flags.transaction_type(self.sys_flag)
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of the whole record."""
+        hosts = len(self.born_host_raw) + len(self.store_host_raw)
+        payload = len(self.body) + len(self.topic.encode()) + len(self.properties_raw)
+        return RECORD_BYTES_MIN - 2 * IPV4_HOST_BYTES + hosts + self.version - 1 + payload
+
+
+def make_message(
+    topic: str,
+    body: bytes,
+    *,
+    properties: Mapping[str, str] | bytes = b"",
+    born_host: Host | None = None,
+    store_host: Host | None = None,
+    sys_flag: int = 0,
+    **fields: int,
+) -> Message:
+    """Make a message: CRC, host bits and version are filled in; fields left out are 0."""
+    born_raw = born_host.encode() if born_host else _NO_HOST
+    store_raw = store_host.encode() if store_host else _NO_HOST
+    sys_flag &= ~_IPV6_BITS
+    sys_flag |= flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
+    sys_flag |= flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0
+    return Message(
+        body_crc=crc32(body) & BODY_CRC_MASK,
+        queue_id=fields.pop("queue_id", 0),
+        flag=fields.pop("flag", 0),
+        queue_offset=fields.pop("queue_offset", 0),
+        physical_offset=fields.pop("physical_offset", 0),
+        sys_flag=sys_flag,
+        born_timestamp_ms=fields.pop("born_timestamp_ms", 0),
+        born_host_raw=born_raw,
+        store_timestamp_ms=fields.pop("store_timestamp_ms", 0),
+        store_host_raw=store_raw,
+        reconsume_times=fields.pop("reconsume_times", 0),
+        prepared_transaction_offset=fields.pop("prepared_transaction_offset", 0),
+        body=body,
+        topic=topic,
+        properties_raw=properties if isinstance(properties, bytes) else encode_properties(properties),
+        version=fields.pop("version", record_version(topic)),
+        **fields,
+    )
+
+
+def record_version(topic: str) -> int:
+    """Return the version of a record with that topic: the first has no room for long ones."""
+    return 1 if len(_encode_topic(topic)) <= TOPIC_BYTES_MAX_V1 else 2
+
+
+class MeasuredRecord(NamedTuple):
+    """What must be known of a message before there is a place for its record."""
+
+    size_bytes: int
+    topic_raw: bytes
+    prefix: struct.Struct
+
+
+def measure_record(message: Message) -> MeasuredRecord:
+    """Return how long the record will be, after checking that a reader will accept it."""
+    _, _, _, _, _, sys_flag, _, born, _, stored, _, _, body, name, raw, version = message
+    topic = _encode_topic(name)
+    if not 0 < len(topic) <= TOPIC_BYTES_MAX_V1 or version != 1:
+        _check_long_topic(message, len(topic))
+    if len(raw) > PROPERTIES_BYTES_MAX:
+        raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=len(raw))
+    prefix = _PREFIXES[sys_flag & _IPV6_BITS]
+    born_bytes = IPV6_HOST_BYTES if sys_flag & flags.BORN_HOST_IPV6 else IPV4_HOST_BYTES
+    if len(born) != born_bytes or prefix.size != _PREFIX_BYTES_WITHOUT_HOSTS + born_bytes + len(stored):
+        raise BadField("address sizes differ from what sysFlag says", field="hosts")
+    size_bytes = prefix.size + len(body) + version + len(topic) + 2 + len(raw)
+    return _new_tuple(MeasuredRecord, (size_bytes, topic, prefix))
+
+
+def encode_placed(
+    message: Message, measured: MeasuredRecord, queue_offset: int, physical_offset: int, store_timestamp_ms: int
+) -> bytes:
+    """Return the record's bytes with the three fields that only the writer of the log can know."""
+    total_size, topic, prefix = measured
+    body_crc, queue_id, flag, _, _, sys_flag, born_ms, born, _, stored, times, prepared, body, _, raw, version = message
+    magic = MAGIC_V1 if version == 1 else MAGIC_V2
+    try:
+        head = prefix.pack(
+            total_size,
+            magic,
+            body_crc,
+            queue_id,
+            flag,
+            queue_offset,
+            physical_offset,
+            sys_flag,
+            born_ms,
+            born,
+            store_timestamp_ms,
+            stored,
+            times,
+            prepared,
+            len(body),
+        )
+    except struct.error as error:
+        raise BadField(f"a number does not fit its field ({error})", field="record") from None
+    topic_size = len(topic).to_bytes(version, "big")
+    return b"".join((head, body, topic_size, topic, len(raw).to_bytes(2, "big"), raw))
+
+
+def encode_message(message: Message) -> bytes:
+    """Return the record's bytes, after checking that a reader will accept them."""
+    return encode_placed(
+        message,
+        measure_record(message),
+        message.queue_offset,
+        message.physical_offset,
+        message.store_timestamp_ms,
+    )
+
+
+def _encode_topic(topic: str) -> bytes:
+    try:
+        return topic.encode()
+    except UnicodeEncodeError:
+        raise BadField("holds a lone surrogate, which UTF-8 cannot", field="topic") from None
+
+
+def _check_long_topic(message: Message, topic_length: int) -> None:
+    if message.version not in (1, 2):
+        raise BadField(f"{message.version} is neither 1 nor 2", field="record version")
+    if topic_length == 0:
+        raise BadField("is empty", field="topic")
+    limit = TOPIC_BYTES_MAX_V1 if message.version == 1 else TOPIC_BYTES_MAX_V2
+    if topic_length > limit:
+        raise LimitExceeded(field="topic length", limit=limit, got=topic_length)
+
+
+def assign_fields(
+    record: bytearray | memoryview,
+    position: int,
+    *,
+    queue_offset: int,
+    physical_offset: int,
+    store_timestamp_ms: int,
+) -> None:
+    """Fill in the three fields that only the writer of the log can know, in place."""
+    born_is_ipv6 = record[position + _SYS_FLAG_LOW_BYTE] & flags.BORN_HOST_IPV6
+    _ASSIGNED.pack_into(record, position + _QUEUE_OFFSET, queue_offset, physical_offset)
+    _I64.pack_into(record, position + (_STORE_TIME_IPV6 if born_is_ipv6 else _STORE_TIME_IPV4), store_timestamp_ms)
+
+
+_QUEUE_OFFSET = RECORD_PREFIX.position("queue_offset")
+_SYS_FLAG_LOW_BYTE = RECORD_PREFIX.position("sys_flag") + 3
+_STORE_TIME_IPV4 = RECORD_PREFIX.position("store_timestamp_ms")
+_STORE_TIME_IPV6 = _STORE_TIME_IPV4 + IPV6_HOST_BYTES - IPV4_HOST_BYTES
+
+
+def decode_message(
+    buffer: Bytes, position: int = 0, *, physical_offset: int | None = None, check_crc: bool = True
+) -> Message:
+    """Return the message at `position`; with `physical_offset`, the record must say that it lies there.
+
+    A property CRC (`__CRC32#`) is checked if `physical_offset` is given: it covers the record as it is in the log.
+    Brokers change records on their way to a client.
+    """
+    available = len(buffer) - position
+    if available < RECORD_PREFIX.size_bytes:
+        raise _short_prefix(buffer, position, available)
+    fields = _PREFIX_IPV4.unpack_from(buffer, position)
+    total_size, magic = fields[0], fields[1]
+    if magic != MAGIC_V1 and magic != MAGIC_V2:
+        raise BadMagic(field="magic", got=magic, position=position)
+    if total_size < RECORD_BYTES_MIN:
+        raise BadField(f"{total_size} is less than any record has", field="total size", position=position)
+    if total_size > available:
+        raise Truncated(field="record", needed=total_size, got=available, position=position)
+    if physical_offset is not None and fields[6] != physical_offset:
+        raise Misplaced(field="physical offset", stated=fields[6], actual=physical_offset, position=position)
+    prefix = _PREFIX_IPV4
+    if fields[7] & _IPV6_BITS:
+        prefix = _PREFIXES[fields[7] & _IPV6_BITS]
+        if total_size < prefix.size + RECORD_TAIL.size_bytes:
+            raise LengthMismatch(
+                field="record", stated=total_size, counted=prefix.size + RECORD_TAIL.size_bytes, position=position
+            )
+        fields = prefix.unpack_from(buffer, position)
+    body_start = position + prefix.size
+    message = _decode_payload(buffer, fields, body_start, position + total_size, check_crc)
+    if check_crc and physical_offset is not None and message.properties_raw[-20:-11] == CRC_PROPERTY_START:
+        _check_property_crc(buffer, position, total_size)
+    return message
+
+
+def _decode_payload(buffer: Bytes, fields: tuple[int, ...], body_start: int, end: int, check_crc: bool) -> Message:
+    """Decode what follows the prefix: body, topic and properties must fill the record exactly."""
+    version = 1 if fields[1] == MAGIC_V1 else 2
+    position = end - fields[0]
+    body_length = fields[14]
+    body_end = body_start + body_length
+    if body_length < 0 or body_end + version + 2 > end:
+        raise BadField(f"{body_length} does not fit the record", field="body length", position=position)
+    topic_start = body_end + version
+    topic_length = buffer[body_end] if version == 1 else _I16.unpack_from(buffer, body_end)[0]
+    topic_end = topic_start + topic_length
+    if not 0 < topic_length <= (TOPIC_BYTES_MAX_V1 if version == 1 else TOPIC_BYTES_MAX_V2) or topic_end + 2 > end:
+        raise BadField(f"{topic_length} is not possible", field="topic length", position=position)
+    properties_length = _I16.unpack_from(buffer, topic_end)[0]
+    if topic_end + 2 + properties_length != end or properties_length < 0:
+        counted = topic_end + 2 + properties_length - position
+        raise LengthMismatch(field="record", stated=fields[0], counted=counted, position=position)
+    body = bytes(buffer[body_start:body_end])
+    if check_crc and crc32(body) & BODY_CRC_MASK != fields[2]:
+        raise ChecksumMismatch(field="body", stored=fields[2], computed=crc32(body) & BODY_CRC_MASK, position=position)
+    try:
+        topic = str(buffer[topic_start:topic_end], "utf-8")
+    except UnicodeDecodeError:
+        raise BadField("is not UTF-8", field="topic", position=position) from None
+    return Message._make((*fields[2:14], body, topic, bytes(buffer[topic_end + 2 : end]), version))
+
+
+def _check_property_crc(buffer: Bytes, position: int, total_size: int) -> None:
+    with memoryview(buffer) as view, view[position : position + total_size] as record:
+        try:
+            check_crc_property(record)
+        except ChecksumMismatch as error:
+            raise ChecksumMismatch(
+                field=error.field, stored=error.stored, computed=error.computed, position=position
+            ) from None
+
+
+def _short_prefix(buffer: Bytes, position: int, available: int) -> BadMagic | BadField | Truncated:
+    """Say what is wrong with fewer bytes than a prefix has: by the same order of checks, as far as they go."""
+    if available < _SIZE_AND_MAGIC.size:
+        return Truncated(field="record", needed=_SIZE_AND_MAGIC.size, got=available, position=position)
+    total_size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, position)
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        return BadMagic(field="magic", got=magic, position=position)
+    if total_size < RECORD_BYTES_MIN:
+        return BadField(f"{total_size} is less than any record has", field="total size", position=position)
+    return Truncated(field="record", needed=total_size, got=available, position=position)

@@ -1,0 +1,1 @@
+"""JSON tables below config/: topics, groups, offsets, and the JSON dialect they are written in."""

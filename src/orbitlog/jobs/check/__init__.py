@@ -1,0 +1,1 @@
+"""Check: compares queues and index with the log in tasks."""

@@ -1,0 +1,201 @@
+"""The tasks that make index files from the staged keys of splits: which splits, prefix sums over their key counts tell.
+
+An index file is made by one task, under a name of its own until it is whole (`build_index`). Where several cores would
+wait for that one, and all tasks are done by processes of this machine, pieces of it are written at once into one file
+(`write_piece`): each piece goes over the hashes before it to know the slots that it begins with, and the last one
+writes the slots. Such a file belongs to one run: whatever is left of an earlier run writes into another one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from orbitlog.formats.derived.index_layout import (
+    INDEX_HEADER,
+    IndexHeader,
+    IndexLayout,
+    decode_header,
+    encode_empty_header,
+    encode_header,
+    header_after,
+)
+from orbitlog.jobs.rebuild.rebuild_tasks import staged_keys
+from orbitlog.jobs.staging import TEMPORARY, begin_writing, shared_file, whole_file, write_all
+from orbitlog.kernels.index_stream import EntryStream, KeyColumns
+from orbitlog.storefiles.disk import disk_errors
+
+INDEX_PARTS = "index-parts"
+_SLOTS_AT_ONCE = 1 << 14
+_PIECE_KEYS_MIN = 200_000
+_PIECES_MAX = 8  # more would mostly go over each other's keys: all take a fifth of the whole at least
+# What else takes time, counted in keys that are put: one that is passed over, and a slot that is written at the end.
+_PASSED_OVER_COST, _SLOT_COST = 0.2, 0.12
+
+
+@dataclass(frozen=True, slots=True)
+class KeyPart:
+    """The staged keys of a split, and how much of the log they stand for."""
+
+    path: str
+    log_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexTask:
+    """Build index file `number` from the keys of splits; the first of them holds the key before the file's first."""
+
+    staging: str
+    number: int
+    layout: IndexLayout
+    parts: tuple[KeyPart, ...]
+    keys_before: int
+    """How many keys of the log lie before the first of the parts."""
+    key_count: int
+
+    @property
+    def target(self) -> Path:
+        return Path(self.staging, INDEX_PARTS, f"{self.number:06d}")
+
+    @property
+    def log_bytes(self) -> int:
+        return sum(part.log_bytes for part in self.parts)
+
+    @property
+    def cost(self) -> float:
+        """About how many microseconds it takes."""
+        return 13_000 + 0.018 * self.key_count
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPiece:
+    """Write some of an index file's keys, from number `first` to before `stop`, into a file that others write, too."""
+
+    index: IndexTask
+    path: str
+    first: int
+    stop: int
+
+    @property
+    def cost(self) -> float:
+        """About how many microseconds it takes."""
+        return 13_000 + 0.018 * (self.stop - self.first + _PASSED_OVER_COST * self.first)
+
+
+def build_index(task: IndexTask) -> dict[str, Any]:
+    """Build one index file unless it is there."""
+    if not task.target.exists():
+        with whole_file(task.target, Path(task.staging, TEMPORARY)) as descriptor:
+            os.ftruncate(descriptor, task.layout.file_bytes)
+            _fill(task, descriptor, 0, task.key_count)
+    return {"scanned_bytes": task.log_bytes}
+
+
+def index_header(task: IndexTask) -> IndexHeader:
+    """Return the header of an index file that was built."""
+    with task.target.open("rb") as file:
+        return decode_header(file.read(INDEX_HEADER.size_bytes))
+
+
+@contextmanager
+def pieces_of(task: IndexTask, writers: int) -> Iterator[tuple[IndexPiece, ...]]:
+    """Lend the pieces of an index file, which take equally long; it has its name when they were written in the block.
+
+    There are none where one task is enough, or the file is there. The file they are written into stays open meanwhile,
+    or an error of the disk might be told to nobody.
+    """
+    firsts = _equal_pieces(task.key_count, writers, round(task.layout.slot_count * _SLOT_COST))
+    if len(firsts) == 1 or task.target.exists():
+        yield ()
+        return
+    with shared_file(task.target, Path(task.staging, TEMPORARY)) as (descriptor, path):
+        os.ftruncate(descriptor, task.layout.file_bytes)
+        yield tuple(IndexPiece(task, path, first, stop) for first, stop in pairwise([*firsts, task.key_count]))
+
+
+def _equal_pieces(key_count: int, writers: int, extra: int) -> list[int]:
+    """Return the first key of each piece; the last one has as much to do besides as `extra` keys would be.
+
+    A piece takes its own keys and a part of those before it: each has fewer than the one before by that part.
+    """
+    kept = 1 - _PASSED_OVER_COST
+    for count in range(min(writers, _PIECES_MAX), 1, -1):
+        firsts = [round((key_count + extra) * (1 - kept**number) / (1 - kept**count)) for number in range(count)]
+        if firsts[-1] <= key_count - _PIECE_KEYS_MIN:
+            return firsts
+    return [0]
+
+
+def write_piece(piece: IndexPiece) -> dict[str, Any]:
+    """Write a piece; the disk has begun with it when this ends."""
+    with disk_errors(f"writing {piece.index.target}"):
+        descriptor = os.open(piece.path, os.O_WRONLY)
+        try:
+            _fill(piece.index, descriptor, piece.first, piece.stop)
+        finally:
+            os.close(descriptor)
+    share = (piece.stop - piece.first) / piece.index.key_count
+    return {"scanned_bytes": round(piece.index.log_bytes * share)}
+
+
+def _fill(task: IndexTask, descriptor: int, first: int, stop: int) -> None:
+    """Write the file's keys from number `first` on; with the last of them, all that comes of them together."""
+    stream: EntryStream | None = None
+    for columns, next_key in _columns_of(task):
+        row, key = 0, next_key
+        if stream is None:
+            stream, row = _begin_file(task, columns, key)
+        if stream.header.key_count < first:
+            row, key = stream.pass_over(columns, key, first + 1)
+        while row < len(columns.physical_offset) and stream.header.key_count < stop:
+            place = task.layout.entry_position(stream.header.index_count)
+            entries, row, key = stream.put(columns, row, key, stop + 1)
+            write_all(descriptor, entries.data, place)
+            begin_writing(descriptor, place, len(entries))
+        if stream.header.key_count >= stop:
+            break
+    if stream is None or stop < task.key_count:
+        return
+    if stop:
+        _write_slots(descriptor, stream)
+        write_all(descriptor, encode_header(stream.header), 0)
+    elif task.number:
+        write_all(descriptor, encode_empty_header(stream.header), 0)
+
+
+def _columns_of(task: IndexTask) -> Iterator[tuple[KeyColumns, int]]:
+    """Go through the parts from the one with the key before the file's first; of each, which key is the file's next."""
+    first_key, key_number = task.number * task.layout.capacity, task.keys_before
+    for part in task.parts:
+        columns = staged_keys(Path(part.path))
+        if key_number + len(columns.key_hashes) >= first_key:
+            yield columns, max(first_key - key_number, 0)
+        key_number += len(columns.key_hashes)
+
+
+def _begin_file(task: IndexTask, columns: KeyColumns, key: int) -> tuple[EntryStream, int]:
+    """Begin a file, behind another one with the time of that one's last key; returns the row to go on at."""
+    if task.number == 0:
+        return EntryStream(task.layout, IndexHeader()), 0
+    row = int(np.searchsorted(columns.key_ends, key, side="left"))
+    before = IndexHeader(
+        end_timestamp_ms=int(columns.store_timestamp_ms[row]), end_physical_offset=int(columns.physical_offset[row])
+    )
+    return EntryStream(task.layout, header_after(before)), row
+
+
+def _write_slots(descriptor: int, stream: EntryStream) -> None:
+    """Write the slots in use; where none is, the file stays a hole."""
+    for start in range(0, len(stream.slots), _SLOTS_AT_ONCE):
+        slots = stream.slots[start : start + _SLOTS_AT_ONCE]
+        if slots.any():
+            position = INDEX_HEADER.size_bytes + start * slots.itemsize
+            write_all(descriptor, slots.astype(">i4").data.cast("B"), position)
+    begin_writing(descriptor, 0, INDEX_HEADER.size_bytes + stream.slots.nbytes)

@@ -1,0 +1,202 @@
+"""How the files of a rebuild take their place: a staging directory beside them, a plan, a commit, renames.
+
+    .orbitlog-rebuild/plan.json     what is rebuilt from what; a run with another plan begins anew
+    .orbitlog-rebuild/splits/…      what splits gave
+    .orbitlog-rebuild/new/…         what will be published
+    .orbitlog-rebuild/commit.json   all of it is there and on the disk: from here on a rebuild only rolls forward
+    .orbitlog-rebuild/old/…         what stood there before, until everything new stands
+
+A directory is published by two renames: the old one aside, the new one into its place. A run that was killed between
+them is ended by the next one, and whatever stood before is removed only when the last replacement stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from orbitlog.errors import StoreLayoutError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.dispatch_marks import MARKS_FILE
+from orbitlog.formats.derived.store_state import STATE_FILE
+from orbitlog.jobs.rebuild.rebuild_tasks import NEW
+from orbitlog.jobs.staging import TEMPORARY, put_bytes, remove_tree, sync_directories, sync_directory
+from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.storefiles.store_files import StoreFiles
+
+STAGING = ".orbitlog-rebuild"
+FINISHED = "orbitlog-rebuild.json"
+_PLAN, _COMMIT, _OLD = "plan.json", "commit.json", "old"
+_PUBLISHED = (tree.CONSUMEQUEUE, tree.INDEX, tree.CHECKPOINT)
+_PLAN_VERSION = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where the derived files of one store go: into the store itself, or elsewhere."""
+
+    store: StoreFiles
+    out: Path
+    is_in_place: bool
+    geometry: StoreGeometry
+    rules: DeriveRules
+
+    @property
+    def staging(self) -> Path:
+        return self.out / STAGING
+
+    def plan(self, *, split_bytes: int, check_crc: bool) -> dict[str, Any]:
+        """Describe everything that decides the result, and by which later runs know that they may go on."""
+        layout = self.geometry.index_layout
+        return {
+            "version": _PLAN_VERSION,
+            "store": str(self.store.root.resolve()),
+            "segments": _identities(self.store),
+            "segmentBytes": self.geometry.segment_bytes,
+            "queueFileBytes": self.geometry.queue_file_bytes,
+            "indexLayout": [layout.slot_count, layout.entry_count],
+            "compat": self.rules.compat.name,
+            "delaysMs": list(self.rules.delay_levels.delays_ms),
+            "multiDispatch": self.rules.multi_dispatch,
+            "splitBytes": split_bytes,
+            "checkCrc": check_crc,
+        }
+
+
+def _identities(store: StoreFiles) -> list[list[Any]]:
+    """Tell a log from the same log at another time."""
+    found = [(segment.path.name, segment.path.stat()) for segment in store.segments]
+    return [[name, status.st_size, status.st_mtime_ns] for name, status in found]
+
+
+def check_output(target: Target) -> None:
+    """Refuse a directory that holds anything but a rebuild."""
+    if target.is_in_place or not target.out.exists():
+        return
+    if not target.out.is_dir():
+        raise StoreLayoutError(f"{target.out} is a file; give a directory for the derived files")
+    if (target.out / tree.COMMITLOG).exists():
+        raise StoreLayoutError(f"{target.out} holds a commitlog; to replace its derived files use --in-place")
+    names = {path.name for path in target.out.iterdir()}
+    if names and not names & {STAGING, FINISHED}:
+        raise StoreLayoutError(f"{target.out} is not empty; give a new directory, nothing is ever overwritten")
+
+
+def finished_report(target: Target, plan: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the report of a rebuild that was finished before with the very same plan."""
+    if target.is_in_place:
+        return None
+    finished = _read_json(target.out / FINISHED)
+    if finished is None or (target.staging / _COMMIT).exists():
+        return None
+    if finished.get("plan") != plan:
+        raise StoreLayoutError(f"{target.out} holds another rebuild's files; give a new directory")
+    remove_tree(target.staging)
+    report: dict[str, Any] = finished["report"]
+    return report
+
+
+def roll_forward(out: Path, store: StoreFiles, *, is_in_place: bool) -> dict[str, Any] | None:
+    """End the publication of a committed run; returns its plan and report.
+
+    This comes before anything is told from the derived files of a store: in the middle of a publication some of them
+    are not in their place. If the log has changed since, what was put aside is put back instead.
+    """
+    staging = out / STAGING
+    plan, committed = _read_json(staging / _PLAN), _read_json(staging / _COMMIT)
+    if plan is not None and committed is not None and plan["segments"] == _identities(store):
+        publish(out, is_in_place=is_in_place)
+        return {"plan": plan, "report": committed["report"]}
+    if (staging / _OLD).is_dir():
+        _put_back(out)
+        remove_tree(staging)
+    return None
+
+
+def _put_back(out: Path) -> None:
+    for name in _PUBLISHED:
+        old = out / STAGING / _OLD / name
+        if old.exists() and not (out / name).exists():
+            old.rename(out / name)
+
+
+def take_up(target: Target, plan: dict[str, Any]) -> None:
+    """Prepare the staging directory: what a run with the same plan left is used, anything else is removed."""
+    staging = target.staging
+    if _read_json(staging / _PLAN) != plan:
+        remove_tree(staging)
+        put_bytes(staging / _PLAN, orjson.dumps(plan), staging / TEMPORARY)
+
+
+def commit(target: Target, plan: dict[str, Any], report: dict[str, Any]) -> None:
+    """Declare everything in `new` complete, and publish it."""
+    staging = target.staging
+    _sync_names(staging / NEW)
+    if not target.is_in_place:
+        put_bytes(staging / NEW / FINISHED, orjson.dumps({"plan": plan, "report": report}), staging / TEMPORARY)
+    names = sorted(path.name for path in (staging / NEW).iterdir())
+    sync_directory(staging / NEW)
+    put_bytes(staging / _COMMIT, orjson.dumps({"names": names, "report": report}), staging / TEMPORARY)
+    sync_directory(staging)
+    publish(target.out, is_in_place=target.is_in_place)
+
+
+def _sync_names(new: Path) -> None:
+    """Make all names durable but those of queue files, which the tasks that gave them have synced."""
+    parts = [path for path in new.iterdir() if path.is_dir()]
+    sync_directories([*(new / tree.CONSUMEQUEUE).iterdir(), *parts, new, new.parent])
+
+
+def publish(out: Path, *, is_in_place: bool) -> None:
+    """Bring everything that was committed into its place; may be interrupted and repeated at any point."""
+    staging = out / STAGING
+    found = _read_json(staging / _COMMIT)
+    assert found is not None
+    new, old = staging / NEW, staging / _OLD
+    old.mkdir(exist_ok=True)
+    if is_in_place:
+        # They would vouch for files that are gone; without them a store looks for itself.
+        for name in (STATE_FILE, MARKS_FILE):
+            (out / name).unlink(missing_ok=True)
+    for name in _in_order(found["names"]):
+        if not (new / name).exists():
+            continue  # an interrupted run published it
+        place = out / name
+        if place.exists():
+            place.rename(_free_name(old / name))
+        (new / name).rename(place)
+    sync_directory(out)
+    remove_tree(old)  # every replacement stands
+    (staging / _COMMIT).unlink()
+    remove_tree(staging)
+    sync_directory(out)
+
+
+def _free_name(path: Path) -> Path:
+    number = 1
+    wanted = path
+    while wanted.exists():
+        number += 1
+        wanted = path.with_name(f"{path.name}.{number}")
+    return wanted
+
+
+def _in_order(names: Sequence[str]) -> list[str]:
+    """The checkpoint vouches for queues and index: it comes after them, and the mark of the finished run last."""
+    order = {name: number for number, name in enumerate((*_PUBLISHED, FINISHED))}
+    return sorted(names, key=lambda name: order.get(name, -1))
+
+
+def _read_json(path: Path) -> dict[str, Any] | None:
+    if not path.exists():
+        return None
+    try:
+        found = orjson.loads(path.read_bytes())
+    except orjson.JSONDecodeError:
+        return None
+    return found if isinstance(found, dict) else None

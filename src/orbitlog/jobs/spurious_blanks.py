@@ -1,0 +1,58 @@
+"""Segment ends that are none: a BLANK in the middle of a segment, with records of this log behind it.
+
+Readers skip all that follows a BLANK, so a few bytes can hide most of a segment. But records may lie there rightly:
+a Java broker that recovers cuts its log without wiping it, and what it writes next may end the segment earlier than
+before. Such leftovers have no unit in any queue, and the message that opens the next segment had no room before them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
+from orbitlog.formats.records.flags import enters_queue
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message_scan import fits, read_at
+from orbitlog.jobs.log_splits import LogSplit
+from orbitlog.storefiles.mapped_view import mapped_view
+
+
+def hides_records(view: memoryview, split: LogSplit, position: int, behind: int, *, queue_file_bytes: int) -> bool:
+    """Tell whether the BLANK at `position` was never written by a broker; `behind` is the next record, or BLANK."""
+    following = _first_of_next(split)
+    if following is not None and fits(following.size_bytes, len(view) - position):
+        return True
+    found = read_at(view, behind, base_physical_offset=split.base)
+    if not isinstance(found, Message):
+        return False
+    return following is None or _has_unit(split.store_paths.root, found, queue_file_bytes)
+
+
+def _first_of_next(split: LogSplit) -> Message | None:
+    """Return the message that opens the next segment: it had no room in this one."""
+    base = split.base + split.segment_bytes
+    path = split.store_paths.find_segment(base)
+    if not path.is_file():
+        return None
+    with mapped_view(path) as view:
+        found = read_at(view, 0, base_physical_offset=base)
+    return found if isinstance(found, Message) else None
+
+
+def _has_unit(root: Path, message: Message, queue_file_bytes: int) -> bool:
+    """Tell whether the queue that a message says it is of leads to it."""
+    byte = message.queue_offset * ENTRY_BYTES
+    base = byte // queue_file_bytes * queue_file_bytes
+    try:
+        path = root / tree.queue_directory(message.topic, message.queue_id) / tree.offset_file_name(base)
+    except FormatError:
+        return False
+    if not enters_queue(message.sys_flag) or message.queue_offset < 0 or not path.is_file():
+        return False
+    with path.open("rb") as file:
+        raw = os.pread(file.fileno(), ENTRY_BYTES, byte - base)
+    wanted = (message.physical_offset, message.size_bytes)
+    return len(raw) == ENTRY_BYTES and QUEUE_ENTRY.struct.unpack(raw)[:2] == wanted

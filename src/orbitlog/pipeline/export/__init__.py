@@ -1,0 +1,1 @@
+"""Export: topics to Parquet, Delta and Iceberg, batch and streaming."""

@@ -1,0 +1,67 @@
+"""A Delta table as the target of an export: one Delta transaction a batch, with the batch's number as app transaction.
+
+Files of a batch that was not committed are not in the table, whatever lies in its directory. The number is written by
+the same transaction that adds the files, so that a batch is in the table exactly once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import orjson
+import pyarrow as pa
+
+from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_APP = "orbitlog-export"
+
+
+class DeltaExport:
+    """A directory with a Delta log."""
+
+    is_hidden, by_day = False, True
+
+    def __init__(self, target: Path, schema: pa.Schema) -> None:
+        self._target = target
+        self._schema = schema.append(pa.field("dt", pa.date32()))
+
+    def committed(self) -> int:
+        table = self._table()
+        version = None if table is None else table.transaction_version(_APP)
+        return -1 if version is None else int(version)
+
+    def commit(self, batch: ExportBatch, files: Sequence[dict[str, Any]]) -> None:
+        from deltalake import CommitProperties, DeltaTable, Transaction
+        from deltalake.transaction import AddAction, RemoveAction
+
+        table = self._table()
+        if table is None:
+            table = DeltaTable.create(self._target, self._schema, partition_by=["dt"], name=self._target.name)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(
+                path=file["path"],
+                size=file["size_bytes"],
+                partition_values={"dt": file["day"]},
+                modification_time=int((self._target / file["path"]).stat().st_mtime * 1000),
+                data_change=True,
+                stats=orjson.dumps({"numRecords": file["rows"]}).decode(),
+            )
+            for file in files
+        ]
+        properties = CommitProperties(
+            custom_metadata={"orbitlogRange": batch.range_id},
+            app_transactions=[Transaction(_APP, batch.number)],
+        )
+        table.create_write_transaction(actions, "append", table.schema(), ["dt"], commit_properties=properties)
+
+    def _table(self) -> DeltaTable | None:
+        try:
+            from deltalake import DeltaTable
+        except ImportError as error:
+            raise ExportError("Delta tables need the package deltalake: pip install 'orbitlog[lake]'") from error
+        return DeltaTable(self._target) if DeltaTable.is_deltatable(str(self._target)) else None

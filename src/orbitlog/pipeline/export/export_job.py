@@ -1,0 +1,225 @@
+"""Exporting a topic to Parquet, Delta or Iceberg: batch after batch, each exactly once, resumable at any point.
+
+    plan (written down) -> tasks write files -> commit with the batch's number -> next plan
+
+The number of the last committed batch is kept by the table itself, with the data; so after a crash between any two
+steps the next run knows whether the planned batch is in the table, and makes it again where it is not. What follows a
+topic as a stream is made of the same steps (`export_stream`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+import orjson
+
+from orbitlog.jobs.local_runner import PhaseProgress, Runner, TaskReport, phase_of
+from orbitlog.pipeline.export.export_files import ExportTask, export_schema, write_task
+from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError, ExportState, plan_batch, sync_directory
+from orbitlog.pipeline.export.parquet_export import ParquetTable
+from orbitlog.pipeline.sources.json_columns import JsonColumns, parse_json_columns
+from orbitlog.pipeline.sources.named_stores import NamedStore, log_path_options
+from orbitlog.pipeline.sources.queue_scan import record_bytes
+from orbitlog.pipeline.sources.rate_limit import limit_offsets
+from orbitlog.pipeline.sources.read_plan import plan_ranges
+from orbitlog.pipeline.sources.source_options import TopicOptions, parse_topic_options
+from orbitlog.pipeline.sources.topic_bounds import look_at_topics
+from orbitlog.pipeline.sources.topic_offsets import Offsets, nested
+
+FORMATS = ("parquet", "delta", "iceberg")
+BATCH_MESSAGES_DEFAULT = 4_000_000
+
+
+class ExportTable(Protocol):
+    """Where batches go; `committed` is the number of the last one that is in it, -1 for none."""
+
+    is_hidden: bool
+    by_day: bool
+
+    def committed(self) -> int: ...
+    def commit(self, batch: ExportBatch, files: list[dict[str, Any]]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ExportRequest:
+    """What to export, and where to."""
+
+    stores: tuple[NamedStore, ...]
+    topic: str
+    target: Path
+    table_format: str = "parquet"
+    json_columns: JsonColumns | None = None
+    starting: str = "earliest"
+    batch_messages: int = BATCH_MESSAGES_DEFAULT
+    check_crc: bool = True
+    fail_on_data_loss: bool = True
+
+    def source_options(self) -> TopicOptions:
+        paths = ",".join(f"{store.broker_name}={store.root}" for store in self.stores)
+        options = {"storePath": paths, "subscribe": self.topic, "startingOffsets": self.starting}
+        options |= log_path_options(self.stores)
+        options["failOnDataLoss"] = str(self.fail_on_data_loss).lower()
+        return parse_topic_options(options, is_stream=True)
+
+    def as_text(self) -> str:
+        """Return the request as an option of a data source."""
+        value = {name: getattr(self, name) for name in ("topic", "table_format", "starting", "batch_messages")}
+        value |= {"check_crc": self.check_crc, "fail_on_data_loss": self.fail_on_data_loss}
+        stores = [[store.broker_name, store.root, store.log_settings] for store in self.stores]
+        return orjson.dumps(value | {"stores": stores, "target": str(self.target), "json": self._json_fields}).decode()
+
+    @classmethod
+    def from_text(cls, text: str) -> ExportRequest:
+        value = orjson.loads(text)
+        fields = value.pop("json")
+        return cls(
+            **value
+            | {
+                "stores": tuple(_named_store(*store) for store in value["stores"]),
+                "target": Path(value["target"]),
+            },
+            json_columns=parse_json_columns(", ".join(fields)) if fields else None,
+        )
+
+    @property
+    def _json_fields(self) -> list[str]:
+        return [] if self.json_columns is None else [f"{name} {kind}" for name, kind in self.json_columns.fields]
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """What must not change between runs."""
+        return {
+            "topic": self.topic,
+            "format": self.table_format,
+            "stores": sorted(store.broker_name for store in self.stores),
+            "jsonColumns": self._json_fields,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedBatch:
+    """A batch that is in the table now."""
+
+    number: int
+    messages: int
+    scanned_bytes: int
+    files: int
+    file_bytes: int
+    end: dict[str, Any]
+    seconds: float
+
+
+def open_table(request: ExportRequest) -> ExportTable:
+    schema = export_schema(request.json_columns)
+    if request.table_format == "delta":
+        from orbitlog.pipeline.export.delta_export import DeltaExport
+
+        return DeltaExport(request.target, schema)
+    if request.table_format == "iceberg":
+        from orbitlog.pipeline.export.iceberg_export import IcebergExport
+
+        return IcebergExport(request.target, schema)
+    if request.table_format != "parquet":
+        raise ExportError(f"{request.table_format!r} is none of {', '.join(FORMATS)}")
+    return ParquetTable(request.target)
+
+
+def export_topic(
+    run: Runner, request: ExportRequest, *, progress: PhaseProgress | None = None
+) -> Iterator[ExportedBatch]:
+    """Export what there is, batch by batch, and end; yields each batch when it is in the table."""
+    options = request.source_options()
+    state = ExportState(request.target)
+    state.begin(request.identity)
+    table = open_table(request)
+    while True:
+        done = table.committed()
+        batch = state.load(done + 1)
+        if batch is None:
+            batch = next_batch(state, request, options, done)
+        if batch is None:
+            return
+        yield _make(run, request, table, batch, progress)
+
+
+def next_batch(
+    state: ExportState, request: ExportRequest, options: TopicOptions, done: int, until: Offsets | None = None
+) -> ExportBatch | None:
+    """Plan what comes after the last batch, as far as `until`, and write it down; None where nothing is new."""
+    previous = state.load(done) if done >= 0 else None
+    if done >= 0 and previous is None:
+        raise ExportError(
+            f"{state.directory} does not know batch {done}, which {request.target} has; its plans are needed to go on"
+        )
+    with look_at_topics(options) as bounds:
+        known: Offsets = {} if previous is None else previous.end
+        start = bounds.start() if previous is None else dict(known)
+        latest = {**known, **bounds.latest}
+        if until is not None:
+            latest = {key: max(min(stop, until.get(key, 0)), known.get(key, 0)) for key, stop in latest.items()}
+        for key in latest:
+            start.setdefault(key, bounds.queues[key].earliest if key in bounds.queues else 0)
+        end = limit_offsets(start, latest, request.batch_messages)
+        kept_start, kept_end = bounds.without_lost(start, end)
+        ranges = plan_ranges(kept_start, kept_end, bounds.shapes)
+    if not ranges:
+        return None
+    batch = plan_batch(done + 1, kept_start, kept_end, ranges)
+    state.save(batch)
+    return batch
+
+
+def _make(
+    run: Runner, request: ExportRequest, table: ExportTable, batch: ExportBatch, progress: PhaseProgress | None
+) -> ExportedBatch:
+    began = time.monotonic()
+    tasks = tasks_of(request, table, batch)
+    total_bytes = 0 if progress is None else sum(record_bytes(found) for task in batch.tasks for found in task)
+    told = phase_of(progress, f"batch {batch.number}", total_bytes)
+    reports = run(write_task, tasks, progress=told, name=f"export {request.topic}, batch {batch.number}")
+    return commit_batch(request, table, batch, reports, began)
+
+
+def tasks_of(request: ExportRequest, table: ExportTable, batch: ExportBatch) -> list[ExportTask]:
+    """Return the tasks of a planned batch: the same ones whenever it is made."""
+    return [
+        ExportTask(
+            batch.number,
+            number,
+            ranges,
+            str(request.target),
+            table.is_hidden,
+            table.by_day,
+            request.json_columns,
+            request.check_crc,
+            request.fail_on_data_loss,
+        )
+        for number, ranges in enumerate(batch.tasks)
+    ]
+
+
+def commit_batch(
+    request: ExportRequest, table: ExportTable, batch: ExportBatch, reports: Sequence[TaskReport], began: float
+) -> ExportedBatch:
+    """Make the files that tasks have written part of the table."""
+    files = [file for report in reports for file in report["files"]]
+    for directory in {(request.target / file["path"]).parent for file in files}:
+        sync_directory(directory)
+    table.commit(batch, files)
+    return ExportedBatch(
+        number=batch.number,
+        messages=sum(report["messages"] for report in reports),
+        scanned_bytes=sum(report["scanned_bytes"] for report in reports),
+        files=len(files),
+        file_bytes=sum(file["size_bytes"] for file in files),
+        end=nested(batch.end),
+        seconds=time.monotonic() - began,
+    )
+
+
+def _named_store(broker_name: str, root: str, log_settings: list[list[str]]) -> NamedStore:
+    return NamedStore(broker_name, root, tuple((key, text) for key, text in log_settings))

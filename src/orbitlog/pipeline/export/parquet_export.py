@@ -1,0 +1,68 @@
+"""Plain Parquet as the target of an export: directories by day, and a list of commits that says what belongs to it.
+
+Files carry a leading dot until the commit that names them is on the disk; then they are renamed, and where that was
+cut short the next run goes on with it. Spark and pyarrow pass over names with a dot, so that they see whole batches
+only, but for the moment in which files of one batch are renamed one after the other.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from orbitlog.pipeline.export.export_plan import STATE_DIRECTORY, ExportBatch, sync_directory, write_whole
+
+_COMMIT_NAME = re.compile(r"[0-9]{20}\.json")
+
+
+class ParquetTable:
+    """A directory of Parquet files."""
+
+    is_hidden, by_day = True, True
+
+    def __init__(self, target: Path) -> None:
+        self._target = target
+        self._commits = target / STATE_DIRECTORY / "commits"
+
+    def committed(self) -> int:
+        """Return the number of the last batch that is in the table, and finish its renaming; -1 where none is."""
+        numbers = [int(path.stem) for path in self._commit_files()]
+        if not numbers:
+            return -1
+        last = max(numbers)
+        self._publish(orjson.loads((self._commits / f"{last:020d}.json").read_bytes())["files"])
+        return last
+
+    def commit(self, batch: ExportBatch, files: Sequence[dict[str, Any]]) -> None:
+        """Make the files of a batch part of the table."""
+        value = {"batch": batch.number, "range": orjson.loads(batch.range_id), "files": list(files)}
+        write_whole(self._commits / f"{batch.number:020d}.json", orjson.dumps(value))
+        self._publish(files)
+
+    def files(self) -> list[Path]:
+        """Return the files that belong to the table, by its commits."""
+        commits = [orjson.loads(path.read_bytes()) for path in sorted(self._commit_files())]
+        return [self._target / file["path"] for commit in commits for file in commit["files"]]
+
+    def _commit_files(self) -> list[Path]:
+        if not self._commits.is_dir():
+            return []
+        return [path for path in self._commits.iterdir() if _COMMIT_NAME.fullmatch(path.name)]
+
+    def _publish(self, files: Sequence[dict[str, Any]]) -> None:
+        """Give committed files their names; those that have them already are left alone."""
+        directories = set()
+        for file in files:
+            final = self._target / file["path"]
+            staged = final.with_name(f".{final.name}")
+            if staged.exists():
+                staged.replace(final)
+                directories.add(final.parent)
+            for left in final.parent.glob(f".{final.name}.*"):
+                left.unlink(missing_ok=True)  # of an attempt that was killed
+        for directory in directories:
+            sync_directory(directory)

@@ -1,0 +1,1 @@
+"""Data sources: topics and the CommitLog as Spark tables, batch and streaming."""

@@ -1,0 +1,132 @@
+"""Which stores are read, and the name that each has in offsets and rows.
+
+A store's files do not tell the name of their broker, and offsets need one: it is given as `name=path`, or it is the
+name of the directory (that of its parent where it is called `store`, as Java's default is).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from orbitlog.errors import OrbitlogError
+from orbitlog.settings.store_settings import LOG_PATH_SETTINGS, StoreSettings, check_setting, load_settings
+from orbitlog.storefiles.store_paths import StorePaths
+
+STORES_MAX = 1024
+_NAMED = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
+_ORDINARY_NAME = "store"
+_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+class OptionError(OrbitlogError):
+    """An option of a data source or job that cannot work; the sentence says which and what to write."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStore:
+    """One store; paths are texts because they travel to workers."""
+
+    broker_name: str
+    root: str
+    log_settings: tuple[tuple[str, str], ...] = ()
+    """storePathCommitLog and readOnlyCommitLogStorePaths, if they are given."""
+
+    @property
+    def paths(self) -> StorePaths:
+        return StorePaths.of(Path(self.root), StoreSettings(dict(self.log_settings)))
+
+
+def parse_store_paths(text: str) -> tuple[NamedStore, ...]:
+    """Read one path, several with commas between, or a JSON list (for paths that hold a comma)."""
+    items = _json_list(text) if text.lstrip().startswith("[") else [part.strip() for part in text.split(",")]
+    items = [item for item in items if item]
+    if not items:
+        raise OptionError("storePath is empty; give the directory that holds commitlog/, a broker's storePathRootDir")
+    return name_stores(items)
+
+
+def name_stores(items: list[str]) -> tuple[NamedStore, ...]:
+    """Give every store a name; two of the same name are refused."""
+    if len(items) > STORES_MAX:
+        raise OptionError(f"storePath names {len(items)} stores; at most {STORES_MAX} are read at once")
+    stores = tuple(_named(item) for item in items)
+    twice = [name for name, count in Counter(store.broker_name for store in stores).items() if count > 1]
+    if twice:
+        raise OptionError(
+            f"two stores would be called {twice[0]!r}; name each, as in storePath=broker-a=PATH,broker-b=PATH"
+        )
+    return stores
+
+
+def _named(item: str) -> NamedStore:
+    match = _NAMED.fullmatch(item)
+    if match:
+        return NamedStore(match[1], str(Path(match[2]).expanduser().absolute()))
+    path = Path(item).expanduser().absolute()
+    name = path.parent.name if path.name == _ORDINARY_NAME else path.name
+    return NamedStore(_NO_NAME.sub("-", name).strip("-") or _ORDINARY_NAME, str(path))
+
+
+def _json_list(text: str) -> list[str]:
+    try:
+        items = json.loads(text)
+    except ValueError as error:
+        raise OptionError(f'storePath looks like a JSON list and is none ({error}); write ["PATH", "PATH"]') from None
+    if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
+        raise OptionError('storePath must be a JSON list of texts; write ["PATH", "PATH"]')
+    return items
+
+
+def with_log_paths(
+    stores: tuple[NamedStore, ...], config: str | None, given: Mapping[str, str]
+) -> tuple[NamedStore, ...]:
+    """Return the stores with the CommitLog directories that options name.
+
+    `config` is the path of a broker.conf, `given` the values of Java's settings by key; those win. Each is one text, or
+    for several stores a JSON object with a text for each broker name.
+    """
+    by_store: dict[str, dict[str, str]] = {store.broker_name: {} for store in stores}
+    for name, path in _by_broker("config", config, stores).items():
+        texts = load_settings(Path(path).expanduser(), ()).texts
+        by_store[name] |= {key: text for key, text in texts.items() if key in LOG_PATH_SETTINGS}
+    for key, value in given.items():
+        for name, text in _by_broker(key, value, stores).items():
+            check_setting(key, text, f"option {key}")
+            by_store[name][key] = text
+    return tuple(replace(store, log_settings=tuple(sorted(by_store[store.broker_name].items()))) for store in stores)
+
+
+def log_path_options(stores: Sequence[NamedStore]) -> dict[str, str]:
+    """Return the options from which `with_log_paths` makes the same stores."""
+    options: dict[str, str] = {}
+    for key in LOG_PATH_SETTINGS:
+        texts = {
+            store.broker_name: dict(store.log_settings)[key] for store in stores if key in dict(store.log_settings)
+        }
+        if texts:
+            options[key] = json.dumps(texts)
+    return options
+
+
+def _by_broker(option: str, value: str | None, stores: tuple[NamedStore, ...]) -> dict[str, str]:
+    if value is None:
+        return {}
+    if not value.lstrip().startswith("{"):
+        if len(stores) > 1:
+            raise OptionError(f'{option} is given for {len(stores)} stores; write {{"{stores[0].broker_name}":"PATH"}}')
+        return {stores[0].broker_name: value}
+    try:
+        texts = json.loads(value)
+    except ValueError as error:
+        raise OptionError(f"{option} looks like JSON and is none ({error})") from None
+    if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
+        raise OptionError(f'{option} must be a path, or JSON with one for each broker: {{"broker-a":"PATH"}}')
+    unknown = sorted(set(texts) - {store.broker_name for store in stores})
+    if unknown:
+        raise OptionError(f"{option} names {unknown[0]!r}, and no store that is read is called so")
+    return texts

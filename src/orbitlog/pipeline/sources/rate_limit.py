@@ -1,0 +1,51 @@
+"""How much of a backlog one micro-batch takes: shares in proportion to what waits, none of them starved.
+
+Mirrors the way in which Spark's Kafka source prorates `maxOffsetsPerTrigger`, so that whoever knows one knows both.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+
+from orbitlog.pipeline.sources.topic_offsets import Offsets, QueueKey
+
+SizesFrom = Callable[[QueueKey, int, int, int], list[int]]
+"""Takes queue, first offset, end offset and a limit in bytes; returns record sizes until the limit is passed."""
+
+
+def limit_offsets(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], offsets_max: int) -> Offsets:
+    """Return an end at most about `offsets_max` messages after `start`; every queue that waits gets at least one."""
+    waiting = {key: stop - start.get(key, stop) for key, stop in end.items()}
+    total = sum(max(count, 0) for count in waiting.values())
+    if total <= offsets_max:
+        return dict(end)
+    result: Offsets = {}
+    for key, stop in end.items():
+        share = offsets_max * max(waiting[key], 0) / total
+        step = math.ceil(share) if share < 1 else math.floor(share)
+        result[key] = min(start.get(key, stop) + step, stop) if waiting[key] > 0 else stop
+    return result
+
+
+def limit_bytes(
+    start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], bytes_max: int, sizes_from: SizesFrom
+) -> Offsets:
+    """Return an end at most about `bytes_max` bytes of records after `start`, and at least one message after it."""
+    sizes = {
+        key: sizes_from(key, start[key], stop, bytes_max) for key, stop in end.items() if start.get(key, stop) < stop
+    }
+    if sum(map(sum, sizes.values())) <= bytes_max:
+        return dict(end)
+    # A queue counts at most with the limit: how much more waits behind that does not matter.
+    total = sum(min(sum(queue_sizes), bytes_max) for queue_sizes in sizes.values())
+    result = dict(end)
+    for key, queue_sizes in sizes.items():
+        share = bytes_max * min(sum(queue_sizes), bytes_max) / total
+        taken, used = 0, 0
+        for size_bytes in queue_sizes:
+            if taken and used + size_bytes > share:
+                break
+            taken, used = taken + 1, used + size_bytes
+        result[key] = start[key] + taken
+    return result

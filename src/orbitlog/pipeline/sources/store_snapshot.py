@@ -1,0 +1,208 @@
+"""One moment's look at a store's queues: which there are, where each starts and ends, and what was stored when.
+
+Nothing is locked or changed. What may be read ends at what a running Orbitlog broker has confirmed; other stores have
+no such mark, and there a queue ends with the last unit that leads to an intact record. A look is taken anew whenever
+somebody asks how far the store is.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from functools import cached_property
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple
+
+import orjson
+
+from orbitlog.errors import FormatError, StoreLayoutError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
+from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE
+from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.names import check_stored_topic
+from orbitlog.formats.records.message import decode_message
+from orbitlog.pipeline.sources.named_stores import NamedStore, OptionError
+from orbitlog.pipeline.sources.source_options import Subscription
+from orbitlog.pipeline.sources.topic_offsets import QueueKey
+from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.store.derived.consumequeue import ConsumeQueue
+from orbitlog.store.log.commitlog import CommitLog
+from orbitlog.store.log.segments import Segments, open_log_segments
+from orbitlog.store.reads.time_search import TimeSearch
+from orbitlog.storefiles.disk import RealDisk
+from orbitlog.storefiles.log_presence import check_log_is_there
+from orbitlog.storefiles.mapped_view import written_until
+from orbitlog.storefiles.store_contents import Part, refuse_reading
+from orbitlog.storefiles.store_files import StoreFiles, find_store_files, list_segments
+from orbitlog.storefiles.store_inference import infer_queue_file_bytes, infer_segment_bytes
+
+_SIZES_READ_AT_ONCE = 4096
+
+
+class Bounds(NamedTuple):
+    """The first offset that can be read, and the one after the last."""
+
+    earliest: int
+    latest: int
+
+
+def confirmed_to(root: Path) -> int | None:
+    """Return how far a running Orbitlog broker lets others read; None where none runs."""
+    published = root / CONFIRMED_FILE
+    if not (root / tree.ABORT).exists() or not published.exists():
+        return None
+    raw = published.read_bytes()
+    return int(CONFIRMED.struct.unpack_from(raw)[0]) if len(raw) >= CONFIRMED.size_bytes else None
+
+
+class StoreLook:
+    """Use in a `with` block: files are mapped while it lasts."""
+
+    def __init__(self, store: NamedStore) -> None:
+        self.store = store
+        self._root = Path(store.root)
+        self._disk = RealDisk()
+        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+
+    def __enter__(self) -> StoreLook:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for queue in self._queues.values():
+            queue.segments.close()
+        if "log" in self.__dict__:
+            self.log.segments.close()
+
+    @cached_property
+    def files(self) -> StoreFiles:
+        refuse_reading(self._root, Part.LOG)
+        found = find_store_files(self._root, self.store.paths)
+        check_log_is_there(found)
+        return found
+
+    @cached_property
+    def segment_bytes(self) -> int:
+        return infer_segment_bytes(self.files.segments, StoreSettings())
+
+    @cached_property
+    def queue_file_bytes(self) -> int:
+        files = [file for files in self.files.queues.values() for file in files]
+        return infer_queue_file_bytes(files, StoreSettings())
+
+    @cached_property
+    def readable_to(self) -> int:
+        """The physical offset that nothing may be read beyond."""
+        written = max(
+            (segment.base + written_until(segment.path) for segment in list_segments(self.store.paths).segments),
+            default=0,
+        )
+        published = confirmed_to(self._root)
+        return written if published is None else min(published, written)
+
+    @cached_property
+    def log(self) -> CommitLog:
+        segments = open_log_segments(self._disk, self.store.paths, self.segment_bytes, writable=False)
+        segments.load()
+        log = CommitLog(segments)
+        log.written_to = log.flushed_to = self.readable_to
+        return log
+
+    @cached_property
+    def known_topics(self) -> frozenset[str]:
+        """Topics with a queue, and those that the broker knows but nobody has sent to."""
+        with_queues = {topic for topic, _ in self.files.queues}
+        return frozenset(with_queues | self._configured_topics())
+
+    def _configured_topics(self) -> set[str]:
+        path = self._root / tree.CONFIG / "topics.json"
+        try:
+            table = orjson.loads(path.read_bytes()).get("topicConfigTable", {})
+        except (OSError, ValueError, AttributeError):
+            return set()  # Java's own JSON may be looser than ours; the queues tell enough
+        return set(table) if isinstance(table, dict) else set()
+
+    def queue_keys(self, subscription: Subscription) -> list[QueueKey]:
+        """Return the queues that are subscribed to and have files; refuse a store whose queues are of another kind."""
+        refuse_reading(self._root, Part.QUEUES)
+        keys = (QueueKey(topic, self.store.broker_name, queue_id) for topic, queue_id in self.files.queues)
+        return [key for key in keys if subscription.wants(key) and _is_readable(key.topic)]
+
+    def bounds(self, topic: str, queue_id: int) -> Bounds:
+        queue = self._queue(topic, queue_id)
+        return Bounds(queue.min_offset, queue.max_offset)
+
+    def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
+        """Return the offset of the first message stored at or after a time, or the queue's end."""
+        return TimeSearch(self.log).search(self._queue(topic, queue_id), timestamp_ms)
+
+    def sizes_from(self, topic: str, queue_id: int, start: int, stop: int, bytes_max: int) -> list[int]:
+        """Return the sizes of records from a queue offset on, until they are more than `bytes_max`."""
+        queue = self._queue(topic, queue_id)
+        sizes: list[int] = []
+        total = 0
+        while start < stop and total <= bytes_max:
+            units = queue.read(start, min(stop - start, _SIZES_READ_AT_ONCE))
+            if not units:
+                units = bytes(ENTRY_BYTES)  # a hole between files counts as nothing
+            for _, size_bytes, _ in QUEUE_ENTRY.struct.iter_unpack(units):
+                sizes.append(0 if size_bytes == INT_MAX else max(size_bytes, 0))
+                total += sizes[-1]
+            start += len(units) // ENTRY_BYTES
+        return sizes
+
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        queue = self._queues.get((topic, queue_id))
+        if queue is None:
+            directory = self._root / tree.queue_directory(topic, queue_id)
+            segments = Segments(self._disk, directory, self.queue_file_bytes, allocate_bytes=0, writable=False)
+            segments.load()
+            queue = ConsumeQueue(topic, queue_id, segments)
+            queue.begin_recovery(self.readable_to)
+            queue.correct_min_offset(self.log.min_physical_offset)
+            self._leave_out_unproved(queue)
+            self._queues[topic, queue_id] = queue
+        return queue
+
+    def _leave_out_unproved(self, queue: ConsumeQueue) -> None:
+        """Let a queue end after its last unit that leads to a whole record: a crash or a writer may be ahead of it."""
+        while queue.max_offset > queue.min_offset:
+            entry = queue.entry(queue.max_offset - 1)
+            if entry is not None and self._has_record(entry.physical_offset, entry.size_bytes):
+                return
+            queue.max_offset -= 1
+
+    def _has_record(self, physical_offset: int, size_bytes: int) -> bool:
+        record = self.log.read(physical_offset, size_bytes)
+        if record is None:
+            return False
+        try:
+            decode_message(record, physical_offset=physical_offset)
+        except FormatError:
+            return False
+        return True
+
+
+def _is_readable(topic: str) -> bool:
+    try:
+        check_stored_topic(topic)
+    except FormatError:
+        return False
+    return True
+
+
+def check_topics(looks: list[StoreLook], subscription: Subscription) -> None:
+    """Refuse topics that no store knows, with the nearest name that one does."""
+    known = frozenset[str]().union(*(look.known_topics for look in looks))
+    batch = {topic for look in looks for topic, _ in look.files.batch_queues}
+    for topic in subscription.named_topics:
+        if topic in batch:
+            raise OptionError(f"topic {topic!r} has batch queues (batchconsumequeue), which are not read yet")
+        if topic not in known:
+            near = difflib.get_close_matches(topic, known, n=1)
+            shown = ", ".join(sorted(name for name in known if not re.match("rmq_sys_|%|RMQ_SYS_", name))[:8])
+            hint = f"did you mean {near[0]!r}?" if near else f"there are {shown or 'none'}"
+            raise StoreLayoutError(f"no store has topic {topic!r}; {hint}")

@@ -1,0 +1,1 @@
+"""Statistics jobs: message rates, sizes and consumer lag."""

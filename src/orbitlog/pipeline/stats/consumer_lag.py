@@ -1,0 +1,163 @@
+"""How far consumers, delays and transactions are: the tails of queues beside what config/ says was consumed.
+
+No log is read for it. A group's lag on a queue is what the queue holds from the group's next offset on; a queue that
+a group has never consumed from is not in its table, as brokers have it. Delayed messages wait in the queue of
+their level; half messages wait until an operation message names them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import names
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, decode_entry
+from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.tables.config_files import choose_config
+from orbitlog.formats.tables.offset_tables import (
+    ConsumerOffsets,
+    DelayOffsets,
+    TopicGroup,
+    decode_delay_offsets,
+)
+from orbitlog.pipeline.sources.named_stores import NamedStore
+from orbitlog.pipeline.sources.queue_scan import QueueScan, ScanRules
+from orbitlog.pipeline.sources.read_plan import QueueRange, shape_of
+from orbitlog.pipeline.sources.source_options import Subscription
+from orbitlog.pipeline.sources.store_snapshot import Bounds, StoreLook
+from orbitlog.pipeline.sources.topic_offsets import QueueKey
+from orbitlog.storefiles.offset_files import offsets_file
+from orbitlog.storefiles.store_contents import Part, refuse_reading
+
+T = TypeVar("T")
+_EVERY_TOPIC = Subscription(pattern=".*")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreProgress:
+    """Rows of five small tables, as they are shown."""
+
+    lag: list[dict[str, Any]]
+    delays: list[dict[str, Any]]
+    transactions: list[dict[str, Any]]
+    retries: list[dict[str, Any]]
+    dead_letters: list[dict[str, Any]]
+
+
+def look_at_progress(store: NamedStore) -> StoreProgress:
+    """Look at one store."""
+    refuse_reading(Path(store.root), Part.TABLES)
+    with StoreLook(store) as look:
+        bounds = {key: look.bounds(key.topic, key.queue_id) for key in look.queue_keys(_EVERY_TOPIC)}
+        file = offsets_file(Path(store.root))
+        offsets: ConsumerOffsets = _config(store, file.name, file.decode) or ConsumerOffsets()
+        delays = _config(store, "delayOffset.json", decode_delay_offsets) or DelayOffsets()
+        return StoreProgress(
+            lag=list(_lag(store.broker_name, bounds, offsets.offsets)),
+            delays=list(_delays(look, bounds, delays)),
+            transactions=list(_transactions(look, bounds, offsets)),
+            retries=list(_kept(bounds, names.RETRY_PREFIX)),
+            dead_letters=list(_kept(bounds, names.DLQ_PREFIX)),
+        )
+
+
+def _config(store: NamedStore, name: str, decode: Callable[[str], T]) -> T | None:
+    path = Path(store.root) / tree.CONFIG / name
+    backup = path.with_name(name + tree.BACKUP_SUFFIX)
+    read = [file.read_bytes() if file.exists() else None for file in (path, backup)]
+    chosen = choose_config(read[0], read[1], decode)
+    return None if chosen is None else chosen.value
+
+
+def _lag(
+    broker_name: str, bounds: Mapping[QueueKey, Bounds], offsets: Mapping[TopicGroup, Mapping[int, int]]
+) -> Iterator[dict[str, Any]]:
+    for (topic, group), queues in sorted(offsets.items()):
+        for queue_id, next_offset in sorted(queues.items()):
+            found = bounds.get(QueueKey(topic, broker_name, queue_id), Bounds(0, 0))
+            yield {
+                "brokerName": broker_name,
+                "group": group,
+                "topic": topic,
+                "queueId": queue_id,
+                "nextOffset": next_offset,
+                "latestOffset": found.latest,
+                # What retention removed cannot be consumed any more.
+                "lag": max(found.latest - max(next_offset, found.earliest), 0),
+            }
+
+
+def _delays(look: StoreLook, bounds: Mapping[QueueKey, Bounds], delays: DelayOffsets) -> Iterator[dict[str, Any]]:
+    for key, found in sorted(bounds.items()):
+        if key.topic == names.SCHEDULE_TOPIC:
+            next_offset = max(delays.offsets.get(key.queue_id + 1, 0), found.earliest)
+            pending = max(found.latest - next_offset, 0)
+            yield {
+                "brokerName": key.broker_name,
+                "level": key.queue_id + 1,
+                "pending": pending,
+                "nextDueTimestamp": _due_ms(look, key, next_offset) if pending else None,
+            }
+
+
+def _due_ms(look: StoreLook, key: QueueKey, queue_offset: int) -> int | None:
+    """Return when a delayed message is due: its unit holds the time (a hash, where some 4.9 rebuilt it)."""
+    directory = Path(look.store.root) / tree.queue_directory(key.topic, key.queue_id)
+    position = queue_offset * ENTRY_BYTES
+    base = position - position % look.queue_file_bytes
+    with (directory / tree.offset_file_name(base)).open("rb") as file:
+        file.seek(position - base)
+        try:
+            entry = decode_entry(file.read(ENTRY_BYTES))
+        except FormatError:
+            return None
+    return entry.tags_code if entry is not None and entry.tags_code > INT_MAX else None
+
+
+def _transactions(
+    look: StoreLook, bounds: Mapping[QueueKey, Bounds], offsets: ConsumerOffsets
+) -> Iterator[dict[str, Any]]:
+    broker_name = look.store.broker_name
+    progress = offsets.offsets.get(TopicGroup(names.HALF_TOPIC, names.TRANSACTION_GROUP), {})
+    done_progress = offsets.offsets.get(TopicGroup(names.OP_HALF_TOPIC, names.TRANSACTION_GROUP), {})
+    for key, found in sorted(bounds.items()):
+        if key.topic == names.HALF_TOPIC:
+            first = max(progress.get(key.queue_id, 0), found.earliest)
+            done_key = QueueKey(names.OP_HALF_TOPIC, broker_name, key.queue_id)
+            done_bounds = bounds.get(done_key, Bounds(0, 0))
+            done_first = max(done_progress.get(key.queue_id, 0), done_bounds.earliest)
+            done = _decided(look, key.queue_id, done_first, done_bounds.latest)
+            waiting = range(first, found.latest)
+            yield {
+                "brokerName": broker_name,
+                "queueId": key.queue_id,
+                "halfMessages": found.latest - found.earliest,
+                "pending": len(waiting) - sum(number in waiting for number in done),
+            }
+
+
+def _decided(look: StoreLook, queue_id: int, start: int, stop: int) -> set[int]:
+    """Return the half messages that operation messages name: one offset a body, or several with commas (5.x)."""
+    shape = shape_of(look.store, look.segment_bytes, look.queue_file_bytes)
+    scan = QueueScan(["topic", "queue_id", "queue_offset", "body"], ScanRules(fail_on_data_loss=False))
+    decided: set[int] = set()
+    if start < stop:
+        for batch in scan.batches(QueueRange(shape, names.OP_HALF_TOPIC, queue_id, start, stop)):
+            for body in batch.column("body").to_pylist():
+                texts = (text.strip() for text in body.decode("ascii", "replace").split(","))
+                decided |= {int(text) for text in texts if text.isdecimal() and len(text) < 20}
+    return decided
+
+
+def _kept(bounds: Mapping[QueueKey, Bounds], prefix: str) -> Iterator[dict[str, Any]]:
+    counts: dict[tuple[str, str], int] = {}
+    for key, found in bounds.items():
+        if key.topic.startswith(prefix):
+            place = key.broker_name, key.topic
+            counts[place] = counts.get(place, 0) + found.latest - found.earliest
+    for (broker_name, topic), count in sorted(counts.items()):
+        yield {"brokerName": broker_name, "topic": topic, "group": topic.removeprefix(prefix), "messages": count}

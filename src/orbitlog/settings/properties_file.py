@@ -1,0 +1,48 @@
+"""Java properties files: `broker.conf` and `namesrv.conf` as `java.util.Properties` reads them."""
+
+from __future__ import annotations
+
+import re
+
+_KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[=:\s])")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
+_ESCAPED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+
+
+def parse_properties(text: str) -> dict[str, str]:
+    """Read Java properties: `key=value`, `#` and `!` comments, `\\` continuation and escapes."""
+    pairs: dict[str, str] = {}
+    for line in _logical_lines(text):
+        match = _KEY_END.search(line)
+        key, rest = (line[: match.start("separator")], line[match.start("separator") :]) if match else (line, "")
+        value = re.sub(r"\A\s*[=:]?\s*", "", rest)
+        # Java keeps blanks at the end of a value; nobody means them, and they make numbers unreadable.
+        pairs[_unescape(key)] = _unescape(value).strip()
+    return pairs
+
+
+def _logical_lines(text: str) -> list[str]:
+    """Join continued lines; comments and empty lines are left out."""
+    lines: list[str] = []
+    continued = False
+    for natural in re.split(r"\r\n|\r|\n", text):
+        line = natural.lstrip(" \t\f")
+        if not continued and (not line or line[0] in "#!"):
+            continue
+        backslashes = len(line) - len(line.rstrip("\\"))
+        continues = backslashes % 2 == 1
+        content = line[:-1] if continues else line
+        if continued:
+            lines[-1] += content
+        else:
+            lines.append(content)
+        continued = continues
+    return lines
+
+
+def _unescape(text: str) -> str:
+    def replace(match: re.Match[str]) -> str:
+        code = match.group(1)
+        return chr(int(code[1:], 16)) if len(code) == 5 else _ESCAPED.get(code, code)
+
+    return _ESCAPE.sub(replace, text)

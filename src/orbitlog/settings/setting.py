@@ -1,0 +1,63 @@
+"""Setting: one key of a configuration file with its parser, default and help, and the parsers that servers share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from orbitlog.errors import FormatError, OrbitlogError
+from orbitlog.formats.java import INT_MAX
+
+T = TypeVar("T")
+
+
+class SettingError(OrbitlogError):
+    """A setting that is invalid: the sentence names its key, value and source."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting(Generic[T]):
+    """One setting: its Java key, how its text is read, its default, and what it means."""
+
+    key: str
+    parse: Callable[[str], T]
+    default: T
+    help: str
+
+    def check(self, text: str, source: str) -> T:
+        """Return the value of a text; raise a `SettingError` that names key, text and source if it is invalid."""
+        try:
+            return self.parse(text)
+        except FormatError as error:
+            raise SettingError(f"{self.key}={text} from {source}: {error.problem}") from None
+        except ValueError as error:
+            raise SettingError(f"{self.key}={text} from {source}: {text!r} {error}") from None
+
+
+def number_between(low: int, high: int = INT_MAX) -> Callable[[str], int]:
+    """Return a parser of whole numbers in a range."""
+
+    def parse(text: str) -> int:
+        if not text.isdecimal() or len(text) > 10 or not low <= int(text) <= high:
+            raise ValueError(f"is not a whole number from {low} to {high}")
+        return int(text)
+
+    return parse
+
+
+parse_count = number_between(1)
+
+
+def parse_truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise ValueError("is neither true nor false")
+    return text.lower() == "true"
+
+
+def split_assignment(text: str) -> tuple[str, str]:
+    """Split `key=value`."""
+    key, separator, value = text.partition("=")
+    if not separator or not key.strip():
+        raise SettingError(f"{text!r} is not key=value; write for example mappedFileSizeCommitLog=65536")
+    return key.strip(), value.strip()

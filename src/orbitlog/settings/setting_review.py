@@ -1,0 +1,134 @@
+"""Review of settings that no table reads: what a key of Java's `broker.conf` with its value means here.
+
+Values are compared as Java reads them: booleans without case, anything else than `true` being false; numbers as
+numbers; texts exactly. A key that no version knows but that resembles a protecting one is refused, though Java ignores
+it: the line was written to protect something, and protects nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from orbitlog.settings.java_keys import ABSENT, COMPUTED, JAVA_KEYS
+from orbitlog.settings.setting_classes import (
+    BEHAVIOUR,
+    HARMLESS_VALUES,
+    ORBITLOG_KEYS,
+    PLACE_KEYS,
+    PROTECTING_KEYS,
+    SAFETY,
+    SECRET_KEYS,
+    STORE_KEYS,
+)
+
+_SIMILAR = 0.8
+_NEARLY_THE_SAME = 0.9
+_TLS_PREFIX = "tls."
+_TLS_OFF = frozenset(("false", "disabled", "permissive", ""))
+_UP_TO = "<="
+_PROTECTING_WORDS = ("acl", "auth", "tls", "ssl", "dledger", "dleger", "rocksdb", "replica", "storepath")
+
+
+class SettingClass(Enum):
+    """What a setting that no table reads does to the command that it was given to."""
+
+    HARMLESS = "no effect"
+    BEHAVIOUR = "changes behaviour"
+    SAFETY = "refused"
+    UNKNOWN = "unknown"
+
+
+class Verdict(NamedTuple):
+    """The class of one setting with its value, a sentence unless it is harmless, and the Java key that is meant."""
+
+    kind: SettingClass
+    sentence: str = ""
+    meant: str = ""
+
+
+_HARMLESS = Verdict(SettingClass.HARMLESS)
+_WITHOUT_REFUSAL = {kind: kind for kind in SettingClass} | {SettingClass.SAFETY: SettingClass.UNKNOWN}
+
+
+def review_setting(key: str, text: str, source: str, *, read_keys: Iterable[str] = ()) -> Verdict:
+    """Return the class of a setting that no table reads; `read_keys` are the keys that the tables read."""
+    given = f"{key}={shown_value(key, text)} from {source}"
+    if key not in JAVA_KEYS:
+        return _review_unknown(key, text, given, read_keys)
+    if key in SAFETY and not is_harmless(key, text):
+        return Verdict(SettingClass.SAFETY, f"{given}: {SAFETY[key]}", key)
+    if key in BEHAVIOUR and not is_harmless(key, text):
+        return Verdict(SettingClass.BEHAVIOUR, f"{given}: {BEHAVIOUR[key]}", key)
+    if key in SAFETY and JAVA_KEYS[key].type == "boolean" and text.lower() not in ("true", "false"):
+        return Verdict(SettingClass.BEHAVIOUR, f"{given}: the value is neither true nor false; Java reads it as false")
+    return _HARMLESS
+
+
+def review_for_store(key: str, text: str, source: str) -> Verdict:
+    """Return the class of a setting for a command that reads the files of a store: most are harmless there."""
+    if key in ORBITLOG_KEYS:
+        return _HARMLESS
+    verdict = review_setting(key, text, source)
+    if key not in JAVA_KEYS:
+        return verdict if verdict.meant in PLACE_KEYS else verdict._replace(kind=_WITHOUT_REFUSAL[verdict.kind])
+    if verdict.meant in PLACE_KEYS:
+        return verdict
+    return verdict._replace(kind=SettingClass.BEHAVIOUR) if verdict.meant in STORE_KEYS else _HARMLESS
+
+
+def shown_value(key: str, text: str) -> str:
+    """Return the value as it may be printed: not that of a secret."""
+    return "***" if key in SECRET_KEYS and text else text
+
+
+def is_harmless(key: str, text: str) -> bool:
+    """Return whether a Java key with this value asks for nothing that Java's default does not."""
+    java_type = JAVA_KEYS[key].type
+    return any(_matches(java_type, text, value) for value in harmless_values(key))
+
+
+def harmless_values(key: str) -> tuple[str, ...]:
+    """Return the values of a Java key that change nothing; `<=1` stands for every number up to 1."""
+    defaults = dict.fromkeys(JAVA_KEYS[key].defaults)
+    return HARMLESS_VALUES.get(key) or tuple(value for value in defaults if value not in (ABSENT, COMPUTED))
+
+
+def _matches(java_type: str, text: str, harmless: str) -> bool:
+    if java_type == "boolean":
+        return (text.lower() == "true") == (harmless == "true")
+    if java_type == "string":
+        return text == harmless
+    try:
+        number = float(text)
+    except ValueError:
+        return False
+    return number <= float(harmless[len(_UP_TO) :]) if harmless.startswith(_UP_TO) else number == float(harmless)
+
+
+def _review_unknown(key: str, text: str, given: str, read_keys: Iterable[str]) -> Verdict:
+    if key.startswith(_TLS_PREFIX) and text.lower() not in _TLS_OFF:
+        return Verdict(
+            SettingClass.SAFETY, f"{given}: TLS is not supported and no broker.conf sets it; remove this line"
+        )
+    protecting = _similar(key, (*PROTECTING_KEYS, *SAFETY), _NEARLY_THE_SAME, 1)
+    if protecting and not (protecting[0] in SAFETY and is_harmless(protecting[0], text)):
+        meant = f"write {protecting[0]} instead" if protecting[0] in PROTECTING_KEYS else f"{protecting[0]} is meant"
+        sentence = f"{given}: no broker reads this key, so it protects nothing; {meant}, or remove this line"
+        return Verdict(SettingClass.SAFETY, sentence, protecting[0])
+    similar = _similar(key, (*read_keys, *JAVA_KEYS), _SIMILAR, 2)
+    hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
+    ignored = ", Java ignores it as well" if any(word in key.lower() for word in _PROTECTING_WORDS) else ""
+    return Verdict(SettingClass.UNKNOWN, f"{given} is unknown{ignored}{hint}")
+
+
+def _similar(key: str, candidates: Iterable[str], cutoff: float, count: int) -> list[str]:
+    import difflib  # for mistakes alone
+
+    by_letters = {_letters(candidate): candidate for candidate in candidates}
+    return [by_letters[match] for match in difflib.get_close_matches(_letters(key), by_letters, n=count, cutoff=cutoff)]
+
+
+def _letters(key: str) -> str:
+    return "".join(letter for letter in key.lower() if letter.isalnum())

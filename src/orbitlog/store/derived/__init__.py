@@ -1,0 +1,1 @@
+"""ConsumeQueues and index files of an open store."""

@@ -1,0 +1,92 @@
+"""Taking an index file back to what it was when its header had fewer keys.
+
+A writer that was killed leaves entries behind those it vouched for, and slots that point to them. The entries before
+are whole: each slot's newest is the last of them with a hash of that slot. So slots are made again from the entries,
+and nothing need be known of how far the killed one came, or in which order its stores became visible.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.formats.derived.index_layout import (
+    INDEX_ENTRY,
+    INDEX_HEADER,
+    INDEX_SLOT,
+    IndexHeader,
+    IndexLayout,
+    encode_empty_header,
+    encode_header,
+)
+from orbitlog.storefiles.disk import MappedFile
+
+_CHUNK_ENTRIES = 1 << 16
+_PAGE_BYTES = 4096
+_ENTRY = np.dtype(
+    [("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_diff", ">i4"), ("previous", ">i4")],
+)
+assert _ENTRY.itemsize == INDEX_ENTRY.size_bytes
+
+
+def cut_index_file(file: MappedFile, layout: IndexLayout, header: IndexHeader) -> None:
+    """Let the file hold the keys that `header` counts, and no other; its bytes up to there must be allocated."""
+    _write_where_other(file, INDEX_HEADER.size_bytes, _slots(file, layout, header.index_count).tobytes())
+    start = layout.entry_position(header.index_count)
+    stop = min(file.data_end(), layout.file_bytes)
+    for position in range(start, stop, _CHUNK_ENTRIES):
+        _write_where_other(file, position, bytes(min(_CHUNK_ENTRIES, stop - position)))
+    file.write(0, encode_header(header) if header.key_count else encode_empty_header(header))
+
+
+def _slots(file: MappedFile, layout: IndexLayout, index_count: int) -> npt.NDArray[np.int32]:
+    slots, number = np.zeros(layout.slot_count, ">i4"), 1
+    for entries in _entries(file, layout, index_count):
+        places = entries["key_hash"].astype(np.int64) % layout.slot_count
+        # Of several that go to one place the last stays, which is the newest.
+        slots[places] = np.arange(number, number + len(entries))
+        number += len(entries)
+    assert slots.itemsize == INDEX_SLOT.size_bytes
+    return slots
+
+
+def _entries(file: MappedFile, layout: IndexLayout, index_count: int) -> Iterator[npt.NDArray[np.void]]:
+    """Yield the entries before that number, many at a time."""
+    for first in range(1, index_count, _CHUNK_ENTRIES):
+        count = min(_CHUNK_ENTRIES, index_count - first)
+        raw = file.read(layout.entry_position(first), count * INDEX_ENTRY.size_bytes)
+        yield np.frombuffer(raw, _ENTRY)
+
+
+def header_with(
+    file: MappedFile, layout: IndexLayout, header: IndexHeader, key_count: int, end_timestamp_ms: int
+) -> IndexHeader | None:
+    """Return the header that the file had with fewer keys; None where its entries cannot be those of a log."""
+    slots_used, before = 0, header.begin_physical_offset
+    for entries in _entries(file, layout, key_count + 1):
+        offsets = entries["physical_offset"]
+        if int(offsets[0]) < before or np.any(offsets[1:] < offsets[:-1]):
+            return None
+        before = int(offsets[-1])
+        slots_used += int(np.count_nonzero(entries["previous"] == 0))
+    return replace(
+        header,
+        end_timestamp_ms=end_timestamp_ms,
+        end_physical_offset=before,
+        hash_slot_count=slots_used,
+        index_count=key_count + 1,
+    )
+
+
+def _write_where_other(file: MappedFile, start: int, wanted: bytes) -> None:
+    """Write page by page, and only those that differ: the others may have no blocks, and get none here."""
+    position, stop = start, start + len(wanted)
+    while position < stop:
+        count = min(_PAGE_BYTES - position % _PAGE_BYTES, stop - position)
+        part = wanted[position - start : position - start + count]
+        if file.read(position, count) != part:
+            file.write(position, part)
+        position += count

@@ -1,0 +1,224 @@
+"""Dispatch as the broker sees it: done here, or followed while an engine outside owns it.
+
+    inline      the broker holds the lease, or nobody ever handed it over; `dispatch_once` writes
+    handed over an engine outside may take the lease, has it, or has died with it; `dispatch_once` follows its marks
+    recalled    the broker wants it back: it follows until the lock is free, and then goes on where the last mark is
+
+Going on after an owner that handed back needs nothing but its last mark. After one that died the units behind the
+mark are put again, into the same places, and the keys behind it are taken out of the index first.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orbitlog.errors import FormatError, StoreError, StoreLocked
+from orbitlog.formats.derived.derive import DeriveRules, queue_units
+from orbitlog.formats.derived.dispatch_marks import INLINE, DispatchLease, DispatchMark
+from orbitlog.store.derived.index_files import IndexBoundary
+from orbitlog.store.dispatch.dispatch_lease import LeaseFiles
+from orbitlog.store.dispatch.dispatcher import Arrival, Dispatcher
+from orbitlog.store.dispatch.lease_settings import settings_of
+from orbitlog.store.reads.key_query import read_record_at
+from orbitlog.store.recovery.store_recovery import StoreParts
+from orbitlog.storefiles.disk import Disk
+from orbitlog.storefiles.store_config import StoreConfig
+
+if TYPE_CHECKING:
+    from orbitlog.store.dispatch.dispatch_follower import DispatchFollower
+
+_POLL_S = 0.02
+
+
+def mark_of(parts: StoreParts, rules: DeriveRules, *, epoch: int, sequence: int) -> DispatchMark:
+    """Say how far an owner is."""
+    dispatcher, queues = parts.dispatcher, parts.queues
+    index_file, index_header = parts.index.tail
+    return DispatchMark(
+        dispatched_to=dispatcher.dispatched_to,
+        index_from=dispatcher.index_from.physical_offset,
+        index_skip_keys=dispatcher.index_from.skip_keys,
+        unit_count=queues.unit_count - _units_ahead(parts, rules),
+        last_store_timestamp_ms=dispatcher.last_store_timestamp_ms,
+        last_physical_offset=dispatcher.last_physical_offset,
+        index_file=index_file,
+        index_header=index_header,
+        epoch=epoch,
+        sequence=sequence,
+    )
+
+
+def _units_ahead(parts: StoreParts, rules: DeriveRules) -> int:
+    """Count units of the next message that are put already: a full disk can come between its units and its keys."""
+    next_offset = parts.dispatcher.dispatched_to
+    message = read_record_at(parts.log, next_offset)
+    try:
+        units = [] if message is None else queue_units(message, rules)
+    except FormatError:
+        return 0
+    count = 0
+    for unit in units:
+        queue = parts.queues.find(unit.topic, unit.queue_id)
+        there = queue.entry(unit.queue_offset) if queue is not None else None
+        count += there is not None and there.physical_offset == next_offset
+    return count
+
+
+def go_on_from(mark: DispatchMark, dispatcher: Dispatcher) -> None:
+    """Let a dispatcher begin where a mark ends."""
+    dispatcher.start(mark.dispatched_to, IndexBoundary(mark.index_from, mark.index_skip_keys))
+    dispatcher.last_store_timestamp_ms = mark.last_store_timestamp_ms
+    dispatcher.last_physical_offset = mark.last_physical_offset
+
+
+class BrokerDispatch:
+    """Who dispatches one store, and the steps of it."""
+
+    def __init__(self, disk: Disk, root: Path, config: StoreConfig) -> None:
+        self._root = root
+        self._rules = config.rules
+        self._settings = settings_of(config)
+        self._files = LeaseFiles(disk, root)
+        self._lease: DispatchLease | None = None
+        self._follower: DispatchFollower | None = None
+        self._is_recalled = False
+        self._seen_marks = b""
+        self._mark: DispatchMark | None = None
+        self._arrived: list[Arrival] = []
+
+    @property
+    def is_inline(self) -> bool:
+        """Tell whether the broker itself dispatches."""
+        return self._follower is None
+
+    @property
+    def knows_index(self) -> bool:
+        """Tell whether the index is known as far as dispatch is: it is looked at anew where a mark is reached."""
+        if self._follower is None or self._mark is None:
+            return True
+        return self._parts.dispatcher.dispatched_to >= self._mark.dispatched_to
+
+    @property
+    def lease(self) -> DispatchLease:
+        """The lease as it stands on the disk; the broker's own where there never was one."""
+        return self._files.read_lease() or DispatchLease()
+
+    @property
+    def is_orphaned(self) -> bool:
+        """Tell whether dispatch was handed over and nobody does it: not taken yet, handed back, or its owner died."""
+        return not self.is_inline and self._files.is_orphaned
+
+    def claim(self, patience_s: float) -> None:
+        """Before anything of an opened store is touched: get dispatch back from whoever had it from a broker before."""
+        if not self._files.exist:
+            return
+        self._files.open(create=False)
+        self._files.want_outside(False)
+        self._wait_for_lock(patience_s)
+
+    def settle(self, parts: StoreParts) -> None:
+        """After recovery, which has put everything right: the lease is the broker's."""
+        self._parts = parts
+        if self._files.is_locked:
+            self._lease = self._files.take_lease(INLINE, self._parts.dispatcher.dispatched_to, self._settings)
+
+    def hand_over(self) -> None:
+        """Let an engine outside dispatch from here on; nobody does until one takes the lease."""
+        from orbitlog.store.dispatch.dispatch_follower import DispatchFollower
+
+        if self._follower is not None:
+            self._is_recalled = False
+            self._files.want_outside(True)
+            return
+        self._files.open(create=True)
+        self._files.want_outside(False)
+        self._wait_for_lock(0)
+        dispatcher = self._parts.dispatcher
+        lease = self._lease or self._files.take_lease(INLINE, dispatcher.dispatched_to, self._settings)
+        mark = mark_of(self._parts, self._rules, epoch=lease.epoch, sequence=self._files.next_sequence)
+        self._files.put_mark(mark)
+        self._files.write_lease(lease.released(mark.dispatched_to))
+        self._lease, self._is_recalled = None, False
+        self._follower = DispatchFollower(
+            self._parts.log, self._parts.queues, self._parts.index, dispatcher, self._rules
+        )
+        self._files.want_outside(True)
+        self._files.unlock()
+
+    def take_back(self) -> bool:
+        """Want dispatch back; True once it is, else ask again: its owner finishes what it is at."""
+        if self._follower is None:
+            return True
+        self._is_recalled = True
+        self._files.want_outside(False)
+        if not self._files.try_lock():
+            return False
+        before, mark = self._files.read_lease(), self._files.newest_mark()
+        if mark is None:
+            raise StoreError(f"{self._root}: the marks of dispatch are unreadable; open the store anew to recover it")
+        lease = self._files.take_lease(INLINE, mark.dispatched_to, self._settings)
+        while self._parts.dispatcher.dispatched_to < mark.dispatched_to:
+            self._arrived += self._follower.follow(mark, 1 << 30)
+        # Also where nothing was dispatched since the last look: a file may have been begun for what then failed.
+        self._parts.index.follow((mark.index_file, mark.index_header))
+        if before is None or not before.is_released:
+            self._parts.queues.list_again(mark.dispatched_to)
+            self._parts.index.cut_to((mark.index_file, mark.index_header))
+        go_on_from(mark, self._parts.dispatcher)
+        self._lease, self._follower, self._is_recalled = lease, None, False
+        return True
+
+    def bring_back(self, patience_s: float) -> None:
+        """Get dispatch back, waiting for its owner as long as that."""
+        deadline_s = time.monotonic() + patience_s
+        while not self.take_back():
+            if time.monotonic() >= deadline_s:
+                raise StoreLocked(self._held())
+            time.sleep(_POLL_S)
+
+    def dispatch_once(self, limit: int, max_bytes: int, *, each: bool) -> list[Arrival]:
+        """Dispatch, or take in what was dispatched outside; returns the messages that can be read now.
+
+        `each` of them, or at least the last of each queue.
+        """
+        if self._is_recalled:
+            self.take_back()
+        arrived, self._arrived = self._arrived, []
+        if self._follower is None:
+            return arrived + self._parts.dispatcher.dispatch_once(limit, max_bytes, each=each)
+        return arrived + self._follow(max_bytes)
+
+    def _follow(self, max_bytes: int) -> list[Arrival]:
+        assert self._follower is not None
+        raw = self._files.raw_marks()
+        if raw != self._seen_marks:
+            mark = self._files.newest_mark()
+            self._seen_marks = raw
+            # One of an earlier epoch is by an owner that has lost its lease and does not know it yet.
+            if mark is not None and (self._mark is None or mark.epoch >= self._mark.epoch):
+                self._mark = mark
+        if self._mark is None or self._mark.dispatched_to <= self._parts.dispatcher.dispatched_to:
+            return []
+        return self._follower.follow(self._mark, max_bytes)
+
+    def release(self) -> None:
+        """Give up whatever is held, in whatever state: the store is closed."""
+        self._files.close()
+
+    def leave_clean(self) -> None:
+        """Note in the lease that nothing is left to do; for a store that is about to be closed."""
+        if self._files.is_locked and self._lease is not None:
+            self._files.write_lease(self._lease.released(self._parts.dispatcher.dispatched_to))
+            self._lease = None
+
+    def _wait_for_lock(self, patience_s: float) -> None:
+        deadline_s = time.monotonic() + patience_s
+        while not self._files.try_lock():
+            if time.monotonic() >= deadline_s:
+                raise StoreLocked(self._held())
+            time.sleep(_POLL_S)
+
+    def _held(self) -> str:
+        return f"dispatch of {self._root} is held by {self.lease}, which does not give it back; stop that process"

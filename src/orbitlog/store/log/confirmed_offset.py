@@ -1,0 +1,23 @@
+"""Confirmed offset: the small mapped file that limits how far other processes read the log of a running broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orbitlog.formats.derived.store_state import CONFIRMED
+from orbitlog.store.log.segments import new_file
+from orbitlog.storefiles.disk import Disk, MappedFile
+
+
+def open_confirmed(disk: Disk, path: Path) -> MappedFile:
+    """Map the file for writing; create it if it is missing, and replace it if it has another size."""
+    if disk.read_file(path) is not None:
+        mapped = disk.open_file(path, writable=True)
+        if mapped.size_bytes == CONFIRMED.size_bytes:
+            mapped.allocate(0, CONFIRMED.size_bytes)
+            return mapped
+        mapped.close()
+        disk.remove_file(path)
+    mapped = new_file(disk, path, CONFIRMED.size_bytes)
+    mapped.allocate(0, CONFIRMED.size_bytes)
+    return mapped

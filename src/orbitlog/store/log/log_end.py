@@ -1,0 +1,155 @@
+"""Where does the log end? Asked when a store is opened that nobody closed, or that somebody else wrote.
+
+From a record known to be one the log is followed to the first bytes that are none. After a crash that is its end:
+what lies behind may be pages that reached the disk out of order. But where a later record is older than the
+checkpoint's time, it was safely on the disk long ago; then the bytes before it are damage in the middle, and the log
+goes on behind them.
+
+A record's checksum covers its body only. In a log of our own zeros in topic or properties tell of a record that a crash
+tore, unless another checksum says that they are its own: see `zero_bytes`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from orbitlog.errors import BadField
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message_scan import BLANK, Damage, LogEnd, SegmentEnd, find_record, read_at
+from orbitlog.store.dispatch.dispatcher import DamagedLog, Progress
+from orbitlog.store.log.commitlog import CommitLog
+from orbitlog.store.log.torn_records import is_torn
+
+# Below this the plain decoder is done before the kernels are loaded.
+_KERNEL_BYTES_MIN = 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class FoundEnd:
+    """The end of the log, the store time of the last message before it, and damage that was passed over."""
+
+    physical_offset: int
+    last_store_timestamp_ms: int = 0
+    damage: list[DamagedLog] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class KnownLog:
+    """What is known of a log before it is followed: who wrote it, and what of it was safely on the disk."""
+
+    is_own: bool
+    durable_timestamp_ms: int
+    last_durable_physical_offset: int
+
+    def is_durable(self, message: Message) -> bool:
+        """Tell whether a message was on the disk. Of those stored in the last millisecond only some were."""
+        if message.store_timestamp_ms == self.durable_timestamp_ms:
+            return message.physical_offset <= self.last_durable_physical_offset
+        return 0 < message.store_timestamp_ms < self.durable_timestamp_ms
+
+    def may_go_on(self, physical_offset: int, last_store_timestamp_ms: int) -> bool:
+        """Tell whether a message known to be on the disk can follow there, after one stored at that time."""
+        if self.is_own:
+            return physical_offset <= self.last_durable_physical_offset
+        return last_store_timestamp_ms < self.durable_timestamp_ms
+
+    def is_torn(self, message: Message) -> bool:
+        return self.is_own and is_torn(message)
+
+
+def find_log_end(log: CommitLog, start: int, known: KnownLog, progress: Progress | None = None) -> FoundEnd:
+    """Follow the log from the record at `start`; tells after each segment how many bytes were followed, of how many."""
+    result = FoundEnd(start)
+    bases = [base for base in log.segments.bases if base + log.segments.file_bytes > start]
+    for base in bases:
+        if base > result.physical_offset:
+            break  # the segment before did not lead here
+        goes_on = _follow_segment(log, base, max(start - base, 0), known, result)
+        if progress is not None:
+            progress(result.physical_offset - start, max(_written_end(log), result.physical_offset) - start)
+        if not goes_on:
+            break
+    return result
+
+
+def _written_end(log: CommitLog) -> int:
+    """Return where the log ends at the latest."""
+    last = log.segments.bases[-1]
+    return last + log.segments.file(last).data_end()
+
+
+def _follow_segment(log: CommitLog, base: int, position: int, known: KnownLog, result: FoundEnd) -> bool:
+    """Follow one segment; True where the log goes on in the next, which is there."""
+    view = log.segments.file(base).view()
+    try:
+        while True:
+            position, found = _follow_records(view, base, position, known, result)
+            result.physical_offset = base + position
+            if isinstance(found, SegmentEnd):
+                if not log.segments.has(base + len(view)):
+                    return False  # as Java: the end is where the BLANK is
+                result.physical_offset = base + len(view)
+                return True
+            following = None
+            if known.may_go_on(base + position, result.last_store_timestamp_ms):
+                # Only where something was written: the rest of a segment is a gigabyte of nothing.
+                with view[: log.segments.file(base).data_end()] as written:
+                    following = find_record(written, position + 1, base_physical_offset=base)
+            if following is None:
+                following = len(view)  # where this segment's end is damaged the next one may follow
+            if not _is_durable(log, base + following, known):
+                return False
+            reason = str(found.error) if isinstance(found, Damage) else "zeros where records should be"
+            result.damage.append(DamagedLog(base + position, following - position, reason))
+            position = following
+            if position == len(view):
+                result.physical_offset = base + position
+                return True
+    finally:
+        view.release()
+
+
+def _follow_records(
+    view: memoryview, base: int, position: int, known: KnownLog, result: FoundEnd
+) -> tuple[int, SegmentEnd | LogEnd | Damage]:
+    """Go from record to record; returns where they end, and with what."""
+    found = read_at(view, position, base_physical_offset=base)
+    if isinstance(found, Message) and len(view) - position >= _KERNEL_BYTES_MIN:
+        position = _follow_fast(view, base, position, known, result)
+        found = read_at(view, position, base_physical_offset=base)
+    while isinstance(found, Message):
+        if known.is_torn(found):
+            return position, Damage(position, BadField("were torn by a crash", field="properties", position=position))
+        result.last_store_timestamp_ms = found.store_timestamp_ms
+        position += BLANK.struct.unpack_from(view, position)[0]
+        found = read_at(view, position, base_physical_offset=base)
+    return position, found
+
+
+def _follow_fast(view: memoryview, base: int, position: int, known: KnownLog, result: FoundEnd) -> int:
+    from orbitlog.kernels.record_walk import walk_messages
+
+    walk = walk_messages(view, position, base_physical_offset=base)
+    # In a log of somebody else's only the last record is of interest: its time.
+    for found_at in walk.positions.tolist() if known.is_own else walk.positions[-1:].tolist():
+        found = read_at(view, found_at, base_physical_offset=base, check_crc=False)
+        assert isinstance(found, Message)
+        if known.is_torn(found):
+            return int(found_at)
+        result.last_store_timestamp_ms = found.store_timestamp_ms
+    return walk.next_position
+
+
+def _is_durable(log: CommitLog, physical_offset: int, known: KnownLog) -> bool:
+    """Tell whether a message lies there, or behind the end of its segment, that was on the disk."""
+    base = log.segments.base_of(physical_offset)
+    if not log.segments.has(base):
+        return False
+    view = log.segments.file(base).view()
+    try:
+        found = read_at(view, physical_offset - base, base_physical_offset=base)
+    finally:
+        view.release()
+    if isinstance(found, SegmentEnd):
+        return _is_durable(log, base + log.segments.file_bytes, known)
+    return isinstance(found, Message) and known.is_durable(found)

@@ -1,0 +1,371 @@
+"""A log cut into files of one size, each named after its first byte: CommitLog and every ConsumeQueue are one.
+
+Positions in the log count from its very beginning, whether the first files are still there or not. Files are mapped
+when they are first needed and allocated in steps ahead of the writer.
+
+The name of a file is on the disk before anything is written to it, with one exception: where names may come later, a
+log's first file and its directories are synced together with its bytes. Thousands of queues that get their first
+message would otherwise wait for the disk four times each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right, insort
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orbitlog.errors import StoreError, StoreLayoutError
+from orbitlog.formats.store_tree import offset_file_name, parse_offset_file_name
+from orbitlog.storefiles.disk import Disk, MappedFile, disk_errors
+
+if TYPE_CHECKING:
+    from orbitlog.storefiles.store_paths import StorePaths
+
+_PAGE_BYTES = 4096
+_ZEROS = bytes(64 * 1024)
+
+
+def new_file(disk: Disk, path: Path, size_bytes: int) -> MappedFile:
+    """Make a file whose size and name are on the disk when this returns.
+
+    The size first: a file that has its name but not yet its size after a crash can then only be the last one made.
+    """
+    mapped = disk.create_file(path, size_bytes)
+    try:
+        with disk_errors(f"making {path}"):
+            mapped.sync()
+            disk.sync_directory(path.parent)
+    except StoreError:
+        mapped.close()
+        disk.remove_file(path)  # it would be in the way of the next try
+        raise
+    return mapped
+
+
+def open_log_segments(
+    disk: Disk, paths: StorePaths, segment_bytes: int, *, allocate_bytes: int = 0, writable: bool = True
+) -> Segments:
+    """Return the segments of a CommitLog, in one directory or in several; not loaded yet."""
+    if not paths.has_several:
+        directory = paths.log_directories[0]
+        return Segments(disk, directory, segment_bytes, allocate_bytes=allocate_bytes, writable=writable)
+    from orbitlog.store.log.log_segments import SpreadSegments  # few logs are spread
+
+    return SpreadSegments(disk, paths, segment_bytes, allocate_bytes=allocate_bytes, writable=writable)
+
+
+class Segments:
+    """The files of one log in one directory."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        file_bytes: int,
+        *,
+        allocate_bytes: int,
+        writable: bool = True,
+        scattered: bool = False,
+        names_later: bool = False,
+    ) -> None:
+        self._disk = disk
+        self.directory = directory
+        self.file_bytes = file_bytes
+        self._allocate_bytes = max(_PAGE_BYTES, allocate_bytes)
+        self._writable = writable
+        self._scattered = scattered
+        self._names_later = names_later
+        self._unsynced_directories: list[Path] = []
+        self._bases: list[int] = []
+        self._files: dict[int, MappedFile] = {}
+        self._allocated_to: dict[int, int] = {}
+        self._lent: list[MappedFile] = []
+        self._forget_tail()
+
+    def _forget_tail(self) -> None:
+        """Start anew to remember the file that is written to: where almost every byte goes."""
+        self.tail: MappedFile | None = None
+        self.tail_base = self.tail_allocated_to = 0
+
+    def load(self) -> None:
+        """List the files; each must have the size that the log's files have.
+
+        An empty last file is what a crash leaves between making a file and giving it its size: it is removed. A reader
+        may see one that is just being made.
+        """
+        known = self._list_files()
+        if known and known[-1][1] == 0:
+            base, _ = known.pop()
+            if self._writable:
+                self._remove(base)
+        for base, size_bytes in known:
+            if size_bytes != self.file_bytes:
+                raise StoreLayoutError(
+                    f"{self._path(base)} has {size_bytes} bytes where this store's files have"
+                    f" {self.file_bytes}; set the size it was made with, or look at it with `orbitlog dump`"
+                )
+            if base % self.file_bytes:
+                raise StoreLayoutError(f"{self._path(base)} does not start at a multiple of {self.file_bytes}")
+        self._bases = [base for base, _ in known]
+        if known:
+            self._doubt_names()
+
+    def _list_files(self) -> list[tuple[int, int]]:
+        """Return the first byte and the size of each file, in order."""
+        return self._list_directory(self.directory)
+
+    def _list_directory(self, directory: Path) -> list[tuple[int, int]]:
+        entries = [entry for entry in self._disk.list_directory(directory) if not entry.is_directory]
+        named = [(parse_offset_file_name(entry.name), entry.size_bytes) for entry in entries]
+        return sorted((base, size_bytes) for base, size_bytes in named if base is not None)
+
+    def _doubt_names(self) -> None:
+        """Sync the names before anything counts on them: who made the first file may have died before it did."""
+        if self._names_later:
+            self._unsynced_directories = [self.directory.parent.parent, self.directory.parent, self.directory]
+
+    @property
+    def bases(self) -> list[int]:
+        return list(self._bases)
+
+    @property
+    def directories(self) -> tuple[Path, ...]:
+        """Directories whose disks count when room is asked for."""
+        return (self.directory,)
+
+    def directory_of(self, base: int) -> Path:
+        """Return the directory of the file that starts at `base`."""
+        return self._path(base).parent
+
+    def note_full(self, directories: Iterable[Path]) -> None:
+        """Create no file in these directories until the next call; a log in one directory has no choice."""
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._bases
+
+    @property
+    def start(self) -> int:
+        """The first byte that is there."""
+        return self._bases[0] if self._bases else 0
+
+    @property
+    def end(self) -> int:
+        """The byte after the last file."""
+        return self._bases[-1] + self.file_bytes if self._bases else 0
+
+    def base_of(self, position: int) -> int:
+        return position - position % self.file_bytes
+
+    def has(self, base: int) -> bool:
+        index = bisect_right(self._bases, base) - 1
+        return index >= 0 and self._bases[index] == base
+
+    def file(self, base: int) -> MappedFile:
+        """Return the file that starts at `base`, mapped."""
+        mapped = self._files.get(base)
+        if mapped is None:
+            mapped = self._disk.open_file(self._path(base), writable=self._writable)
+            self._keep(base, mapped)
+        return mapped
+
+    def add(self, base: int) -> MappedFile:
+        """Make the file that starts at `base`."""
+        assert not self.has(base)
+        if self._names_later and not self._bases:
+            mapped = self._first_file(base)
+        else:
+            if not self._bases:
+                self._make_directories()
+            if self._unsynced_directories:
+                self.sync(self.start, self.end)  # only the last file may be found without its size
+            mapped = new_file(self._disk, self._new_path(base), self.file_bytes)
+        insort(self._bases, base)  # behind all others, unless one of a queue's was lost
+        self._keep(base, mapped)
+        self._allocated_to[base] = 0
+        return mapped
+
+    def _make_directories(self) -> None:
+        self._disk.make_directory(self.directory)
+
+    def _first_file(self, base: int) -> MappedFile:
+        """Make the first file, whose name is synced with the first bytes; if it is lost, so are all that follow it."""
+        unsynced = self._disk.make_directory(self.directory, durable=False)
+        mapped = self._disk.create_file(self._path(base), self.file_bytes)
+        self._unsynced_directories = [*unsynced, self.directory]
+        return mapped
+
+    def _sync_directories(self) -> None:
+        waiting, self._unsynced_directories = self._unsynced_directories, []
+        for directory in waiting:
+            # One that somebody removed meanwhile, with all that was in it, has no names to keep.
+            with suppress(FileNotFoundError):
+                self._disk.sync_directory(directory)
+
+    def _keep(self, base: int, mapped: MappedFile) -> None:
+        if self._scattered:
+            mapped.expect_scattered()
+        self._files[base] = mapped
+
+    def data_end(self) -> int:
+        """Return a position behind which nothing was ever written, as far as the file system can tell."""
+        return self._bases[-1] + self.file(self._bases[-1]).data_end() if self._bases else 0
+
+    def note(self, base: int) -> bool:
+        """Take in a file that another process made; False where it is not there, or not whole yet."""
+        if self.has(base):
+            return True
+        try:
+            mapped = self._disk.open_file(self._path(base), writable=self._writable)
+        except (StoreError, ValueError):  # one that is empty cannot be mapped
+            return False
+        if mapped.size_bytes != self.file_bytes:
+            mapped.close()
+            return False
+        if not self._bases:
+            self._doubt_names()
+        insort(self._bases, base)
+        self._files[base] = mapped
+        return True
+
+    def forget_before(self, position: int) -> None:
+        """Let go of files that end at or before `position`; they stay on the disk, for whoever removes them."""
+        gone = [base for base in self._bases if base + self.file_bytes <= position]
+        self._bases = self._bases[len(gone) :]
+        for base in gone:
+            self._allocated_to.pop(base, None)
+        self.close_before(position)
+
+    def close_before(self, position: int) -> None:
+        """Unmap files that end at or before `position`: whoever removes one then gets its room back."""
+        mapped = [base for base in self._files if base + self.file_bytes <= position]
+        self._close([self._files.pop(base) for base in mapped])
+
+    def allocated_to(self, base: int) -> int:
+        """Return up to where the file's bytes are known to have blocks of their own."""
+        return self._allocated_to.get(base, 0)
+
+    def ensure_allocated(self, base: int, stop: int) -> None:
+        """Make sure that the file's bytes up to `stop` have blocks of their own."""
+        allocated = self._allocated_to.get(base, 0)
+        if stop <= allocated:
+            return
+        target = min(-(-stop // self._allocate_bytes) * self._allocate_bytes, self.file_bytes)
+        self.file(base).allocate(allocated, target)
+        self._allocated_to[base] = target
+
+    def remember_tail(self, base: int) -> None:
+        """Let `tail` be that file, which may be written to up to `tail_allocated_to` without asking again."""
+        self.tail, self.tail_base, self.tail_allocated_to = self.file(base), base, self._allocated_to.get(base, 0)
+
+    def drop_unused(self, end: int, *, keep_first: bool = False) -> None:
+        """Remove files that hold nothing of a log which ends there; the first, kept, says where the log starts."""
+        base = self.base_of(end)
+        is_kept = end > base or (keep_first and base == self.start)
+        self.drop_from(base + self.file_bytes if is_kept else base)
+
+    def cut(self, end: int, *, keep_first: bool = False) -> None:
+        """Let the log end there, durably: files behind are removed, and stale bytes in the last one overwritten."""
+        self.drop_unused(end, keep_first=keep_first)
+        base = self.base_of(end)
+        if self.has(base) and self._wipe(base, end - base):
+            self.file(base).sync()
+
+    def _wipe(self, base: int, start: int) -> bool:
+        """Overwrite what lies behind `start`; True if there was anything."""
+        file, is_found = self.file(base), False
+        data_end = file.data_end()
+        file.fetch(start, data_end)  # a copy of a store has no holes, and through the map it is read page by page
+        for chunk_start in range(start, data_end, len(_ZEROS)):
+            chunk = file.read(chunk_start, min(len(_ZEROS), data_end - chunk_start))
+            if chunk == _ZEROS[: len(chunk)]:
+                continue
+            is_found = True
+            # Page by page, and only those that hold something: the others may have no blocks, and get none here.
+            position, stop = chunk_start, chunk_start + len(chunk)
+            while position < stop:
+                count = min(_PAGE_BYTES - position % _PAGE_BYTES, stop - position)
+                if any(file.read(position, count)):
+                    file.write(position, _ZEROS[:count])
+                position += count
+        return is_found
+
+    def drop_from(self, position: int) -> None:
+        """Remove every file that starts at or after `position`."""
+        count = len(self._bases)
+        while self._bases and self._bases[-1] >= position:
+            self._remove(self._bases[-1])
+            del self._bases[-1]
+        if len(self._bases) < count:
+            self._disk.sync_directory(self.directory)
+
+    def drop_before(self, position: int) -> int:
+        """Remove files that end at or before `position`, oldest first and never the last; returns how many.
+
+        Each is durably gone before the next one goes: a crash leaves no hole.
+        """
+        count = 0
+        while len(self._bases) > 1 and self._bases[0] + self.file_bytes <= position:
+            directory = self.directory_of(self._bases[0])
+            self._remove(self._bases[0])
+            del self._bases[0]
+            self._disk.sync_directory(directory)
+            count += 1
+        return count
+
+    def sync(self, start: int, stop: int) -> None:
+        """Put the bytes of a range on the disk; may be called in any thread."""
+        base = start - start % self.file_bytes
+        if stop <= base + self.file_bytes and (mapped := self._files.get(base)) is not None:
+            mapped.sync()  # all of it in one file, as where senders wait: as few steps as can be
+        else:
+            for base in self.bases:
+                if base < stop and base + self.file_bytes > start:
+                    self._sync(base)
+        if self._unsynced_directories:
+            self._sync_directories()
+
+    def _sync(self, base: int) -> None:
+        mapped = self._files.get(base)
+        if mapped is not None:
+            mapped.sync()
+            return
+        # Closed for want of descriptors, and not opened again here: this may not be the thread that opens files.
+        mapped = self._disk.open_file(self._path(base), writable=self._writable)
+        try:
+            mapped.sync()
+        finally:
+            mapped.close()
+
+    def modified_ms(self, base: int) -> int:
+        return self._disk.modified_ms(self._path(base))
+
+    def close(self) -> None:
+        mapped, self._files = list(self._files.values()), {}
+        self._close(mapped)
+
+    def _close(self, mapped: list[MappedFile]) -> None:
+        """Close files, and those that could not be closed before: a view that is lent keeps its bytes until then."""
+        self._forget_tail()
+        waiting, self._lent = [*self._lent, *mapped], []
+        for file in waiting:
+            try:
+                file.close()
+            except BufferError:
+                self._lent.append(file)
+
+    def _path(self, base: int) -> Path:
+        """Return the path of a file that exists, or may exist."""
+        return self.directory / offset_file_name(base)
+
+    def _new_path(self, base: int) -> Path:
+        """Return where a file that does not exist yet is created."""
+        return self.directory / offset_file_name(base)
+
+    def _remove(self, base: int) -> None:
+        # The name first: if that fails the file is as it was, and a view that is lent does not need the name.
+        self._disk.remove_file(self._path(base))
+        self._allocated_to.pop(base, None)
+        self._close([self._files.pop(base)] if base in self._files else [])

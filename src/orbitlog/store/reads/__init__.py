@@ -1,0 +1,1 @@
+"""Reads: messages by queue offset, physical offset, key and time."""

@@ -1,0 +1,181 @@
+"""Finding messages by key through the index: newest first, and complete or saying that it is not.
+
+The index holds hashes. Every hit is read and its real topic and key compared, so no collision leaks; where the index is
+behind the log, or the limit was reached, the answer says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from struct import Struct
+from typing import NamedTuple
+from zlib import crc32
+
+from orbitlog.errors import FormatError
+from orbitlog.formats.derived.index_layout import index_key, key_hash
+from orbitlog.formats.java import LONG_MAX, utf8_encode
+from orbitlog.formats.records import flags
+from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.message import (
+    BODY_CRC_MASK,
+    MAGIC_V1,
+    RECORD_PREFIX,
+    TOPIC_BYTES_MAX_V1,
+    Message,
+    decode_message,
+)
+from orbitlog.store.derived.index_files import IndexFiles
+from orbitlog.store.log.commitlog import CommitLog
+
+QUERY_LIMIT_DEFAULT = 64
+_KEYS_NAME = (props.KEYS + props.NAME_END).encode()
+_ITEM_END = ord(props.PROPERTY_END)
+_IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
+# An IPv4 prefix without what says nothing about a match.
+_PLAIN = Struct(">iIi16xqi16xq20xi")
+assert _PLAIN.size == RECORD_PREFIX.size_bytes
+
+
+@dataclass(frozen=True, slots=True)
+class KeyQuery:
+    """A key of a topic, a time window and how many messages at most."""
+
+    topic: str
+    key: str
+    begin_ms: int = 0
+    end_ms: int = LONG_MAX
+    limit: int = QUERY_LIMIT_DEFAULT
+    unique_key_only: bool = False
+    by_index_time: bool = False
+    """Take the index's times, cut to seconds, for the messages' own: what a Java broker answers to a narrow window."""
+
+    @property
+    def slack_ms(self) -> int:
+        """How much later than its index entry says a message may have been stored."""
+        return 0 if self.by_index_time else 999
+
+
+@dataclass(frozen=True, slots=True)
+class FoundByKey:
+    """Records as they lie in the log, newest first: what a broker answers with; `reason` says why there may be more."""
+
+    records: list[bytes] = field(default_factory=list)
+    complete: bool = True
+    reason: str = ""
+    newest_timestamp_ms: int = 0
+
+    @property
+    def messages(self) -> list[Message]:
+        return [decode_message(record, check_crc=False) for record in self.records]
+
+
+def read_record_at(log: CommitLog, physical_offset: int) -> Message | None:
+    """Read a record whose size is not known; None where none is there."""
+    record = log.read_record(physical_offset)
+    return None if record is None else _decoded(record, physical_offset)
+
+
+def _decoded(record: bytes, physical_offset: int) -> Message | None:
+    try:
+        return decode_message(record, physical_offset=physical_offset)
+    except FormatError:
+        return None
+
+
+def query_by_key(query: KeyQuery, log: CommitLog, index: IndexFiles, *, indexed_to: int) -> FoundByKey:
+    """Find the messages with that key."""
+    records: list[bytes] = []
+    newest_ms, reason = 0, ""
+    for record, store_timestamp_ms in _candidates(query, log, index):
+        if len(records) == query.limit:
+            reason = f"there are more than {query.limit}"
+            break
+        records.append(record)
+        newest_ms = max(newest_ms, store_timestamp_ms)
+    else:
+        if indexed_to < log.written_to:
+            reason = f"the index is {log.written_to - indexed_to} bytes behind the log"
+    return FoundByKey(records, not reason, reason, newest_ms)
+
+
+def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles) -> Iterator[tuple[bytes, int]]:
+    hashed = key_hash(index_key(query.topic, query.key))
+    glance = _Glance.at(query)
+    seen: set[int] = set()
+    for file in reversed(list(index)):
+        header = file.header
+        overlaps = header.begin_timestamp_ms <= query.end_ms and header.end_timestamp_ms >= query.begin_ms
+        if header.key_count == 0 or not overlaps:
+            continue
+        for physical_offset in file.find(hashed, query.begin_ms - query.slack_ms, query.end_ms):
+            if physical_offset in seen:
+                continue
+            seen.add(physical_offset)
+            record = log.read_record(physical_offset)
+            if record is None:
+                continue
+            store_timestamp_ms = None if glance is None else glance.matches(record, physical_offset)
+            if store_timestamp_ms is None:
+                message = _decoded(record, physical_offset)
+                store_timestamp_ms = message.store_timestamp_ms if message and _matches(query, message) else None
+            if store_timestamp_ms is not None:
+                yield record, store_timestamp_ms
+
+
+def _matches(query: KeyQuery, message: Message) -> bool:
+    is_inside = query.by_index_time or query.begin_ms <= message.store_timestamp_ms <= query.end_ms
+    if message.topic != query.topic or not is_inside:
+        return False
+    properties = message.properties
+    if properties.get(props.UNIQ_KEY) == query.key:
+        return True
+    keys = properties.get(props.KEYS, "").split(props.KEY_SEPARATOR)
+    return not query.unique_key_only and query.key in keys
+
+
+class _Glance(NamedTuple):
+    """Tells without taking a record apart that it is sound and has one key, this one, as most have that are found."""
+
+    topic_part: bytes
+    key_item: bytes
+    begin_ms: int
+    end_ms: int
+
+    @classmethod
+    def at(cls, query: KeyQuery) -> _Glance | None:
+        """Return what looks for the query's key; None for what no single key can be."""
+        key, topic = query.key, utf8_encode(query.topic)
+        if not key or props.KEY_SEPARATOR in key or props.PROPERTY_END in key or len(topic) > TOPIC_BYTES_MAX_V1:
+            return None
+        if query.unique_key_only or query.by_index_time:
+            return None
+        key_item = utf8_encode(props.KEYS + props.NAME_END + key)
+        return cls(bytes((len(topic),)) + topic, key_item, query.begin_ms, query.end_ms)
+
+    def matches(self, record: bytes, physical_offset: int) -> int | None:
+        """Return the store time of a record that is seen to match; None says nothing."""
+        topic_part, key_item, begin_ms, end_ms = self
+        size_bytes, magic, crc, stated_offset, sys_flag, store_ms, body_bytes = _PLAIN.unpack_from(record)
+        body_end = _PLAIN.size + body_bytes
+        topic_end = body_end + len(topic_part)
+        if (
+            magic != MAGIC_V1
+            or stated_offset != physical_offset
+            or sys_flag & _IPV6_BITS
+            or not begin_ms <= store_ms <= end_ms
+            or not 0 <= body_bytes <= size_bytes
+            or record[body_end:topic_end] != topic_part
+            or crc32(record[_PLAIN.size : body_end]) & BODY_CRC_MASK != crc
+            or topic_end + 2 + int.from_bytes(record[topic_end : topic_end + 2], "big", signed=True) != size_bytes
+        ):
+            return None
+        start = record.find(key_item, topic_end + 2)
+        end = start + len(key_item)
+        is_only_key = (
+            start >= 0
+            and (start == topic_end + 2 or record[start - 1] == _ITEM_END)
+            and (end == size_bytes or record[end] == _ITEM_END)
+            and record.count(_KEYS_NAME, topic_end + 2) == 1  # of several equal names the last counts
+        )
+        return store_ms if is_only_key else None

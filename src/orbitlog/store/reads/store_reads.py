@@ -1,0 +1,99 @@
+"""What can be asked of a store, whether it is open for writing or only for reading."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message_id import parse_offset_message_id
+from orbitlog.store.derived.consumequeue import ConsumeQueue
+from orbitlog.store.derived.index_files import IndexFiles
+from orbitlog.store.derived.queue_set import QueueSet
+from orbitlog.store.log.commitlog import CommitLog
+from orbitlog.store.reads.key_query import FoundByKey, KeyQuery, query_by_key, read_record_at
+from orbitlog.store.reads.queue_reader import GetResult, ReadRequest, read_queue
+from orbitlog.store.reads.time_query import FoundByTime, TimeQuery, query_by_time
+from orbitlog.store.reads.time_search import Boundary, TimeSearch
+from orbitlog.storefiles.store_config import StoreConfig
+
+
+class StoreReads(ABC):
+    """Reading by queue, time, id and key; what may be seen ends at `confirmed_to`."""
+
+    _config: StoreConfig
+    _log: CommitLog
+    _queues: QueueSet
+    _index: IndexFiles
+
+    @property
+    def min_physical_offset(self) -> int:
+        return self._log.min_physical_offset
+
+    @property
+    @abstractmethod
+    def confirmed_to(self) -> int:
+        """How far readers may read."""
+
+    @property
+    @abstractmethod
+    def dispatched_to(self) -> int:
+        """Up to where messages are in their queues and in the index."""
+
+    @abstractmethod
+    def _note_damage(self, physical_offset: int, size_bytes: int, reason: str) -> None:
+        """Remember a record that could not be read."""
+
+    def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
+        return self._queues.find(topic, queue_id)
+
+    def get(self, topic: str, queue_id: int, request: ReadRequest) -> GetResult:
+        """Read messages of a queue from an offset on."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is not None:
+            self._queues.used(queue)
+        result = read_queue(queue, self._log, request)
+        for physical_offset, size_bytes in result.damaged:
+            self._note_damage(physical_offset, size_bytes, f"met when reading {topic} {queue_id}")
+        return result
+
+    def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+        """Return the queue offset at a time, as the line of versions that the store is compatible with answers."""
+        queue = self._queues.find(topic, queue_id)
+        if queue is None:
+            return 0
+        search = TimeSearch(self._log)
+        if self._config.rules.compat.searches_time_by_file:
+            return search.search_4x(queue, timestamp_ms)
+        return search.search(queue, timestamp_ms, boundary)
+
+    def earliest_time_ms(self, topic: str, queue_id: int) -> int:
+        """Return when the first message of a queue was stored; -1 where it has none."""
+        queue = self._queues.find(topic, queue_id)
+        return -1 if queue is None else TimeSearch(self._log).unit_time_ms(queue, queue.min_offset)
+
+    def earliest_log_time_ms(self) -> int:
+        """Return when the oldest message that the log still has was stored; -1 where it has none."""
+        start = self.min_physical_offset
+        return TimeSearch(self._log).store_time_ms(start) if start < self.confirmed_to else -1
+
+    def query_by_time(self, query: TimeQuery) -> FoundByTime:
+        """Find messages of a topic by their store time, newest first."""
+        queues = [queue for queue in self._queues if queue.topic == query.topic]
+        result = query_by_time(query, self._log, queues, indexed_to=self.dispatched_to)
+        for queue in queues:
+            self._queues.used(queue)
+        return result
+
+    def query(self, query: KeyQuery) -> FoundByKey:
+        """Find messages by key, newest first."""
+        return query_by_key(query, self._log, self._index, indexed_to=self.dispatched_to)
+
+    def read_at(self, physical_offset: int) -> Message | None:
+        """Read the record that starts there, if one does and readers may see it."""
+        if not self.min_physical_offset <= physical_offset < self.confirmed_to:
+            return None
+        return read_record_at(self._log, physical_offset)
+
+    def read_by_id(self, message_id: str) -> Message | None:
+        """Read a message by the id that names its place."""
+        return self.read_at(parse_offset_message_id(message_id).physical_offset)

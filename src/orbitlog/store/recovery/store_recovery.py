@@ -1,0 +1,334 @@
+"""Store recovery: makes queues and index consistent with the log when a store is opened.
+
+The log decides. What Orbitlog's state file covers is kept, and everything after it is derived again, into the same
+places; only then is what the log does not have removed. Without a valid state file, as after a Java broker, the whole
+log is surveyed first: queues that are consistent with it are kept byte for byte, the others are derived again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orbitlog.errors import FormatError, StoreLayoutError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.checkpoint import Checkpoint, decode_checkpoint
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.store_state import (
+    RECOVERY_FILE,
+    STATE_FILE,
+    RecoveryNote,
+    StoreState,
+    decode_recovery_note,
+    decode_state,
+    encode_recovery_note,
+)
+from orbitlog.formats.records.message import Message, decode_message
+from orbitlog.formats.records.message_scan import read_at
+from orbitlog.store.derived.index_files import IndexBoundary, IndexFile, IndexFiles
+from orbitlog.store.derived.queue_set import QueueSet
+from orbitlog.store.dispatch.dispatcher import Dispatcher, Progress
+from orbitlog.store.log.commitlog import CommitLog
+from orbitlog.store.log.log_end import FoundEnd, KnownLog, find_log_end
+from orbitlog.storefiles.disk import Disk
+
+if TYPE_CHECKING:
+    from orbitlog.store.recovery.recovery_plan import RecoveryPlan
+
+
+@dataclass(frozen=True, slots=True)
+class StoreParts:
+    log: CommitLog
+    queues: QueueSet
+    index: IndexFiles
+    dispatcher: Dispatcher
+
+
+@dataclass(frozen=True, slots=True)
+class FoundStore:
+    """What a store was found with when it was opened.
+
+    `was_closed` if there is no abort file. `note` is that of a recovery that did not end.
+    """
+
+    disk: Disk
+    root: Path
+    rules: DeriveRules
+    checkpoint: Checkpoint
+    state: StoreState | None
+    was_closed: bool
+    note: RecoveryNote | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySteps:
+    """Callbacks of a recovery.
+
+    `begin` is called before the first byte of the store changes, with the recovery note if the state file is not valid.
+    `distrust_keys` is called before index files are created that the state does not cover: after a power cut the next
+    recovery would take them for those that it does.
+    """
+
+    begin: Callable[[RecoveryNote | None], None]
+    distrust_keys: Callable[[StoreState], None]
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryDecision:
+    """What recovery will do, decided before the first byte changes.
+
+    `state` is the state file if it is valid. `plan` is None if everything up to `trusted_to` is kept.
+    """
+
+    state: StoreState | None
+    end: FoundEnd
+    trusted_to: int
+    plan: RecoveryPlan | None
+    note: RecoveryNote | None
+    passes: _Passes
+
+
+def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = None) -> RecoveryDecision:
+    """Find the end of the log and decide about every queue; raise `StoreLayoutError` for a store to be refused.
+
+    Reads only.
+    """
+    log, queues = parts.log, parts.queues
+    check_whole(log)
+    known = _known_log(found.checkpoint, found.state, was_closed=found.was_closed)
+    state = found.state if _is_vouched_for(log, found.checkpoint, found.state, known) else None
+    trusted_to = state.dispatched_to if state else log.min_physical_offset
+    passes = _Passes(progress, is_surveyed=state is None)
+    end = find_log_end(log, trusted_to, known, passes.followed)
+    if state is None and not log.segments.is_empty:
+        _refuse_short_log(parts, found, end.physical_offset)
+    plan, note = None, None
+    is_covered = state is not None or end.physical_offset == log.min_physical_offset
+    if is_covered:
+        _begin_queues(queues, trusted_to)
+        is_covered = state is None or queues.unit_count == state.unit_count  # else a queue lost files
+    if not is_covered:
+        from orbitlog.store.recovery.queue_recovery import (
+            plan_queues,  # only a store without a valid state file needs it
+        )
+
+        plan, note = plan_queues(parts, found, end.physical_offset, trusted_to, passes.surveyed)
+        trusted_to = plan.derive_from
+    return RecoveryDecision(state, end, trusted_to, plan, note, passes)
+
+
+def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[str]:
+    """Find the end of the log, and make queues and index consistent with it; return notices for the operator."""
+    log, queues, index, dispatcher = parts.log, parts.queues, parts.index, parts.dispatcher
+    decision = decide(parts, found, steps.progress)
+    state, end, trusted_to, plan = decision.state, decision.end, decision.trusted_to, decision.plan
+    passes = decision.passes
+    steps.begin(decision.note)
+    log.recover_to(end.physical_offset, flushed_to=state.dispatched_to if state else log.min_physical_offset)
+    for damaged in end.damage:
+        dispatcher.note_damage(damaged.physical_offset, damaged.size_bytes, damaged.reason)
+    if state is not None and _keep_known_keys(log, index, state, was_closed=found.was_closed):
+        boundary = IndexBoundary(state.dispatched_to, 0)
+    else:
+        if state is not None:
+            steps.distrust_keys(state)
+        boundary = _put_doubtful_away(log, index, keep_full=state is not None, keep_last=found.was_closed)
+    dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
+    dispatcher.leave_out(plan.left_out if plan is not None else None)
+    dispatcher.catch_up(log.written_to, passes.derived)
+    if plan is not None:
+        passes.derived(0, 0)
+    dispatcher.leave_out(None)
+    for queue in queues:
+        queue.end_recovery()
+        queue.correct_min_offset(log.min_physical_offset)
+        queues.used(queue)  # of ten thousand queues only some can be open at a time
+    queues.forget_empty()
+    index.discard_aside()
+    return plan.notices if plan is not None else []
+
+
+def _refuse_short_log(parts: StoreParts, found: FoundStore, end: int) -> None:
+    """Raise `StoreLayoutError` if the log lacks messages that it must have had."""
+    from orbitlog.store.recovery.short_log import OpenedLog, refuse_short_log  # only without a valid state file
+
+    state = found.state if found.state is not None and _goes_with(found.checkpoint, found.state) else None
+    refuse_short_log(
+        OpenedLog(parts.log, parts.queues, parts.index, end, found.checkpoint, state, was_closed=found.was_closed)
+    )
+
+
+class _Passes:
+    """Makes one progress of several passes over the log: following it to its end, surveying it, deriving from it."""
+
+    def __init__(self, progress: Progress | None, *, is_surveyed: bool) -> None:
+        self._progress = progress
+        self._count = 3 if is_surveyed else 2
+        self._followed_bytes = 0
+
+    def followed(self, done_bytes: int, total_bytes: int) -> None:
+        self._followed_bytes = done_bytes
+        if self._progress is not None:
+            self._progress(done_bytes // self._count, total_bytes)
+
+    def surveyed(self, done_bytes: int, total_bytes: int) -> None:
+        self._count = 3
+        if self._progress is not None:
+            self._progress((total_bytes + done_bytes) // 3, total_bytes)
+
+    def derived(self, done_bytes: int, total_bytes: int) -> None:
+        if self._progress is None:
+            return
+        followed_bytes = self._followed_bytes
+        if self._count == 3:  # from anywhere on: only queues that are not complete need it
+            share = done_bytes * followed_bytes // total_bytes if total_bytes else followed_bytes
+            self._progress((2 * followed_bytes + share) // 3, followed_bytes)
+        else:
+            self._progress((followed_bytes + done_bytes) // 2, (followed_bytes + total_bytes) // 2)
+
+
+def check_whole(log: CommitLog) -> None:
+    """Refuse a log that lacks a segment: no crash does that, and taking the gap for its end would lose the rest."""
+    bases, segment_bytes = log.segments.bases, log.segments.file_bytes
+    for base, following in pairwise(bases):
+        if following != base + segment_bytes:
+            raise StoreLayoutError(
+                f"{log.segments.directory} lacks the segment that starts at {base + segment_bytes}; bring it back,"
+                " or move all segments before it, or all behind it, to another place"
+            )
+
+
+def _known_log(checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> KnownLog:
+    """Gather what both files say: a state that vouches for no queue any more still knows what was on the disk.
+
+    The end of the log is our own if we wrote the checkpoint: the one that goes with the state or, where a crash kept
+    the two apart, one whose times are equal as ours are. Else somebody else may have used the store since.
+    """
+    timestamp_ms, physical_offset = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_physical_offset
+    if state is None:
+        return KnownLog(False, timestamp_ms, physical_offset)
+    is_like_ours = not was_closed and timestamp_ms == checkpoint.logics_msg_timestamp_ms
+    return KnownLog(
+        is_like_ours or _goes_with(checkpoint, state),
+        max(timestamp_ms, state.physic_msg_timestamp_ms),
+        max(physical_offset, state.dispatched_to - 1),
+    )
+
+
+def _goes_with(checkpoint: Checkpoint, state: StoreState) -> bool:
+    stamps = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_msg_timestamp_ms
+    return stamps == (state.physic_msg_timestamp_ms, state.logics_msg_timestamp_ms)
+
+
+def _is_vouched_for(log: CommitLog, checkpoint: Checkpoint, state: StoreState | None, known: KnownLog) -> bool:
+    """Tell whether the state file speaks of the store as it is: with another checkpoint somebody else wrote to it."""
+    if state is None or not log.min_physical_offset <= state.dispatched_to <= log.segments.end:
+        return False
+    if not _goes_with(checkpoint, state):
+        return False
+    return _has_record(log, checkpoint.logics_physical_offset, state.dispatched_to, known)
+
+
+def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known: KnownLog) -> bool:
+    """Look for the last record that was dispatched: without it the log is not the one that was vouched for."""
+    if not log.min_physical_offset < physical_offset < dispatched_to:
+        return True  # there was none, or an older line of checkpoints does not name it
+    base = log.segments.base_of(physical_offset)
+    view = log.segments.file(base).view()
+    try:
+        found = read_at(view, physical_offset - base, base_physical_offset=base)
+        return isinstance(found, Message) and not known.is_torn(found)
+    finally:
+        view.release()
+
+
+def _keep_known_keys(log: CommitLog, index: IndexFiles, state: StoreState, *, was_closed: bool) -> bool:
+    """Let the index have the keys that the state vouches for, and no other; False where it does not have them."""
+    if was_closed:
+        return index.key_count == state.key_count and index.files_before(log.written_to) == index.file_count
+    if state.key_count == 0 and index.file_count <= 1:
+        index.set_aside(0)
+        return True
+    number, key_count = index.find_key(state.key_count)
+    if number is None or index.files_before(log.written_to) < number:
+        return False
+    if not _cut_index(log, index.file(number), key_count, state.dispatched_to):
+        return False
+    index.set_aside(number + 1)
+    return True
+
+
+def _cut_index(log: CommitLog, file: IndexFile, key_count: int, dispatched_to: int) -> bool:
+    """Take an index file back to keys that are known to be on the disk: to derive them all again takes long."""
+    newest = file.entry_offset(key_count)
+    record = log.read_record(newest) if newest < dispatched_to else None
+    try:
+        message = decode_message(record, physical_offset=newest) if record else None
+    except FormatError:
+        return False
+    header = file.header_with(key_count, message.store_timestamp_ms) if message else None
+    if header is None:
+        return False
+    file.cut_to(header)
+    return True
+
+
+def _put_doubtful_away(log: CommitLog, index: IndexFiles, *, keep_full: bool, keep_last: bool) -> IndexBoundary:
+    """Put away the index files that the log or a crash speaks against; returns where those that are left end."""
+    index.set_aside(index.files_before(log.written_to))
+    if not keep_last:
+        # The last file may be torn; with nothing to vouch for them, so may all others.
+        index.set_aside(index.file_count - 1 if keep_full else 0)
+    return index.boundary()
+
+
+def _begin_queues(queues: QueueSet, trusted_to: int) -> None:
+    for queue in queues:
+        queue.begin_recovery(trusted_to)
+        queues.used(queue)
+
+
+def _dispatch_from(log: CommitLog, trusted_to: int, indexed_to: int) -> int:
+    """Return the record to begin at: the earlier of the two, or the start of the log where the index is from before."""
+    if indexed_to < log.min_physical_offset:
+        return log.min_physical_offset
+    return min(trusted_to, indexed_to)
+
+
+def read_checkpoint(disk: Disk, root: Path) -> Checkpoint:
+    """Return the checkpoint; zeros if it is missing or unreadable, which means that everything must be read."""
+    raw = disk.read_file(root / tree.CHECKPOINT)
+    try:
+        return decode_checkpoint(raw) if raw else Checkpoint()
+    except FormatError:
+        return Checkpoint()
+
+
+def read_state(disk: Disk, root: Path) -> StoreState | None:
+    raw = disk.read_file(root / STATE_FILE)
+    try:
+        return decode_state(raw) if raw else None
+    except FormatError:
+        return None
+
+
+def read_recovery_note(disk: Disk, root: Path) -> RecoveryNote | None:
+    """Return the note of a recovery that did not end; None if there was none."""
+    raw = disk.read_file(root / RECOVERY_FILE)
+    try:
+        return decode_recovery_note(raw) if raw else None
+    except FormatError:
+        return None
+
+
+def write_recovery_note(disk: Disk, root: Path, note: RecoveryNote) -> None:
+    disk.replace_file(root / RECOVERY_FILE, encode_recovery_note(note))
+
+
+def remove_recovery_note(disk: Disk, root: Path) -> None:
+    """Remove the note of a recovery that has ended; if a power cut brings it back, the valid state file is used."""
+    disk.remove_file(root / RECOVERY_FILE)

@@ -1,0 +1,1 @@
+"""Retention: which segments expire, and deletion of segments and topics."""

@@ -1,0 +1,73 @@
+"""Config files of a store: reads topics.json and the other tables below config/ as a broker would load them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orbitlog.errors import FormatError
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.tables.config_files import config_codec
+from orbitlog.formats.tables.group_config import SUBSCRIPTION_GROUP
+from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
+from orbitlog.formats.tables.topic_config import TOPICS, TopicTable
+from orbitlog.storefiles.store_files import StoreFiles
+
+CONFIG_TABLES = {
+    TOPICS.name: b"topicConfigTable",
+    CONSUMER_OFFSET.name: b"offsetTable",
+    LMQ_CONSUMER_OFFSET.name: b"offsetTable",
+    DELAY_OFFSET.name: b"offsetTable",
+    SUBSCRIPTION_GROUP.name: b"subscriptionGroupTable",
+}
+_EMPTY = b"{} \t\r\n\xef\xbb\xbf"
+# The attribute of a topic in topics.json that moves its queue (Java `TopicAttributes`, `CQType`).
+_QUEUE_TYPE, _BATCH_QUEUE = "queue.type", "BatchCQ"
+_CONFIG_BYTES_MAX = 256 * 1024 * 1024
+
+
+def read_config(path: Path) -> bytes:
+    """Return a file of config/, empty where there is none; of one that is too large for any table the beginning."""
+    if not path.is_file():
+        return b""
+    with path.open("rb") as file:
+        return file.read(_CONFIG_BYTES_MAX)
+
+
+def is_readable(path: Path) -> bool:
+    """Tell whether a file of config/ holds what a broker would load."""
+    return bool(read_config(path)) and not config_problem(path)
+
+
+def config_problem(path: Path) -> str:
+    raw = read_config(path)
+    try:
+        config_codec(path.name).decode(raw)
+    except FormatError as error:
+        return f"cannot be read ({error})"
+    table = CONFIG_TABLES.get(path.name.removesuffix(tree.BACKUP_SUFFIX))
+    if table is not None and table not in raw and (raw.strip(_EMPTY) or table in read_config(backup_of(path))):
+        return f"has no {table.decode()}: it is another file, or what is left of one"
+    return ""
+
+
+def backup_of(path: Path) -> Path:
+    return path.with_name(path.name.removesuffix(tree.BACKUP_SUFFIX) + tree.BACKUP_SUFFIX)
+
+
+def known_topics(root: Path) -> TopicTable | None:
+    """Return topics.json as a broker would load it, or None if neither it nor its backup can be read."""
+    for name in (TOPICS.name, TOPICS.name + tree.BACKUP_SUFFIX):
+        path = root / tree.CONFIG / name
+        if is_readable(path):
+            table = config_codec(name).decode(read_config(path))
+            assert isinstance(table, TopicTable)
+            return table
+    return None
+
+
+def topics_with_batch_queues(store: StoreFiles) -> frozenset[str]:
+    """Return the topics whose units are in batchconsumequeue/, by their attribute or by the files."""
+    table = known_topics(store.root)
+    known = table.topics.items() if table is not None else ()
+    by_attribute = {topic for topic, entry in known if entry.attributes.get(_QUEUE_TYPE) == _BATCH_QUEUE}
+    return frozenset(by_attribute | {topic for topic, _ in store.batch_queues})

@@ -1,0 +1,462 @@
+"""Everything that the store does to a file system, behind one small face.
+
+`RealDisk` does it; `testing.crash_disk` does it in memory and can stop the world between any two steps. Nothing
+else in this room may change a file. Two promises hold everywhere: a byte written through a map lies on blocks
+that were allocated before (`allocate`), so a full disk is an `OSError` in a place that expects one and never a signal;
+and a small file is replaced whole or not at all (`replace_file`).
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import struct
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from orbitlog.errors import DiskFull, StoreError, StoreFileGone, StoreLocked
+from orbitlog.storefiles.mapped_view import end_of_data
+
+Bytes = bytes | bytearray | memoryview
+_IS_LINUX = sys.platform == "linux"
+_HAS_FDATASYNC = hasattr(os, "fdatasync")
+_OPEN_FILES_ENOUGH = 1 << 20
+_FETCH_BYTES = 256 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DirectoryEntry:
+    name: str
+    size_bytes: int
+    is_directory: bool
+
+
+@dataclass(frozen=True, slots=True)
+class DiskUsage:
+    total_bytes: int
+    free_bytes: int
+
+    @property
+    def used_ratio(self) -> float:
+        return 1 - self.free_bytes / self.total_bytes if self.total_bytes else 0.0
+
+
+class MappedFile(Protocol):
+    """A file of fixed size whose bytes can be read and written in place."""
+
+    @property
+    def size_bytes(self) -> int: ...
+
+    def read(self, position: int, count: int) -> bytes:
+        """Copy bytes out; fewer where the file ends."""
+        ...
+
+    def view(self) -> memoryview:
+        """Lend the bytes for reading; release it soon, a lent view keeps the file from being closed."""
+        ...
+
+    def write(self, position: int, data: Bytes) -> None:
+        """Copy bytes in; they must be allocated."""
+        ...
+
+    def write_many(self, position: int, data: bytes) -> None:
+        """Do the same with dozens of kilobytes, for which a call of the system costs less than a fault of each page."""
+        ...
+
+    def edit(self, start: int, stop: int) -> memoryview:
+        """Lend a range for writing; release it before anything else happens to the file."""
+        ...
+
+    def allocate(self, start: int, stop: int) -> None:
+        """Give a range real blocks, or raise `DiskFull`; what is there stays."""
+        ...
+
+    def expect_scattered(self) -> None:
+        """Say that bytes far apart are read: neighbours of those that are need not be fetched from the disk."""
+        ...
+
+    def fetch(self, start: int, stop: int) -> None:
+        """Have a range in memory before it is written to or read; may be called in any thread, even after `close`."""
+        ...
+
+    def data_end(self) -> int:
+        """Return a position behind which nothing was ever written, as far as the file system can tell."""
+        ...
+
+    def sync(self) -> None:
+        """Return when all that was written is on the disk; may be called in any thread."""
+        ...
+
+    def close(self) -> None: ...
+
+
+class FileLock(Protocol):
+    def release(self) -> None: ...
+
+
+class Disk(Protocol):
+    """The file system as the store sees it."""
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        """List a directory by name; empty where there is none."""
+        ...
+
+    def make_directory(self, path: Path, *, durable: bool = True) -> list[Path]:
+        """Make a directory and those above it; unless durably, returns which ones to sync to make it so."""
+        ...
+
+    def create_file(self, path: Path, size_bytes: int) -> MappedFile:
+        """Make a new file of that size, full of zeros, and map it; its name is durable after `sync_directory`."""
+        ...
+
+    def open_file(self, path: Path, *, writable: bool) -> MappedFile: ...
+
+    def read_file(self, path: Path) -> bytes | None:
+        """Return a small file's bytes, or None where there is none."""
+        ...
+
+    def replace_file(self, path: Path, data: bytes) -> None:
+        """Put a small file in place, whole and durably: whoever looks sees the old one or the new one."""
+        ...
+
+    def remove_file(self, path: Path) -> None:
+        """Remove a file if it is there; durable after `sync_directory`."""
+        ...
+
+    def rename_file(self, path: Path, name: str) -> None:
+        """Give a file another name in its directory; durable after `sync_directory`."""
+        ...
+
+    def sync_directory(self, path: Path) -> None: ...
+
+    def lock_file(self, path: Path, content: bytes) -> FileLock:
+        """Take the store's lock or raise `StoreLocked`."""
+        ...
+
+    def lock_directory(self, path: Path) -> FileLock:
+        """Keep other Orbitlog processes from writing to a directory, or raise `StoreLocked`; creates no file in it."""
+        ...
+
+    def lock_holder(self, path: Path) -> int | None:
+        """Return the id of the process that has that lock, 0 where it cannot be told; None where nobody has it."""
+        ...
+
+    def modified_ms(self, path: Path) -> int: ...
+
+    def file_system(self, path: Path) -> int:
+        """Return a number that two paths share if they are on one file system."""
+        ...
+
+    def usage(self, path: Path) -> DiskUsage: ...
+
+    def open_files_max(self) -> int:
+        """Return how many files may be open at a time; a mapped one counts for two."""
+        ...
+
+
+@contextmanager
+def disk_errors(what: str) -> Iterator[None]:
+    """Turn the operating system's words into the store's."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise DiskFull(f"{what}: no space left; free some, the store goes on by itself") from error
+        if error.errno == errno.ENOENT:
+            raise StoreFileGone(f"{what}: {error.strerror}") from error
+        raise StoreError(f"{what}: {error.strerror or error}") from error
+
+
+class RealMappedFile:
+    """A memory map of a whole file."""
+
+    __slots__ = ("_descriptor", "_map", "_path", "_writable", "size_bytes")
+
+    def __init__(self, path: Path, descriptor: int, size_bytes: int, *, writable: bool) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        self._writable = writable
+        self.size_bytes = size_bytes
+        access = mmap.ACCESS_WRITE if writable else mmap.ACCESS_READ
+        self._map = mmap.mmap(descriptor, size_bytes, access=access)
+
+    def read(self, position: int, count: int) -> bytes:
+        return self._map[position : position + count]
+
+    def view(self) -> memoryview:
+        return memoryview(self._map).toreadonly()
+
+    def write(self, position: int, data: Bytes) -> None:
+        self._map[position : position + len(data)] = bytes(data) if isinstance(data, memoryview) else data
+
+    def write_many(self, position: int, data: bytes) -> None:
+        # On Linux a call and the map show the same pages. Where the call cannot do it, the map does, or says why not.
+        if _IS_LINUX and position + len(data) <= self.size_bytes:
+            with suppress(OSError):
+                if os.pwrite(self._descriptor, data, position) == len(data):
+                    return
+        self.write(position, data)
+
+    def edit(self, start: int, stop: int) -> memoryview:
+        return memoryview(self._map)[start:stop]
+
+    def allocate(self, start: int, stop: int) -> None:
+        with disk_errors(f"growing {self._path}"):
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(self._descriptor, start, stop - start)
+            else:
+                _write_back(self._descriptor, start, stop)
+
+    def expect_scattered(self) -> None:
+        if hasattr(mmap, "MADV_RANDOM"):
+            self._map.madvise(mmap.MADV_RANDOM)
+
+    def fetch(self, start: int, stop: int) -> None:
+        # Reads, and forgets what it read: touching the map would hold the interpreter's lock while the system works.
+        if not hasattr(os, "preadv"):
+            return
+        room = [bytearray(_FETCH_BYTES)]
+        with suppress(OSError):
+            while start < stop and (count := os.preadv(self._descriptor, room, start)) > 0:
+                start += count
+
+    def data_end(self) -> int:
+        return end_of_data(self._descriptor, self.size_bytes)
+
+    def sync(self) -> None:
+        # fdatasync and not msync: the latter holds the interpreter's lock while the disk works.
+        if _HAS_FDATASYNC:
+            os.fdatasync(self._descriptor)
+        else:
+            os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        self._map.close()
+        # Forgotten first: its number may be another file's soon, and nothing of ours may be written to that.
+        descriptor, self._descriptor = self._descriptor, -1
+        os.close(descriptor)
+
+
+def _write_back(descriptor: int, start: int, stop: int) -> None:
+    """Allocate where the system has no call for it: write what is there, and zeros behind it."""
+    while start < stop:
+        chunk = os.pread(descriptor, min(1 << 20, stop - start), start) or bytes(min(1 << 20, stop - start))
+        start += os.pwrite(descriptor, chunk, start)
+
+
+@contextmanager
+def _removed_on_error(path: Path) -> Iterator[None]:
+    """Leave no half-written file behind: where the disk is full it is in the way."""
+    try:
+        yield
+    except OSError:
+        path.unlink(missing_ok=True)
+        raise
+
+
+# A record lock does not keep its own process out, and closing any other descriptor of the file gives it up.
+_LOCKED_HERE: set[Path] = set()
+
+
+# struct flock, in which a question about a lock is asked and answered.
+_FLOCK = struct.Struct("hhqqi4x" if _IS_LINUX else "qqihh")
+
+
+def _asked(lock_type: int) -> bytes:
+    return _FLOCK.pack(lock_type, os.SEEK_SET, 0, 1, 0) if _IS_LINUX else _FLOCK.pack(0, 1, 0, lock_type, os.SEEK_SET)
+
+
+def _holder(answer: bytes, unlocked: int) -> int | None:
+    fields = _FLOCK.unpack(answer)
+    lock_type, process_id = (fields[0], fields[4]) if _IS_LINUX else (fields[3], fields[2])
+    # One in another container has no id here, and shows as 0 or less.
+    return None if lock_type == unlocked else max(int(process_id), 0)
+
+
+class RealFileLock:
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+        _LOCKED_HERE.add(path)
+
+    def release(self) -> None:
+        _LOCKED_HERE.discard(self._path)
+        os.close(self._descriptor)
+
+
+class DirectoryLock:
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+
+def _describe(entry: os.DirEntry[str]) -> DirectoryEntry | None:
+    """Return what is behind a name, None where it was removed meanwhile: one file less is no empty directory."""
+    try:
+        return DirectoryEntry(entry.name, 0 if entry.is_dir() else entry.stat().st_size, entry.is_dir())
+    except FileNotFoundError:
+        return None
+
+
+class RealDisk:
+    """The operating system's file system."""
+
+    def list_directory(self, path: Path) -> list[DirectoryEntry]:
+        try:
+            with os.scandir(path) as entries:
+                found = [_describe(entry) for entry in entries]
+        except FileNotFoundError:
+            return []
+        return sorted((entry for entry in found if entry is not None), key=lambda entry: entry.name)
+
+    def make_directory(self, path: Path, *, durable: bool = True) -> list[Path]:
+        if path.is_dir():
+            return []
+        unsynced = self.make_directory(path.parent, durable=durable)
+        with disk_errors(f"making {path}"):
+            path.mkdir(exist_ok=True)
+            if durable:
+                self.sync_directory(path.parent)
+        return [] if durable else [*unsynced, path.parent]
+
+    def create_file(self, path: Path, size_bytes: int) -> MappedFile:
+        with disk_errors(f"making {path}"):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            try:
+                os.ftruncate(descriptor, size_bytes)
+                return RealMappedFile(path, descriptor, size_bytes, writable=True)
+            except OSError:
+                os.close(descriptor)
+                path.unlink(missing_ok=True)
+                raise
+
+    def open_file(self, path: Path, *, writable: bool) -> MappedFile:
+        with disk_errors(f"opening {path}"):
+            descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+            try:
+                return RealMappedFile(path, descriptor, os.fstat(descriptor).st_size, writable=writable)
+            except (OSError, ValueError):
+                os.close(descriptor)
+                raise
+
+    def read_file(self, path: Path) -> bytes | None:
+        try:
+            return path.read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def replace_file(self, path: Path, data: bytes) -> None:
+        temporary = path.with_name(path.name + ".orbitlog-new")
+        with disk_errors(f"writing {path}"), _removed_on_error(temporary):
+            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+            try:
+                written = 0
+                while written < len(data):
+                    written += os.write(descriptor, data[written:])
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            temporary.replace(path)
+            self.sync_directory(path.parent)
+
+    def remove_file(self, path: Path) -> None:
+        with disk_errors(f"removing {path}"):
+            path.unlink(missing_ok=True)
+
+    def rename_file(self, path: Path, name: str) -> None:
+        with disk_errors(f"renaming {path}"):
+            path.replace(path.with_name(name))
+
+    def sync_directory(self, path: Path) -> None:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+    def lock_file(self, path: Path, content: bytes) -> FileLock:
+        import fcntl
+
+        in_use = f"{path.parent} is in use by another broker; stop it first, or open read-only"
+        real_path = path.resolve()
+        if real_path in _LOCKED_HERE:
+            raise StoreLocked(in_use)
+        with disk_errors(f"locking {path}"):
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            # A record lock, as Java takes it: flock would not see Java's, nor Java ours.
+            fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+        except OSError as error:
+            os.close(descriptor)
+            if error.errno in (errno.EACCES, errno.EAGAIN):
+                raise StoreLocked(in_use) from None
+            raise StoreError(f"locking {path}: {error.strerror}") from error
+        try:
+            with disk_errors(f"locking {path}"):
+                os.pwrite(descriptor, content, 0)
+        except StoreError:
+            os.close(descriptor)
+            raise
+        return RealFileLock(real_path, descriptor)
+
+    def lock_directory(self, path: Path) -> FileLock:
+        import fcntl
+
+        with disk_errors(f"locking {path}"):
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            # flock, because a record lock needs a file that can be written to, and 4.x refuses a CommitLog directory
+            # with a file that is no segment. Java takes no such lock: this keeps out Orbitlog alone.
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StoreLocked(
+                f"CommitLog directory {path} is in use by another broker, with another root; stop it first"
+            ) from None
+        except OSError as error:
+            # A network file system may have no such locks; the lock of the root is the one that Java has as well.
+            if error.errno not in (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS, errno.EBADF, errno.EINVAL):
+                os.close(descriptor)
+                raise StoreError(f"locking {path}: {error.strerror}") from error
+        return DirectoryLock(descriptor)
+
+    def lock_holder(self, path: Path) -> int | None:
+        import fcntl
+
+        # First of all: closing a descriptor of a file that this process has locked would give the lock up.
+        if path.resolve() in _LOCKED_HERE:
+            return os.getpid()
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return None
+        try:
+            with disk_errors(f"asking for the lock of {path}"):
+                return _holder(fcntl.fcntl(descriptor, fcntl.F_GETLK, _asked(fcntl.F_WRLCK)), fcntl.F_UNLCK)
+        finally:
+            os.close(descriptor)
+
+    def modified_ms(self, path: Path) -> int:
+        return path.stat().st_mtime_ns // 1_000_000
+
+    def file_system(self, path: Path) -> int:
+        return path.stat().st_dev
+
+    def usage(self, path: Path) -> DiskUsage:
+        found = os.statvfs(path)
+        # As df and Java: blocks that only the administrator may use are not there.
+        total_blocks = found.f_blocks - found.f_bfree + found.f_bavail
+        return DiskUsage(total_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
+
+    def open_files_max(self) -> int:
+        import resource
+
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return _OPEN_FILES_ENOUGH if soft == resource.RLIM_INFINITY else soft

@@ -1,0 +1,185 @@
+"""A walk over the whole log, segment by segment, that survives damage.
+
+`LogWalk.records()` yields every record that can be read; what cannot be read is in `LogWalk.damage` afterwards, one
+`DamagedRange` each. Nothing is trusted: a record must lie where it says it does and its body must have its CRC.
+
+What ends a segment, and what it means: BLANK: the next segment follows. Zeros: the end of the log, unless a record
+or another segment with records follows. End of file: the file was cut, for a segment always keeps room for a BLANK.
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from collections.abc import Generator, Iterator, Sequence
+
+from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, RECORD_BYTES_MIN, Message
+from orbitlog.formats.records.message_scan import (
+    BLANK,
+    BLANK_BYTES,
+    MAGIC_BLANK,
+    Damage,
+    LogEnd,
+    SegmentEnd,
+    find_record,
+    read_at,
+)
+from orbitlog.storefiles.damage import DamagedRange, DamageList
+from orbitlog.storefiles.mapped_view import end_of_written, first_written, holds_data, mapped_view, written_until
+from orbitlog.storefiles.store_files import OffsetFile
+
+_SIZE_AND_MAGIC = struct.Struct(">iI")
+_SIZE = struct.Struct(">i")
+_BLANK = re.compile(re.escape(MAGIC_BLANK.to_bytes(4, "big")))
+# A record starts with its size, whose high bytes are zero: the first byte that is not zero may be its fourth.
+_LEADING_ZEROS_MAX = 3
+
+StoredMessage = tuple[Message, int]
+Found = Message | SegmentEnd | LogEnd | Damage
+
+
+class LogWalk:
+    """One pass over segments of one log, in order; `segment_bytes` is the size that each should have."""
+
+    def __init__(self, segments: Sequence[OffsetFile], segment_bytes: int, *, start: int = 0) -> None:
+        self._segment_bytes = segment_bytes
+        self._start = start
+        self._segments = [file for file in segments if file.base + max(segment_bytes, file.size_bytes) > start]
+        self._damage = DamageList("physical offset")
+        self.segments_read = 0
+
+    @property
+    def damage(self) -> list[DamagedRange]:
+        """What could not be read so far, in the order of the log."""
+        return self._damage.ranges
+
+    def records(self) -> Generator[StoredMessage, None, None]:
+        """Yield each message with the size of its record, from the first at or after `start` on."""
+        expected_base = self._segments[0].base if self._segments else 0
+        for number, segment in enumerate(self._segments):
+            self._damage.note_place(segment, expected_base)
+            expected_base = segment.base + self._segment_bytes
+            self.segments_read += 1
+            with mapped_view(segment.path) as whole, whole[: self._segment_bytes] as view:
+                yield from self._segment_records(view, segment, self._segments[number + 1 :])
+
+    def _segment_records(
+        self, view: memoryview, segment: OffsetFile, later: Sequence[OffsetFile]
+    ) -> Iterator[StoredMessage]:
+        base, end = segment.base, len(view)
+        damage = self._damage
+        position: int | None = self._first_position(view, segment)
+        while position is not None:
+            found = self._read(view, position, base) if position < end else None
+            if isinstance(found, Message):
+                if damage.waits:
+                    damage.resume(found.physical_offset)
+                # Not simply `position`: where entries have headers the record lies behind its header.
+                record_position = found.physical_offset - base
+                size_bytes = _SIZE.unpack_from(view, record_position)[0]
+                yield found, size_bytes
+                position = record_position + size_bytes
+            elif isinstance(found, SegmentEnd):
+                break
+            else:
+                position = self._pass_over(view, segment, position, found, later)
+        if segment.size_bytes > self._segment_bytes:
+            reason = f"the file has {segment.size_bytes} bytes, a segment has {self._segment_bytes}"
+            self._note(segment, self._segment_bytes, segment.size_bytes, reason)
+
+    def _read(self, view: memoryview, position: int, base: int) -> Found:
+        return read_at(view, position, base_physical_offset=base)
+
+    def _find(self, view: memoryview, start: int, base: int) -> int | None:
+        """Return where the first record, or the end of the segment, lies at or after `start`."""
+        return find_record(view, start, base_physical_offset=base)
+
+    def _find_written(self, view: memoryview, segment: OffsetFile, start: int) -> int | None:
+        """Find as `_find` does, but without reading the hole that most of the last segment is."""
+        end = written_until(segment.path)
+        with view[:end] as written:
+            following = self._find(written, start, segment.base)
+        if following is not None or end >= len(view):
+            return following
+        # A BLANK is one only if its length reaches to the end of the whole segment.
+        for match in _BLANK.finditer(view, start, end):
+            position = match.start() - BLANK.position("magic")
+            if position >= start and isinstance(self._read(view, position, segment.base), SegmentEnd):
+                return position
+        return None
+
+    def _first_position(self, view: memoryview, segment: OffsetFile) -> int:
+        """Return where the first record at or after the walk's start lies, or where the segment ends before it."""
+        wanted = self._start - segment.base
+        if wanted <= 0:
+            return 0
+        position = self._jump(view, wanted)
+        found = self._read(view, position, segment.base)
+        if isinstance(found, SegmentEnd) or (position >= wanted and not isinstance(found, Damage)):
+            return position
+        # The way there is damaged, and what lies before the start is not asked for.
+        following = self._find_written(view, segment, wanted)
+        return max(wanted, position) if following is None else following
+
+    def _jump(self, view: memoryview, wanted: int) -> int:
+        """Go from record to record by their sizes alone, at least as far as wanted or as the sizes make sense."""
+        position, end = 0, len(view) - BLANK_BYTES
+        while position < wanted and position <= end:
+            size_bytes, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
+            if magic not in (MAGIC_V1, MAGIC_V2) or size_bytes < RECORD_BYTES_MIN:
+                break
+            position += size_bytes
+        return position
+
+    def _pass_over(
+        self,
+        view: memoryview,
+        segment: OffsetFile,
+        position: int,
+        found: LogEnd | Damage | None,
+        later: Sequence[OffsetFile],
+    ) -> int | None:
+        """Deal with what is no record: return where the next one is in this segment, or None to leave it."""
+        match found:
+            case None:
+                self._note(segment, position, self._segment_bytes, "the file ends without a segment end")
+                return None
+            case LogEnd():
+                return self._pass_zeros(view, segment, position, later)
+            case Damage(error=error):
+                following = self._find_written(view, segment, position + 1)
+                end = self._end_of_damage(view, segment, position, later) if following is None else following
+                self._note(segment, position, end, f"{error.field}: {error.problem}")
+                return following
+
+    def _pass_zeros(
+        self, view: memoryview, segment: OffsetFile, position: int, later: Sequence[OffsetFile]
+    ) -> int | None:
+        written = first_written(view, position, written_until(segment.path))
+        if written is None:
+            goes_on = next((file for file in later if holds_data(file.path)), None)
+            if goes_on is not None:
+                reason = f"only zeros up to the end of the segment, though the log goes on in {goes_on.path.name}"
+                self._note(segment, position, self._segment_bytes, reason)
+            elif len(view) < self._segment_bytes:
+                self._note(segment, len(view), self._segment_bytes, "the file ends too early")
+            return None
+        search_from = max(position + 1, written - _LEADING_ZEROS_MAX)
+        following = self._find_written(view, segment, search_from)
+        if following is None:
+            end = self._end_of_damage(view, segment, position, later)
+            self._note(segment, position, end, f"zeros, and from byte {written} on something that is no record")
+        else:
+            self._note(segment, position, following, "zeros where records should be")
+        return following
+
+    def _end_of_damage(self, view: memoryview, segment: OffsetFile, position: int, later: Sequence[OffsetFile]) -> int:
+        """Damage without a record after it ends with the segment; at the end of the log, with the last byte written."""
+        if len(view) < self._segment_bytes or any(holds_data(file.path) for file in later):
+            return self._segment_bytes
+        return max(end_of_written(view, position, written_until(segment.path)), position + 1)
+
+    def _note(self, segment: OffsetFile, position: int, end: int, reason: str) -> None:
+        if segment.size_bytes < self._segment_bytes:
+            reason += f"; the file has only {segment.size_bytes} of {self._segment_bytes} bytes"
+        self._damage.note(segment, position, end, reason)

@@ -1,0 +1,133 @@
+"""Settings: where they come from, which win, and what is said of those that do nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_settings import BROKER_SETTINGS, BrokerSettings, load_broker_settings
+from orbitlog.settings.java_keys import JAVA_KEYS
+from orbitlog.settings.setting import SettingError
+from orbitlog.settings.setting_review import SettingClass
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("brokerName=file\nbrokerClusterName=file\nlistenPort=1\n")
+    environment = {"ORBITLOG_SET_brokerName": "environment", "ORBITLOG_SET_listenPort": "2", "PATH": "x"}
+    settings = load_broker_settings(file, ["listenPort=3"], environment)
+    assert settings[keys.CLUSTER_NAME] == "file"
+    assert settings[keys.BROKER_NAME] == "environment"
+    assert settings[keys.LISTEN_PORT] == 3
+
+
+def test_name_servers_come_from_javas_variable() -> None:
+    assert load_broker_settings(None, [], {"NAMESRV_ADDR": "a:1;b:2"})[keys.NAME_SERVERS] == ("a:1", "b:2")
+    both = load_broker_settings(None, ["namesrvAddr=c:3"], {"NAMESRV_ADDR": "a:1"})
+    assert both[keys.NAME_SERVERS] == ("c:3",)
+
+
+def test_load_reports_keys_that_no_table_reads_by_class() -> None:
+    given = ["sendMessageThreadPoolNums=4", "metricsExporterType=PROM", "brokerNam=x", "qqqq=1"]
+    settings = load_broker_settings(None, given, {})
+    found = {complaint.key: (complaint.kind, complaint.sentence) for complaint in settings.complaints}
+    assert found["sendMessageThreadPoolNums"] == (SettingClass.HARMLESS, "")
+    assert found["metricsExporterType"] == (
+        SettingClass.BEHAVIOUR,
+        "metricsExporterType=PROM from the command line: metrics are not exported",
+    )
+    kind, sentence = found["brokerNam"]
+    assert kind is SettingClass.UNKNOWN and "did you mean brokerName?" in sentence
+    assert found["qqqq"][1].endswith("is unknown")
+
+
+def test_load_safety_key_refused_from_every_source(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("aclEnable=TRUE\n")
+    with pytest.raises(SettingError, match=r"aclEnable=TRUE from .*broker\.conf: access control is not supported"):
+        load_broker_settings(file, [], {})
+    with pytest.raises(SettingError, match="aclEnable=true from the environment: "):
+        load_broker_settings(None, [], {"ORBITLOG_SET_aclEnable": "true"})
+    with pytest.raises(SettingError, match="aclEnable=true from the command line: "):
+        load_broker_settings(None, ["aclEnable=true"], {})
+
+
+def test_load_safety_key_switched_off_by_a_later_source_starts(tmp_path: Path) -> None:
+    file = tmp_path / "broker.conf"
+    file.write_text("aclEnable=true\n")
+    assert load_broker_settings(file, ["aclEnable=false"], {}).complaints[0].kind is SettingClass.HARMLESS
+
+
+def test_load_address_server_without_name_servers_refused() -> None:
+    with pytest.raises(SettingError, match="register with no name server; set namesrvAddr=host:port"):
+        load_broker_settings(None, ["fetchNamesrvAddrByAddressServer=true"], {})
+    for more in (["namesrvAddr=a:1"], []):
+        given = ["fetchNamesrvAddrByAddressServer=true", *more]
+        settings = load_broker_settings(None, given, {"NAMESRV_ADDR": "b:2"})
+        assert settings.complaints[0].kind is SettingClass.BEHAVIOUR
+
+
+def test_sync_master_refusal_names_the_role_that_is_supported() -> None:
+    with pytest.raises(SettingError, match="set brokerRole=ASYNC_MASTER if one copy is enough"):
+        load_broker_settings(None, ["brokerRole=SYNC_MASTER"], {})
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "listenPort=99999",
+        "brokerName=a/b",
+        "brokerName=",
+        "brokerIP1=host example",
+        "brokerIP1=10.0.0.256",
+        "brokerIP1=0.0.0.0",
+        "namesrvAddr=nonsense",
+        "flushDiskType=SOMETIMES",
+        "brokerRole=SLAVE",
+        "brokerRole=SYNC_MASTER",
+        "brokerId=1",
+        "longPollingEnable=yes",
+        "maxMessageSize=99999999",
+        "mappedFileSizeConsumeQueue=7",
+    ],
+)
+def test_a_mistake_names_key_and_source(text: str) -> None:
+    with pytest.raises(SettingError, match=f"{text.split('=')[0]}=.* from the command line"):
+        load_broker_settings(None, [text], {})
+
+
+def test_effective_settings_can_be_given_back(tmp_path: Path) -> None:
+    settings = load_broker_settings(None, ["brokerName=mine", "deleteWhen=04;16"], {})
+    file = tmp_path / "broker.conf"
+    file.write_text("".join(f"{key}={text}\n" for key, text in settings.effective().items()))
+    again = load_broker_settings(file, [], {})
+    assert again.effective() == settings.effective() and not again.complaints
+
+
+def test_a_change_is_whole_or_nothing() -> None:
+    settings = BrokerSettings()
+    with pytest.raises(SettingError):
+        settings.change({"maxMessageSize": "2048", "brokerName": "other"})
+    assert settings[keys.MESSAGE_BYTES] == 4 * 1024 * 1024
+
+
+def test_change_blocked_or_unsupported_key_refused() -> None:
+    settings = load_broker_settings(None, ["configBlackList=maxMessageSize;traceOn"], {})
+    with pytest.raises(SettingError, match="maxMessageSize cannot be changed while the broker runs"):
+        settings.change({"maxMessageSize": "2048"})
+    with pytest.raises(SettingError, match="aclEnable=true from the request: access control is not supported"):
+        settings.change({"aclEnable": "true"})
+    settings.change({"brokerPermission": "4"})
+    assert settings[keys.BROKER_PERMISSION] == 4
+
+
+def test_keys_are_javas_but_for_our_own() -> None:
+    for key in BROKER_SETTINGS.keys() - JAVA_KEYS:
+        assert "Orbitlog's own key" in BROKER_SETTINGS[key].help, key
+
+
+def test_an_option_with_a_wrong_value_says_which() -> None:
+    with pytest.raises(SettingError, match=r"bindAddress=999\.1 from the command line: '999\.1' is not an IP address"):
+        BrokerSettings({}).with_texts({"bindAddress": "999.1"})

@@ -1,0 +1,57 @@
+"""One run for all who want it, and a run that begins after each call."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orbitlog.broker.runtime.coalesced_call import SharedRun
+
+
+def test_those_who_ask_meanwhile_share_the_next_run() -> None:
+    state = {"value": 0}
+    seen: list[int] = []
+    gate = asyncio.Event()
+
+    async def step() -> None:
+        seen.append(state["value"])
+        await gate.wait()
+
+    async def change(run: SharedRun, value: int) -> None:
+        state["value"] = value
+        await run.run()
+        assert any(each >= value for each in seen), "what was changed before the call is in the run"
+
+    async def main() -> None:
+        run = SharedRun(step)
+        first = asyncio.ensure_future(change(run, 1))
+        await asyncio.sleep(0.01)
+        others = [asyncio.ensure_future(change(run, value)) for value in (2, 3, 4)]
+        await asyncio.sleep(0.01)
+        assert seen == [1]
+        gate.set()
+        await asyncio.gather(first, *others)
+        assert seen == [1, 4]
+
+    asyncio.run(main())
+
+
+def test_a_failure_reaches_everybody_and_ends_there() -> None:
+    failing = True
+
+    async def step() -> None:
+        if failing:
+            raise OSError("no")
+
+    async def main() -> None:
+        nonlocal failing
+        run = SharedRun(step)
+        for task in (run.run(), run.run()):
+            with pytest.raises(OSError, match="no"):
+                await task
+        failing = False
+        await run.run()
+        await run.close()
+
+    asyncio.run(main())

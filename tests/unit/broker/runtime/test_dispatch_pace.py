@@ -1,0 +1,29 @@
+"""Messages are gathered where many come, and dispatched at once where few do."""
+
+from __future__ import annotations
+
+from orbitlog.broker.runtime.dispatch_pace import GATHER_SECONDS, MANY_PER_SECOND, DispatchPace
+
+
+def test_it_gathers_while_many_come() -> None:
+    pace = DispatchPace()
+    assert pace.seconds == 0.0
+    now_s, count = 100.0, 0
+    pace.note(now_s, count)
+    for _ in range(3):
+        now_s, count = now_s + 0.01, count + 2 * MANY_PER_SECOND // 100
+        pace.note(now_s, count)
+        assert pace.seconds == GATHER_SECONDS
+    for _ in range(3):
+        now_s, count = now_s + 0.01, count + MANY_PER_SECOND // 200
+        pace.note(now_s, count)
+        assert pace.seconds == 0.0
+
+
+def test_two_messages_that_come_together_are_not_many() -> None:
+    pace = DispatchPace()
+    pace.note(100.0, 0)
+    pace.note(100.0001, 2)
+    assert pace.seconds == 0.0
+    pace.note(100.0 + 2 * GATHER_SECONDS, 3)
+    assert pace.seconds == 0.0

@@ -1,0 +1,87 @@
+"""The tables of topics, groups and offsets by themselves, and in the files that Java brokers keep."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.broker.tables.committed_offsets import CommittedOffsets
+from orbitlog.broker.tables.config_directory import ConfigDirectory
+from orbitlog.broker.tables.groups import Groups
+from orbitlog.broker.tables.topics import Topics
+from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5
+from orbitlog.formats.tables.group_config import SUBSCRIPTION_GROUP
+from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET
+from orbitlog.formats.tables.topic_config import TOPICS
+from orbitlog.storefiles.disk import RealDisk
+from orbitlog.testing.golden import GoldenStore
+
+
+def test_every_change_bumps_the_version_and_is_told() -> None:
+    told: list[int] = []
+    topics = Topics(lambda: 5)
+    topics.changed = lambda: told.append(topics.data_version.counter)
+    topics.make_system_topics(BrokerSettings())
+    topics.make("A", 2)
+    topics.make("A", 9)
+    assert topics.delete("A") and not topics.delete("A")
+    assert told == [1, 2, 3] and topics.data_version.timestamp_ms == 5
+
+
+def test_a_broker_that_may_not_be_written_registers_no_writable_topic() -> None:
+    topics = Topics(lambda: 0)
+    topics.make("A", 2)
+    assert topics.registered(4).topics["A"].permission == 4
+    assert topics.registered(6).topics["A"].permission == 6
+
+
+def test_tables_of_apache_brokers_are_read_and_written_again(
+    golden_497: GoldenStore, golden_550_crash: GoldenStore, golden_copy: Callable[[GoldenStore], GoldenStore]
+) -> None:
+    for golden, compat in ((golden_497, COMPAT_4_9), (golden_550_crash, COMPAT_5_5)):
+        root = golden_copy(golden).store
+        directory = ConfigDirectory(RealDisk(), root, compat)
+        for file in (TOPICS, SUBSCRIPTION_GROUP):
+            table = directory.load(file)
+            assert table is not None
+            made = Topics(lambda: 0, table) if file is TOPICS else Groups(lambda: 0, table)  # type: ignore[arg-type]
+            before = (root / "config" / file.name).read_bytes()
+            directory.write(file.name, directory.encode(file, made.snapshot()))  # type: ignore[arg-type]
+            assert (root / "config" / file.name).read_bytes() == before
+
+
+def test_a_backup_is_kept(tmp_path: Path) -> None:
+    directory = ConfigDirectory(RealDisk(), tmp_path, COMPAT_5_5)
+    topics = Topics(lambda: 0)
+    topics.make("A", 1)
+    first = directory.encode(TOPICS, topics.snapshot())
+    directory.write(TOPICS.name, first)
+    topics.make("B", 1)
+    directory.write(TOPICS.name, directory.encode(TOPICS, topics.snapshot()))
+    assert (tmp_path / "config" / "topics.json.bak").read_bytes() == first
+    (tmp_path / "config" / "topics.json").write_bytes(b'{"cut')
+    loaded = ConfigDirectory(RealDisk(), tmp_path, COMPAT_5_5).load(TOPICS)
+    assert loaded is not None and set(loaded.topics) == {"A"}
+
+
+def test_a_reset_waits_for_the_next_pull() -> None:
+    offsets = CommittedOffsets(lambda: 0)
+    assert offsets.commit("T", "G", 0, 10)
+    offsets.reset("T", "G", 0, 3)
+    assert not offsets.commit("T", "G", 0, 11)
+    assert offsets.commit("T", "G", 1, 4)
+    assert offsets.take_reset("T", "G", 0) == 3 and offsets.take_reset("T", "G", 0) is None
+    assert offsets.find("T", "G", 0) == 3
+    assert offsets.commit("T", "G", 0, 4)
+
+
+def test_offsets_go_through_their_file(tmp_path: Path) -> None:
+    offsets = CommittedOffsets(lambda: 7)
+    offsets.commit("T", "G", 1, 4)
+    offsets.note_pull("T", "G", 1, 9)
+    directory = ConfigDirectory(RealDisk(), tmp_path, COMPAT_5_5)
+    directory.write(CONSUMER_OFFSET.name, directory.encode(CONSUMER_OFFSET, offsets.snapshot()))
+    again = CommittedOffsets(lambda: 7, directory.load(CONSUMER_OFFSET))
+    assert again.find("T", "G", 1) == 4 and again.pulled("T", "G", 1) == 9 and not again.is_changed
+    assert again.topics_of("G") == ["T"] and again.groups_of("T") == ["G"]

@@ -1,0 +1,91 @@
+"""Routes: what name servers told last counts, and what they cannot tell now is kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+
+from orbitlog.client.connection.routes import AUTO_CREATE_TOPIC, Routes
+from orbitlog.errors import ConnectFailed, NoRoute
+from orbitlog.wire.bodies.body_json import encode_body
+from orbitlog.wire.bodies.route_bodies import BrokerData, ClusterInfo, QueueData, TopicRoute
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+
+
+class NameServer:
+    """Says where topics are; `brokers` is the address of each, by name, or nobody answers."""
+
+    name_servers = ("ns:9876",)
+
+    def __init__(self, topics: Mapping[str, Mapping[str, str]]) -> None:
+        self.topics = dict(topics)
+        self.is_away = False
+        self.asked: list[str] = []
+
+    async def ask_name_server(self, code: RequestCode, header: Any, *, accept: object) -> Command:
+        await asyncio.sleep(0)
+        if self.is_away:
+            raise ConnectFailed("nobody there")
+        if code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            known = {name: address for brokers in self.topics.values() for name, address in brokers.items()}
+            info = ClusterInfo({name: BrokerData(name, "c", {0: address}) for name, address in known.items()})
+            return Command(ResponseCode.SUCCESS, body=encode_body(info))
+        self.asked.append(header.topic)
+        if header.topic not in self.topics:
+            return Command(ResponseCode.TOPIC_NOT_EXIST)
+        brokers = self.topics[header.topic]
+        route = TopicRoute(
+            queues=tuple(QueueData(name, 2, 2, 6) for name in brokers),
+            brokers=tuple(BrokerData(name, "c", {0: address}) for name, address in brokers.items()),
+        )
+        return Command(ResponseCode.SUCCESS, body=encode_body(route))
+
+
+def run(scenario: Callable[[NameServer, Routes], Any], topics: Mapping[str, Mapping[str, str]]) -> None:
+    name_server = NameServer(topics)
+    asyncio.run(scenario(name_server, Routes(name_server)))  # type: ignore[arg-type]
+
+
+def test_the_latest_address_of_a_broker_counts_whatever_topic_it_came_with() -> None:
+    async def scenario(name_server: NameServer, routes: Routes) -> None:
+        await routes.of("First")
+        name_server.topics["Second"] = {"a": "moved:2"}
+        await routes.of("Second")
+        assert routes.address("a") == "moved:2"
+        assert routes.all_addresses(masters_only=True) == ["moved:2"]
+
+    run(scenario, {"First": {"a": "old:1"}})
+
+
+def test_who_would_create_a_topic_does_not_share_the_answer_of_who_would_not() -> None:
+    async def scenario(name_server: NameServer, routes: Routes) -> None:
+        answers = await asyncio.gather(
+            routes.refresh("New"), routes.refresh("New", create=True), routes.refresh("New"), return_exceptions=True
+        )
+        assert [isinstance(each, NoRoute) for each in answers] == [True, False, True]
+        assert name_server.asked.count("New") == 2
+        with pytest.raises(NoRoute):
+            await routes.of("New")
+
+    run(scenario, {AUTO_CREATE_TOPIC: {"a": "a:1"}})
+
+
+def test_what_is_known_goes_on_counting_while_no_name_server_answers() -> None:
+    async def scenario(name_server: NameServer, routes: Routes) -> None:
+        before = await routes.freshest("Known")
+        name_server.is_away = True
+        assert await routes.freshest("Known") == before
+        with pytest.raises(ConnectFailed):
+            await routes.freshest("Unknown")
+        name_server.is_away = False
+        del name_server.topics["Known"]
+        with pytest.raises(NoRoute):
+            await routes.freshest("Known")
+        await routes.refresh_all()
+        assert routes.known("Known") == before
+
+    run(scenario, {"Known": {"a": "a:1"}})

@@ -1,0 +1,172 @@
+"""One queue: what is fetched from where, what is handed on, and what counts when it is moved."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from orbitlog.client.consumer.group_link import Pulled
+from orbitlog.client.consumer.queue_feed import QueueFeed
+from orbitlog.client.consumer.subscriptions import make_subscription
+from orbitlog.errors import ConnectionLost, OrbitlogError
+from orbitlog.formats.records.message import Message, encode_message, make_message
+from orbitlog.wire.bodies.body_json import MessageQueue
+
+QUEUE = MessageQueue("Orders", "a", 0)
+
+
+def record(queue_offset: int, tags: str = "t") -> Message:
+    return make_message("Orders", b"%d" % queue_offset, properties={"TAGS": tags}, queue_offset=queue_offset)
+
+
+def found(*messages: Message, broker_id: int = 0) -> Pulled:
+    body = b"".join(map(encode_message, messages))
+    following = messages[-1].queue_offset + 1
+    return Pulled(body, following, 0, following, False, broker_id)
+
+
+class Broker:
+    """Answers pulls as it is told, in turn; then they wait."""
+
+    def __init__(self, *answers: Pulled | OrbitlogError) -> None:
+        self.answers = list(answers)
+        self.pulls: list[tuple[int, int | None, int]] = []
+
+    async def pull(self, _: object, queue_offset: int, __: object, commit: int | None, broker_id: int) -> Pulled:
+        self.pulls.append((queue_offset, commit, broker_id))
+        if not self.answers:
+            await asyncio.Event().wait()
+        answer = self.answers.pop(0)
+        if isinstance(answer, OrbitlogError):
+            raise answer
+        return answer
+
+
+def run(
+    scenario: Callable[[QueueFeed, list[Message]], Coroutine[Any, Any, None]], broker: Broker, **options: Any
+) -> None:
+    async def whole() -> None:
+        delivered: list[Message] = []
+        subscription = make_subscription("Orders", options.pop("tags", "*"))
+        feed = QueueFeed(
+            QUEUE,
+            0,
+            broker,
+            subscription,
+            lambda _, message: delivered.append(message),
+            **options,  # type: ignore[arg-type]
+        )
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await scenario(feed, delivered)
+        await feed.stop()
+
+    asyncio.run(whole())
+
+
+def offsets(messages: list[Message]) -> list[int]:
+    return [message.queue_offset for message in messages]
+
+
+def test_what_only_shares_a_hash_is_passed_over_and_committed() -> None:
+    async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
+        assert offsets(delivered) == [1]
+        assert feed.window.commit_offset == 1
+        assert feed.finish(feed.window, 1) and not feed.finish(feed.window, 1)
+        assert feed.window.commit_offset == 3
+
+    run(scenario, Broker(found(record(0, "BBBB"), record(1, "AaAa"), record(2, "BBBB"))), tags="AaAa")
+
+
+def test_in_order_the_next_waits_for_the_one_before() -> None:
+    async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
+        assert offsets(delivered) == [0]
+        feed.taken()
+        assert not feed.settled.is_set()
+        feed.again(feed.window, delivered[0], 0)
+        await asyncio.sleep(0.01)
+        assert offsets(delivered) == [0, 0] and feed.attempts(0) == 1
+        feed.finish(feed.window, 0)
+        assert offsets(delivered) == [0, 0, 1] and feed.attempts(0) == 0
+
+    run(scenario, Broker(found(record(0), record(1))), ordered=True)
+
+
+def test_a_word_about_the_time_before_a_move_counts_no_more() -> None:
+    async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
+        before = feed.window
+        feed.again(before, delivered[0], 0)
+        feed.move_to(0)
+        assert not feed.finish(before, 0)
+        await asyncio.sleep(0.01)
+        assert offsets(delivered) == [0]
+        assert feed.committed_to == -1 and feed.window.commit_offset == 0
+
+    run(scenario, Broker(found(record(0))))
+
+
+def test_an_offset_that_is_gone_is_left_for_the_one_that_is_there() -> None:
+    moved = Pulled(b"", 70, 70, 90, True)
+    broker = Broker(moved, found(record(70)))
+
+    async def scenario(_: QueueFeed, delivered: list[Message]) -> None:
+        assert [pull[0] for pull in broker.pulls] == [0, 70, 71]
+        assert offsets(delivered) == [70]
+
+    run(scenario, broker)
+
+
+def test_a_copy_is_read_when_the_master_says_so_and_never_committed_to() -> None:
+    broker = Broker(found(record(0), broker_id=1), found(record(1), broker_id=1), ConnectionLost("gone"))
+
+    async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
+        assert offsets(delivered) == [0, 1]
+        assert [pull[2] for pull in broker.pulls] == [0, 1, 1]
+        assert feed.committed_to == -1
+
+    run(scenario, broker)
+
+
+def test_a_broker_that_is_lost_is_asked_again_and_told_everything_again(monkeypatch: Any) -> None:
+    monkeypatch.setattr("orbitlog.client.consumer.queue_feed.AFTER_FAILURE_SECONDS", 0.0)
+    broker = Broker(found(record(0)), ConnectionLost("gone"), found(record(1)))
+    lost: list[bool] = []
+
+    async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
+        await asyncio.sleep(0.01)
+        assert offsets(delivered) == [0, 1] and lost == [True]
+        feed.finish(feed.window, 0)
+        feed.finish(feed.window, 1)
+        assert feed.committed_to < feed.window.commit_offset == 2
+
+    run(scenario, broker, out_of_touch=lambda: lost.append(True))
+
+
+def test_one_that_was_stopped_leaves_nothing_for_the_collector() -> None:
+    async def whole() -> None:
+        feed = QueueFeed(QUEUE, 0, Broker(found(record(0))), make_subscription("Orders", "*"), lambda *_: None)  # type: ignore[arg-type]
+        for _ in range(10):
+            await asyncio.sleep(0)
+        await feed.stop()
+        gone = weakref.ref(feed)
+        del feed
+        await asyncio.sleep(0)
+        assert gone() is None
+
+    gc.disable()
+    try:
+        asyncio.run(whole())
+    finally:
+        gc.enable()
+
+
+def test_one_that_is_stopped_before_it_began() -> None:
+    async def whole() -> None:
+        broker = Broker()
+        await QueueFeed(QUEUE, 0, broker, make_subscription("Orders", "*"), lambda *_: None).stop()  # type: ignore[arg-type]
+        assert not broker.pulls
+
+    asyncio.run(whole())

@@ -1,0 +1,173 @@
+"""The short way of a send: the same request as the long one, the same errors, and the long way where it fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from orbitlog.client.connection.cluster_link import ClusterLink
+from orbitlog.client.connection.routes import Routes
+from orbitlog.client.producer import fast_producer as quick_sending
+from orbitlog.client.producer.outgoing import make_outgoing
+from orbitlog.client.producer.producer_sends import Sending
+from orbitlog.errors import BrokerRefused, RequestTimeout
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.remoting.request_dispatch import not_supported
+from orbitlog.remoting.server import RemotingServer
+from orbitlog.wire.bodies.body_json import encode_body
+from orbitlog.wire.bodies.route_bodies import BrokerData, QueueData, TopicRoute
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, response_to
+from orbitlog.wire.send_headers import SendMessageResponse, SendMessageV2Request
+
+ID = "A" * 32
+Behave = Callable[[Connection, Command], Answer]
+
+
+def stored(request: Command, code: int = ResponseCode.SUCCESS) -> Command:
+    header = SendMessageResponse("7F00000100002A9F0000000000000000", 0, 5)
+    return response_to(request, code, "told so", header.to_ext_fields())
+
+
+class Place:
+    """A server that is name server and broker at once, and writes down what is sent to it."""
+
+    def __init__(self, *others: Place) -> None:
+        self.others = others
+        self.sent: list[Command] = []
+        self.behave: list[Behave] = []
+        self.server = RemotingServer(self.take, host="127.0.0.1", port=0)
+
+    @property
+    def address(self) -> str:
+        return f"127.0.0.1:{self.server.address[1]}"
+
+    def take(self, connection: Connection, request: Command) -> Answer:
+        if request.code == RequestCode.GET_ROUTEINFO_BY_TOPIC:
+            places = dict(zip("abc", (self, *self.others), strict=False))
+            brokers = tuple(BrokerData(name, "c", {0: place.address}) for name, place in places.items())
+            route = TopicRoute(queues=tuple(QueueData(name, 1, 1, 6, 0) for name in places), brokers=brokers)
+            return response_to(request, ResponseCode.SUCCESS, body=encode_body(route))
+        if request.code != RequestCode.SEND_MESSAGE_V2:
+            return not_supported(request)
+        self.sent.append(request)
+        return self.behave.pop(0)(connection, request) if self.behave else stored(request)
+
+
+@asynccontextmanager
+async def sending_to(place: Place) -> AsyncIterator[Sending]:
+    await place.server.start()
+    link = ClusterLink([place.address], lambda _, request: not_supported(request))
+    sending = Sending(link, Routes(link), "group")
+    try:
+        await sending.send(make_outgoing("Orders", "opens the connection", ID), seconds=3.0)
+        place.sent.clear()
+        yield sending
+    finally:
+        await sending.finish(1.0)
+        await link.close()
+        await place.server.stop()
+
+
+def header_of(request: Command) -> dict[str, Any]:
+    header = SendMessageV2Request.from_ext_fields(request.ext_fields)
+    header.born_timestamp_ms = 0
+    return {"code": request.code, "version": request.version, "body": request.body, "header": header}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [{}, {"tags": "t", "keys": ["k1", "k2"]}, {"user_properties": {"a": 'quoted "x" \\ and Übung', "b": "\t"}}],
+)
+def test_both_ways_send_the_same(more: dict[str, Any]) -> None:
+    async def scenario() -> None:
+        place = Place()
+        async with sending_to(place) as sending:
+            message = make_outgoing("Orders", "body", ID, **more)
+            long = await sending.send(message, seconds=2.9)
+            short = await (sending.send(message, seconds=3.0) if more else sending.send_plain("Orders", b"body", ID))
+            assert short == long and short.message_id == ID and short.queue_offset == 5
+            first, second = map(header_of, place.sent)
+            assert first == second
+            assert place.sent[1].opaque == place.sent[0].opaque + 1
+
+    asyncio.run(scenario())
+
+
+def test_a_refusal_is_an_error_or_another_try() -> None:
+    async def scenario() -> None:
+        place = Place()
+        async with sending_to(place) as sending:
+            place.behave = [lambda _, request: stored(request, ResponseCode.MESSAGE_ILLEGAL)]
+            with pytest.raises(BrokerRefused, match="told so"):
+                await sending.send_plain("Orders", b"body", ID)
+            assert len(place.sent) == 1
+            place.behave = [lambda _, request: stored(request, ResponseCode.SYSTEM_BUSY)]
+            assert (await sending.send_plain("Orders", b"body", ID)).queue_offset == 5
+            assert len(place.sent) == 3
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_is_lost_is_dialled_anew() -> None:
+    def cut(connection: Connection, _: Command) -> Answer:
+        connection.abort()
+        return None
+
+    async def scenario() -> None:
+        place = Place()
+        async with sending_to(place) as sending:
+            place.behave = [cut]
+            assert (await sending.send_plain("Orders", b"body", ID)).queue_offset == 5
+            assert sending.in_flight == 0
+
+    asyncio.run(scenario())
+
+
+def test_no_answer_is_a_timeout_and_nothing_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick_sending, "SEND_SECONDS", 0.05)
+
+    async def scenario() -> None:
+        place = Place()
+        async with sending_to(place) as sending:
+            place.behave = [lambda *_: None, lambda _, request: stored(request), lambda *_: None]
+            sends = [sending.send_plain("Orders", b"body", ID) for _ in range(3)]
+            first, second, third = await asyncio.gather(*sends, return_exceptions=True)
+            assert isinstance(first, RequestTimeout) and isinstance(third, RequestTimeout)
+            assert not isinstance(second, BaseException)
+            assert not sending._quick._flights and sending.in_flight == 0
+            assert (await sending.send_plain("Orders", b"body", ID)).queue_offset == 5
+
+    asyncio.run(scenario())
+
+
+def test_what_is_large_goes_the_long_way_and_is_compressed() -> None:
+    async def scenario() -> None:
+        place = Place()
+        async with sending_to(place) as sending:
+            await sending.send_plain("Orders", b"x" * 10_000, ID)
+            assert len(place.sent[0].body) < 1_000
+
+    asyncio.run(scenario())
+
+
+def test_every_broker_has_its_turn() -> None:
+    """The short way knows only brokers that are connected; the others must not be passed over for that."""
+
+    async def scenario() -> None:
+        other = Place()
+        await other.server.start()
+        place = Place(other)
+        async with sending_to(place) as sending:
+            for _ in range(20):
+                await sending.send_plain("Orders", b"body", ID)
+                await sending.send(make_outgoing("Orders", "body", ID), seconds=3.0)
+            assert len(place.sent) + len(other.sent) == 40
+            assert abs(len(place.sent) - len(other.sent)) <= 2
+        await other.server.stop()
+
+    asyncio.run(scenario())

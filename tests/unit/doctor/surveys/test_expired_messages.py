@@ -1,0 +1,30 @@
+"""A log that begins later than its queues: how much is gone is told, and that it may be lost."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from orbitlog.doctor.examination import examine
+from orbitlog.storefiles.store_files import find_store_files
+from orbitlog.testing.golden import GoldenStore
+from tests.unit.doctor.damage_zoo import records
+
+
+def test_messages_before_the_log_are_counted(golden_497: GoldenStore, tmp_path: Path) -> None:
+    root = golden_497.copy_to(tmp_path / "store").store
+    first, second = find_store_files(root).segments[:2]
+    gone = [one for one in records(root) if one.physical_offset < second.base and not one.sys_flag & 0x4]
+    first.path.unlink()
+
+    found = examine(root)
+
+    assert found.is_sound
+    told = [one for one in found.diagnoses if one.finding.kind == "retired"]
+    assert [one.finding.count for one in told] == [len(gone)]
+    assert f"{len(gone)} messages of {len({(one.topic, one.queue_id) for one in gone})} queues" in str(told[0])
+    assert "queue files lead to nothing else" in str(told[0])
+    assert "bring them back" in told[0].consequence
+
+
+def test_nothing_is_said_of_a_log_from_its_beginning(golden_497: GoldenStore) -> None:
+    assert "retired" not in {finding.kind for finding in examine(golden_497.store).findings}

@@ -1,0 +1,120 @@
+"""Review of settings that no table reads: classes, values as Java reads them, and keys that look like others."""
+
+from __future__ import annotations
+
+import pytest
+
+from orbitlog.settings.java_keys import JAVA_KEYS
+from orbitlog.settings.setting_classes import SAFETY
+from orbitlog.settings.setting_review import SettingClass, is_harmless, review_for_store, review_setting
+
+HARMLESS, BEHAVIOUR = SettingClass.HARMLESS, SettingClass.BEHAVIOUR
+REFUSED, UNKNOWN = SettingClass.SAFETY, SettingClass.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "kind"),
+    [
+        ("aclEnable", "true", REFUSED),
+        ("aclEnable", "True", REFUSED),
+        ("aclEnable", "false", HARMLESS),
+        ("aclEnable", "FALSE", HARMLESS),
+        ("aclEnable", "yes", BEHAVIOUR),
+        ("inSyncReplicas", "1", HARMLESS),
+        ("inSyncReplicas", "01", HARMLESS),
+        ("inSyncReplicas", "0", HARMLESS),
+        ("inSyncReplicas", "2", REFUSED),
+        ("inSyncReplicas", "two", REFUSED),
+        ("storeType", "default", HARMLESS),
+        ("storeType", "defaultRocksDB", REFUSED),
+        ("storeType", "defaultrocksdb", REFUSED),
+        ("configManagerVersion", "v1", HARMLESS),
+        ("configManagerVersion", "v2", REFUSED),
+        ("messageStorePlugIn", "", HARMLESS),
+        ("messageStorePlugIn", "org.apache.rocketmq.tieredstore.TieredMessageStore", REFUSED),
+        ("timerPrecisionMs", "1000", HARMLESS),
+        ("timerPrecisionMs", "100", REFUSED),
+        ("maxTopicLength", "64", HARMLESS),
+        ("maxTopicLength", "255", REFUSED),
+        ("useTLS", "true", REFUSED),
+        ("totalReplicas", "3", BEHAVIOUR),
+        ("metricsExporterType", "disable", BEHAVIOUR),
+        ("metricsExporterType", "0", HARMLESS),
+        ("messageIndexEnable", "false", BEHAVIOUR),
+        ("messageIndexEnable", "true", HARMLESS),
+        ("brokerIP2", "10.0.0.1", BEHAVIOUR),
+        ("transientStorePoolEnable", "true", HARMLESS),
+        ("enableCompaction", "false", HARMLESS),
+        ("sendMessageThreadPoolNums", "64", HARMLESS),
+    ],
+)
+def test_review_class_depends_on_the_value(key: str, text: str, kind: SettingClass) -> None:
+    verdict = review_setting(key, text, "broker.conf")
+    assert verdict.kind is kind
+    assert bool(verdict.sentence) is (kind is not HARMLESS)
+    assert not verdict.sentence or verdict.sentence.startswith(f"{key}={text} from broker.conf: ")
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "kind"),
+    [
+        ("aclEnabled", "true", REFUSED),
+        ("aclEnabled", "false", UNKNOWN),
+        ("authenticationEnable", "true", REFUSED),
+        ("storePathCommitlog", "/data", REFUSED),
+        ("storePathRootdir", "/data", REFUSED),
+        ("enableDLedgerCommitLog", "true", REFUSED),
+        ("flush-disk-type", "SYNC_FLUSH", REFUSED),
+        ("tls.server.mode", "enforcing", REFUSED),
+        ("tls.server.mode", "permissive", UNKNOWN),
+        ("enableAcl", "true", UNKNOWN),
+        ("fileReservedTim", "1000", UNKNOWN),
+        ("qqqq", "1", UNKNOWN),
+    ],
+)
+def test_review_unknown_key_like_a_protecting_one_is_refused(key: str, text: str, kind: SettingClass) -> None:
+    assert review_setting(key, text, "broker.conf").kind is kind
+
+
+def test_review_unknown_key_names_what_is_meant() -> None:
+    assert "write storePathCommitLog instead" in review_setting("storePathCommitlog", "/x", "f").sentence
+    assert "aclEnable is meant" in review_setting("aclEnabled", "true", "f").sentence
+    assert (
+        review_setting("enableAcl", "true", "f").sentence == "enableAcl=true from f is unknown, Java ignores it as well"
+    )
+    assert review_setting("fileReservedTim", "1", "f").sentence.endswith("did you mean fileReservedTime?")
+
+
+def test_review_never_shows_a_secret() -> None:
+    verdict = review_setting("innerClientAuthenticationCredentials", '{"secretKey":"hidden"}', "f")
+    assert verdict.kind is BEHAVIOUR and "hidden" not in verdict.sentence
+
+
+def test_review_javas_default_is_harmless_for_every_key() -> None:
+    for key, java in JAVA_KEYS.items():
+        for default in java.defaults:
+            if default not in ("-", "~"):
+                assert review_setting(key, default, "f").kind is HARMLESS, key
+
+
+@pytest.mark.parametrize(
+    ("key", "text", "kind"),
+    [
+        ("aclEnable", "true", HARMLESS),
+        ("haListenPort", "1", HARMLESS),
+        ("dispatchEngine", "spark", HARMLESS),
+        ("brokerName", "a", HARMLESS),
+        ("storeType", "defaultRocksDB", BEHAVIOUR),
+        ("enableDLegerCommitLog", "true", BEHAVIOUR),
+        ("storePathCommitlog", "/elsewhere", REFUSED),
+        ("aclEnabled", "true", UNKNOWN),
+        ("qqqq", "1", UNKNOWN),
+    ],
+)
+def test_review_for_store_keeps_what_concerns_its_files(key: str, text: str, kind: SettingClass) -> None:
+    assert review_for_store(key, text, "f").kind is kind
+
+
+def test_safety_keys_are_harmless_with_some_value() -> None:
+    for key in SAFETY:
+        assert any(is_harmless(key, text) for text in ("false", "1", "", "default", "v1", "1000", "127")), key
