@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.cli.conftest import Run, run
-from tests.unit.cli.serve.test_cmd_up import PROGRAM, SECONDS_MAX, serving
-from tests.unit.store.spread_stores import digests, spread
+from tests.integration.cli.serve.test_cmd_up import PROGRAM, SECONDS_MAX, serving
+from tests.support.cli_run import Run, run
+from tests.support.spread_stores import digests, spread
 
 SEGMENT_BYTES = 65536
 __all__ = ["run"]  # a fixture of the command line's tests

@@ -19,8 +19,8 @@ from orbitlog.pipeline.stats.stats_job import store_statistics
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.store_settings import load_settings
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.pipeline.source_runs import read_batch
-from tests.unit.store.spread_stores import spread
+from tests.support.source_runs import read_batch
+from tests.support.spread_stores import spread
 
 COLUMNS = "topic string, queueId int, queueOffset bigint"
 

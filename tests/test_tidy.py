@@ -67,7 +67,7 @@ def test_nothing_in_the_repository_knows_one_machine() -> None:
 
 
 def test_tests_mirror_the_package() -> None:
-    """A unit test file tells by its place and name which module it is about."""
+    """Place and name of a unit test file show which module it is about; integration tests may be about a room."""
     orphans: list[str] = []
     for test in sorted((ROOT / "tests" / "unit").rglob("test_*.py")):
         room = test.parent.relative_to(ROOT / "tests" / "unit")

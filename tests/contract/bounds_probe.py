@@ -21,7 +21,7 @@ from orbitlog.kernels.columns import read_columns
 from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.record_walk import walk_messages
 from orbitlog.kernels.splits import find_record, walk_in_splits
-from tests.contract.logs import KINDS, make_log
+from tests.support.logs import KINDS, make_log
 
 PAGE = mmap.PAGESIZE
 ROOM = 4 * PAGE

@@ -9,7 +9,7 @@ from orbitlog.formats.records.message import Message, encode_message, make_messa
 from orbitlog.formats.records.message_scan import Damage, scan_messages
 from orbitlog.kernels.arrow_batches import SCHEMA, ArrowDecoder
 from orbitlog.testing.golden import GoldenStore
-from tests.contract.logs import make_log, random_kinds
+from tests.support.logs import make_log, random_kinds
 
 
 def row_of(message: Message) -> dict[str, object]:

@@ -16,8 +16,8 @@ from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.index_build import IndexBuilder
 from orbitlog.kernels.queue_build import QueueBuilder
 from orbitlog.testing.golden import GoldenStore
-from tests.contract.logs import KINDS, make_log, random_kinds
-from tests.contract.twins import FORMATS, KERNELS, TWINS, Derived, Twin
+from tests.support.logs import KINDS, make_log, random_kinds
+from tests.support.twins import FORMATS, KERNELS, TWINS, Derived, Twin
 
 GEOMETRY = {"golden_497": (COMPAT_4_9, IndexLayout(200, 400)), "golden_550_crash": (COMPAT_5_5, IndexLayout(100, 300))}
 

@@ -14,7 +14,7 @@ from orbitlog.formats.records.properties import TAGS
 from orbitlog.kernels import tally
 from orbitlog.kernels.arrow_batches import ArrowDecoder
 from orbitlog.kernels.listed_records import ListedDecoder
-from tests.contract.logs import KINDS, Log, make_log
+from tests.support.logs import KINDS, Log, make_log
 
 
 @pytest.fixture(scope="module")

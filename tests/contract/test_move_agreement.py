@@ -17,7 +17,7 @@ from orbitlog.doctor.move.store_move import ORBITLOG, MoveWish, survey_move
 from orbitlog.errors import OrbitlogError
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.setting_classes import BEHAVIOUR, SAFETY
-from tests.unit.store.store_kinds import HARMLESS, KINDS, STORED_MS, fingerprint, make_store, put
+from tests.support.store_kinds import HARMLESS, KINDS, STORED_MS, fingerprint, make_store, put
 
 
 def _cut_last_segment(root: Path) -> None:

@@ -14,8 +14,8 @@ from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.property_crc_count import count_without_crc
 from orbitlog.kernels.tally import Tally
 from orbitlog.store.log.property_crc_mode import RecordsWithoutCrc, records_without_crc
-from tests.contract.logs import KINDS, make_kind
-from tests.contract.twins import FORMATS, KERNELS
+from tests.support.logs import KINDS, make_kind
+from tests.support.twins import FORMATS, KERNELS
 
 BASE = 4096
 

@@ -14,8 +14,8 @@ from orbitlog.kernels.columns import HeaderColumns, fill_columns, read_columns
 from orbitlog.kernels.record_walk import DAMAGE, SourceBytes
 from orbitlog.testing.golden import GoldenStore
 from orbitlog.testing.strategies import Segment, segments
-from tests.contract.logs import KINDS, make_log, random_kinds
-from tests.contract.twins import FORMATS, KERNELS, TWINS
+from tests.support.logs import KINDS, make_log, random_kinds
+from tests.support.twins import FORMATS, KERNELS, TWINS
 
 ALL_KINDS = make_log(list(KINDS) * 2, segment_bytes=8192)
 

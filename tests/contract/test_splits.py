@@ -8,8 +8,8 @@ from orbitlog.formats.records.message import encode_message, make_message
 from orbitlog.formats.records.message_scan import LogEnd, encode_blank
 from orbitlog.kernels.record_walk import SourceBytes
 from orbitlog.kernels.splits import Split, cut, find_record, unproved, walk_in_splits, walk_split
-from tests.contract.logs import make_log, random_kinds
-from tests.contract.twins import FORMATS
+from tests.support.logs import make_log, random_kinds
+from tests.support.twins import FORMATS
 
 SEGMENT_BYTES = 1 << 16
 

@@ -27,8 +27,8 @@ from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.offline_writer import OfflineStoreWriter
-from tests.unit.pipeline.source_runs import read_batch
-from tests.unit.store.store_kinds import (
+from tests.support.source_runs import read_batch
+from tests.support.store_kinds import (
     CONFIG,
     GEOMETRY,
     KINDS,

@@ -12,7 +12,7 @@ from random import Random
 
 from orbitlog.formats.records.properties import UNIQ_KEY
 from orbitlog.store.message_store import MessageStore
-from tests.faults.workloads import random_message, small_config
+from tests.support.workloads import random_message, small_config
 
 CONFIG = small_config(Random(5), sync_flush=True)
 

@@ -22,8 +22,8 @@ from orbitlog.store.reads.key_query import KeyQuery
 from orbitlog.store.reads.queue_reader import ReadRequest
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.crash_disk import CrashDisk
-from tests.faults.invariants import check_derived, check_goes_on, messages_in, reopen
-from tests.faults.workloads import ROOT, Workload
+from tests.support.invariants import check_derived, check_goes_on, messages_in, reopen
+from tests.support.workloads import ROOT, Workload
 
 CUTS = "cuts of a log"
 FLIPS = "flipped bits"

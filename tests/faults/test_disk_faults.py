@@ -13,8 +13,8 @@ from orbitlog.errors import DiskFull, StoreError
 from orbitlog.store.appending.put_result import PutStatus
 from orbitlog.store.message_store import MessageStore
 from orbitlog.testing.crash_disk import CrashDisk
-from tests.faults.invariants import check_derived, check_log, check_recovered
-from tests.faults.workloads import ROOT, Workload, random_message
+from tests.support.invariants import check_derived, check_log, check_recovered
+from tests.support.workloads import ROOT, Workload, random_message
 
 FAILED = "failed syncs"
 FILLED = "full disks"

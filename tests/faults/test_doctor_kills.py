@@ -23,7 +23,7 @@ from orbitlog.doctor.repair.repair_journal import interrupted
 from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.formats.store_tree import DOCTOR
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.doctor.damage_zoo import ZOO
+from tests.support.damage_zoo import ZOO
 from tests.unit.doctor.repair.test_store_repair import assert_served, fingerprint, readable
 
 KILLS_WHEN_LONG = 10

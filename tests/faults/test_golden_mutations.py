@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
 
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
+from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
 
 CONFIG = StoreConfig(StoreGeometry(131072, 1000, index_layout=IndexLayout(100, 300)))

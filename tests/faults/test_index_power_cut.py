@@ -14,7 +14,7 @@ from orbitlog.store.derived.index_files import IndexBoundary
 from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.test_power_cut import IMAGES, ROUNDS, check_image, watch
-from tests.faults.workloads import ROOT, Workload
+from tests.support.workloads import ROOT, Workload
 
 
 @pytest.fixture

@@ -10,8 +10,8 @@ import pytest
 
 from orbitlog.formats.records.message import encode_message
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
-from tests.faults.invariants import check_recovered, messages_in
-from tests.faults.workloads import Ledger, Workload
+from tests.support.invariants import check_recovered, messages_in
+from tests.support.workloads import Ledger, Workload
 
 IMAGES = "images of a disk after a power cut"
 KILLED = "disks after the process was killed"

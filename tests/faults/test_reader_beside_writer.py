@@ -18,7 +18,7 @@ from orbitlog.store.reads.queue_reader import GetStatus, ReadRequest
 from orbitlog.store.reads.store_reader import StoreReader
 from orbitlog.storefiles.disk import DirectoryEntry, DiskUsage, FileLock, MappedFile
 from orbitlog.testing.crash_disk import CrashDisk
-from tests.faults.workloads import ROOT, TOPICS, Workload
+from tests.support.workloads import ROOT, TOPICS, Workload
 
 LOOKS = "looks of a reader beside a writer"
 AT_ONCE = RetentionPolicy(reserved_hours=0, delete_hours=tuple(range(24)), files_per_step=2)

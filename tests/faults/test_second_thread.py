@@ -16,10 +16,10 @@ from orbitlog.formats.records.message import make_message
 from orbitlog.store.derived import queue_set
 from orbitlog.store.message_store import MessageStore
 from orbitlog.testing.crash_disk import CrashDisk
-from tests.faults.invariants import check_recovered, messages_in
 from tests.faults.test_power_cut import IMAGES, KILLED, check_image, watch
 from tests.faults.turns import TurnLock, Turns
-from tests.faults.workloads import ROOT, Workload
+from tests.support.invariants import check_recovered, messages_in
+from tests.support.workloads import ROOT, Workload
 
 ROUNDS = 50
 FLUSHES = 25

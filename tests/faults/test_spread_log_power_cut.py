@@ -12,7 +12,7 @@ import pytest
 from orbitlog.storefiles.store_paths import StorePaths
 from orbitlog.testing.crash_disk import CrashDisk
 from tests.faults.test_power_cut import IMAGES, KILLED, check_image, watch
-from tests.faults.workloads import ROOT, Workload
+from tests.support.workloads import ROOT, Workload
 
 ROUNDS = 60
 PATHS = StorePaths(ROOT, (Path("disk-a/commitlog"), Path("disk-b/commitlog")), is_configured=True)

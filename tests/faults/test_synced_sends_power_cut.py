@@ -14,7 +14,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.frames import FrameDecoder
 from tests.faults.test_topic_power_cut import ROOT, SETTINGS, BusyDisk
-from tests.unit.broker.broker_desk import until
+from tests.support.broker_desk import until
 
 IMAGES = "images of a disk when sends that waited for it were answered"
 QUEUES = 8

@@ -20,7 +20,7 @@ from orbitlog.formats.tables.topic_config import TOPICS, TopicConfig, TopicTable
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
-from tests.faults.workloads import BEGIN_MS, ROOT, Clock, random_message, small_config
+from tests.support.workloads import BEGIN_MS, ROOT, Clock, random_message, small_config
 
 IMAGES = "images of a disk after a power cut in the recovery of a Java broker's store"
 UseKernels = Callable[[bool], None]

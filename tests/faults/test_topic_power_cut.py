@@ -19,7 +19,7 @@ from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.testing.crash_disk import CrashDisk
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from tests.unit.broker.broker_desk import SMALL, Desk, at_desk, records
+from tests.support.broker_desk import SMALL, Desk, at_desk, records
 
 ROOT = Path("store")
 IMAGES = "images of a disk when a send that made its topic was answered"

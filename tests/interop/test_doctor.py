@@ -22,7 +22,7 @@ from orbitlog.testing.golden import GoldenStore
 from tests.interop import our_reading
 from tests.interop.harness.cluster import running_cluster
 from tests.interop.harness.packages import ApachePackages
-from tests.unit.doctor.damage_zoo import ZOO
+from tests.support.damage_zoo import ZOO
 
 pytestmark = pytest.mark.interop
 

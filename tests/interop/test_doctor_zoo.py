@@ -20,7 +20,7 @@ from tests.interop import our_reading
 from tests.interop.harness.judge import Judge, JudgedStore
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.processes import JsonObject
-from tests.unit.doctor.damage_zoo import ZOO
+from tests.support.damage_zoo import ZOO
 
 pytestmark = pytest.mark.interop
 

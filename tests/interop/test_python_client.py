@@ -17,10 +17,10 @@ from orbitlog.client.connection.signature import Credentials
 from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import BrokerRefused
-from tests.client import test_send_and_consume as sending
-from tests.client import test_transactions_and_replies as replies
-from tests.client import test_words_on_messages as words
-from tests.client.test_outliving import Ledger
+from tests.integration.client import test_send_and_consume as sending
+from tests.integration.client import test_transactions_and_replies as replies
+from tests.integration.client import test_words_on_messages as words
+from tests.integration.client.test_outliving import Ledger
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import java_clients
 from tests.interop.harness.packages import ApachePackages
@@ -111,7 +111,7 @@ def test_nothing_is_lost_when_brokers_are_killed(system: System, orderly: bool) 
 
 @pytest.mark.parametrize("kind", wanted_kinds((APACHE_497, APACHE_550)))
 def test_nobody_stands_still_while_the_name_server_is_gone(kind: str, system_of: Callable[[str], System]) -> None:
-    """Ours is part of the broker's process there; `tests/client/test_outliving.py` has it apart."""
+    """Ours is part of the broker's process there; `tests/integration/client/test_outliving.py` has it apart."""
     system = system_of(kind)
     assert isinstance(system, ApacheSystem)
 

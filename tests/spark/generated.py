@@ -11,7 +11,7 @@ from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.records.message import BODY_CRC_MASK
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.offline_writer import OfflineStoreWriter
-from tests.contract.logs import KINDS, make_kind
+from tests.support.logs import KINDS, make_kind
 
 GEOMETRY = StoreGeometry(segment_bytes=512 * 1024, queue_file_bytes=2000, index_layout=IndexLayout(500, 3000))
 

@@ -13,9 +13,9 @@ from typing import Any
 
 from orbitlog.formats import store_tree as tree
 from orbitlog.testing.crash_disk import CrashDisk
-from tests.faults.invariants import check_derived, messages_in
-from tests.faults.workloads import ROOT
 from tests.spark.live_writer import CONFIG
+from tests.support.invariants import check_derived, messages_in
+from tests.support.workloads import ROOT
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 _PATIENCE_S = 180

@@ -28,7 +28,7 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
-from tests.faults.workloads import random_message
+from tests.support.workloads import random_message
 
 CONFIG = StoreConfig(
     StoreGeometry(

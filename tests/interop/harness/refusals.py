@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.unit.store.store_kinds import fingerprint
+from tests.support.store_kinds import fingerprint
 
 START_SECONDS_MAX = 120
 # Of a store that cannot be served, and of settings that cannot be honoured.

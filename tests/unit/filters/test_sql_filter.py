@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from orbitlog.errors import BadExpression
 from orbitlog.filters.sql_filter import SqlFilter
 from orbitlog.filters.sql_parser import EXPRESSION_CHARACTERS_MAX, NESTING_MAX
-from tests.unit.filters.sql_cases import EXPRESSIONS, PROPERTIES
+from tests.support.sql_cases import EXPRESSIONS, PROPERTIES
 
 JAVA_ANSWERS: dict[str, str] = json.loads(Path(__file__).with_name("java_answers.json").read_text())
 LETTERS = {True: "t", False: "f", None: "n"}

@@ -21,7 +21,7 @@ from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.doctor.damage_zoo import segment_bytes, segments
+from tests.support.damage_zoo import segment_bytes, segments
 from tests.unit.doctor.repair.test_store_repair import fingerprint
 
 State = Callable[[Path], None]

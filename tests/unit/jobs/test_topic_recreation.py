@@ -22,7 +22,7 @@ from orbitlog.settings.store_settings import StoreGeometry, StoreSettings, load_
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.sample_messages import sample_messages
-from tests.unit.doctor.damage_zoo import patch, records
+from tests.support.damage_zoo import patch, records
 from tests.unit.doctor.repair.test_store_repair import fingerprint
 
 CONFIG = StoreConfig(StoreGeometry(32 * 1024, 1220, index_layout=IndexLayout(307, 905)))

@@ -24,8 +24,8 @@ from orbitlog.storefiles.findings import KINDS
 from orbitlog.storefiles.log_walk import LogWalk
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
-from tests.contract.logs import make_log, random_kinds
-from tests.unit.pipeline.stores import LAYOUT, QUEUE_FILE_BYTES, SEGMENT_BYTES, copy_store, settings, write_log
+from tests.support.logs import make_log, random_kinds
+from tests.support.stores import LAYOUT, QUEUE_FILE_BYTES, SEGMENT_BYTES, copy_store, settings, write_log
 
 
 def run(

@@ -21,8 +21,8 @@ from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.log_walk import LogWalk
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
-from tests.contract.logs import KINDS, Log, make_log, random_kinds
-from tests.unit.pipeline.stores import (
+from tests.support.logs import KINDS, Log, make_log, random_kinds
+from tests.support.stores import (
     SEGMENT_BYTES,
     copy_store,
     expected_files,

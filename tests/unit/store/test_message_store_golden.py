@@ -7,17 +7,17 @@ import shutil
 from pathlib import Path
 
 import pytest
-from orbitlog.formats.derive import DeriveRules
-from orbitlog.formats.index_layout import IndexLayout
-from orbitlog.formats.message import decode_message
-from orbitlog.store.key_query import KeyQuery
-from orbitlog.store.queue_reader import GetStatus, ReadRequest
-from orbitlog.store.store_config import StoreConfig
-from orbitlog.store.store_settings import StoreGeometry
-from orbitlog.store.time_search import Boundary
 
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.formats.derived.index_layout import IndexLayout
+from orbitlog.formats.records.message import decode_message
+from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
+from orbitlog.store.reads.key_query import KeyQuery
+from orbitlog.store.reads.queue_reader import GetStatus, ReadRequest
+from orbitlog.store.reads.time_search import Boundary
+from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
 
 CONFIGS = {

@@ -10,7 +10,7 @@ import pytest
 from orbitlog.errors import StoreError, StoreLocked
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.read_only_disk import ReadOnlyDisk
-from tests.unit.store.store_kinds import fingerprint, put
+from tests.support.store_kinds import fingerprint, put
 
 CHANGES: dict[str, Callable[[Disk, Path], object]] = {
     "create": lambda disk, root: disk.create_file(root / "new", 10),

@@ -11,7 +11,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.store.reads.store_reader import StoreReader
 from orbitlog.storefiles.store_contents import ALL_PARTS, Content, Part, find_obstacles, refuse_reading, refuse_writing
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.store.store_kinds import CONFIG, HARMLESS, KINDS, STORED_MS, fingerprint, make_store
+from tests.support.store_kinds import CONFIG, HARMLESS, KINDS, STORED_MS, fingerprint, make_store
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -12,7 +12,7 @@ import pytest
 
 from benchmarks.hot_path import HotPath, commits, halves
 from orbitlog.broker.transactions.handle_transactions import TransactionHandler
-from tests.unit.broker.sending.test_fast_sends import _settled, answers, broker_at, log_bytes
+from tests.integration.broker.sending.test_fast_sends import _settled, answers, broker_at, log_bytes
 
 # What one who ends a transaction may say otherwise than Java's producer does.
 ODD_FIELDS = [

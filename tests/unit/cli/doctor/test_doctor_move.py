@@ -11,7 +11,7 @@ from click.testing import CliRunner, Result
 
 from orbitlog.cli.main import cli
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.store.store_kinds import fingerprint, make_store, put
+from tests.support.store_kinds import fingerprint, make_store, put
 
 # The golden broker had a smaller timer log than Orbitlog can write for Java.
 _TOO_SMALL = ("mappedFileSizeTimerLog",)

@@ -24,7 +24,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch) -> None:
         yield None
 
     for job in ("rebuild", "check"):
-        monkeypatch.setattr(f"orbitlog.cli.pipeline_{job}.spark_session", session)
+        monkeypatch.setattr(f"orbitlog.cli.pipeline.pipeline_{job}.spark_session", session)
         monkeypatch.setattr(f"orbitlog.pipeline.{job}.runner", lambda spark: run_here)
     monkeypatch.setattr("orbitlog.pipeline.rebuild.index_writers", lambda spark: 2)
 

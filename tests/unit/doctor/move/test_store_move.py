@@ -16,7 +16,7 @@ from orbitlog.formats.records.message import make_message
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.disk import RealDisk
-from tests.unit.store.store_kinds import CONFIG, STORED_MS, make_store, put
+from tests.support.store_kinds import CONFIG, STORED_MS, make_store, put
 
 SIZES = {
     "mappedFileSizeCommitLog": "4096",

@@ -9,7 +9,7 @@ import pytest
 from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.doctor import damage_zoo
+from tests.support import damage_zoo
 
 
 def log_bytes(root: Path) -> dict[str, bytes]:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.doctor.repair import repair_journal
 from orbitlog.doctor.repair.repair_journal import (
     RepairJournal,
     discard_kept,
@@ -16,7 +17,6 @@ from orbitlog.doctor.repair.repair_journal import (
     interrupted,
     undo_last,
 )
-from orbitlog.doctor.repair.store_repair import repair_journal
 from orbitlog.errors import StoreLayoutError
 from orbitlog.jobs import staging
 from tests.unit.doctor.repair.test_store_repair import fingerprint

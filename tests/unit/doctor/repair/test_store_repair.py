@@ -27,7 +27,7 @@ from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.storefiles.store_inference import infer_geometry, infer_rules
 from orbitlog.testing.golden import GoldenStore
 from orbitlog.testing.sample_messages import sample_messages
-from tests.unit.doctor.damage_zoo import ZOO
+from tests.support.damage_zoo import ZOO
 
 GIVEN = StoreSettings()
 Readable = dict[int, tuple[str, int, int, bytes]]

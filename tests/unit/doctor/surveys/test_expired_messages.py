@@ -7,7 +7,7 @@ from pathlib import Path
 from orbitlog.doctor.examination import examine
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.doctor.damage_zoo import records
+from tests.support.damage_zoo import records
 
 
 def test_messages_before_the_log_are_counted(golden_497: GoldenStore, tmp_path: Path) -> None:

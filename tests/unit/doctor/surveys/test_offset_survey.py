@@ -11,7 +11,7 @@ from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.formats import names
 from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET, TopicGroup
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.doctor import damage_zoo
+from tests.support import damage_zoo
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ from orbitlog.formats.records.pop_checkpoint import (
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.store.store_kinds import CONFIG, STORED_MS, put
+from tests.support.store_kinds import CONFIG, STORED_MS, put
 
 REVIVE = "rmq_sys_REVIVE_LOG_DefaultCluster"
 TIMER = "rmq_sys_wheel_timer"

@@ -15,7 +15,7 @@ from orbitlog.formats.derived.timer_checkpoint import decode_timer_checkpoint
 from orbitlog.formats.derived.timer_log import TIMER_UNIT_BYTES, TimerLogUnit, read_timer_unit_at
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.doctor.damage_zoo import patch_file
+from tests.support.damage_zoo import patch_file
 
 
 @pytest.fixture

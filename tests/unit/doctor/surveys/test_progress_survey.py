@@ -15,7 +15,7 @@ from orbitlog.doctor.repair.repair_journal import undo_last
 from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.formats.derived.timer_checkpoint import decode_timer_checkpoint
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.doctor.damage_zoo import patch_file
+from tests.support.damage_zoo import patch_file
 from tests.unit.doctor.repair.test_store_repair import fingerprint
 
 NEVER_MS = 4_102_444_800_000

@@ -20,7 +20,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
 from orbitlog.testing.sample_messages import sample_messages
-from tests.unit.doctor.damage_zoo import patch, records
+from tests.support.damage_zoo import patch, records
 
 
 def test_progress_that_nobody_knows_any_more_is_told(golden_497: GoldenStore, tmp_path: Path) -> None:

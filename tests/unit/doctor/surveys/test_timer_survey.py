@@ -17,7 +17,7 @@ from orbitlog.doctor.surveys.timer_survey import timer_findings
 from orbitlog.formats.derived.timer_wheel import TURN_SLOTS_DEFAULT, wheel_bytes
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.doctor.damage_zoo import patch_file
+from tests.support.damage_zoo import patch_file
 from tests.unit.doctor.repair.test_store_repair import fingerprint
 
 

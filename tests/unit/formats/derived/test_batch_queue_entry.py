@@ -15,7 +15,7 @@ from orbitlog.formats.derived.batch_queue_entry import (
     scan_batch_entries,
 )
 from orbitlog.formats.java import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
-from tests.unit.formats.damage import gives_value_or_format_error, repeatable
+from tests.support.damage import gives_value_or_format_error, repeatable
 
 ENTRY = BatchQueueEntry(
     physical_offset=4096,

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from orbitlog.errors import BadField, LengthMismatch
 from orbitlog.formats.derived.bloom import BloomFilter, bloom_filter, murmur3_x64_128
-from tests.unit.formats.damage import repeatable
+from tests.support.damage import repeatable
 
 FILTER = bloom_filter()
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from orbitlog.errors import BadField, ChecksumMismatch, FormatError, LengthMismatch, LimitExceeded, Truncated
 from orbitlog.formats.derived.epoch_file import EpochEntry, decode_epoch_file, encode_epoch_file
 from orbitlog.formats.java import INT_MAX, LONG_MAX
-from tests.unit.formats.damage import gives_value_or_format_error, repeatable
+from tests.support.damage import gives_value_or_format_error, repeatable
 
 # Written by Java's CheckpointFile (5.5.0).
 ENTRIES = (EpochEntry(1, 0), EpochEntry(3, 107374182400), EpochEntry(4, 107374999999))

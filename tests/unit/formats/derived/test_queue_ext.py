@@ -21,7 +21,7 @@ from orbitlog.formats.derived.queue_ext import (
 )
 from orbitlog.formats.java import INT_MIN, LONG_MAX, LONG_MIN
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
-from tests.unit.formats.damage import gives_value_or_format_error, repeatable
+from tests.support.damage import gives_value_or_format_error, repeatable
 
 # Two files of 128 bytes that Java's ConsumeQueueExt (4.9.7) wrote: five units, the fourth without a bitmap.
 BITMAP = bytes.fromhex("0000000000001000000000000000")

@@ -15,7 +15,7 @@ from orbitlog.formats.derived.timer_checkpoint import (
 )
 from orbitlog.formats.java import LONG_MAX, LONG_MIN
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.formats.damage import repeatable
+from tests.support.damage import repeatable
 
 
 def test_golden_file(golden_550_crash: GoldenStore) -> None:

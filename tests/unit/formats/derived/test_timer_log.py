@@ -25,7 +25,7 @@ from orbitlog.formats.derived.timer_wheel import scan_wheel
 from orbitlog.formats.java import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.formats.damage import gives_value_or_format_error, repeatable
+from tests.support.damage import gives_value_or_format_error, repeatable
 
 # The eighth unit of the golden store: it takes the seventh off the wheel again.
 UNIT = TimerLogUnit(

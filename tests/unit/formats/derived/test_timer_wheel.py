@@ -21,7 +21,7 @@ from orbitlog.formats.derived.timer_wheel import (
 )
 from orbitlog.formats.java import INT_MAX, INT_MIN, LONG_MAX
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.formats.damage import gives_value_or_format_error, repeatable
+from tests.support.damage import gives_value_or_format_error, repeatable
 
 SLOT = TimerSlot(
     time_ms=1794732281000, first_log_position=468, last_log_position=780, message_count=5

@@ -27,7 +27,7 @@ from orbitlog.formats.records.dledger import (
 )
 from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd, encode_blank
-from tests.unit.formats.damage import flips, gives_value_or_format_error, repeatable
+from tests.support.damage import flips, gives_value_or_format_error, repeatable
 
 # Written by DLedger 0.3.1.2: an entry with body `hello`, its index unit, and two data files of 256 bytes.
 ENTRY = DLedgerEntry(index=7, term=3, physical_offset=1024, body_bytes=5)

@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from orbitlog.formats.checkpoint import decode_checkpoint, encode_checkpoint
-from orbitlog.formats.compression import compress_body, inflate_body
-from orbitlog.formats.derive import DeriveRules, queue_units
-from orbitlog.formats.flags import CompressionType
-from orbitlog.formats.message import Message, decode_message, encode_message
-from orbitlog.formats.message_id import OffsetMessageId, parse_offset_message_id
-from orbitlog.formats.message_scan import Damage, LogEnd, SegmentEnd, find_record, scan_messages
-from orbitlog.formats.properties import decode_properties, encode_properties, join_properties
-from orbitlog.formats.unique_id import parse_unique_id
 
-from orbitlog.formats import flags
-from orbitlog.formats import properties as names
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
+from orbitlog.formats.derived.checkpoint import decode_checkpoint, encode_checkpoint
+from orbitlog.formats.derived.derive import DeriveRules, queue_units
 from orbitlog.formats.java import hash_map_order
+from orbitlog.formats.records import flags
+from orbitlog.formats.records import properties as names
+from orbitlog.formats.records.compression import compress_body, inflate_body
+from orbitlog.formats.records.flags import CompressionType
+from orbitlog.formats.records.message import Message, decode_message, encode_message
+from orbitlog.formats.records.message_id import OffsetMessageId, parse_offset_message_id
+from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd, find_record, scan_messages
+from orbitlog.formats.records.properties import decode_properties, encode_properties, join_properties
+from orbitlog.formats.records.unique_id import parse_unique_id
 from orbitlog.formats.store_tree import parse_index_file_name, parse_offset_file_name
 from orbitlog.testing.golden import GoldenStore
 

@@ -16,7 +16,7 @@ from orbitlog.formats.tables.config_files import (
 )
 from orbitlog.formats.tables.topic_config import TopicConfig, TopicTable, decode_topics, encode_topics
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.formats.damage import gives_value_or_format_error
+from tests.support.damage import gives_value_or_format_error
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from orbitlog.formats.java import LONG_MAX, LONG_MIN
 from orbitlog.formats.tables.fastjson_writer import write_compact, write_pretty
 from orbitlog.formats.tables.loose_json import Json, read_json
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.formats.damage import java_text, repeatable
+from tests.support.damage import java_text, repeatable
 
 # A value, and what fastjson 1.2.83 and fastjson 2.0.59 write for it (the lists of integers being `long[]`).
 VALUE: Json = {

@@ -22,7 +22,7 @@ from orbitlog.formats.tables.group_config import (
 )
 from orbitlog.formats.tables.topic_config import DataVersion
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.formats.damage import java_text
+from tests.support.damage import java_text
 
 # Written by the Java classes of 5.5.0; the second also by those of 4.9.7.
 GROUPS = java_text(

@@ -11,7 +11,7 @@ from orbitlog.errors import BadField, FormatError, LimitExceeded
 from orbitlog.formats.java import LONG_MAX, LONG_MIN
 from orbitlog.formats.tables.loose_json import Json, read_json
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.formats.damage import repeatable
+from tests.support.damage import repeatable
 
 scalars = st.none() | st.booleans() | st.integers(LONG_MIN, LONG_MAX) | st.floats(allow_nan=False, allow_infinity=False)
 values = st.recursive(

@@ -25,7 +25,7 @@ from orbitlog.formats.tables.offset_tables import (
 )
 from orbitlog.formats.tables.topic_config import DataVersion
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.formats.damage import java_text, repeatable
+from tests.support.damage import java_text, repeatable
 
 # Written by the Java classes of 5.5.0, the last by those of 4.9.7.
 ORDER_INFO = java_text(

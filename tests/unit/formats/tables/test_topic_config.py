@@ -23,7 +23,7 @@ from orbitlog.formats.tables.topic_config import (
     encode_transaction_metrics,
 )
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.formats.damage import java_text
+from tests.support.damage import java_text
 
 # Written by the Java classes of 5.5.0.
 MAPPING = java_text(

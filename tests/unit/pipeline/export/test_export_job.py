@@ -39,7 +39,7 @@ from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.pipeline.source_runs import struct
+from tests.support.source_runs import struct
 
 FORMATS = ["parquet", "delta", "iceberg"]
 DAY_MS = 86_400_000

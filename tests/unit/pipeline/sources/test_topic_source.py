@@ -29,7 +29,7 @@ from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
-from tests.unit.pipeline.source_runs import EVERYTHING, Stream, read_batch
+from tests.support.source_runs import EVERYTHING, Stream, read_batch
 
 GEOMETRY = StoreGeometry(segment_bytes=4096, queue_file_bytes=200)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -478,7 +478,7 @@ def test_filters_leave_out_what_need_not_be_read(send: Send, store: dict[str, st
 
 
 def test_spark_is_asked_again_about_what_is_not_fully_answered(send: Send, store: dict[str, str]) -> None:
-    from tests.unit.pipeline.source_runs import struct
+    from tests.support.source_runs import struct
 
     send("T")
     reader = TopicSource({**store, "subscribe": "T"}).reader(struct(PLACE))

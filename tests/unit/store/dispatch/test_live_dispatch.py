@@ -20,8 +20,8 @@ from orbitlog.store.dispatch import dispatcher
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.crash_disk import CrashDisk
-from tests.faults.invariants import check_derived, messages_in
-from tests.faults.workloads import ROOT, Clock
+from tests.support.invariants import check_derived, messages_in
+from tests.support.workloads import ROOT, Clock
 
 GEOMETRY = StoreGeometry(segment_bytes=8192, queue_file_bytes=200, index_layout=IndexLayout(10, 30))
 HOSTS = [None, parse_host("10.0.0.7:4321"), parse_host("[2001:db8::7]:4321")]

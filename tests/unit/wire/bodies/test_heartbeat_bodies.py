@@ -12,7 +12,7 @@ from orbitlog.wire.bodies.heartbeat_bodies import (
     ProducerData,
     SubscriptionData,
 )
-from tests.unit.formats.damage import gives_value_or_format_error
+from tests.support.damage import gives_value_or_format_error
 
 JAVA = (
     b'{"clientID":"10.0.0.5@12345#987","consumerDataSet":[{"consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'

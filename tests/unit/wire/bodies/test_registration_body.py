@@ -15,7 +15,7 @@ from orbitlog.wire.bodies.registration_body import (
     encode_registration,
     registration_crc,
 )
-from tests.unit.formats.damage import gives_value_or_format_error
+from tests.support.damage import gives_value_or_format_error
 
 TOPICS = {
     "T": TopicConfig("T", 8, 4, 6),

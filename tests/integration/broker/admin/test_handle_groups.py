@@ -1,0 +1,54 @@
+"""Groups as operators see them, over a socket."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orbitlog.wire.bodies.body_json import write_body
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from tests.support.broker_desk import Desk, at_desk
+
+
+def test_groups_are_made_listed_and_deleted(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        body = write_body({"groupName": "Mine", "retryMaxTimes": 3})
+        assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)).code == ResponseCode.SUCCESS
+        one = json.loads((await desk.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="Mine")).body)
+        assert one["retryMaxTimes"] == 3
+        table = json.loads((await desk.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)).body)
+        assert {"Mine", "TOOLS_CONSUMER"} <= set(table["subscriptionGroupTable"])
+        await desk.ask(RequestCode.DELETE_SUBSCRIPTIONGROUP, groupName="Mine", cleanOffset="true")
+        assert desk.broker.state.groups.find("Mine") is None
+        bad = await desk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, b'{"groupName":"../x"}')
+        assert bad.code == ResponseCode.INVALID_PARAMETER
+
+    at_desk(tmp_path, work)
+
+
+@pytest.mark.parametrize("auto_create", [True, False])
+def test_a_proxy_is_told_how_a_group_would_be_that_its_first_consumer_makes(tmp_path: Path, auto_create: bool) -> None:
+    async def work(desk: Desk) -> None:
+        answer = await desk.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="New")
+        if auto_create:
+            assert json.loads(answer.body)["retryMaxTimes"] == 16
+        else:
+            assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        assert desk.broker.state.groups.find("New") is None, "a question makes nothing"
+
+    at_desk(tmp_path, work, autoCreateSubscriptionGroup=str(auto_create).lower())
+
+
+def test_a_group_may_be_kept_from_a_topic(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await desk.send()
+        await desk.heartbeat()
+        code = RequestCode.UPDATE_AND_GET_GROUP_FORBIDDEN
+        await desk.ask(code, group="G", topic="Orders", readable="false")
+        assert (await desk.pull(sys_flag=0, subscription=None)).code == ResponseCode.NO_PERMISSION
+        await desk.ask(code, group="G", topic="Orders", readable="true")
+        assert (await desk.pull(sys_flag=0, subscription=None)).code == ResponseCode.SUCCESS
+
+    at_desk(tmp_path, work)

@@ -1,0 +1,112 @@
+"""SQL92 subscriptions outlive their consumers for a day, in the file that a Java broker keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from orbitlog.broker.pulling.group_filters import KEPT_MS, GroupFilters
+from orbitlog.filters.bloom_bits import bloom_bits, murmur3_low_64
+from orbitlog.formats.compat import COMPAT_5_5
+from orbitlog.formats.tables.group_config import BloomData, decode_filters, encode_filters
+from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
+from tests.support.broker_desk import Desk, at_desk, until
+
+START_MS = 1_800_000_000_000
+
+
+class Clock:
+    """Stands still until it is turned."""
+
+    now_ms = START_MS
+
+    def __call__(self) -> int:
+        return self.now_ms
+
+
+def wanted(expression: str = "a > 1", version: int = 5, topic: str = "Orders") -> SubscriptionData:
+    return SubscriptionData(topic, expression, version=version, expression_type="SQL92")
+
+
+def test_bits_are_those_of_java() -> None:
+    assert murmur3_low_64(b"The quick brown fox jumps over the lazy dog") == 0xE34BBC7BBC071B6C
+    assert murmur3_low_64(b"") == 0
+    assert bloom_bits("CID_sql#Orders") == (78, 78, 20)
+
+
+def test_a_subscription_lives_dies_and_is_forgotten() -> None:
+    clock = Clock()
+    filters = GroupFilters(clock)
+    assert filters.register("G", [wanted(), SubscriptionData("Tags", "a || b")])
+    data = filters.find("Orders", "G")
+    assert data is not None and not data.is_dead and data.expression == "a > 1"
+    assert filters.find("Tags", "G") is None, "only expressions are kept"
+    assert not filters.register("G", [wanted()]), "the next heartbeat says nothing new"
+    clock.now_ms += 1_000
+    assert filters.unregister("G") and not filters.unregister("G")
+    clock.now_ms += KEPT_MS - 1
+    assert "Orders" in filters.snapshot().topics
+    clock.now_ms += 1
+    assert not filters.snapshot().topics
+
+
+def test_the_one_who_subscribed_last_counts() -> None:
+    filters = GroupFilters(Clock())
+    filters.register("G", [wanted("a > 1", 5)])
+    assert not filters.register("G", [wanted("a > 2", 4)])
+    assert filters.register("G", [wanted("a > 3", 6)])
+    data = filters.find("Orders", "G")
+    assert data is not None and (data.expression, data.client_version) == ("a > 3", 6)
+    assert filters.register("G", [wanted("a >", 7)]), "what cannot be understood takes the old one's place"
+    assert filters.find("Orders", "G") is None
+
+
+def test_a_topic_that_is_no_longer_wanted_dies_and_may_come_back() -> None:
+    clock = Clock()
+    filters = GroupFilters(clock)
+    filters.register("G", [wanted(), wanted(topic="Ticks")])
+    assert filters.register("G", [wanted()])
+    ticks = filters.find("Ticks", "G")
+    assert ticks is not None and ticks.is_dead
+    assert filters.register("G", [wanted(), wanted(topic="Ticks")])
+    ticks = filters.find("Ticks", "G")
+    assert ticks is not None and not ticks.is_dead and ticks.born_time_ms == START_MS
+
+
+def test_what_a_java_broker_left_is_dead_until_its_consumer_comes_back() -> None:
+    text = (
+        '{"filterDataByTopic":{"Orders":{"groupFilterData":{"G":{"bloomFilterData":{"bitNum":224,"bitPos":[1,2,3,4]},'
+        f'"bornTime":{START_MS - 9000},"clientVersion":5,"consumerGroup":"G","dead":false,"deadTime":0,'
+        '"expression":"a > 1","expressionType":"SQL92","topic":"Orders"}},"topic":"Orders"}}}'
+    )
+    filters = GroupFilters(Clock(), decode_filters(text))
+    data = filters.find("Orders", "G")
+    assert data is not None and data.is_dead and data.dead_time_ms == data.born_time_ms
+    filters.register("Other", [wanted()])
+    other = filters.find("Orders", "Other")
+    assert other is not None and other.bloom == BloomData(224, bloom_bits("Other#Orders", 224, 4))
+    assert filters.register("G", [wanted()])
+    written = decode_filters(encode_filters(filters.snapshot(), COMPAT_5_5))
+    assert not written.topics["Orders"].filters["G"].is_dead
+
+
+def test_the_file_follows_consumers(tmp_path: Path) -> None:
+    path = tmp_path / "config" / "consumerFilter.json"
+
+    def saved() -> dict[str, object]:
+        table = json.loads(path.read_text())["filterDataByTopic"] if path.exists() else {}
+        found: dict[str, object] = table.get("Orders", {}).get("groupFilterData", {}).get("G", {})
+        return found
+
+    async def work(desk: Desk) -> None:
+        subscription = {"topic": "Orders", "subString": "a > 1", "subVersion": 5, "expressionType": "SQL92"}
+        await desk.heartbeat(topics=(), subscriptionDataSet=[subscription])
+        await until(lambda: saved().get("dead") is False)
+        await desk.client.close()
+        await until(lambda: saved().get("dead") is True)
+
+    async def again(desk: Desk) -> None:
+        assert desk.broker.state.filters.find("Orders", "G") is not None
+
+    at_desk(tmp_path, work, enablePropertyFilter="true")
+    at_desk(tmp_path, again)

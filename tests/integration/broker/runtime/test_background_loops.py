@@ -1,0 +1,71 @@
+"""Loops outlive what fails in them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from orbitlog.broker.runtime import background_loops as steady_loops
+from orbitlog.broker.runtime.background_loops import SteadyLoops
+from tests.support.broker_desk import until
+
+
+def test_a_loop_goes_on_after_a_failure(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(steady_loops, "_FAILED_AGAIN_S", 0)
+    taken: list[int] = []
+
+    def step() -> None:
+        taken.append(1)
+        if len(taken) == 2:
+            raise RuntimeError("once")
+
+    async def run() -> None:
+        loops = SteadyLoops()
+        loops.every("a test", lambda: 1, step)
+        await until(lambda: len(taken) >= 4)
+        await loops.stop()
+        count = len(taken)
+        await asyncio.sleep(0.01)
+        assert len(taken) == count
+
+    asyncio.run(run())
+    assert "a test failed" in caplog.text
+
+
+def test_a_step_follows_its_event() -> None:
+    taken: list[int] = []
+
+    async def step() -> None:
+        taken.append(1)
+
+    async def run() -> None:
+        loops, event = SteadyLoops(), asyncio.Event()
+        loops.whenever("a test", event, step)
+        event.set()
+        await until(lambda: len(taken) == 1)
+        event.set()
+        await until(lambda: len(taken) == 2)
+        await loops.stop()
+
+    asyncio.run(run())
+
+
+def test_a_step_that_failed_is_taken_again_without_another_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(steady_loops, "_FAILED_AGAIN_S", 0)
+    taken: list[int] = []
+
+    async def step() -> None:
+        taken.append(1)
+        if len(taken) == 1:
+            raise RuntimeError("once")
+
+    async def run() -> None:
+        loops, event = SteadyLoops(), asyncio.Event()
+        loops.whenever("a test", event, step)
+        event.set()
+        await until(lambda: len(taken) == 2)
+        assert not event.is_set()
+        await loops.stop()
+
+    asyncio.run(run())

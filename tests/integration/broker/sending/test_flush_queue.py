@@ -1,0 +1,346 @@
+"""Answers that wait for the disk: who goes with which trip, who is given up, and what closing waits for."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from functools import wraps
+from typing import ParamSpec, cast
+
+import pytest
+import uvloop
+
+from orbitlog.broker.sending.flush_queue import FlushQueue
+from orbitlog.errors import StoreError
+from orbitlog.remoting.connection import Connection
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command, encode_command, response_to
+from orbitlog.wire.frames import FrameDecoder
+from tests.support.broker_desk import until
+
+P = ParamSpec("P")
+REQUEST = Command(RequestCode.SEND_MESSAGE, opaque=7)
+
+
+class Log:
+    """A log that grows by one with each send, and the trips to its disk."""
+
+    def __init__(self) -> None:
+        self.written_to = 0
+        self.trips: list[int] = []
+        self.disk = threading.Event()
+        self.disk.set()
+
+    def flush(self) -> int:
+        target = self.written_to
+        self.trips.append(target)
+        assert self.disk.wait(60)
+        return target
+
+
+class Sender:
+    """Sends again as soon as it is answered, as often as it was told to."""
+
+    def __init__(self, log: Log, flushes: FlushQueue, times: int) -> None:
+        self.log, self.flushes, self.times = log, flushes, times
+        self.peer = "a sender"
+        self.answers: list[Command | bytes] = []
+
+    def send(self) -> None:
+        if self.times:
+            self.times -= 1
+            self.log.written_to += 1
+            self.flushes.wait(self.log.written_to, cast(Connection, self), REQUEST, b"done")
+
+    def respond(self, request: Command, answer: Command | bytes) -> None:
+        assert request is REQUEST
+        self.answers.append(answer)
+        self.send()
+
+    def respond_all(self, answers: Sequence[tuple[Command, Command | bytes]]) -> None:
+        for request, answer in answers:
+            self.respond(request, answer)
+
+
+class Pipelining:
+    """Sends several messages at a time, and again as many as it is given answers for."""
+
+    def __init__(self, log: Log, flushes: FlushQueue) -> None:
+        self.log, self.flushes = log, flushes
+        self.peer = "one that pipelines"
+        self.owed = self.next_opaque = 0
+        self.writes: list[list[bytes]] = []
+
+    def send(self, count: int) -> None:
+        self.log.written_to += count
+        frames = [answer_to(self.next_opaque + each) for each in range(count)]
+        self.next_opaque += count
+        self.flushes.wait_run(self.log.written_to, cast(Connection, self), frames)
+
+    def owe(self, count: int) -> None:
+        self.owed += count
+
+    def respond_owed(self, frames: list[bytes]) -> None:
+        self.owed -= len(frames)
+        self.writes.append(frames)
+
+    @property
+    def answers(self) -> list[Command]:
+        return FrameDecoder().receive_data(b"".join(map(b"".join, self.writes)))
+
+
+def answer_to(opaque: int) -> bytes:
+    return encode_command(response_to(Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque), ResponseCode.SUCCESS))
+
+
+def run_in_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
+    @wraps(test)
+    def run(*args: P.args, **named: P.kwargs) -> None:
+        uvloop.run(test(*args, **named))
+
+    return run
+
+
+def queue_of(log: Log, *, timeout_ms: int = 60_000) -> FlushQueue:
+    return FlushQueue(log.flush, lambda: None, lambda: timeout_ms)
+
+
+@run_in_loop
+async def test_all_who_wait_go_with_one_trip() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    senders = [Sender(log, flushes, 10) for _ in range(8)]
+    for sender in senders:
+        sender.send()
+    await until(lambda: all(len(sender.answers) == 10 for sender in senders))
+    await flushes.close()
+    assert log.trips == [8 * trip for trip in range(1, 11)], "each trip carries every sender's message"
+
+
+@run_in_loop
+async def test_the_answers_of_one_connection_leave_together_and_in_order() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    together: list[list[bytes]] = []
+
+    class Shared:
+        peer = "many threads"
+
+        def respond_all(self, answers: Sequence[tuple[Command, bytes]]) -> None:
+            together.append([answer for _, answer in answers])
+
+    connection = cast(Connection, Shared())
+    for number in range(5):
+        log.written_to += 1
+        flushes.wait(log.written_to, connection, REQUEST, b"%d" % number)
+    await flushes.close()
+    assert together == [[b"0", b"1", b"2", b"3", b"4"]]
+
+
+@run_in_loop
+async def test_one_who_stays_does_not_wait_for_those_who_left() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    for times in (1, 1, 1, 5):
+        Sender(log, flushes, times).send()
+    last = Sender(log, flushes, 5)
+    last.send()
+    await until(lambda: len(last.answers) == 5)
+    await flushes.close()
+
+
+@run_in_loop
+async def test_what_nobody_waits_for_is_flushed_too() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.written_to = 3
+    flushes.flush_soon()
+    await until(lambda: log.trips == [3])
+    await flushes.close()
+
+
+@run_in_loop
+async def test_what_is_wanted_during_a_trip_has_one_of_its_own() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.disk.clear()
+    log.written_to = 1
+    flushes.flush_soon()
+    await until(lambda: log.trips == [1])
+    log.written_to = 2
+    flushes.flush_soon()
+    log.disk.set()
+    await until(lambda: log.trips == [1, 2])
+    await flushes.close()
+
+
+@run_in_loop
+async def test_a_disk_that_takes_too_long() -> None:
+    log = Log()
+    flushes = queue_of(log, timeout_ms=5)
+    log.disk.clear()
+    sender = Sender(log, flushes, 1)
+    sender.send()
+    await until(lambda: len(sender.answers) == 1)
+    (answer,) = sender.answers
+    assert isinstance(answer, Command) and answer.code == ResponseCode.FLUSH_DISK_TIMEOUT
+    log.disk.set()
+    await flushes.close()
+    assert len(sender.answers) == 1
+
+
+@run_in_loop
+async def test_a_disk_that_fails() -> None:
+    def fail() -> int:
+        raise StoreError("the disk failed")
+
+    flushes = FlushQueue(fail, lambda: None, lambda: 60_000)
+    sender = Sender(Log(), flushes, 2)
+    sender.send()
+    await until(lambda: len(sender.answers) == 2)
+    assert all(isinstance(one, Command) and one.code == ResponseCode.SERVICE_NOT_AVAILABLE for one in sender.answers)
+    await flushes.close()
+
+
+@pytest.mark.parametrize("waiting", [1, 5])
+@run_in_loop
+async def test_closing_waits_for_those_who_wait(waiting: int) -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.disk.clear()
+    senders = [Sender(log, flushes, 1) for _ in range(waiting)]
+    for sender in senders:
+        sender.send()
+    closing = asyncio.create_task(flushes.close())
+    await until(lambda: log.trips != [])
+    assert not closing.done()
+    log.disk.set()
+    async with asyncio.timeout(60):
+        await closing
+    assert all(sender.answers == [b"done"] for sender in senders)
+
+
+@run_in_loop
+async def test_nobody_is_answered_before_the_table_is_saved() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    saving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    flushes.hold(saving)
+    senders = [Sender(log, flushes, 1) for _ in range(3)]
+    for sender in senders:
+        sender.send()
+    await until(lambda: log.trips == [3])
+    flushes.flush_soon()
+    await until(lambda: log.trips == [3, 3])
+    assert not any(sender.answers for sender in senders)
+    closing = asyncio.create_task(flushes.close())
+    saving.set_result(None)
+    async with asyncio.timeout(60):
+        await closing
+    assert all(sender.answers == [b"done"] for sender in senders)
+    assert log.trips == [3, 3], "who waits for the table alone needs no trip of its own"
+
+
+@run_in_loop
+async def test_a_saved_table_is_not_enough() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.disk.clear()
+    saving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    flushes.hold(saving)
+    sender = Sender(log, flushes, 1)
+    sender.send()
+    await until(lambda: log.trips == [1])
+    saving.set_result(None)
+    await asyncio.sleep(0)
+    assert not sender.answers
+    log.disk.set()
+    await until(lambda: sender.answers == [b"done"])
+    await flushes.close()
+
+
+@run_in_loop
+async def test_a_table_that_cannot_be_saved() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    saving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    flushes.hold(saving)
+    sender = Sender(log, flushes, 2)
+    sender.send()
+    saving.set_exception(StoreError("no room"))
+    await until(lambda: len(sender.answers) == 2)
+    refused, stored = sender.answers
+    assert isinstance(refused, Command) and refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
+    assert "no room" in (refused.remark or "") and stored == b"done"
+    await flushes.close()
+
+
+@run_in_loop
+async def test_runs_are_answered_when_their_last_message_is_on_the_disk() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    log.disk.clear()
+    sender = Pipelining(log, flushes)
+    sender.send(3)
+    await until(lambda: log.trips == [3])
+    sender.send(2)
+    sender.send(1)
+    assert sender.owed == 6 and not sender.writes
+    log.disk.set()
+    await until(lambda: not sender.owed)
+    assert [len(frames) for frames in sender.writes] == [3, 3], "one write for each trip"
+    assert [answer.opaque for answer in sender.answers] == list(range(6))
+    assert log.trips == [3, 6]
+    await flushes.close()
+
+
+@run_in_loop
+async def test_a_trip_waits_for_as_many_messages_as_there_were_and_not_runs() -> None:
+    log = Log()
+    flushes = queue_of(log)
+    sender, other = Pipelining(log, flushes), Pipelining(log, flushes)
+    sender.send(8)
+    await until(lambda: not sender.owed)
+    flushes._trip_seconds = 60.0  # so that the next is held as long as it may be
+    for _ in range(8):
+        other.send(1)
+    assert flushes._start_planned is not None, "all are there: nothing to be held for"
+    await until(lambda: not other.owed)
+    assert log.trips == [8, 16]
+    await flushes.close()
+
+
+@run_in_loop
+async def test_a_run_for_which_the_disk_takes_too_long() -> None:
+    log = Log()
+    flushes = queue_of(log, timeout_ms=5)
+    log.disk.clear()
+    sender = Pipelining(log, flushes)
+    sender.send(3)
+    await until(lambda: not sender.owed)
+    assert [answer.opaque for answer in sender.answers] == [0, 1, 2]
+    assert {answer.code for answer in sender.answers} == {ResponseCode.FLUSH_DISK_TIMEOUT}
+    log.disk.set()
+    await flushes.close()
+    assert len(sender.answers) == 3
+
+
+@run_in_loop
+async def test_a_run_whose_disk_fails() -> None:
+    def fail() -> int:
+        raise StoreError("the disk failed")
+
+    flushes = FlushQueue(fail, lambda: None, lambda: 60_000)
+    single, sender = Sender(Log(), flushes, 1), Pipelining(Log(), flushes)
+    sender.send(2)
+    single.send()
+    closing = asyncio.create_task(flushes.close())
+    await until(lambda: not sender.owed and single.answers)
+    assert [(answer.opaque, answer.remark) for answer in sender.answers] == [
+        (0, "the disk failed"),
+        (1, "the disk failed"),
+    ]
+    assert {answer.code for answer in sender.answers} == {ResponseCode.SERVICE_NOT_AVAILABLE}
+    async with asyncio.timeout(60):
+        await closing
