@@ -41,6 +41,12 @@ def golden_497(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoldenStore
 
 
 @pytest.fixture(scope="session")
+def golden_497_dledger(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoldenStore]:
+    """A store that Apache RocketMQ 4.9.7 wrote in DLedger mode and closed cleanly; do not write into it."""
+    yield from _shared_store("apache-4.9.7-dledger", tmp_path_factory)
+
+
+@pytest.fixture(scope="session")
 def golden_550_crash(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoldenStore]:
     """A store whose Apache RocketMQ 5.5.0 broker was killed while it was sent to; do not write into it."""
     yield from _shared_store("apache-5.5.0-crash", tmp_path_factory)

@@ -172,25 +172,26 @@ def _other_logs(disk: Disk, root: Path, directories: list[str]) -> Iterator[Obst
                 Content.DLEDGER_LOG,
                 root / name,
                 "holds a DLedger log, which is not supported yet",
-                "serve it with the Java broker that wrote it (enableDLegerCommitLog=true);"
-                " `orbitlog dump commitlog` reads its messages",
+                "convert it with `orbitlog doctor convert`, or serve it with the Java broker that wrote it"
+                " (enableDLegerCommitLog=true); `orbitlog dump commitlog` reads its messages",
                 ALL_PARTS,
             )
 
 
 def _rocksdb(disk: Disk, root: Path) -> Iterator[Obstacle]:
     advice = "serve it with the Java broker that wrote it"
+    way_out = f"convert it with `orbitlog doctor convert`, or {advice}"
     queues = root / tree.CONSUMEQUEUE
     if _read_file(disk, queues / _ROCKSDB_MARK) is not None:
         what = "holds ConsumeQueues in RocksDB (storeType=defaultRocksDB), which is not supported yet"
-        yield Obstacle(Content.ROCKSDB_QUEUES, queues, what, advice, Part.QUEUES)
+        yield Obstacle(Content.ROCKSDB_QUEUES, queues, what, way_out, Part.QUEUES)
     for name in _ROCKSDB_TABLES:
         if _has_rocksdb_data(disk, root / tree.CONFIG / name):
             yield Obstacle(
                 Content.ROCKSDB_TABLES,
                 root / tree.CONFIG / name,
                 "holds broker tables in RocksDB, which is not supported yet",
-                f"{advice}, or move the directory away if the JSON files beside it are the current tables",
+                f"{way_out}, or move the directory away if the JSON files beside it are the current tables",
                 Part.TABLES,
             )
     if _has_rocksdb_data(disk, root / _ROCKSDB_POP):

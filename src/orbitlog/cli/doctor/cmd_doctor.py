@@ -6,6 +6,9 @@ from orbitlog.cli.lazy_group import LazyCommand, LazyGroup
 
 JOBS: dict[str, LazyCommand] = {
     "check": LazyCommand("orbitlog.cli.doctor.doctor_check", "Say what is wrong with a store, and what mends it."),
+    "convert": LazyCommand(
+        "orbitlog.cli.doctor.doctor_convert", "Convert a DLedger or RocksDB store into an ordinary store."
+    ),
     "explain": LazyCommand(
         "orbitlog.cli.doctor.doctor_explain", "Say what a store is: versions, topics, times, what waits."
     ),

@@ -1,0 +1,1 @@
+"""Conversion: turns a DLedger or RocksDB store into an ordinary store in a new directory."""

@@ -1,0 +1,78 @@
+"""Derived files of a converted store: timer log, and queues of which every message has expired.
+
+Other queues, the index and the checkpoint are derived from the new log by a rebuild. A queue without a message left in
+the log has only its last offset, which the rebuild cannot know: without it the next message would begin at 0 again.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.formats.derived.timer_log import TIMER_LOG_UNIT, TIMER_UNIT_BYTES
+from orbitlog.jobs.staging import TEMPORARY, put_bytes
+from orbitlog.storefiles.mapped_view import mapped_view, written_until
+from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
+
+Queue = tuple[str, int]
+_PHYSICAL_OFFSET = TIMER_LOG_UNIT.position("physical_offset")
+_I32, _I64 = struct.Struct(">i"), struct.Struct(">q")
+
+
+def keep_expired_queues(store: StoreFiles, out: Path, state: Path, derived: Collection[Queue], log_start: int) -> int:
+    """Copy the last file of each queue whose messages have all expired; return the number of queues."""
+    count = 0
+    for (topic, queue_id), files in store.queues.items():
+        if (topic, queue_id) in derived or not files:
+            continue
+        last = files[-1]
+        if not _is_expired(last, log_start):
+            continue  # of a deleted topic, or damaged: a rebuild decides what belongs into a queue
+        target = out / tree.queue_directory(topic, queue_id) / last.path.name
+        _copy(last.path, target, state)
+        count += 1
+    return count
+
+
+def _is_expired(file: OffsetFile, log_start: int) -> bool:
+    """Return whether a queue file has units, and all of them refer to offsets before the log."""
+    has_unit = False
+    with mapped_view(file.path) as view:
+        for position in range(0, len(view) - ENTRY_BYTES + 1, ENTRY_BYTES):
+            (physical_offset,) = _I64.unpack_from(view, position)
+            (size_bytes,) = _I32.unpack_from(view, position + 8)
+            if size_bytes <= 0:
+                break
+            if physical_offset >= log_start:
+                return False
+            has_unit = True
+    return has_unit
+
+
+def convert_timers(store: StoreFiles, out: Path, state: Path, translate: Callable[[int], int | None]) -> int:
+    """Write timer log and wheel of the new store; return the number of units whose offsets were translated."""
+    count = 0
+    for file in store.timer_log:
+        with mapped_view(file.path) as view:
+            data = bytearray(view)
+        for position in range(0, written_until(file.path) - TIMER_UNIT_BYTES + 1, TIMER_UNIT_BYTES):
+            if _I32.unpack_from(data, position)[0] != TIMER_UNIT_BYTES:
+                break  # the end of the file, or of what was written
+            (physical_offset,) = _I64.unpack_from(data, position + _PHYSICAL_OFFSET)
+            moved = translate(physical_offset)
+            if moved is not None:
+                _I64.pack_into(data, position + _PHYSICAL_OFFSET, moved)
+                count += 1
+        modified_ms = int(file.path.stat().st_mtime * 1000)
+        put_bytes(out / tree.TIMER_LOG / file.path.name, bytes(data), state / TEMPORARY, modified_ms=modified_ms)
+    if store.timer_wheel is not None:
+        _copy(store.timer_wheel.path, out / tree.TIMER_WHEEL, state)
+    return count
+
+
+def _copy(source: Path, target: Path, state: Path) -> None:
+    with mapped_view(source) as view:
+        put_bytes(target, bytes(view), state / TEMPORARY, modified_ms=int(source.stat().st_mtime * 1000))

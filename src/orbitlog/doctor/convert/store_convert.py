@@ -1,0 +1,315 @@
+"""Store conversion: writes an ordinary store from one in DLedger mode or with RocksDB tables, which is only read.
+
+Everything is made in `<out>.converting` and renamed to `out` when it is complete and durable, so an interrupted
+conversion is never taken for a store. The same command continues it.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from orbitlog.doctor.convert.derived_conversion import convert_timers, keep_expired_queues
+from orbitlog.doctor.convert.log_conversion import LogConversion
+from orbitlog.doctor.convert.rocksdb_tables import rocksdb_directories
+from orbitlog.doctor.convert.table_conversion import convert_tables
+from orbitlog.doctor.repair.derived_swap import make_derived
+from orbitlog.errors import DiskFull, StoreLayoutError, StoreLocked
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.derive import DeriveRules
+from orbitlog.jobs.local_runner import PhaseProgress, Runner, phase_of, run_here
+from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
+from orbitlog.jobs.staging import TEMPORARY, remove_tree, whole_file, write_all
+from orbitlog.jobs.store_use import is_in_use
+from orbitlog.settings import store_settings as keys
+from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
+from orbitlog.storefiles.inferred_geometry import told_geometry
+from orbitlog.storefiles.inferred_rules import told_rules
+from orbitlog.storefiles.mapped_view import mapped_view, written_until
+from orbitlog.storefiles.replicated_log import ReplicatedLog
+from orbitlog.storefiles.store_contents import Content, find_obstacles
+from orbitlog.storefiles.store_files import StoreFiles, find_queues, find_store_files
+from orbitlog.storefiles.store_paths import StorePaths
+
+_SUFFIX = ".converting"
+_STATE = "orbitlog.convert"
+_COPY_BYTES = 8 * 1024 * 1024
+# Derived data that a rebuild makes from the log, and tables that are read through the binding.
+_CONVERTIBLE = frozenset(
+    (Content.DLEDGER_LOG, Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES, Content.UNKNOWN_DIRECTORY)
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What was converted, or would be."""
+
+    store: str
+    out: str
+    kinds: tuple[str, ...]
+    records: int = 0
+    log_start: int = 0
+    log_end: int = 0
+    uncommitted: int = 0
+    torn_at: int | None = None
+    queues: int = 0
+    expired_queues: int = 0
+    keys: int = 0
+    timer_units: int = 0
+    tables: tuple[str, ...] = ()
+    is_dry_run: bool = False
+    notes: tuple[str, ...] = field(default_factory=tuple)
+
+    def as_object(self) -> dict[str, Any]:
+        """Return the JSON object that the command prints."""
+        return {
+            "store": self.store,
+            "out": self.out,
+            "kinds": list(self.kinds),
+            "dryRun": self.is_dry_run,
+            "messages": self.records,
+            "logStart": self.log_start,
+            "logEnd": self.log_end,
+            "uncommitted": self.uncommitted,
+            "tornAt": self.torn_at,
+            "queues": self.queues,
+            "expiredQueues": self.expired_queues,
+            "keys": self.keys,
+            "timerUnits": self.timer_units,
+            "tables": list(self.tables),
+            "notes": list(self.notes),
+        }
+
+
+def convert_store(
+    root: Path,
+    out: Path,
+    settings: StoreSettings,
+    *,
+    accept_uncommitted: bool = False,
+    dry_run: bool = False,
+    run: Runner = run_here,
+    progress: PhaseProgress | None = None,
+) -> Conversion:
+    """Write an ordinary store into `out`, which must not exist; raise `StoreLayoutError` if that is not possible."""
+    store = find_store_files(root, settings)
+    kinds = _kinds(store, settings)
+    _check_places(store, out)
+    if is_in_use(store):
+        raise StoreLocked(f"{root} is used by a broker; stop it first")
+    work = out.with_name(out.name + _SUFFIX)
+    readable = _with_data_files(store)
+    geometry, rules = told_geometry(readable, settings), told_rules(readable, settings)
+    result = Conversion(str(root), str(out), kinds, is_dry_run=dry_run)
+    if dry_run:
+        return _surveyed(store, result, accept_uncommitted=accept_uncommitted, progress=progress)
+    _check_room(store, out)
+    state = work / _STATE
+    state.mkdir(parents=True, exist_ok=True)
+    if store.dledger_segments:
+        result = _convert_log(
+            store,
+            work,
+            result,
+            segment_bytes=geometry.segment_bytes,
+            accept_uncommitted=accept_uncommitted,
+            progress=progress,
+        )
+    else:
+        result = _copy_log(store, work, result, progress)
+    result = replace(result, tables=tuple(convert_tables(store, work, state, rules.compat)))
+    result = _derive(store, work, result, _explicit(settings, geometry, rules), run=run, progress=progress)
+    _publish(work, out, state)
+    return result
+
+
+def _kinds(store: StoreFiles, settings: StoreSettings) -> tuple[str, ...]:
+    """Return what makes the store special; raise `StoreLayoutError` if it is ordinary or more than that is special."""
+    directories = StorePaths.of(store.root, settings).log_directories
+    obstacles = list(find_obstacles(store.root, log_directories=directories))
+    for obstacle in obstacles:
+        if obstacle.content not in _CONVERTIBLE:
+            raise StoreLayoutError(f"store not converted: {obstacle}")
+    kinds = sorted({obstacle.content.value for obstacle in obstacles} - {Content.UNKNOWN_DIRECTORY.value})
+    if not kinds:
+        raise StoreLayoutError(f"{store.root} is an ordinary store already; copy it instead")
+    if not store.dledger_segments and not store.segments:
+        raise StoreLayoutError(f"{store.root} has no log to convert")
+    return tuple(kinds)
+
+
+def _check_places(store: StoreFiles, out: Path) -> None:
+    if os.path.lexists(out):
+        raise StoreLayoutError(f"{out} exists already; give a directory that does not exist")
+    if not out.parent.is_dir():
+        raise StoreLayoutError(f"{out.parent} does not exist; create it first")
+    if out.resolve().is_relative_to(store.root.resolve()):
+        raise StoreLayoutError(f"{out} is inside the store that it would be made from; give another directory")
+
+
+def _with_data_files(store: StoreFiles) -> StoreFiles:
+    """Return the store with DLedger data files as segments: a record in an entry is stored at its physical offset."""
+    data = [file for files in store.dledger_segments.values() for file in files]
+    return replace(store, segments=(*store.segments, *data))
+
+
+def _surveyed(
+    store: StoreFiles, result: Conversion, *, accept_uncommitted: bool, progress: PhaseProgress | None
+) -> Conversion:
+    """Return what a conversion would do, from reading the whole log."""
+    tables = [file.path.name for file in store.config_files]
+    tables += [path.name for path in rocksdb_directories(store.root / tree.CONFIG)]
+    result = replace(result, tables=tuple(sorted(tables)))
+    if not store.dledger_segments:
+        last = store.segments[-1]
+        return replace(result, log_start=store.segments[0].base, log_end=last.base + last.size_bytes)
+    with ReplicatedLog.of(store, accepts_uncommitted=accept_uncommitted) as log:
+        phase = phase_of(progress, "reading", log.size_bytes)
+        count, end = 0, log.start
+        for record in log.records():
+            count, end = count + 1, record.end
+            if phase is not None and count % 1000 == 0:
+                phase(end - log.start, count)
+        return replace(
+            result,
+            records=count,
+            log_start=log.start,
+            log_end=end,
+            uncommitted=log.uncommitted_count,
+            torn_at=log.torn_at,
+            notes=_notes(log),
+        )
+
+
+def _notes(log: ReplicatedLog) -> tuple[str, ...]:
+    notes = []
+    if log.uncommitted_count:
+        notes.append(
+            f"{log.uncommitted_count} entries after the committed entry {log.checkpoint.committed_index} are left out;"
+            " convert the member with the highest committed index, or give --accept-uncommitted"
+        )
+    if log.checkpoint.committed_index is None:
+        notes.append(f"{log.member}/checkpoint states no committed index: every entry is converted")
+    if log.torn_at is not None:
+        notes.append(f"the last entry, at physical offset {log.torn_at}, is incomplete and left out")
+    return tuple(notes)
+
+
+def _convert_log(
+    store: StoreFiles,
+    work: Path,
+    result: Conversion,
+    *,
+    segment_bytes: int,
+    accept_uncommitted: bool,
+    progress: PhaseProgress | None,
+) -> Conversion:
+    with ReplicatedLog.of(store, accepts_uncommitted=accept_uncommitted) as log:
+        conversion = LogConversion(log, work / tree.COMMITLOG, work / _STATE, segment_bytes)
+        done = conversion.run(phase_of(progress, "converting", log.size_bytes))
+        units = convert_timers(store, work, work / _STATE, conversion.translate)
+        return replace(
+            result,
+            records=done.record_count,
+            log_start=log.start,
+            log_end=done.next_new,
+            uncommitted=log.uncommitted_count,
+            torn_at=log.torn_at,
+            timer_units=units,
+            notes=_notes(log),
+        )
+
+
+def _copy_log(store: StoreFiles, work: Path, result: Conversion, progress: PhaseProgress | None) -> Conversion:
+    """Copy the segments of an ordinary log; one that an earlier run copied completely is kept."""
+    target, temporary = work / tree.COMMITLOG, work / _STATE / TEMPORARY
+    phase = phase_of(progress, "copying", sum(segment.size_bytes for segment in store.segments))
+    copied = 0
+    for segment in store.segments:
+        path = target / segment.path.name
+        if not path.exists():
+            modified_ms = int(segment.path.stat().st_mtime * 1000)
+            with whole_file(path, temporary, modified_ms=modified_ms) as descriptor, mapped_view(segment.path) as view:
+                for start in range(0, min(written_until(segment.path), len(view)), _COPY_BYTES):
+                    write_all(descriptor, view[start : start + _COPY_BYTES], start)
+                os.ftruncate(descriptor, segment.size_bytes)
+        copied += segment.size_bytes
+        if phase is not None:
+            phase(copied, 0)
+    units = convert_timers(store, work, work / _STATE, lambda offset: offset)
+    return replace(result, log_start=store.segments[0].base, timer_units=units)
+
+
+def _explicit(settings: StoreSettings, geometry: StoreGeometry, rules: DeriveRules) -> StoreSettings:
+    """Return the settings with what was inferred from the source, as the new store has no derived file yet."""
+    inferred = {
+        keys.SEGMENT_BYTES.key: str(geometry.segment_bytes),
+        keys.QUEUE_FILE_BYTES.key: str(geometry.queue_file_bytes),
+        keys.SLOT_COUNT.key: str(geometry.index_layout.slot_count),
+        keys.ENTRY_COUNT.key: str(geometry.index_layout.entry_count),
+        keys.COMPAT.key: rules.compat.name,
+    }
+    others = {key: text for key, text in settings.texts.items() if key not in keys.LOG_PATH_SETTINGS}
+    return StoreSettings({**inferred, **others})
+
+
+def _derive(
+    store: StoreFiles,
+    work: Path,
+    result: Conversion,
+    settings: StoreSettings,
+    *,
+    run: Runner,
+    progress: PhaseProgress | None,
+) -> Conversion:
+    """Derive queues, index and checkpoint from the new log, and keep the offsets of queues without messages."""
+    derived = work / _STATE / "derived"
+    remove_tree(derived)
+    made = make_derived(run, work, derived, settings, split_bytes=SPLIT_BYTES_DEFAULT, progress=progress)
+    if not made.is_published:
+        raise StoreLayoutError(f"the converted log cannot be indexed: {made.findings[0]}")
+    for part in (tree.CONSUMEQUEUE, tree.INDEX, tree.CHECKPOINT):
+        remove_tree(work / part) if (work / part).is_dir() else (work / part).unlink(missing_ok=True)
+        if (derived / part).exists():
+            (derived / part).rename(work / part)
+    queues = find_queues(work / tree.CONSUMEQUEUE)
+    expired = keep_expired_queues(store, work, work / _STATE, queues.keys(), result.log_start)
+    return replace(
+        result,
+        records=made.messages,
+        log_end=made.log_end or result.log_end,
+        queues=len(queues),
+        expired_queues=expired,
+        keys=made.keys,
+    )
+
+
+def _publish(work: Path, out: Path, state: Path) -> None:
+    """Make everything durable, then give the store its name."""
+    remove_tree(state)
+    (work / tree.LOCK).touch()
+    for directory, _, files in os.walk(work, topdown=False):
+        for name in [*files, ""]:
+            descriptor = os.open(Path(directory, name), os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+    work.rename(out)
+    descriptor = os.open(out.parent, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _check_room(store: StoreFiles, out: Path) -> None:
+    """Raise `DiskFull` if the log and derived files of a tenth of its size do not fit."""
+    files = [*store.segments, *(file for data in store.dledger_segments.values() for file in data)]
+    written = sum(written_until(file.path) for file in files)
+    needed, free = written + written // 10, shutil.disk_usage(out.parent).free
+    if needed > free:
+        raise DiskFull(f"{out.parent} has {free} bytes free, a conversion needs about {needed}")
