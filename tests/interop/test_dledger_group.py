@@ -1,4 +1,4 @@
-"""Three brokers in DLedger mode lose their leader under load: all members convert to equal stores with every message."""
+"""Three brokers in DLedger mode lose their leader under load: all members convert to equal, complete stores."""
 
 from __future__ import annotations
 
