@@ -60,7 +60,7 @@ IDIOMS: dict[str, Idiom] = {
     "go on": Idiom(r"\b(?:go|goes|went|going|gone) on\b", "continues, resumes"),
     "lie": Idiom(r"\b(?:lies?|lay|lying)\b", "is stored, is, starts at"),
     "is no": Idiom(
-        r"\b(?:cannot be(?=[.,;:\"]|$)|cannot be (?:had|true)|is no [a-z]+|(?:is|are) none|not possible)",
+        r"\b(?:cannot be(?=[.,;:\"]|$)|cannot be (?:had|true)|(?<!there )is no [a-z]+|(?:is|are) none|not possible)",
         "is invalid, is out of range, is not a valid X",
     ),
     "so many": Idiom(r"\b(?:so many|how far|as far as|so long as|so long ago)\b", "N, up to, offset, progress, lag"),
@@ -75,7 +75,7 @@ IDIOMS: dict[str, Idiom] = {
     "too": Idiom(r", (?:too|either)\b", "also"),
     "where": Idiom(r"\bwhere (?:there|it|they|that|nothing|none|no)\b", "if, when"),
     "what clause": Idiom(
-        r"(?:^|[.:;] )What(?:ever)? (?:is|are|was|were|has|have|cannot|can)\b(?![^.]*\?)", "name the noun"
+        r"(?:^|\. )What(?:ever)? (?:is|are|was|were|has|have|cannot|can)\b(?![^.]*\?)", "name the noun"
     ),
     "ours": Idiom(r"\b(?:ours|theirs|of our own)\b", "Orbitlog, Apache's broker"),
 }
@@ -148,7 +148,7 @@ def _without_links(text: str) -> str:
 def long_lines(text: str) -> Iterator[tuple[int, str]]:
     """Yield the lines of prose that are too wide; rows of tables, headings and pictures are not wrapped."""
     for number, line in markdown_prose(text):
-        if len(line) > COLUMNS_MAX and not line.lstrip().startswith(("|", "#", "![", "    ", "<!--")):
+        if len(line) > COLUMNS_MAX and not line.startswith(("|", "#", "![", "    ", "<!--")):
             yield number, line
 
 
