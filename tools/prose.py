@@ -60,7 +60,7 @@ IDIOMS: dict[str, Idiom] = {
     "go on": Idiom(r"\b(?:go|goes|went|going|gone) on\b", "continues, resumes"),
     "lie": Idiom(r"\b(?:lies?|lay|lying)\b", "is stored, is, starts at"),
     "is no": Idiom(
-        r"\b(?:cannot be(?=[.,;:\"]|$)|cannot be (?:had|true)|(?<!there )is no [a-z]+|(?:is|are) none|not possible)",
+        r"\b(?:cannot be(?=[.,;:\"]|$)|cannot be (?:had|true)|(?<!there )is no (?!longer|more)[a-z]+|(?:is|are) none|not possible)",
         "is invalid, is out of range, is not a valid X",
     ),
     "so many": Idiom(r"\b(?:so many|how far|as far as|so long as|so long ago)\b", "N, up to, offset, progress, lag"),
@@ -127,7 +127,7 @@ def long_sentences(text: str) -> Iterator[tuple[int, str]]:
 def _paragraphs(text: str) -> Iterator[tuple[int, str]]:
     first, last, gathered = 0, 0, ""
     for number, line in markdown_prose(text):
-        if line.lstrip().startswith(("|", "#", "    ")):
+        if line.lstrip().startswith(("|", "#", "![")) or (line.startswith("    ") and not gathered):
             continue
         if gathered and (number != last + 1 or _LIST_ITEM.match(line)):
             yield first, gathered
