@@ -60,7 +60,8 @@ IDIOMS: dict[str, Idiom] = {
     "go on": Idiom(r"\b(?:go|goes|went|going|gone) on\b", "continues, resumes"),
     "lie": Idiom(r"\b(?:lies?|lay|lying)\b", "is stored, is, starts at"),
     "is no": Idiom(
-        r"\b(?:cannot be(?=[.,;:\"]|$)|cannot be (?:had|true)|(?<!there )is no (?!longer|more)[a-z]+|(?:is|are) none|not possible)",
+        r"\b(?:cannot be(?=[.,;:\"]|$)|cannot be (?:had|true)|(?<!there )is no (?!longer|more)[a-z]+"
+        r"|(?:is|are) none|not possible)",
         "is invalid, is out of range, is not a valid X",
     ),
     "so many": Idiom(r"\b(?:so many|how far|as far as|so long as|so long ago)\b", "N, up to, offset, progress, lag"),
