@@ -1,7 +1,7 @@
 # Every target sets up what it needs; `make` alone lists them.
 .DEFAULT_GOAL := help
 BIN := .venv/bin
-# What set-up found; empty where the machine has no Java, which only Spark minds.
+# Java home found by set-up; empty without Java, which only Spark needs.
 WITH_JAVA = JAVA_HOME="$$(cat .venv/java_home)"
 QUICK := not slow and not spark and not interop
 export PYTHON SYSTEM_PACKAGES
@@ -12,15 +12,15 @@ help: ## list the targets
 	@echo "Variables: ARGS=... for pytest or the command; PYTHON=... to choose the interpreter; SYSTEM_PACKAGES=no."
 
 .PHONY: setup
-setup: ## make .venv from pyproject.toml and constraints.txt (nothing to do: a moment)
+setup: ## create .venv from pyproject.toml and constraints.txt; immediate if it is current
 	@tools/setup
 
 .PHONY: demo
-demo: setup ## the tour: servers, orders, Spark, a killed broker, files made again; about a minute
+demo: setup ## run the tour: servers, orders, Spark, a killed broker, rebuilt files; about a minute
 	@$(WITH_JAVA) $(BIN)/orbitlog demo $(ARGS)
 
 .PHONY: up
-up: setup ## serve: a name server and a broker in one process, until interrupted
+up: setup ## run a name server and a broker in one process until interrupted
 	@$(BIN)/orbitlog up $(ARGS)
 
 .PHONY: test
@@ -28,42 +28,43 @@ test: setup ## run the whole test suite
 	@$(WITH_JAVA) $(BIN)/python -m pytest -n 2 $(ARGS)
 
 .PHONY: interop
-interop: setup ## run the tests against real Apache RocketMQ brokers, fetched by Maven (docs/interop.md)
+interop: setup ## run the tests against Apache RocketMQ brokers, which Maven downloads (docs/interop.md)
 	@$(WITH_JAVA) $(BIN)/python -m pytest -m interop tests/interop $(ARGS)
 
 .PHONY: check
-check: lint unit ## format, lint, types, import direction and the quick tests: before each commit
+check: lint unit ## run lint and the fast tests: before each commit
 
 .PHONY: lint
-lint: setup ## format, lint, types and import direction; changes nothing
+lint: setup ## check format, lint, types, import direction and prose; change nothing
 	@$(BIN)/ruff format --check .
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache --no-logo
+	@$(BIN)/python tools/prose.py
 
 .PHONY: unit
-unit: setup ## run the quick tests alone
+unit: setup ## run the fast tests alone
 	@$(BIN)/python -m pytest -n 2 -q -m "$(QUICK)" $(ARGS)
 
-# How many times as long as the suite looks.
+# Length of the run, as a multiple of the short run in the suite.
 ORBITLOG_FAULTS ?= 20
 .PHONY: faults
-faults: setup ## cut the power, kill, flip bits and fill disks for long (docs/durability.md)
+faults: setup ## run the fault tests for long: power cuts, kills, flipped bits, full disks (docs/durability.md)
 	@ORBITLOG_FAULTS=$(ORBITLOG_FAULTS) $(BIN)/python -m pytest -n 2 -q -o faulthandler_timeout=0 tests/faults $(ARGS)
 
 ORBITLOG_SOAK_SECONDS ?= 600
 .PHONY: soak
-soak: setup ## serve everyday load for ten minutes: memory and descriptors must stay flat
+soak: setup ## run a mixed load for ten minutes; memory and descriptors must stay flat
 	@ORBITLOG_SOAK_SECONDS=$(ORBITLOG_SOAK_SECONDS) $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/soak $(ARGS)
 
-# How often drivers and workers are killed.
+# Number of drivers and workers to kill.
 ORBITLOG_KILLS ?= 100
 .PHONY: cluster
-cluster: setup ## run the jobs on a real Spark cluster on loopback, and kill drivers and workers for long (docs/spark.md)
+cluster: setup ## run the jobs on a Spark cluster on loopback while drivers and workers are killed (docs/spark.md)
 	@ORBITLOG_KILLS=$(ORBITLOG_KILLS) $(WITH_JAVA) $(BIN)/python -m pytest -q -s -o faulthandler_timeout=0 tests/spark $(ARGS)
 
 .PHONY: format
-format: setup ## format the code and mend what the linter can
+format: setup ## format the code and apply the linter's fixes
 	@$(BIN)/ruff format .
 	@$(BIN)/ruff check --fix .
 
@@ -72,22 +73,22 @@ bench: setup ## run the benchmarks (docs/benchmarks.md)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks $(ARGS)
 
 .PHONY: compare
-compare: setup ## measure both brokers, ours and Apache's, under the official Java client (docs/benchmarks.md)
+compare: setup ## compare Orbitlog with Apache's broker under the official Java client (docs/benchmarks.md)
 	@$(WITH_JAVA) $(BIN)/python -m benchmarks.compare $(ARGS)
 
 .PHONY: docs
-docs: setup ## write the generated parts of docs/ and README.md anew
+docs: setup ## regenerate the generated parts of docs/ and README.md
 	@$(BIN)/python tools/generate_docs.py
 
 .PHONY: api
-api: setup ## accept the names that the package exports now (tests/public_api.txt)
+api: setup ## accept the exported names of the package (tests/public_api.txt)
 	@$(BIN)/python -m pytest -q tests/test_public_api.py --accept-public-api
 
 .PHONY: lock
-lock: setup ## resolve every dependency anew into constraints.txt
+lock: setup ## resolve all dependencies into constraints.txt
 	@$(BIN)/python tools/lock.py
 
 .PHONY: clean
-clean: ## remove .venv and everything else that is made
+clean: ## remove .venv and all other build products
 	@rm -rf .venv .setup.lock .pytest_cache .mypy_cache .ruff_cache .hypothesis build dist
 	@find src tests tools benchmarks -name __pycache__ -type d -prune -exec rm -rf {} + 2>/dev/null || true

@@ -1,6 +1,6 @@
-"""How long commands take from their start to their end, on the clock and computing; beside Apache's mqadmin.
+"""Duration of commands from start to end, elapsed and CPU time, beside Apache's mqadmin.
 
-Every run is a process of its own that asks a broker in this process, so its computing is counted with nobody else's.
+Every run is a separate process with a broker in this one, so its CPU time is its own.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def _run_apache(report: Report, address: str, environment: dict[str, str], direc
 
 def _add(report: Report, name: str, spent: list[Spent], limit_ms: float | None) -> None:
     best = Spent(min(each.cpu_ms for each in spent), min(each.wall_ms for each in spent))
-    report.read(Reading(_GROUP, f"{name}: computing", best.cpu_ms, "ms", limit_ms))
-    report.read(Reading(_GROUP, f"{name}: on the clock", best.wall_ms, "ms"))
+    report.read(Reading(_GROUP, f"{name}: CPU time", best.cpu_ms, "ms", limit_ms))
+    report.read(Reading(_GROUP, f"{name}: elapsed", best.wall_ms, "ms"))
 
 
 def _spent(command: list[str], environment: dict[str, str], directory: str) -> Spent:

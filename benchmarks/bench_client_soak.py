@@ -41,6 +41,6 @@ def _soak(report: Report, directory: Path, loop: str, count: int) -> None:
     for number, memory in enumerate(tenths, 1):
         report.read(Reading(group, f"memory after {number * 10} %", memory, "MB"))
     growth = max(tenths[_WARM_TENTHS:]) - max(tenths[:_WARM_TENTHS]) if len(tenths) > _WARM_TENTHS else 0.0
-    report.read(Reading(group, "growth of its memory since the third tenth", growth, "MB", _GROWTH_LIMIT_MB))
-    report.read(Reading(group, "its event loop kept busy at a time, at most", told["blockedMs"], "ms", LATE_MS))
-    report.read(Reading(group, f"times that it was for more than {LATE_MS:g} ms", told["late"], "times", 1))
+    report.read(Reading(group, "growth of memory since the third tenth", growth, "MB", _GROWTH_LIMIT_MB))
+    report.read(Reading(group, "longest time that its event loop was busy", told["blockedMs"], "ms", LATE_MS))
+    report.read(Reading(group, f"times above {LATE_MS:g} ms", told["late"], "times", 1))

@@ -57,9 +57,9 @@ def run(report: Report, directory: Path, *, body_bytes: int, segment_bytes: int)
         raise RuntimeError(done.stderr[-2000:])
     found = json.loads(done.stdout.splitlines()[-1])
     add("rebuild queues, index and checkpoint, synced", found["rebuild"])
-    add("rebuild, processor time", found["rebuild_processor"])
+    add("rebuild, CPU time", found["rebuild_processor"])
     add("check with CRC", found["check"])
-    add("check with CRC, processor time", found["check_processor"])
+    add("check with CRC, CPU time", found["check_processor"])
     shutil.rmtree(root)
 
 

@@ -15,7 +15,7 @@ import uvloop
 from benchmarks.hot_path import QUEUES, HotPath, batches, commits, halves, hot_path_at, pulls, sends, sends_to_many
 from benchmarks.measure import Reading, Report
 
-GROUP = "the broker's own processor time, 128 B bodies"
+GROUP = "the broker's own CPU time, 128 B bodies"
 PIPELINED = 64
 MEMBERS = 32
 ROUNDS = 3
@@ -93,7 +93,7 @@ def _measure(report: Report, path: HotPath, name: str, reads: Sequence[bytes], m
     """Take what a step costs in the quieter moments: the rest is what else the machine does."""
     answering, dispatching = _steps(path, reads * ROUNDS, a_read)
     per_message = len(answering) / ROUNDS / messages * 1e6
-    report.read(Reading(GROUP, f"{name}: until the answer", _quiet(answering) * per_message, "µs"))
+    report.read(Reading(GROUP, f"{name}: until the response", _quiet(answering) * per_message, "µs"))
     if a_read:
         report.read(Reading(GROUP, f"{name}: dispatch", _quiet(dispatching) * per_message, "µs"))
 

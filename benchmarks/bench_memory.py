@@ -40,11 +40,11 @@ def run(report: Report, *, steps: int, per_step: int) -> None:
                 anon, file = _resident_mib()
                 anonymous.append(anon)
                 at = f"after {step * per_step:,}"
-                report.read(Reading(group, f"{at}: memory of its own (RssAnon)", anon, "MiB"))
+                report.read(Reading(group, f"{at}: private memory (RssAnon)", anon, "MiB"))
                 report.read(Reading(group, f"{at}: pages of mapped files (RssFile)", file, "MiB"))
             report.read(Reading(group, "segments left", store.numbers().segment_count, "files"))
     growth = anonymous[-1] - anonymous[0]
-    report.read(Reading(group, "growth of its own memory since the first step", growth, "MiB", _GROWTH_LIMIT_MIB))
+    report.read(Reading(group, "growth of private memory since the first step", growth, "MiB", _GROWTH_LIMIT_MIB))
 
 
 def _one_step(store: MessageStore, messages: list[Message], count: int) -> None:

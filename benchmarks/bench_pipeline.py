@@ -103,7 +103,7 @@ class Log:
         for name, seconds in found.stages.items():
             self.report.read(Reading(self.group, f"rebuild, local[{cores}]: {name}", seconds, "s"))
         for kind, most_mib in sorted(found.memory.items()):
-            self.report.read(Reading(self.group, f"most memory of {kind}, local[{cores}]", most_mib, "MiB"))
+            self.report.read(Reading(self.group, f"peak memory of {kind}, local[{cores}]", most_mib, "MiB"))
 
 
 @dataclass
@@ -244,7 +244,7 @@ class Stages:
         reports = self._run(functools.partial(computing, function), tasks, name=name, **more)
         took = time.perf_counter() - began
         self.seconds[f"{name.removeprefix('rebuild: ')}, the job"] = took
-        self.seconds[f"{name.removeprefix('rebuild: ')}, computing"] = sum(report["computed_s"] for report in reports)
+        self.seconds[f"{name.removeprefix('rebuild: ')}, CPU time"] = sum(report["computed_s"] for report in reports)
         return reports
 
     def of(self, total: float) -> dict[str, float]:

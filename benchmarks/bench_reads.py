@@ -45,11 +45,11 @@ def _read(report: Report, root: Path, shape: LogShape) -> None:
     cold = f"batched reads, page cache cold, {where}"
     fetched, seconds = _cold(root, lambda: _plain(root, shape))
     add(cold, "baseline: plain read of the log", seconds)
-    report.read(Reading(cold, "fetched from the disk by the plain read", fetched / 2**20, "MiB"))
+    report.read(Reading(cold, "read from the disk by the plain read", fetched / 2**20, "MiB"))
     # Opened while the pages are there: opening is measured elsewhere, and its maps keep no page that it did not touch.
     fetched, seconds = _cold_store(root, lambda store: _read_all(store, shape))
     add(cold, "every queue, 32 at a time", seconds)
-    report.read(Reading(cold, "fetched from the disk by reading the queues", fetched / 2**20, "MiB"))
+    report.read(Reading(cold, "read from the disk by reading the queues", fetched / 2**20, "MiB"))
     _, seconds = _cold_store(root, lambda store: _read_queue(store, shape, 0))
     add(cold, "one queue of them, 32 at a time", seconds, _QUEUES)
 

@@ -109,7 +109,7 @@ def _jobs(
     topic = totals.messages, totals.stored_bytes
     whole = count_logs(runner(spark), exported).groups["topic", "b", TOPIC, None]
     return [
-        ("log source, slim: 8 columns", lambda: scan(SLIM), messages, segment_bytes),
+        ("log source, narrow: 8 columns", lambda: scan(SLIM), messages, segment_bytes),
         ("log source, full: 14 columns with body", lambda: scan(FULL), messages, segment_bytes),
         ("topic source, full", topic_scan, *topic),
         ("statistics", lambda: count_logs(runner(spark), stores), messages, segment_bytes),

@@ -1,4 +1,4 @@
-"""How long a store takes to open: with many queues, and with a long log; closed before, and killed.
+"""Time to open a store: with many queues, and with a long log; closed cleanly, and killed.
 
 Each opening is a process of its own, so that loading the kernels counts; the page cache is warm. Logs are really
 written, not sparse.
@@ -30,7 +30,7 @@ def run_queues(report: Report, *, topics: int) -> None:
 def run_log(report: Report, *, gigabytes: float) -> None:
     record_bytes = LogShape(1, 1024).record_bytes
     shape = LogShape(count=int(gigabytes * 1e9) // record_bytes, body_bytes=1024)
-    group = f"start-up with a log of {gigabytes:g} GB, 1 KB bodies, really written"
+    group = f"start-up with a log of {gigabytes:g} GB, 1 KB bodies, written to disk"
     _run(report, group, shape, clean_limit_s=_CLEAN_LIMIT_S, killed_limit_s=None)
 
 
@@ -39,7 +39,7 @@ def _run(report: Report, group: str, shape: LogShape, *, clean_limit_s: float, k
         root = Path(directory, "store")
         write_log(root, shape)
         _add(report, group, "nothing derived yet", [_open(root, "close")], None)
-        _add(report, group, "closed before", [_open(root, "close") for _ in range(_ROUNDS)], clean_limit_s)
+        _add(report, group, "closed cleanly", [_open(root, "close") for _ in range(_ROUNDS)], clean_limit_s)
         killed = []
         for _ in range(_ROUNDS):
             _open(root, "kill", _KILLED_AFTER)
@@ -48,7 +48,7 @@ def _run(report: Report, group: str, shape: LogShape, *, clean_limit_s: float, k
 
 
 class Opening(NamedTuple):
-    """Seconds on the clock, those of them spent computing, and those that closing took."""
+    """Seconds elapsed, those of them spent computing, and those that closing took."""
 
     seconds: float
     cpu_seconds: float
@@ -58,7 +58,7 @@ class Opening(NamedTuple):
 def _add(report: Report, group: str, what: str, openings: list[Opening], limit_s: float | None) -> None:
     middle = sorted(openings)[len(openings) // 2]
     report.read(Reading(group, f"opened: {what}", middle.seconds, "s", limit_s))
-    report.read(Reading(group, f"opened: {what}; computing", middle.cpu_seconds, "s"))
+    report.read(Reading(group, f"opened: {what}; CPU time", middle.cpu_seconds, "s"))
 
 
 def _open(root: Path, how: str, count: int = 0) -> Opening:

@@ -57,9 +57,9 @@ def _append_and_read(report: Report, messages: list[Message], body_bytes: int, c
         add("append, then dispatch: one thread", statistics.median(both))
         add("flush log and derived files", seconds_of(store.flush_derived), _ROUNDS)
         add("close", seconds_of(store.close), _ROUNDS)
-        add("open, closed before", seconds_of(lambda: _open(directory).close()), _ROUNDS)
+        add("open, closed cleanly", seconds_of(lambda: _open(directory).close()), _ROUNDS)
         Path(directory, "store", "orbitlog.state").unlink()
-        add("open, nothing to trust", seconds_of(lambda: _open(directory).close()), _ROUNDS)
+        add("open, without a valid state file", seconds_of(lambda: _open(directory).close()), _ROUNDS)
 
 
 def _add_java(add: Callable[[str, float], None], body_bytes: int, count: int) -> None:

@@ -148,9 +148,9 @@ def _processor_time(
         steps: dict[str, Callable[[int], object]] = {
             "bare: write": lambda number: os.pwrite(file.fileno(), records, number * len(records)),
             "bare: sync": lambda _: os.fdatasync(file.fileno()),
-            "records made and appended": lambda _: _append_all(store, message, rows),
+            "records encoded and appended": lambda _: _append_all(store, message, rows),
             "flush": lambda _: store.flush_log(),
-            "records made alone": lambda _: encode_run(rows, {}, 0, 0, sys.maxsize),
+            "records encoded only": lambda _: encode_run(rows, {}, 0, 0, sys.maxsize),
         }
         nanoseconds: dict[str, list[int]] = {name: [] for name in steps}
         for number in range(_TRIPS_MIN):
@@ -159,7 +159,7 @@ def _processor_time(
                 step(number)
                 nanoseconds[name].append(time.thread_time_ns() - started)
     for name, spent in nanoseconds.items():
-        report.read(Reading(group, f"processor time a trip, {name}", statistics.median(spent) / 1000, "µs"))
+        report.read(Reading(group, f"CPU time a flush, {name}", statistics.median(spent) / 1000, "µs"))
 
 
 class CountedFlush:

@@ -91,7 +91,7 @@ def run(report: Report, *, count: int, waiting: int) -> None:
 
 
 async def _waiting(report: Report, root: Path, count: int, waiting: int) -> None:
-    group = f"messages that wait, {len(_BODY)} B bodies, {_IN_FLIGHT} requests in flight, one process"
+    group = f"pending messages, {len(_BODY)} B bodies, {_IN_FLIGHT} requests in flight, one process"
     bench, idle = _Bench(root / "waiting"), _Bench(root / "idle")
     await bench.broker.start()
     await idle.broker.start()
@@ -114,12 +114,12 @@ async def _waiting(report: Report, root: Path, count: int, waiting: int) -> None
         for _ in range(_ROUNDS):
             for each, seconds in rounds.items():
                 seconds.append(await _round(each.send_plain, count))
-        add("baseline: plain sends, nothing waits", statistics.median(rounds[idle]))
-        add(f"plain sends while {waiting:,} wait for a moment", statistics.median(rounds[bench]))
+        add("baseline: plain sends, nothing pending", statistics.median(rounds[idle]))
+        add(f"plain sends while {waiting:,} are scheduled", statistics.median(rounds[bench]))
         add("transactions: half message, commit", await _round(transaction, count // 4), count // 4)
         for name, topic, property_name in (
-            ("delivered for a moment", "Moment", "TIMER_DELIVER_MS"),
-            ("delivered by level", "Level", "DELAY"),
+            ("scheduled messages delivered", "Moment", "TIMER_DELIVER_MS"),
+            ("delayed messages delivered", "Level", "DELAY"),
         ):
             add(name, await _delivery(bench, topic, property_name, count))
     finally:

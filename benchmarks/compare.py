@@ -2,10 +2,11 @@
 
 python -m benchmarks.compare [--quick] [--scale X] [--full] [--rounds N] [--row WORD]... [--only NAME] [--out FILE]
 
-Rounds alternate between the brokers; each row is the median of its rounds. Warm-up is a round that is not counted.
-While one side is measured the other stands still (SIGSTOP): a broker that works on after its row has ended, as Apache's
-does for minutes once it has a thousand topics or transactions, would take a core from its rival. A row at which a
-client gives up is told and left out, new clients take the next one, and the command ends with 1.
+Rounds alternate between the brokers; each row is the median of its rounds. Every new client first runs the jobs of
+`compare_rows.warm_up`, so that Java's compiler has settled in the client and in Apache's broker; the first round of
+each row is not counted either. While one side is measured the other is stopped (SIGSTOP): Apache's broker works for
+minutes after a row with a thousand topics or transactions, and would take a core from Orbitlog. A row whose client
+fails is reported and left out, new clients run the next one, and the command ends with 1.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 
 from benchmarks.broker_pairs import Broker, JobFailed, Load, client_of, start_apache, start_orbitlog
 from benchmarks.compare_record import Record
-from benchmarks.compare_rows import APART, MEMORY, START, TOPIC, Job, Row, jobs
+from benchmarks.compare_rows import APART, MEMORY, START, TOPIC, Job, Row, jobs, warm_up
 from benchmarks.compare_stores import compare_commands, compare_stores
 from benchmarks.measure import circumstances
 
@@ -39,25 +40,25 @@ class Side:
     load: Load
     home: Path
 
-    def tell(self, signal_number: int) -> None:
-        """Stop its processes where they are, or let them go on."""
+    def send_signal(self, signal_number: int) -> None:
+        """Stop or continue all of its processes."""
         for process in (*self.broker.processes, self.load.process):
             process.send_signal(signal_number)
 
 
 @contextmanager
 def alone(side: Side, sides: Sequence[Side]) -> Iterator[None]:
-    """Let one side have the machine."""
+    """Stop the other side while this one is measured."""
     others = [each for each in sides if each is not side]
     for other in others:
-        other.tell(signal.SIGSTOP)
+        other.send_signal(signal.SIGSTOP)
     try:
         yield
     finally:
         for other in others:
-            other.tell(signal.SIGCONT)
+            other.send_signal(signal.SIGCONT)
         if others:
-            time.sleep(_SETTLE_SECONDS)  # for what they had to put off
+            time.sleep(_SETTLE_SECONDS)  # for work that they had to defer
 
 
 def measure(side: Side, job: Job, record: Record, *, is_counted: bool) -> None:
@@ -77,7 +78,7 @@ def measure(side: Side, job: Job, record: Record, *, is_counted: bool) -> None:
 
 
 def compare(wanted: list[Job], names: Sequence[str], rounds: int, directory: Path, record: Record) -> None:
-    """Measure jobs of one setting; brokers live through all of them, side by side, one working at a time."""
+    """Measure jobs of one setting; both brokers stay up for all of them, one running at a time."""
     with ExitStack() as stack:
         sides = []
         for name in names:
@@ -90,6 +91,7 @@ def compare(wanted: list[Job], names: Sequence[str], rounds: int, directory: Pat
             for topic in (TOPIC, "Latency", "Held"):
                 load.run(f"topics {topic} 1 8")
             sides.append(Side(broker, load, home))
+        _warm_up(sides, record)
         for job in wanted:
             try:
                 _take_turns(sides, job, rounds, record)
@@ -98,6 +100,15 @@ def compare(wanted: list[Job], names: Sequence[str], rounds: int, directory: Pat
                 print(f"  {job.rows[0].name}: left out, {error}", flush=True)
                 for side in sides:
                     side.load = stack.enter_context(client_of(side.broker, side.home))
+                _warm_up(sides, record)
+
+
+def _warm_up(sides: Sequence[Side], record: Record) -> None:
+    """Run the warm-up jobs in the clients of all sides, one side at a time; nothing of it is recorded."""
+    for side in sides:
+        with alone(side, sides):
+            for line in record.warm_up:
+                side.load.run(line)
 
 
 def _take_turns(sides: Sequence[Side], job: Job, rounds: int, record: Record) -> None:
@@ -118,7 +129,7 @@ def _prepare(sides: Sequence[Side], lines: Sequence[str]) -> None:
 
 
 def more_starts(names: Sequence[str], count: int, record: Record) -> None:
-    """Start and stop both a few more times: a start is short, and one alone says little."""
+    """Start and stop both brokers a few more times: a single start varies too much."""
     for _ in range(count):
         for name in names:
             with tempfile.TemporaryDirectory(prefix="orbitlog-compare-") as directory:
@@ -132,7 +143,7 @@ def main() -> None:
     scale = QUICK if arguments.quick else arguments.scale
     chosen = [job for job in jobs(scale) if _is_wanted(job.rows, arguments.row)]
     names = [arguments.only] if arguments.only else list(STARTERS)
-    record = Record(arguments.rounds)
+    record = Record(arguments.rounds, warm_up(is_quick=arguments.quick))
     print(", ".join(f"{name} {value}" for name, value in circumstances().items()))
     for settings in dict.fromkeys(job.settings for job in chosen):
         group = [job for job in chosen if job.settings == settings]
@@ -147,7 +158,7 @@ def main() -> None:
     record.save(arguments.out)
     if arguments.out == RESULTS / "compare.json" and not arguments.only and not arguments.quick:
         record.remember(RESULTS / "compare-history.jsonl")
-        print("`make docs` puts these figures into docs/benchmarks.md")
+        print("`make docs` writes these figures to docs/benchmarks.md and docs/benchmarks/comparison.md")
     if record.left_out:
         raise SystemExit(f"rows left out: {len(record.left_out)}")
 
@@ -158,11 +169,11 @@ def _is_wanted(rows: Sequence[Row], words: Sequence[str]) -> bool:
 
 def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="make compare ARGS=…", description="Both brokers, side by side.")
-    parser.add_argument("--quick", action="store_true", help="few messages: shows that it runs, not how fast")
-    parser.add_argument("--scale", type=float, default=1.0, help="that many times as many messages (default 1)")
-    parser.add_argument("--full", action="store_true", help="stores of 10 GB where others are of 1")
+    parser.add_argument("--quick", action="store_true", help="few messages: a test of the benchmark, not a measurement")
+    parser.add_argument("--scale", type=float, default=1.0, help="multiply the numbers of messages by this (default 1)")
+    parser.add_argument("--full", action="store_true", help="stores of 10 GB instead of 1 GB")
     parser.add_argument("--rounds", type=int, default=3, help="counted rounds of each row (default 3)")
-    parser.add_argument("--row", action="append", default=[], help="only rows whose name has this in it")
+    parser.add_argument("--row", action="append", default=[], help="only rows whose name contains this")
     parser.add_argument("--only", choices=sorted(STARTERS), help="only this broker")
     parser.add_argument("--out", type=Path, help="JSON to write (default benchmarks/results/compare.json)")
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""What `make compare` has measured: values by row and broker, told as lines, as JSON, and as a line of history."""
+"""Results of `make compare`: values by row and broker, as printed lines, as JSON, and as a line of history."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ class Record:
     """Values of both brokers, in the order of rows."""
 
     rounds: int
+    warm_up: tuple[str, ...] = ()
     rows: dict[str, Row] = field(default_factory=dict)
     values: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     cpu: dict[tuple[str, str], list[float]] = field(default_factory=dict)
@@ -33,13 +34,13 @@ class Record:
             self.cpu.setdefault((row.name, broker), []).append(cpu_seconds_per_million)
 
     def leave_out(self, rows: Sequence[Row], reason: str) -> None:
-        """Forget what was measured of these rows, for they did not come to their end."""
+        """Drop the values of these rows, because their job failed."""
         for row in rows:
             self.left_out[row.name] = reason
             self.rows.pop(row.name, None)
 
     def ratio(self, name: str) -> float | None:
-        """How many times as good as theirs ours is, None where one of the two was not measured."""
+        """Return the ratio of Orbitlog to Apache's broker, more is better; None if one of them was not measured."""
         ours, theirs = self.values.get((name, OURS)), self.values.get((name, THEIRS))
         if not ours or not theirs or not statistics.median(ours):
             return None
@@ -63,7 +64,8 @@ class Record:
     def save(self, path: Path) -> None:
         rows = [self._row(row) for row in self.rows.values()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        record: dict[str, Any] = {"apacheVersion": VERSION, "rounds": self.rounds, **circumstances(), "rows": rows}
+        record: dict[str, Any] = {"apacheVersion": VERSION, "rounds": self.rounds, "warmUp": self.warm_up}
+        record |= {**circumstances(), "rows": rows}
         if self.left_out:
             record["leftOut"] = self.left_out
         path.write_text(json.dumps(record, indent=1) + "\n")
@@ -75,9 +77,10 @@ class Record:
         return found | ({"cpuSecondsPerMillion": cpu} if cpu else {}) | {"ratio": self.ratio(row.name)}
 
     def remember(self, path: Path) -> None:
-        """Add a line of ratios to those of earlier runs."""
+        """Append the ratios of this run to the history."""
         ratios = {name: round(ratio, 3) for name in self.rows if (ratio := self.ratio(name)) is not None}
-        said = circumstances()
-        line = {"when": said["when"], "commit": said["commit"], "cores": said["cores"], "ratios": ratios}
+        now = circumstances()
+        line = {"when": now["when"], "commit": now["commit"], "cores": now["cores"], "ratios": ratios}
+        line["warmUp"] = bool(self.warm_up)
         with path.open("a") as file:
             file.write(json.dumps(line) + "\n")

@@ -142,7 +142,7 @@ class Report:
             if figure.group == group
         ]
         readings = [
-            {key: value for key, value in asdict(reading).items() if key != "group"} | {"told": str(reading)}
+            {key: value for key, value in asdict(reading).items() if key != "group"} | {"text": str(reading)}
             for reading in self.readings
             if reading.group == group
         ]

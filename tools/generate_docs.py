@@ -1,12 +1,12 @@
-"""Write the parts of the documentation that code can write; `--check` tells what is out of date instead.
+"""Documentation generator: rewrites generated parts; `--check` reports parts that are out of date instead.
 
-Two kinds of places in any Markdown file are rewritten:
+Two kinds of regions in any Markdown file are rewritten:
 
-* what stands between `<!-- generated: NAME ... -->` and `<!-- end generated -->`, by the generator of that name;
-* the output in a fence marked `console run`: each line that starts with `$ ` is run in a directory that holds two
-  stores written by Apache brokers, `store` (4.9.7, closed cleanly) and `crashed` (5.5.0, killed).
+* the lines between `<!-- generated: NAME ... -->` and `<!-- end generated -->`, by the generator of that name;
+* the output in a fence marked `console run`: each line that starts with `$ ` is run in a directory with two stores
+  written by Apache brokers, `store` (4.9.7, closed cleanly) and `crashed` (5.5.0, killed).
 
-A fence marked `python run` is run in the same place and must succeed; nothing of it is rewritten.
+A fence marked `python run` is run in the same directory and must succeed; it is not rewritten.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ def benchmark_figures(_: str) -> str:
     taken = ""
     for group in recorded["groups"]:
         machine = f"{group['processor']}, {group['cores']} cores, {group['system']}, Python {group['python']}"
-        if taken != (taken := f"Taken on {group['when'][:10]} on {machine}, commit {group['commit']}:"):
+        if taken != (taken := f"Measured on {group['when'][:10]} on {machine}, commit {group['commit']}:"):
             lines += ["", taken]
         lines += ["", f"**{group['group']}**"]
         if group["figures"]:
@@ -245,17 +245,50 @@ def benchmark_figures(_: str) -> str:
             lines.append(f"| {figure['name']} | {speed} | {ratios} |")
         if group["readings"]:
             lines += ["", "| | |", "|---|---|"]
-        lines += [f"| {reading['name']} | {reading['told']} |" for reading in group["readings"]]
+        lines += [f"| {reading['name']} | {reading['text']} |" for reading in group["readings"]]
     return "\n".join(lines[1:])
+
+
+HEADLINE = (
+    "start to first acknowledged send",
+    "idle memory, name server and broker",
+    "sync send, 64 threads, 128 B",
+    "CPU of the broker, a million sync sends, 64 threads, 128 B",
+    "async send, 1,000 in flight, 128 B",
+    "batches of 32, 8 threads, 128 B",
+    "backlog consumed",
+    "CPU of the broker, a million consumed",
+    "end to end at 1,000 msg/s: p99",
+    "end to end at 10,000 msg/s: p50",
+    "50 groups consuming 100 msg/s each: p99",
+    "transactions committed and visible, 16 threads, 128 B",
+    "sync send with sync flush, 64 threads, 128 B",
+    "queues and index of 10 GB of 1 KB messages rebuilt by the doctor",
+    "a store of 10 GB whose broker was killed: to the first acknowledged send",
+)
+
+
+def headline(_: str) -> str:
+    """The rows of the last `make compare` that a reader asks for first."""
+    recorded = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
+    rows = {row["name"]: row for row in recorded["rows"]}
+    lines = ["| row | Apache 5.5.0 | Orbitlog | ratio, more is better |", "|---|---:|---:|---:|"]
+    for name in HEADLINE:
+        row = rows[name]
+        sides = (f"{_rounded(median(row['values'][side]))} {row['unit']}" for side in ("apache", "orbitlog"))
+        lines.append(f"| {name} | {' | '.join(sides)} | {row['ratio']:.2f} |")
+    return "\n".join(lines)
 
 
 def comparison(_: str) -> str:
     """The last recorded run of `make compare`: medians, spread, processor time, and whether a target was met."""
     recorded = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
     machine = f"{recorded['processor']}, {recorded['cores']} cores, {recorded['system']}, Python {recorded['python']}"
+    warm_up = "after a warm-up of each client" if recorded.get("warmUp") else "one uncounted round a row"
     lines = [
-        f"Taken on {recorded['when'][:10]} on {machine}, commit {recorded['commit']}; medians of {recorded['rounds']}"
-        " rounds, with the lowest and the highest in brackets; CPU is the broker's, in seconds for a million messages:",
+        f"Measured on {recorded['when'][:10]} on {machine}, commit {recorded['commit']}, {warm_up}. Medians of"
+        f" {recorded['rounds']} rounds, with minimum and maximum in brackets. CPU is that of the broker,"
+        " in seconds for a million messages.",
         "",
         "| row | Apache 5.5.0 | CPU | Orbitlog | CPU | ratio, more is better | target |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -265,7 +298,7 @@ def comparison(_: str) -> str:
         for broker in ("apache", "orbitlog"):
             spent = row.get("cpuSecondsPerMillion", {}).get(broker)
             sides.append(
-                f"{_told_values(row['values'][broker])} {row['unit']} | {_told(median(spent)) if spent else ''}"
+                f"{_with_spread(row['values'][broker])} {row['unit']} | {_rounded(median(spent)) if spent else ''}"
             )
         ratio, target = row["ratio"], row["target"]
         missed = "" if target is None else f"{target:g}" if ratio >= target else f"{target:g}, missed"
@@ -273,13 +306,13 @@ def comparison(_: str) -> str:
     return "\n".join(lines)
 
 
-def _told(value: float) -> str:
+def _rounded(value: float) -> str:
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}" if value >= 10 else f"{value:.2f}"
 
 
-def _told_values(values: list[float]) -> str:
-    spread = f" ({_told(min(values))} to {_told(max(values))})" if len(values) > 1 else ""
-    return _told(median(values)) + spread
+def _with_spread(values: list[float]) -> str:
+    spread = f" ({_rounded(min(values))} to {_rounded(max(values))})" if len(values) > 1 else ""
+    return _rounded(median(values)) + spread
 
 
 def mqadmin_verbs(_: str) -> str:
@@ -297,6 +330,7 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "comparison": comparison,
     "compat": compat_table,
     "decisions": decisions,
+    "headline": headline,
     "layout": layout_table,
     "make-targets": make_targets,
     "mqadmin-verbs": mqadmin_verbs,

@@ -1,0 +1,79 @@
+"""`make compare` warms up every client before its first row, and each row can run alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from benchmarks import compare
+from benchmarks.compare_record import Record
+from benchmarks.compare_rows import APART, WARM_UP_TOPIC, Job, Row, jobs, warm_up
+
+
+class FakeLoad:
+    """A client that records the jobs that it is given."""
+
+    process = SimpleNamespace(send_signal=lambda signal_number: None)
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def run(self, line: str) -> dict[str, float]:
+        self.lines.append(line)
+        if line.startswith("broken"):
+            raise compare.JobFailed(line)
+        return {"failed": 0.0, "messages": 10.0, "seconds": 1.0}
+
+
+@pytest.fixture
+def loads(monkeypatch: pytest.MonkeyPatch) -> list[FakeLoad]:
+    started: list[FakeLoad] = []
+
+    def start(directory: Path, settings: object) -> Any:
+        return SimpleNamespace(
+            name="apache",
+            start_seconds=1.0,
+            processes=(),
+            resident_mb=lambda: 1.0,
+            cpu_seconds=lambda: 0.0,
+            stop=lambda: None,
+        )
+
+    @contextmanager
+    def client_of(broker: object, directory: Path) -> Iterator[FakeLoad]:
+        started.append(FakeLoad())
+        yield started[-1]
+
+    monkeypatch.setattr(compare, "STARTERS", {"apache": start})
+    monkeypatch.setattr(compare, "client_of", client_of)
+    return started
+
+
+def test_new_client_runs_the_warm_up_before_the_first_row(loads: list[FakeLoad], tmp_path: Path) -> None:
+    wanted = [Job("broken row", (Row("one"),)), Job("consume Compare 10", (Row("two"),))]
+    record = Record(1, warm_up(is_quick=True))
+    compare.compare(wanted, ["apache"], 1, tmp_path, record)
+    first, second = (load.lines for load in loads)
+    warm = list(record.warm_up)
+    assert first[3:] == [*warm, "broken row"]  # after the topics of the rows
+    assert second == [*warm, "consume Compare 10", "consume Compare 10"]  # one round does not count
+    assert record.values["two", "apache"] == [10.0] and set(record.left_out) == {"one"}
+    assert record.values[APART[0].name, "apache"] == [1.0]
+
+
+def test_warm_up_uses_a_topic_of_its_own_and_consumes_more_than_once() -> None:
+    lines = warm_up(is_quick=False)
+    assert all(line.split()[1] == WARM_UP_TOPIC for line in lines)
+    assert sum(line.startswith("consume") for line in lines) > 1
+
+
+@pytest.mark.parametrize("word", ["consume", "query"])
+def test_row_that_reads_messages_sends_them_first(word: str) -> None:
+    """Chosen with `--row` alone, it finds none of earlier rows."""
+    [job] = [job for job in jobs(1.0) if job.words.startswith(word)]
+    assert any(line.split()[1] == job.words.split()[1] for line in job.before)
