@@ -64,7 +64,7 @@ def command(*, store: Path, engine: str, master: str, dry_run: bool, output: Out
     with ExitStack() as stack:
         run: Any = run_here
         if engine == "spark":
-            from orbitlog.pipeline.runtime.task_run import runner
+            from orbitlog.pipeline.runtime.spark_runner import runner
 
             run = runner(stack.enter_context(spark_session(master, "doctor rebuild", only_tasks=True)))
         more = {"run": run, "split_bytes": options["split_bytes"], "progress": stack.enter_context(JobProgress())}

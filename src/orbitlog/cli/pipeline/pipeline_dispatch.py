@@ -43,7 +43,7 @@ def command(*, store: Path, once: bool, master: str, output: Output) -> None:
         # After Spark has started: it has handlers of its own, which cancel jobs.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        query = DispatchQuery(spark, store, tell=shown.tell)
+        query = DispatchQuery(spark, store, on_progress=shown.tell)
         if once:
             shown.tell(query.run_once())
         else:

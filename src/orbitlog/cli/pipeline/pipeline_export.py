@@ -102,7 +102,7 @@ def command(
     output.check(_FIELDS)
     from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
     from orbitlog.pipeline.export.export_stream import ExportQuery
-    from orbitlog.pipeline.runtime.task_run import runner
+    from orbitlog.pipeline.runtime.spark_runner import runner
     from orbitlog.pipeline.sources.json_columns import parse_json_columns
 
     request = ExportRequest(
@@ -124,7 +124,9 @@ def command(
 
     with spark_session(master, "export", only_tasks=not follow) as spark:
         if follow:
-            query = ExportQuery(spark, request, tell=tell, warn=lambda sentence: click.echo(sentence, err=True))
+            query = ExportQuery(
+                spark, request, on_batch=tell, on_restart=lambda sentence: click.echo(sentence, err=True)
+            )
             query.run(_stop_signal(), trigger_s=trigger_s)
         else:
             with JobProgress() as progress:

@@ -77,7 +77,7 @@ def log_path_options(command: Command) -> Command:
 
 def name_given_stores(stores: Iterable[str], config_path: Path | None, assignments: Iterable[str]) -> Any:
     """Return the named stores with their CommitLog directories."""
-    from orbitlog.pipeline.sources.named_stores import name_stores, with_log_paths
+    from orbitlog.pipeline.sources.broker_stores import name_stores, with_log_paths
     from orbitlog.settings.setting import SettingError
     from orbitlog.settings.store_settings import LOG_PATH_SETTINGS, load_settings
 

@@ -84,7 +84,7 @@ def command(
 
     STORE is a broker's storePathRootDir, or name=PATH to name it. With --json every row of every table is one object
     that says in `table` what it belongs to."""
-    from orbitlog.pipeline.runtime.task_run import runner
+    from orbitlog.pipeline.runtime.spark_runner import runner
     from orbitlog.pipeline.stats.stats_job import store_statistics
 
     named = name_given_stores(stores, config_path, assignments)

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from orbitlog.pipeline.runtime import warm_up
-from orbitlog.pipeline.runtime.warm_up import freeze_what_stays
+from orbitlog.pipeline.runtime import worker_setup
+from orbitlog.pipeline.runtime.worker_setup import freeze_loaded_objects
 
 # What only a broker or the report before a move calls, and what only the tests of CRCs do.
 NOT_OF_JOBS = {"put_records", "count_lacking", "crc32_of"}
@@ -26,12 +26,12 @@ def nothing_frozen() -> Iterator[None]:
 
 @pytest.mark.usefixtures("nothing_frozen")
 def test_many_objects_that_stay_are_frozen_and_few_are_not(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(warm_up, "_LOOKED_THROUGH_MAX", len(gc.get_objects(generation=2)) + 10_000)
-    freeze_what_stays()
+    monkeypatch.setattr(worker_setup, "_UNFROZEN_OBJECTS_MAX", len(gc.get_objects(generation=2)) + 10_000)
+    freeze_loaded_objects()
     assert gc.get_freeze_count() == 0
     came_to_stay = [[number] for number in range(20_000)]
     gc.collect()
-    freeze_what_stays()
+    freeze_loaded_objects()
     assert gc.get_freeze_count() > len(came_to_stay)
 
 
@@ -40,7 +40,7 @@ import importlib, pkgutil
 from numba.core.caching import NullCache
 from numba.core.dispatcher import Dispatcher
 import orbitlog.kernels
-from orbitlog.pipeline.runtime.warm_up import _run_kernels
+from orbitlog.pipeline.runtime.worker_setup import _run_kernels
 
 _run_kernels()
 for module in pkgutil.iter_modules(orbitlog.kernels.__path__, "orbitlog.kernels."):

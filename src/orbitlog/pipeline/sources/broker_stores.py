@@ -1,7 +1,7 @@
-"""Which stores are read, and the name that each has in offsets and rows.
+"""Broker stores: the stores that a query reads, each with the broker name that offsets and rows carry.
 
-A store's files do not tell the name of their broker, and offsets need one: it is given as `name=path`, or it is the
-name of the directory (that of its parent where it is called `store`, as Java's default is).
+A store's files do not record the name of their broker, and offsets need one. It is given as `name=path`; otherwise it
+is the name of the directory, or of its parent if the directory is called `store` (Java's default).
 """
 
 from __future__ import annotations
@@ -19,30 +19,30 @@ from orbitlog.storefiles.store_paths import StorePaths
 
 STORES_MAX = 1024
 _NAMED = re.compile(r"([A-Za-z0-9_.-]+)=(.+)", re.DOTALL)
-_ORDINARY_NAME = "store"
-_NO_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
+_DEFAULT_DIRECTORY = "store"
+_INVALID_IN_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
 class OptionError(OrbitlogError):
-    """An option of a data source or job that cannot work; the sentence says which and what to write."""
+    """An option of a data source or job is invalid; the message names it and a valid form."""
 
 
 @dataclass(frozen=True, slots=True)
-class NamedStore:
-    """One store; paths are texts because they travel to workers."""
+class BrokerStore:
+    """One store; paths are text because they are sent to workers as JSON."""
 
     broker_name: str
     root: str
     log_settings: tuple[tuple[str, str], ...] = ()
-    """storePathCommitLog and readOnlyCommitLogStorePaths, if they are given."""
+    """Values of storePathCommitLog and readOnlyCommitLogStorePaths, if given."""
 
     @property
     def paths(self) -> StorePaths:
         return StorePaths.of(Path(self.root), StoreSettings(dict(self.log_settings)))
 
 
-def parse_store_paths(text: str) -> tuple[NamedStore, ...]:
-    """Read one path, several with commas between, or a JSON list (for paths that hold a comma)."""
+def parse_store_paths(text: str) -> tuple[BrokerStore, ...]:
+    """Parse one path, several separated by commas, or a JSON list (for paths that contain a comma)."""
     items = _json_list(text) if text.lstrip().startswith("[") else [part.strip() for part in text.split(",")]
     items = [item for item in items if item]
     if not items:
@@ -50,45 +50,47 @@ def parse_store_paths(text: str) -> tuple[NamedStore, ...]:
     return name_stores(items)
 
 
-def name_stores(items: list[str]) -> tuple[NamedStore, ...]:
-    """Give every store a name; two of the same name are refused."""
+def name_stores(items: list[str]) -> tuple[BrokerStore, ...]:
+    """Return the stores with their names; raise `OptionError` if two have the same name."""
     if len(items) > STORES_MAX:
-        raise OptionError(f"storePath names {len(items)} stores; at most {STORES_MAX} are read at once")
+        raise OptionError(f"storePath names {len(items)} stores; the maximum is {STORES_MAX}")
     stores = tuple(_named(item) for item in items)
-    twice = [name for name, count in Counter(store.broker_name for store in stores).items() if count > 1]
-    if twice:
+    duplicates = [name for name, count in Counter(store.broker_name for store in stores).items() if count > 1]
+    if duplicates:
         raise OptionError(
-            f"two stores would be called {twice[0]!r}; name each, as in storePath=broker-a=PATH,broker-b=PATH"
+            f"two stores have the name {duplicates[0]!r}; name each, as in storePath=broker-a=PATH,broker-b=PATH"
         )
     return stores
 
 
-def _named(item: str) -> NamedStore:
+def _named(item: str) -> BrokerStore:
     match = _NAMED.fullmatch(item)
     if match:
-        return NamedStore(match[1], str(Path(match[2]).expanduser().absolute()))
+        return BrokerStore(match[1], str(Path(match[2]).expanduser().absolute()))
     path = Path(item).expanduser().absolute()
-    name = path.parent.name if path.name == _ORDINARY_NAME else path.name
-    return NamedStore(_NO_NAME.sub("-", name).strip("-") or _ORDINARY_NAME, str(path))
+    name = path.parent.name if path.name == _DEFAULT_DIRECTORY else path.name
+    return BrokerStore(_INVALID_IN_NAME.sub("-", name).strip("-") or _DEFAULT_DIRECTORY, str(path))
 
 
 def _json_list(text: str) -> list[str]:
     try:
         items = json.loads(text)
     except ValueError as error:
-        raise OptionError(f'storePath looks like a JSON list and is none ({error}); write ["PATH", "PATH"]') from None
+        raise OptionError(
+            f'storePath starts like a JSON list, but is invalid JSON ({error}); write ["PATH", "PATH"]'
+        ) from None
     if not isinstance(items, list) or not all(isinstance(item, str) for item in items):
-        raise OptionError('storePath must be a JSON list of texts; write ["PATH", "PATH"]')
+        raise OptionError('storePath must be a JSON list of strings; write ["PATH", "PATH"]')
     return items
 
 
 def with_log_paths(
-    stores: tuple[NamedStore, ...], config: str | None, given: Mapping[str, str]
-) -> tuple[NamedStore, ...]:
-    """Return the stores with the CommitLog directories that options name.
+    stores: tuple[BrokerStore, ...], config: str | None, given: Mapping[str, str]
+) -> tuple[BrokerStore, ...]:
+    """Return the stores with the CommitLog directories that options give.
 
-    `config` is the path of a broker.conf, `given` the values of Java's settings by key; those win. Each is one text, or
-    for several stores a JSON object with a text for each broker name.
+    `config` is the path of a broker.conf. `given` holds values of Java's settings by key, which override it. Each value
+    is a text, or for several stores a JSON object with one text per broker name.
     """
     by_store: dict[str, dict[str, str]] = {store.broker_name: {} for store in stores}
     for name, path in _by_broker("config", config, stores).items():
@@ -101,8 +103,8 @@ def with_log_paths(
     return tuple(replace(store, log_settings=tuple(sorted(by_store[store.broker_name].items()))) for store in stores)
 
 
-def log_path_options(stores: Sequence[NamedStore]) -> dict[str, str]:
-    """Return the options from which `with_log_paths` makes the same stores."""
+def log_path_options(stores: Sequence[BrokerStore]) -> dict[str, str]:
+    """Return the options from which `with_log_paths` restores these stores."""
     options: dict[str, str] = {}
     for key in LOG_PATH_SETTINGS:
         texts = {
@@ -113,7 +115,7 @@ def log_path_options(stores: Sequence[NamedStore]) -> dict[str, str]:
     return options
 
 
-def _by_broker(option: str, value: str | None, stores: tuple[NamedStore, ...]) -> dict[str, str]:
+def _by_broker(option: str, value: str | None, stores: tuple[BrokerStore, ...]) -> dict[str, str]:
     if value is None:
         return {}
     if not value.lstrip().startswith("{"):
@@ -123,10 +125,10 @@ def _by_broker(option: str, value: str | None, stores: tuple[NamedStore, ...]) -
     try:
         texts = json.loads(value)
     except ValueError as error:
-        raise OptionError(f"{option} looks like JSON and is none ({error})") from None
+        raise OptionError(f"{option} starts like JSON, but is invalid JSON ({error})") from None
     if not isinstance(texts, dict) or not all(isinstance(text, str) for text in texts.values()):
-        raise OptionError(f'{option} must be a path, or JSON with one for each broker: {{"broker-a":"PATH"}}')
+        raise OptionError(f'{option} must be a path, or JSON with a path for each broker: {{"broker-a":"PATH"}}')
     unknown = sorted(set(texts) - {store.broker_name for store in stores})
     if unknown:
-        raise OptionError(f"{option} names {unknown[0]!r}, and no store that is read is called so")
+        raise OptionError(f"{option} names broker {unknown[0]!r}, but no store of the query has that name")
     return texts

@@ -1,4 +1,4 @@
-"""Getting kernels and workers ready: compile once before the first task, and free workers from needless collecting."""
+"""Worker setup: compiles kernels before the first task, and keeps loaded modules out of garbage collection."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import gc
 from contextlib import suppress
 
 _MARK = "pipeline-warm"
-# Fewer objects than these are looked through in two milliseconds.
-_LOOKED_THROUGH_MAX = 20_000
-_settled = False
+# Collecting fewer objects than these takes less than two milliseconds.
+_UNFROZEN_OBJECTS_MAX = 20_000
+_is_set_up = False
 
 
-def warm_kernels() -> None:
-    """Run every kernel that jobs use once, unless this was done since the kernels changed.
+def compile_kernels() -> None:
+    """Run every kernel that jobs use once, unless that was done since the kernels changed.
 
-    Each worker process would otherwise compile them for itself, at the same time and for half a minute.
+    Otherwise all worker processes would compile them at the same time, for half a minute.
     """
     from orbitlog.kernels.jit import cache_directory
 
@@ -22,40 +22,42 @@ def warm_kernels() -> None:
     if mark.exists():
         return
     _run_kernels()
-    with suppress(OSError):  # no cache can be written here: then there is nothing to remember either
+    with suppress(OSError):  # numba's cache is not writable either, so there is nothing to record
         mark.parent.mkdir(parents=True, exist_ok=True)
         mark.touch()
 
 
-def settle_worker() -> None:
-    """Call first in a task: keeps what has come to stay out of the collection that PySpark makes after every task.
+def set_up_worker() -> None:
+    """Set up a worker process; call first in every task.
 
-    With numba loaded that collection takes 60 ms, several times as long as a small task.
+    PySpark runs `gc.collect()` after every task. With numba loaded that takes 60 ms, several times as long as a small
+    task, so long-lived objects are frozen.
     """
-    global _settled  # noqa: PLW0603 (one flag a process)
-    if _settled:
-        freeze_what_stays()
+    global _is_set_up  # noqa: PLW0603 (one flag a process)
+    if _is_set_up:
+        freeze_loaded_objects()
         return
-    _settled = True
+    _is_set_up = True
     import pyarrow as pa
 
     import orbitlog.kernels.arrow_batches
     import orbitlog.kernels.derivation
     import orbitlog.kernels.splits  # noqa: F401 (loaded before the freeze)
 
+    # Spark starts one worker per core: more threads in each would compete for the same cores.
     pa.set_cpu_count(1)
     pa.set_io_thread_count(1)
     gc.collect()
     gc.freeze()
 
 
-def freeze_what_stays() -> None:
-    """Call first in whatever PySpark asks a process of its own for again and again, as it does where reads are planned.
+def freeze_loaded_objects() -> None:
+    """Freeze objects that survived the last collection; call first in code that PySpark repeats in one process.
 
-    Most of numba is loaded by the first call of a kernel, which is after the first task has begun. What is left when a
-    task begins is what the collection behind the task before has found alive; so nothing is kept that should go.
+    Most of numba is loaded by the first kernel call, after the first task has started. Objects that exist when a task
+    starts survived the collection after the previous task, so nothing is frozen that should be freed.
     """
-    if len(gc.get_objects(generation=2)) > _LOOKED_THROUGH_MAX:
+    if len(gc.get_objects(generation=2)) > _UNFROZEN_OBJECTS_MAX:
         gc.freeze()
 
 
@@ -97,6 +99,6 @@ def _run_kernels() -> None:
         right_links(entries, 1, np.zeros(10, np.int32))
     sorter.sort(1000)
     QueueTable(1).grow()
-    places, sizes = np.zeros(1, np.int64), np.full(1, len(record), np.int32)
-    list(ListedDecoder().decode_listed(segment, places, sizes, base_physical_offset=0))
+    positions, sizes = np.zeros(1, np.int64), np.full(1, len(record), np.int32)
+    list(ListedDecoder().decode_listed(segment, positions, sizes, base_physical_offset=0))
     list(Tally().count(segment, 0, len(segment), base_physical_offset=0))
