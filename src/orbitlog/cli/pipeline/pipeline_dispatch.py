@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import master_option, spark_session, store_argument
-from orbitlog.cli.shown_rows import byte_count
+from orbitlog.cli.job_options import master_option, spark_session
+from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import store_argument
 
 if TYPE_CHECKING:
     from orbitlog.pipeline.dispatch.dispatch_query import DispatchProgress

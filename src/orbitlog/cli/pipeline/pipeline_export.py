@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import (
-    JobProgress,
-    log_path_options,
-    master_option,
-    name_given_stores,
-    spark_session,
-)
-from orbitlog.cli.shown_rows import byte_count, counted
+from orbitlog.cli.job_options import JobProgress, master_option, spark_session
+from orbitlog.cli.output.display_text import byte_count, counted
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
 
 if TYPE_CHECKING:
     from orbitlog.pipeline.export.export_job import ExportedBatch

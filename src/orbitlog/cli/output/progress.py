@@ -8,7 +8,7 @@ from types import TracebackType
 
 import click
 
-from orbitlog.cli.shown_rows import byte_count
+from orbitlog.cli.output.display_text import byte_count
 
 _QUIET_FIRST_S = 1.0
 _INTERVAL_S = 0.2

@@ -17,7 +17,7 @@ _COMPILER = "_create_fn"
 
 
 @contextmanager
-def methods_compiled_when_called() -> Iterator[None]:
+def compile_dataclass_methods_lazily() -> Iterator[None]:
     """Let dataclasses that are made in the block have their methods compiled at their first call."""
     compile_now: Callable[..., Method] | None = getattr(dataclasses, _COMPILER, None)
     if compile_now is None:

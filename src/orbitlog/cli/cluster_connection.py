@@ -1,22 +1,13 @@
-"""What the commands that talk to a running cluster share: which cluster, how to ask it, and how to print rows."""
+"""Connections of commands to a cluster: connects, runs the work in an event loop, and explains refusals."""
 
 from __future__ import annotations
 
-import functools
-import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
 
-import click
-
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
-from orbitlog.cli.contexts import Cluster, choose_cluster
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.line_writer import LineWriter
+from orbitlog.cli.contexts import Cluster
+from orbitlog.cli.light_asyncio import load_asyncio
 from orbitlog.cli.main import Problem
-from orbitlog.cli.name_completion import complete_contexts
-from orbitlog.cli.row_format import RowFormat, cell
-from orbitlog.cli.serve.light_asyncio import load_asyncio
 from orbitlog.errors import BrokerRefused, ConnectFailed, NoRoute, OrbitlogError
 
 if TYPE_CHECKING:
@@ -24,44 +15,13 @@ if TYPE_CHECKING:
     from orbitlog.client.rocketmq import RocketMQ
 
 R = TypeVar("R")
-F = TypeVar("F", bound=Callable[..., Any])
 
 _TOPIC_UNKNOWN, _NO_PERMISSION = 17, 16
-# Brokers of Apache's answer with the exception itself, under whatever code.
+# Apache's brokers return the exception class in the remark, with varying codes.
 _ACCESS_DENIED = "AclException"
 
 
-def address_options(function: F) -> F:
-    """Give a command the options by which it finds its cluster; it is called with `cluster`."""
-
-    @functools.wraps(function)
-    def run(*arguments: Any, address: str | None, context_name: str | None, **words: Any) -> Any:
-        return function(*arguments, cluster=choose_cluster(address, context_name), **words)
-
-    decorated = click.option(
-        "--context",
-        "context_name",
-        metavar="NAME",
-        shell_complete=complete_contexts,
-        help="A cluster by its name in `orbitlog context list`.",
-    )(run)
-    decorated = click.option(
-        "-n",
-        "--name-server",
-        "--nameserver",
-        "address",
-        metavar="HOST:PORT,...",
-        help="Name servers; else ORBITLOG_NAME_SERVER, NAMESRV_ADDR, the context in use, 127.0.0.1:9876.",
-    )(decorated)
-    return cast("F", decorated)
-
-
-def cluster_options(function: F) -> F:
-    """Give a command the options by which it finds its cluster and chooses its output."""
-    return address_options(output_options(function))
-
-
-def ask_cluster(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], *, topic: str | None = None) -> R:
+def run_with_client(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], *, topic: str | None = None) -> R:
     """Connect, do the work, close; `topic` is what the work is about, for a hint if there is none of that name."""
     load_asyncio()
     from orbitlog.client.connection.connecting import connect
@@ -76,7 +36,7 @@ def ask_cluster(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], *, t
     return _run(run())
 
 
-def ask_admin(cluster: Cluster, work: Callable[[Administration], Awaitable[R]], *, topic: str | None = None) -> R:
+def run_with_admin(cluster: Cluster, work: Callable[[Administration], Awaitable[R]], *, topic: str | None = None) -> R:
     """The same for what neither sends nor consumes: it starts in half the time."""
     load_asyncio()
     from orbitlog.client.admin.admin_connection import administer
@@ -138,27 +98,3 @@ async def _explained(
 def _first_line(error: BrokerRefused) -> str:
     """A refusal in one line: Apache's brokers send whole stack traces."""
     return " ".join(str(error).split("\n", 1)[0].split())
-
-
-def show_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], output: Output) -> None:
-    """Print rows; the titles of the columns are the JSON names and the fields of format strings."""
-    if output.template is not None:
-        template = RowFormat(output.template, [column.title for column in columns])
-        for row in rows:
-            # As bytes: a body that is no text goes out as it came in.
-            click.echo(template.text(row).encode("utf-8", "surrogateescape"), nl=False)
-        return
-    with LineWriter() as writer:
-        if output.as_json:
-            for row in rows:
-                writer.line(json.dumps(row, ensure_ascii=False))
-            return
-        table = StreamTable(writer, columns)
-        for row in rows:
-            table.row([cell(row[column.title]) for column in columns])
-        table.finish()
-
-
-def check_template(output: Output, fields: Sequence[str]) -> RowFormat | None:
-    """Understand a format string before the cluster is asked: a mistake in it should cost nothing."""
-    return None if output.template is None else RowFormat(output.template, fields)

@@ -26,7 +26,7 @@ _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d
 _JAVA_TIME = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d):(\d{3})", re.ASCII)
 
 
-def parse_place(option: str, text: str, *, now: datetime | None = None) -> Place:
+def parse_position(option: str, text: str, *, now: datetime | None = None) -> Place:
     """Read a place; a time without a zone is local, 13 digits are milliseconds since 1970."""
     if text in _WORDS:
         return _WORDS[text]

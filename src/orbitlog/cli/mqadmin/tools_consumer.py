@@ -27,7 +27,7 @@ class PullOutcome:
     next_queue_offset: int
 
 
-class ToolPulls:
+class ToolsConsumer:
     """Pulls of one topic, whose route is known."""
 
     def __init__(self, link: GroupLink, queues: tuple[MessageQueue, ...]) -> None:
@@ -35,7 +35,7 @@ class ToolPulls:
         self.queues = queues
 
     @classmethod
-    async def of(cls, session: VerbSession, topic: str, group: str = GROUP) -> ToolPulls:
+    async def of(cls, session: VerbSession, topic: str, group: str = GROUP) -> ToolsConsumer:
         admin = session.admin
         route = await admin.routes.refresh(topic)
         return cls(GroupLink(admin.link, admin.routes, group, "tool"), route.read_queues)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from orbitlog.cli.shown_rows import (
+from orbitlog.cli.output.display_text import (
     body_preview,
     byte_count,
     counted,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from hashlib import sha256
 from json.encoder import encode_basestring_ascii as quoted
 
-from orbitlog.cli.shown_rows import body_preview, byte_count, host_text, local_time, printable
+from orbitlog.cli.output.display_text import body_preview, byte_count, host_text, local_time, printable
 from orbitlog.errors import FormatError
 from orbitlog.formats.records import flags
 from orbitlog.formats.records import properties as props

@@ -15,11 +15,12 @@ import click
 import pytest
 
 from orbitlog.cli import main
-from orbitlog.cli.cluster.cluster_command import ask_admin, show_rows
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster_connection import run_with_admin
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 from orbitlog.client.admin.administration import Administration
 from orbitlog.errors import BrokerRefused, NoRoute
 
@@ -105,7 +106,7 @@ def refused_with(monkeypatch: pytest.MonkeyPatch, error: Exception, topic: str |
 
     monkeypatch.setattr(Administration, "topics", told)
     with pytest.raises((Problem, type(error))) as caught:
-        ask_admin(Cluster("127.0.0.1:1"), work, topic=topic)
+        run_with_admin(Cluster("127.0.0.1:1"), work, topic=topic)
     return caught.value.format_message() if isinstance(caught.value, Problem) else str(caught.value)
 
 

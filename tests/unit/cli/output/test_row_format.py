@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.row_format import RowFormat
+from orbitlog.cli.output.row_format import RowFormat
 
 FIELDS = ("topic", "queueId", "body", "properties", "ordered", "attributes")
 ROW = {"topic": "Orders", "queueId": 3, "body": "{x}", "properties": {"colour": "green"}, "ordered": True}

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from orbitlog.cli.mqadmin import java_print
+from orbitlog.cli.mqadmin.unsupported_verbs import NOT_OFFERED
+from orbitlog.cli.mqadmin.verb_flags import BadFlags, parse_flags, usage
 from orbitlog.cli.mqadmin.verb_table import VERBS, find_verb
-from orbitlog.cli.mqadmin.verb_words import BadWords, parse_words, usage
-from orbitlog.cli.mqadmin.verbs_elsewhere import NOT_OFFERED
 from orbitlog.wire.bodies.body_json import MessageQueue
 
 # What `mqadmin` of 5.3.3 lists, of every family.
@@ -49,7 +49,7 @@ FLAGS = VERBS["updateTopic"].flags
     ],
 )
 def test_words_are_read_as_apache_reads_them(words: str) -> None:
-    assert dict(parse_words(words.split(), FLAGS)) == {"b": "a:1", "t": "Orders", "n": "n:1"}
+    assert dict(parse_flags(words.split(), FLAGS)) == {"b": "a:1", "t": "Orders", "n": "n:1"}
 
 
 @pytest.mark.parametrize(
@@ -69,13 +69,13 @@ def test_words_are_read_as_apache_reads_them(words: str) -> None:
     ],
 )
 def test_words_that_cannot_be_read(words: str, sentence: str) -> None:
-    with pytest.raises(BadWords) as caught:
-        parse_words(words.split(), FLAGS)
+    with pytest.raises(BadFlags) as caught:
+        parse_flags(words.split(), FLAGS)
     assert str(caught.value) == sentence
 
 
 def test_numbers_and_truths_are_javas() -> None:
-    given = parse_words("-t T -b a:1 -r -1 -w many -o TRUE -u yes".split(), FLAGS)
+    given = parse_flags("-t T -b a:1 -r -1 -w many -o TRUE -u yes".split(), FLAGS)
     assert (given.number("r", 8), given.number("p", 6)) == (-1, 6)
     assert (given.truth("o"), given.truth("u"), given.truth("s", True)) == (True, False, True)
     with pytest.raises(ValueError, match='For input string: "many"'):
@@ -83,7 +83,7 @@ def test_numbers_and_truths_are_javas() -> None:
 
 
 def test_help_needs_no_other_flag_and_names_all_of_them() -> None:
-    assert "h" in parse_words(["-h"], FLAGS)
+    assert "h" in parse_flags(["-h"], FLAGS)
     text = usage("updateTopic", "Make or change a topic.", FLAGS)
     assert text.startswith("usage: orbitlog mqadmin updateTopic [-a <arg>] -b <arg> -c <arg> [-h] [-n <arg>]")
     assert all(f"--{flag.long}" in text for flag in FLAGS)
@@ -101,7 +101,7 @@ def test_every_verb_of_apaches_tool_is_offered_or_says_why_not() -> None:
 @pytest.mark.parametrize("name", VERBS)
 def test_a_verb_is_done_where_the_table_says(name: str) -> None:
     verb = VERBS[name]
-    module, _, function = verb.place.partition(":")
+    module, _, function = verb.function.partition(":")
     assert inspect.iscoroutinefunction(getattr(importlib.import_module(module), function))
     shorts = [flag.short for flag in verb.flags if flag.short]
     assert len(shorts) == len(set(shorts))
@@ -110,7 +110,7 @@ def test_a_verb_is_done_where_the_table_says(name: str) -> None:
 
 @pytest.mark.parametrize("name", VERBS)
 def test_the_command_of_ours_that_is_named_exists(run: Any, name: str) -> None:
-    for ours in VERBS[name].ours.split(", "):
+    for ours in VERBS[name].orbitlog_command.split(", "):
         if ours != "-":
             words = [
                 word for word in ours.split(" ") if word.islower() and not word.startswith("-") and "=" not in word

@@ -11,9 +11,9 @@ from typing import Any
 import click
 import pytest
 
+from orbitlog.cli.job_options import REBUILD_FIELDS
 from orbitlog.cli.main import cli
 from orbitlog.cli.pipeline.pipeline_check import CHECK_FIELDS
-from orbitlog.cli.pipeline.pipeline_options import REBUILD_FIELDS
 from orbitlog.doctor.examination import Examination
 from orbitlog.jobs.check.store_check import StoreCheck
 from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild

@@ -33,11 +33,11 @@ NAME_SERVER = Flag("n", "namesrvAddr", "name servers, host:port with semicolons 
 HELP = Flag("h", "help", "print this help", takes_value=False)
 
 
-class BadWords(Exception):
+class BadFlags(Exception):
     """Words that the flags do not explain: the tool prints its help and ends with 1."""
 
 
-class Given(Mapping[str, str]):
+class FlagValues(Mapping[str, str]):
     """The values that were given, by the short names of their flags."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
@@ -67,8 +67,8 @@ class Given(Mapping[str, str]):
         return default if text is None else text.lower() == "true"
 
 
-def parse_words(words: Sequence[str], flags: Sequence[Flag]) -> Given:
-    """Read the words; raises `BadWords` with the sentence that Apache's tool would say."""
+def parse_flags(words: Sequence[str], flags: Sequence[Flag]) -> FlagValues:
+    """Read the words; raises `BadFlags` with the sentence that Apache's tool would say."""
     by_short = {flag.short: flag for flag in flags if flag.short}
     by_long = {flag.long: flag for flag in flags}
     values: dict[str, str] = {}
@@ -82,12 +82,12 @@ def parse_words(words: Sequence[str], flags: Sequence[Flag]) -> Given:
         flag, value = _flag_of(word, by_short, by_long)
         if flag.takes_value and value is None:
             if not waiting or _is_flag(waiting[0], by_short, by_long):
-                raise BadWords(f"Missing argument for option: {flag.name}")
+                raise BadFlags(f"Missing argument for option: {flag.name}")
             value = waiting.pop(0)
         values.setdefault(flag.name, (value or "").strip())
     if HELP.short not in values:
         _check_required(flags, values)
-    return Given(values)
+    return FlagValues(values)
 
 
 def _flag_of(word: str, by_short: Mapping[str, Flag], by_long: Mapping[str, Flag]) -> tuple[Flag, str | None]:
@@ -101,7 +101,7 @@ def _flag_of(word: str, by_short: Mapping[str, Flag], by_long: Mapping[str, Flag
     # A value that sticks to its flag: -tOrders.
     sticking = by_short.get(word[1:2])
     if sticking is None or word.startswith("--") or not sticking.takes_value:
-        raise BadWords(f"Unrecognized option: {word}")
+        raise BadFlags(f"Unrecognized option: {word}")
     return sticking, word[2:]
 
 
@@ -110,7 +110,7 @@ def _is_flag(word: str, by_short: Mapping[str, Flag], by_long: Mapping[str, Flag
         return False
     try:
         _flag_of(word, by_short, by_long)
-    except BadWords:
+    except BadFlags:
         return False
     return True
 
@@ -123,12 +123,12 @@ def _check_required(flags: Sequence[Flag], values: Mapping[str, str]) -> None:
         if not given:
             missing.append("[" + ", ".join(f"-{flag.short} {flag.help}" for flag in members) + "]")
         elif len(given) > 1:
-            raise BadWords(
+            raise BadFlags(
                 f"The option '{given[1]}' was specified but an option from this group has already been selected:"
                 f" '{given[0]}'"
             )
     if missing:
-        raise BadWords(f"Missing required option{'s' if len(missing) > 1 else ''}: {', '.join(missing)}")
+        raise BadFlags(f"Missing required option{'s' if len(missing) > 1 else ''}: {', '.join(missing)}")
 
 
 def usage(verb: str, help_text: str, flags: Sequence[Flag]) -> str:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.time_arguments import parse_place
+from orbitlog.cli.topic_positions import parse_position
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 LOCAL = datetime(2026, 1, 31, 12, 0, 5, 250_000).astimezone()
@@ -30,10 +30,10 @@ LOCAL = datetime(2026, 1, 31, 12, 0, 5, 250_000).astimezone()
     ],
 )
 def test_a_place_is_read(text: str, place: object) -> None:
-    assert parse_place("--to", text, now=NOW) == place
+    assert parse_position("--to", text, now=NOW) == place
 
 
 @pytest.mark.parametrize("text", ["", "then", "-", "-5", "-5y", "1.5", "12345678901234", "2026-02-31", "9" * 40])
 def test_what_is_no_place(text: str) -> None:
     with pytest.raises(WrongUse, match=r"--to .* is none of earliest, latest"):
-        parse_place("--to", text)
+        parse_position("--to", text)

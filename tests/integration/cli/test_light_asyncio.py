@@ -7,7 +7,7 @@ import sys
 
 SCRIPT = """
 import sys
-from orbitlog.cli.serve.light_asyncio import load_asyncio
+from orbitlog.cli.light_asyncio import load_asyncio
 load_asyncio()
 assert "asyncio" in sys.modules and "ssl" not in sys.modules
 import asyncio
@@ -29,7 +29,7 @@ def test_connections_work_and_ssl_is_still_there() -> None:
 
 
 def test_where_asyncio_is_there_already_nothing_changes() -> None:
-    script = "import asyncio, ssl\nfrom orbitlog.cli.serve.light_asyncio import load_asyncio\nload_asyncio()\n"
+    script = "import asyncio, ssl\nfrom orbitlog.cli.light_asyncio import load_asyncio\nload_asyncio()\n"
     script += "assert asyncio.sslproto.ssl is ssl"
     ran = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
-from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.shown_rows import local_time, printable, zone_name
+from orbitlog.cli.output.display_text import local_time, printable, zone_name
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.stream_table import Column, StreamTable
 from orbitlog.formats.tables.config_files import ConfigValue
 from orbitlog.formats.tables.group_config import GroupTable
 from orbitlog.formats.tables.loose_json import Json

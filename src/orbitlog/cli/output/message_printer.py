@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import check_template
-from orbitlog.cli.cluster.message_row import STORED_FIELDS, message_json
-from orbitlog.cli.json_rows import Output
-from orbitlog.cli.row_format import RowFormat
-from orbitlog.cli.shown_rows import host_text, local_time, printable
+from orbitlog.cli.output.display_text import host_text, local_time, printable
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.row_format import RowFormat
+from orbitlog.cli.output.row_output import check_template
+from orbitlog.cli.output.stored_message_rows import STORED_FIELDS, message_json
 
 if TYPE_CHECKING:
     from orbitlog.client.consumer.received import Received

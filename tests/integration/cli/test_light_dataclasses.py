@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from orbitlog.cli.serve.light_dataclasses import methods_compiled_when_called
+from orbitlog.cli.light_dataclasses import compile_dataclass_methods_lazily
 
 pytestmark = pytest.mark.skipif(
     not hasattr(dataclasses, "_create_fn"), reason="compiles what belongs to a class at once"
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(
 
 @pytest.fixture(autouse=True)
 def _light() -> Iterator[None]:
-    with methods_compiled_when_called():
+    with compile_dataclass_methods_lazily():
         yield
 
 
@@ -97,7 +97,7 @@ def test_instances_can_be_pickled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_classes_made_outside_of_the_block_are_as_ever() -> None:
     before = dataclasses._create_fn  # type: ignore[attr-defined]
-    with pytest.raises(ZeroDivisionError), methods_compiled_when_called():
+    with pytest.raises(ZeroDivisionError), compile_dataclass_methods_lazily():
         assert dataclasses._create_fn is not before  # type: ignore[attr-defined]
         raise ZeroDivisionError
     assert dataclasses._create_fn is before  # type: ignore[attr-defined]

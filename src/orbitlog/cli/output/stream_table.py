@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import click
 
-from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.shown_rows import display_width, fit
+from orbitlog.cli.output.display_text import display_width, fit
+from orbitlog.cli.output.line_writer import LineWriter
 
 _ROWS_LOOKED_AT = 200
 _GAP = "  "

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
-from orbitlog.cli.line_writer import LineWriter
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.stream_table import Column, StreamTable
 
 COLUMNS = (
     Column("number", right=True),

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import click
 
-from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.row_format import RowFormat
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.row_format import RowFormat
 
 F = TypeVar("F", bound=Callable[..., Any])
 
