@@ -234,7 +234,7 @@ class Stages:
     """Runs the jobs of a rebuild as the command does, and notes what each took."""
 
     def __init__(self, spark: Any) -> None:
-        from orbitlog.pipeline.runtime.task_run import runner
+        from orbitlog.pipeline.runtime.spark_runner import runner
 
         self._run = runner(spark)
         self.seconds: dict[str, float] = {}

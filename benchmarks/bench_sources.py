@@ -89,8 +89,8 @@ def main() -> None:
 def _jobs(
     spark: Any, root: Path, messages: int, segment_bytes: int
 ) -> list[tuple[str, Callable[[], object], int, int]]:
-    from orbitlog.pipeline.runtime.task_run import runner
-    from orbitlog.pipeline.sources.named_stores import parse_store_paths
+    from orbitlog.pipeline.runtime.spark_runner import runner
+    from orbitlog.pipeline.sources.broker_stores import parse_store_paths
     from orbitlog.pipeline.stats.log_stats import count_logs
 
     store, one_topic = _derived(spark, root), _derived(spark, _one_topic(root))
@@ -137,7 +137,7 @@ def _derived(spark: Any, root: Path) -> Path:
 
 def _export(spark: Any, stores: Any, target: Path) -> None:
     from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
-    from orbitlog.pipeline.runtime.task_run import runner
+    from orbitlog.pipeline.runtime.spark_runner import runner
 
     shutil.rmtree(target, ignore_errors=True)
     for _ in export_topic(runner(spark), ExportRequest(stores, TOPIC, target)):

@@ -12,8 +12,8 @@ pytest.importorskip("pyspark")
 from orbitlog.errors import StoreLayoutError
 from orbitlog.jobs.check.store_check import check_with
 from orbitlog.jobs.local_runner import run_here
+from orbitlog.pipeline.sources.broker_stores import OptionError, log_path_options, name_stores, with_log_paths
 from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
-from orbitlog.pipeline.sources.named_stores import OptionError, log_path_options, name_stores, with_log_paths
 from orbitlog.pipeline.sources.topic_source import TopicSource
 from orbitlog.pipeline.stats.stats_job import store_statistics
 from orbitlog.settings.setting import SettingError
@@ -60,7 +60,7 @@ def test_options_for_several_stores_are_given_by_name(root: Path, directories: s
     stores = name_stores([f"a={root}", f"b={golden_497.store}"])
     with pytest.raises(OptionError, match="given for 2 stores"):
         with_log_paths(stores, None, {"storePathCommitLog": directories})
-    with pytest.raises(OptionError, match="no store that is read is called so"):
+    with pytest.raises(OptionError, match="no store of the query has that name"):
         with_log_paths(stores, None, {"storePathCommitLog": json.dumps({"c": directories})})
     named = with_log_paths(stores, None, {"storePathCommitLog": json.dumps({"a": directories})})
     assert with_log_paths(stores, None, log_path_options(named)) == named

@@ -319,7 +319,7 @@ def mqadmin_verbs(_: str) -> str:
     """Which command of ours does what a verb of Apache's tool does."""
     lines = ["| mqadmin | does | orbitlog |", "|---|---|---|"]
     for verb in VERBS.values():
-        ours = ", ".join(f"`{each}`" if each != "-" else "-" for each in verb.ours.split(", "))
+        ours = ", ".join(f"`{each}`" if each != "-" else "-" for each in verb.orbitlog_command.split(", "))
         lines.append(f"| `{verb.name}` | {verb.help} | {ours} |")
     return "\n".join(lines)
 

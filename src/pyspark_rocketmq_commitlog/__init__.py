@@ -1,4 +1,4 @@
-"""Makes `spark.read.format("rocketmq-commitlog")` work with no registration, as `pyspark_rocketmq` does for topics."""
+"""Data source discovery of `format("rocketmq-commitlog")`, as in `pyspark_rocketmq`."""
 
 from __future__ import annotations
 

@@ -19,10 +19,10 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.jobs.check.store_check import check_with
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
+from orbitlog.pipeline.sources.broker_stores import BrokerStore
 from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
-from orbitlog.pipeline.sources.named_stores import NamedStore
 from orbitlog.pipeline.sources.topic_source import TopicSource
-from orbitlog.pipeline.stats.consumer_lag import look_at_progress
+from orbitlog.pipeline.stats.consumer_lag import read_progress
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
 from orbitlog.store.message_store import MessageStore
@@ -63,7 +63,7 @@ READERS: dict[str, Callable[[Path], object]] = {
     "doctor explain": explain,
     "doctor repair, planned": plan_repair,
     "pipeline check": lambda root: check_with(run_here, [root], settings=StoreSettings(), split_bytes=4096),
-    "pipeline stats": lambda root: look_at_progress(NamedStore("broker-a", str(root))),
+    "pipeline stats": lambda root: read_progress(BrokerStore("broker-a", str(root))),
     "topic source": lambda root: read_batch(TopicSource, {"storePath": str(root), "subscribePattern": ".*"}),
 }
 

@@ -11,14 +11,14 @@ from pathlib import Path
 
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
-from orbitlog.pipeline.sources.named_stores import NamedStore
+from orbitlog.pipeline.sources.broker_stores import BrokerStore
 
 
 def main() -> None:
     warnings.simplefilter("ignore")
     store, topic, target, table_format, batch_messages = sys.argv[1:]
     request = ExportRequest(
-        (NamedStore("b", store),), topic, Path(target), table_format, batch_messages=int(batch_messages)
+        (BrokerStore("b", store),), topic, Path(target), table_format, batch_messages=int(batch_messages)
     )
     print("ready", flush=True)
     for batch in export_topic(run_here, request):

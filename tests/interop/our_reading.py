@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from orbitlog.cli.cluster.message_row import message_json
+from orbitlog.cli.output.stored_message_rows import message_json
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.derived_files import DerivedFiles

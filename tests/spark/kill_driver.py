@@ -22,8 +22,8 @@ from orbitlog.pipeline.dispatch.dispatch_query import DispatchQuery
 from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
 from orbitlog.pipeline.export.export_stream import ExportQuery
 from orbitlog.pipeline.runtime.session import build_session, is_local
-from orbitlog.pipeline.runtime.task_run import runner
-from orbitlog.pipeline.sources.named_stores import NamedStore
+from orbitlog.pipeline.runtime.spark_runner import runner
+from orbitlog.pipeline.sources.broker_stores import BrokerStore
 
 SPECULATION = {
     "spark.speculation": "true",
@@ -59,7 +59,7 @@ def _run(spark: Any, job: dict[str, Any]) -> None:
     elif job["job"] == "dispatch":
         _dispatch(spark, root, job["seconds"])
     else:
-        stores = (NamedStore("b", str(root)),)
+        stores = (BrokerStore("b", str(root)),)
         request = ExportRequest(stores, job["topic"], Path(job["to"]), job["format"], batch_messages=500)
         if job["follow"]:
             ExportQuery(spark, request).run(threading.Event(), trigger_s=None)
@@ -74,7 +74,9 @@ def _dispatch(spark: Any, root: Path, seconds: float | None) -> None:
         return
     stop = threading.Event()
     timer = threading.Timer(seconds, stop.set)
-    query = DispatchQuery(spark, root, tell=lambda progress: timer.start() if _is_first(timer, progress) else None)
+    query = DispatchQuery(
+        spark, root, on_progress=lambda progress: timer.start() if _is_first(timer, progress) else None
+    )
     try:
         query.run(stop)
     except LeaseLost as reason:

@@ -33,7 +33,7 @@ def test_a_golden_log_as_a_table(spark, golden_497: GoldenStore) -> None:
 
 
 def test_workers_do_not_look_through_what_is_loaded_after_every_task(spark, golden_497: GoldenStore) -> None:
-    from orbitlog.pipeline.runtime.task_run import run_tasks
+    from orbitlog.pipeline.runtime.spark_runner import run_tasks
 
     path = str(min((golden_497.store / "commitlog").iterdir()))
 

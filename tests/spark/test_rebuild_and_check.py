@@ -22,7 +22,7 @@ from orbitlog.jobs.rebuild.index_tasks import IndexPiece
 from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
 from orbitlog.pipeline.check import check
 from orbitlog.pipeline.rebuild import index_writers, rebuild
-from orbitlog.pipeline.runtime.task_run import JobFailed, run_tasks
+from orbitlog.pipeline.runtime.spark_runner import JobFailed, run_tasks
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.testing.golden import GoldenStore
 from tests.spark.conftest import WORKER_HOSTS, Cluster, environment
@@ -154,7 +154,7 @@ from pathlib import Path
 from orbitlog.pipeline.check import check
 from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
 from orbitlog.pipeline.runtime.session import build_session
-from orbitlog.pipeline.runtime.task_run import run_tasks
+from orbitlog.pipeline.runtime.spark_runner import run_tasks
 from orbitlog.settings.store_settings import StoreSettings
 
 def look(_):

@@ -122,7 +122,7 @@ def test_filters_with_and_without_pushdown(spark: Any, orders: Path, pushdown: s
 def test_a_mistake_reaches_the_user_as_its_sentence(spark: Any, orders: Path) -> None:
     from pyspark.errors import PySparkException
 
-    with pytest.raises(PySparkException, match="there is no option 'subscibe'; did you mean subscribe"):
+    with pytest.raises(PySparkException, match="unknown option 'subscibe'; did you mean subscribe"):
         spark.read.format("rocketmq").option("subscibe", "Orders").load(str(orders))
     with pytest.raises(PySparkException, match="no store has topic 'Order'; did you mean 'Orders'"):
         spark.read.format("rocketmq").option("subscribe", "Order").load(str(orders)).count()
@@ -172,18 +172,18 @@ def test_an_export_that_follows_is_a_streaming_query(
 ) -> None:
     from orbitlog.pipeline.export.export_job import ExportedBatch, ExportRequest
     from orbitlog.pipeline.export.export_stream import ExportQuery
-    from orbitlog.pipeline.sources.named_stores import NamedStore
+    from orbitlog.pipeline.sources.broker_stores import BrokerStore
 
-    stores = (NamedStore("b", str(tmp_path / "store")),)
+    stores = (BrokerStore("b", str(tmp_path / "store")),)
     request = ExportRequest(stores, "Ta", tmp_path / "table", table_format, batch_messages=30)
     counts: list[int] = []
     send(live, "Ta", 50)
-    ExportQuery(spark, request, tell=lambda batch: counts.append(batch.messages)).run(Event(), trigger_s=None)
+    ExportQuery(spark, request, on_batch=lambda batch: counts.append(batch.messages)).run(Event(), trigger_s=None)
     assert (sum(counts), len(counts)) == (50, 2)
     stop, seen, warned = Event(), list[int](), list[str]()
     has_proc = Path("/proc/self/stat").exists()
 
-    def tell(batch: ExportedBatch) -> None:
+    def on_batch(batch: ExportedBatch) -> None:
         seen.append(batch.messages)
         assert [query.isActive for query in spark.streams.active] == [True]
         if len(seen) == 1 and has_proc:
@@ -194,9 +194,9 @@ def test_an_export_that_follows_is_a_streaming_query(
             stop.set()
 
     send(live, "Ta", 9)
-    ExportQuery(spark, request, tell=tell, warn=warned.append).run(stop, trigger_s=0.1)
+    ExportQuery(spark, request, on_batch=on_batch, on_restart=warned.append).run(stop, trigger_s=0.1)
     assert seen == [9, 7, 7]
-    assert bool(warned) == has_proc and all(sentence.endswith("it is begun again") for sentence in warned)
+    assert bool(warned) == has_proc and all(sentence.endswith("restarting the query") for sentence in warned)
     assert spark.streams.active == []
     frame = spark.read.parquet(*map(str, (tmp_path / "table").glob("dt=*/*.parquet")))
     rows = frame.select("queueId", "queueOffset").collect()

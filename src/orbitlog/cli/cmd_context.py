@@ -7,12 +7,12 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import show_rows
-from orbitlog.cli.cluster.stream_table import Column
 from orbitlog.cli.contexts import Cluster, check_name, load_contexts
-from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.main import WrongUse
 from orbitlog.cli.name_completion import complete_contexts
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 
 _COLUMNS = (
     Column("name"),

@@ -25,9 +25,9 @@ class LazyCommand(NamedTuple):
     def load(self) -> click.Command:
         if not self.is_server:
             return self._load()
-        from orbitlog.cli.serve.light_dataclasses import methods_compiled_when_called
+        from orbitlog.cli.light_dataclasses import compile_dataclass_methods_lazily
 
-        with methods_compiled_when_called():
+        with compile_dataclass_methods_lazily():
             return self._load()
 
     def _load(self) -> click.Command:

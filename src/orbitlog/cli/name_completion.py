@@ -95,13 +95,12 @@ def cached_names(cluster: Cluster, kind: str, ask: Callable[[Cluster, str], list
 def _ask(cluster: Cluster, kind: str) -> list[str]:
     import asyncio
 
-    from orbitlog.cli.cluster.cluster_command import ask_admin
-    from orbitlog.cli.cluster.cmd_group import all_groups
-    from orbitlog.cli.cluster.cmd_topic import own_topics
+    from orbitlog.cli.cluster_connection import run_with_admin
+    from orbitlog.cli.cluster_names import all_groups, user_topics
     from orbitlog.client.admin.administration import Administration
 
     async def work(admin: Administration) -> list[str]:
         async with asyncio.timeout(WAIT_SECONDS):
-            return own_topics(await admin.topics()) if kind == "topics" else await all_groups(admin)
+            return user_topics(await admin.topics()) if kind == "topics" else await all_groups(admin)
 
-    return ask_admin(cluster, work)
+    return run_with_admin(cluster, work)

@@ -1,4 +1,4 @@
-"""Running a list of tasks one after the other in this process; `pipeline.runtime.task_run` runs the same tasks on
+"""Running a list of tasks one after the other in this process; `pipeline.runtime.spark_runner` runs the same tasks on
 Spark.
 
 A task does its whole work in one call and reports a small dict that JSON can hold. A report may carry

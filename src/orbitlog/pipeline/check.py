@@ -1,4 +1,4 @@
-"""Check whole stores on Spark: `doctor.examination` with its tasks in workers; the verdict is the doctor's."""
+"""Store check on Spark: runs the tasks of `doctor.examination` in workers; the doctor makes the diagnosis."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from orbitlog.doctor.examination import Examination, examine_with
 from orbitlog.jobs.local_runner import PhaseProgress
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.pipeline.runtime.task_run import runner
+from orbitlog.pipeline.runtime.spark_runner import runner
 from orbitlog.settings.store_settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -25,7 +25,10 @@ def check(
     state: Path | None = None,
     progress: PhaseProgress | None = None,
 ) -> list[Examination]:
-    """Check stores. `state` is a directory with which a killed run is continued by the next one."""
+    """Check stores; return one examination each.
+
+    `state` is a directory for finished task reports: a run after a kill skips the tasks it finds there.
+    """
     return examine_with(
         runner(spark),
         roots,

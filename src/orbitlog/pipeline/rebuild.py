@@ -1,4 +1,4 @@
-"""Rebuild the derived files of whole stores on Spark: `jobs.rebuild.store_rebuild` with its tasks in workers."""
+"""Rebuild of derived files on Spark: runs the tasks of `jobs.rebuild.store_rebuild` in workers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from orbitlog.jobs.local_runner import PhaseProgress
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild, rebuild_with
 from orbitlog.pipeline.runtime.session import is_local
-from orbitlog.pipeline.runtime.task_run import runner
+from orbitlog.pipeline.runtime.spark_runner import runner
 from orbitlog.settings.store_settings import StoreSettings
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def rebuild(
     check_crc: bool = True,
     progress: PhaseProgress | None = None,
 ) -> list[StoreRebuild]:
-    """Rebuild stores, each into `out` (of several: into a directory of its name in it), or in place without `out`."""
+    """Rebuild stores into `out`, or in place without `out`; several stores get one subdirectory of `out` each."""
     return rebuild_with(
         runner(spark),
         roots,
@@ -41,11 +41,11 @@ def rebuild(
 
 
 def index_writers(spark: SparkSession) -> int:
-    """Return how many tasks may write one index file.
+    """Return the maximum number of tasks that may write one index file at the same time.
 
-    In local mode: one for each core, for tasks there are neither tried twice at once nor survive the job that they
-    are of. On a cluster a worker that was given up may still be writing: every file has one writer, and a name of its
-    own until it is whole.
+    Local mode allows one writer a core: Spark does not run a local task twice at once, and no task outlives its job.
+    On a cluster, a worker that Spark gave up on may still be writing, so each file has one writer, under a temporary
+    name until it is complete.
     """
     context = spark.sparkContext
     return context.defaultParallelism if is_local(context.master or "") else 1

@@ -6,12 +6,13 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import cluster_options, show_rows
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster.cluster_options import cluster_options
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
 from orbitlog.cli.name_completion import complete_topics
-from orbitlog.cli.shown_rows import byte_count
+from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 
 DEFAULT_TOPIC = "OrbitlogBench"
 _COLUMNS = (

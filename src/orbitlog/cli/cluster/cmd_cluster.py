@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster.cluster_options import cluster_options
+from orbitlog.cli.cluster_connection import run_with_admin
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -33,7 +35,7 @@ def command() -> None:
 @command.command("list", help="List the brokers that the name server knows.")
 @cluster_options
 def list_brokers(*, cluster: Cluster, output: Output) -> None:
-    info = ask_admin(cluster, lambda admin: admin.cluster())
+    info = run_with_admin(cluster, lambda admin: admin.cluster())
     rows = [
         {"cluster": data.cluster, "brokerName": name, "brokerId": broker_id, "address": where}
         for name, data in sorted(info.brokers.items())
@@ -79,7 +81,7 @@ def health(
         limits = Limits(disk_ratio=disk_max, lag_bytes=lag_max << 20, stuck_seconds=stuck_after)
         return [finding.row() async for finding in all_checks(admin, limits)]
 
-    rows = ask_admin(cluster, work)
+    rows = run_with_admin(cluster, work)
     show_rows(_HEALTH_COLUMNS, rows, output)
     bad = ("problem", "warning") if strict else ("problem",)
     if any(row["state"] in bad for row in rows):

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster.cluster_options import cluster_options
+from orbitlog.cli.cluster_connection import run_with_admin
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output, output_options
 from orbitlog.cli.main import Problem, WrongUse
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -53,7 +55,7 @@ def show_settings(*, keys: tuple[str, ...], broker: str | None, cluster: Cluster
             ]
         return rows
 
-    show_rows(_SETTING_COLUMNS, ask_admin(cluster, work), output)
+    show_rows(_SETTING_COLUMNS, run_with_admin(cluster, work), output)
 
 
 def _refuse_unknown(keys: tuple[str, ...], settings: dict[str, str], broker_name: str) -> None:
@@ -95,7 +97,7 @@ def change_settings(*, assignments: tuple[str, ...], broker: str | None, cluster
             rows += [{"brokerName": name, "key": key, "value": settings.get(key)} for key in wanted]
         return rows
 
-    show_rows(_SETTING_COLUMNS, ask_admin(cluster, work), output)
+    show_rows(_SETTING_COLUMNS, run_with_admin(cluster, work), output)
 
 
 @command.command(

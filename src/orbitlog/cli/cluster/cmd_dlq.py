@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster.cluster_options import cluster_options
+from orbitlog.cli.cluster_connection import run_with_admin
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem, WrongUse
-from orbitlog.cli.message_fields import MessagePrinter
 from orbitlog.cli.name_completion import group_argument
-from orbitlog.cli.shown_rows import body_preview, counted, local_time, printable
+from orbitlog.cli.output.display_text import body_preview, counted, local_time, printable
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.message_printer import MessagePrinter
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -109,9 +111,9 @@ def list_letters(*, group: str | None, limit: int, cluster: Cluster, output: Out
         ]
 
     if group is None:
-        show_rows(_QUEUE_COLUMNS, ask_admin(cluster, queues), output)
+        show_rows(_QUEUE_COLUMNS, run_with_admin(cluster, queues), output)
         return
-    letters = ask_admin(cluster, lambda admin: _letters(admin, group, wanted, limit))
+    letters = run_with_admin(cluster, lambda admin: _letters(admin, group, wanted, limit))
     show_rows(_LETTER_COLUMNS, map(_row, letters), output)
 
 
@@ -146,7 +148,7 @@ def show_letter(*, group: str, message_id: str, cluster: Cluster, output: Output
     from orbitlog.client.admin.dead_letters import LetterFilter
 
     wanted = LetterFilter(message_id=message_id)
-    letters = ask_admin(cluster, lambda admin: _letters(admin, group, wanted, 1))
+    letters = run_with_admin(cluster, lambda admin: _letters(admin, group, wanted, 1))
     if not letters:
         raise Problem(f"group {group} has no dead letter {message_id}")
     MessagePrinter(output).show(letters[0])
@@ -218,7 +220,7 @@ def replay(
                     await anext(turns)
         return rows
 
-    rows = ask_admin(cluster, work)
+    rows = run_with_admin(cluster, work)
     show_rows(_REPLAY_COLUMNS, rows, output)
     if output.is_table:
         done = "would be sent again" if dry_run else f"sent again; {path} tells which"

@@ -6,14 +6,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
+from orbitlog.cli.cluster.cluster_options import cluster_options
 from orbitlog.cli.cluster.cmd_offsets import reset_offsets, show_progress
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster_connection import run_with_admin
+from orbitlog.cli.cluster_names import all_groups
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem, WrongUse
 from orbitlog.cli.name_completion import group_argument
-from orbitlog.cli.shown_rows import printable
+from orbitlog.cli.output.display_text import printable
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -52,15 +55,8 @@ command.add_command(reset_offsets)
 @command.command("list", help="List the consumer groups that brokers know.")
 @cluster_options
 def list_groups(*, cluster: Cluster, output: Output) -> None:
-    found = ask_admin(cluster, all_groups)
+    found = run_with_admin(cluster, all_groups)
     show_rows([Column("group")], [{"group": each} for each in found], output)
-
-
-async def all_groups(admin: Administration) -> list[str]:
-    found: set[str] = set()
-    for broker in (await admin.brokers()).values():
-        found |= set(await admin.groups(broker))
-    return sorted(found)
 
 
 @command.command(
@@ -75,12 +71,12 @@ def show_group(
     *, group: str, topic: str | None, with_config: bool, with_members: bool, cluster: Cluster, output: Output
 ) -> None:
     if with_config:
-        rows = ask_admin(cluster, lambda admin: _configs(admin, group))
+        rows = run_with_admin(cluster, lambda admin: _configs(admin, group))
         if not rows:
             raise Problem(f"no broker knows a group {group}; `orbitlog group list` lists those that are there")
         show_rows(_CONFIG_COLUMNS, rows, output)
     elif with_members:
-        show_rows(_MEMBER_COLUMNS, ask_admin(cluster, lambda admin: _members(admin, group)), output)
+        show_rows(_MEMBER_COLUMNS, run_with_admin(cluster, lambda admin: _members(admin, group)), output)
     else:
         show_progress(group, topic, cluster, output)
 
@@ -167,7 +163,7 @@ def create_group(
         await admin.create_group(config)
         return await _configs(admin, group)
 
-    show_rows(_CONFIG_COLUMNS, ask_admin(cluster, work), output)
+    show_rows(_CONFIG_COLUMNS, run_with_admin(cluster, work), output)
 
 
 @command.command("update", help="Change a group that is there, at every broker; what is not given stays as it is.")
@@ -202,7 +198,7 @@ def update_group(*, group: str, cluster: Cluster, output: Output, **given: Any) 
                 await brokers.put_group(address, replace(config, **changes))
         return await _configs(admin, group)
 
-    rows = ask_admin(cluster, work)
+    rows = run_with_admin(cluster, work)
     if not rows:
         raise Problem(f"no broker knows a group {group}; `orbitlog group create {group}` makes it")
     show_rows(_CONFIG_COLUMNS, rows, output)
@@ -216,5 +212,5 @@ def update_group(*, group: str, cluster: Cluster, output: Output, **given: Any) 
 def delete_group(*, group: str, keep_offsets: bool, yes: bool, cluster: Cluster, output: Output) -> None:
     if not yes:
         click.confirm(f"Delete group {group}?", abort=True, err=True)
-    ask_admin(cluster, lambda admin: admin.delete_group(group, forget_offsets=not keep_offsets))
+    run_with_admin(cluster, lambda admin: admin.delete_group(group, forget_offsets=not keep_offsets))
     show_rows([Column("group"), Column("deleted")], [{"group": group, "deleted": True}], output)

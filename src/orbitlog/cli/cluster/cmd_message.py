@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orbitlog.cli.cluster import cmd_send, cmd_tail
-from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster.cluster_options import cluster_options
+from orbitlog.cli.cluster_connection import run_with_admin
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem
-from orbitlog.cli.message_fields import MessagePrinter
 from orbitlog.cli.name_completion import topic_argument
-from orbitlog.cli.shown_rows import local_time, printable
+from orbitlog.cli.output.display_text import local_time, printable
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.message_printer import MessagePrinter
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -60,7 +62,7 @@ command.add_command(cmd_tail.command)
 @cluster_options
 def get_message(*, message_id: str, topic: str | None, cluster: Cluster, output: Output) -> None:
     printer = MessagePrinter(output)
-    found = ask_admin(cluster, lambda admin: admin.message(message_id, topic), topic=topic)
+    found = run_with_admin(cluster, lambda admin: admin.message(message_id, topic), topic=topic)
     if found is None:
         hint = "" if topic else "; an id that its sender gave needs --topic"
         raise Problem(f"no message {message_id}{hint}")
@@ -78,7 +80,7 @@ def find_messages(*, topic: str, key: str, limit: int, cluster: Cluster, output:
     async def work(admin: Administration) -> list[Received]:
         return [each async for each in admin.find(topic, key, count=limit)]
 
-    found = ask_admin(cluster, work, topic=topic)
+    found = run_with_admin(cluster, work, topic=topic)
     for message in found:
         printer.show(message)
     if not found:
@@ -90,7 +92,7 @@ def find_messages(*, topic: str, key: str, limit: int, cluster: Cluster, output:
 @click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
 @cluster_options
 def delayed_messages(*, topic: str | None, limit: int, cluster: Cluster, output: Output) -> None:
-    found = sorted(ask_admin(cluster, lambda admin: _waiting(admin, topic)), key=lambda each: each.due_ms)
+    found = sorted(run_with_admin(cluster, lambda admin: _waiting(admin, topic)), key=lambda each: each.due_ms)
     show_rows(_WAITING_COLUMNS, map(_waiting_row, found[:limit]), output)
 
 
@@ -126,7 +128,7 @@ def cancel_message(*, topic: str, message_id: str, cluster: Cluster, output: Out
                 return await Inspection(admin).recall(each.place.broker_name, topic, each.recall_handle)
         raise Problem(f"no message {message_id} waits for its moment in {topic}")
 
-    cancelled = ask_admin(cluster, work)
+    cancelled = run_with_admin(cluster, work)
     show_rows((Column("topic"), Column("msgId")), [{"topic": topic, "msgId": cancelled}], output)
 
 
@@ -143,7 +145,7 @@ def trace_message(*, message_id: str, trace_topic: str, cluster: Cluster, output
 
         return await Inspection(admin).traces(message_id, trace_topic)
 
-    found = ask_admin(cluster, work)
+    found = run_with_admin(cluster, work)
     if not found:
         raise Problem(f"no trace of {message_id} in {trace_topic}; clients write traces only where they are told to")
     show_rows(_TRACE_COLUMNS, map(_trace_row, found), output)

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster.cluster_options import cluster_options
+from orbitlog.cli.cluster_connection import run_with_admin
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
 from orbitlog.cli.name_completion import group_argument, topic_argument
-from orbitlog.cli.time_arguments import parse_place
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
+from orbitlog.cli.topic_positions import parse_position
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -51,7 +53,7 @@ def show_offsets(*, group: str, topic: str | None, cluster: Cluster, output: Out
 
 
 def show_progress(group: str, topic: str | None, cluster: Cluster, output: Output) -> None:
-    progress = ask_admin(cluster, lambda admin: admin.progress(group, topic), topic=topic)
+    progress = run_with_admin(cluster, lambda admin: admin.progress(group, topic), topic=topic)
     rows = [
         {
             "topic": each.queue.topic,
@@ -83,7 +85,7 @@ def show_progress(group: str, topic: str | None, cluster: Cluster, output: Outpu
 def reset_offsets(
     *, group: str, topic: str, target: str, queue_id: int | None, dry_run: bool, cluster: Cluster, output: Output
 ) -> None:
-    place = parse_place("--to", target)
+    place = parse_position("--to", target)
 
     async def work(admin: Administration) -> list[QueueMove]:
         from orbitlog.client.admin.offset_reset import OffsetReset
@@ -92,7 +94,7 @@ def reset_offsets(
         plan = await reset.plan(group, topic, place, queue_id=queue_id)
         return plan if dry_run else await reset.make(group, plan, place)
 
-    moves = ask_admin(cluster, work, topic=topic)
+    moves = run_with_admin(cluster, work, topic=topic)
     show_rows(_MOVE_COLUMNS, [_row(move, done=not dry_run) for move in moves], output)
 
 

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import ask_cluster, check_template, cluster_options
+from orbitlog.cli.cluster.cluster_options import cluster_options
+from orbitlog.cli.cluster_connection import run_with_client
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import WrongUse
 from orbitlog.cli.name_completion import topic_argument
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.row_output import check_template
 
 if TYPE_CHECKING:
     from orbitlog.client.producer.receipts import Receipt
@@ -92,7 +94,7 @@ def command(
 
         return await send_all(_drafts(bodies, form), send, tell, in_flight=in_flight)
 
-    sent = ask_cluster(cluster, work, topic=topic)
+    sent = run_with_client(cluster, work, topic=topic)
     if quiet:
         click.echo(json.dumps({"sent": sent}) if output.as_json else f"{sent} sent")
 

@@ -8,15 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import ask_cluster, cluster_options
-from orbitlog.cli.cluster.stream_table import shows_colour
+from orbitlog.cli.cluster.cluster_options import cluster_options
+from orbitlog.cli.cluster_connection import run_with_client
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem
-from orbitlog.cli.message_fields import MessagePrinter
 from orbitlog.cli.name_completion import topic_argument
-from orbitlog.cli.shown_rows import body_preview, local_time, printable
-from orbitlog.cli.time_arguments import Place, parse_place
+from orbitlog.cli.output.display_text import body_preview, local_time, printable
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.message_printer import MessagePrinter
+from orbitlog.cli.output.stream_table import shows_colour
+from orbitlog.cli.topic_positions import Place, parse_position
 
 if TYPE_CHECKING:
     from orbitlog.client.consumer.received import Received
@@ -56,7 +57,7 @@ def command(
     output: Output,
     **chosen: Any,
 ) -> None:
-    place = parse_place("--from", start)
+    place = parse_position("--from", start)
     printer = MessagePrinter(output)
     colour = shows_colour()
 
@@ -85,7 +86,7 @@ def command(
             if shown % 100 == 0:
                 await asyncio.sleep(0)
 
-    ask_cluster(cluster, work, topic=topic)
+    run_with_client(cluster, work, topic=topic)
 
 
 async def _queues(mq: RocketMQ, topic: str, queue_id: int | None) -> list[MessageQueue] | None:

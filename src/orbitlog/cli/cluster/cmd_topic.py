@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster.cluster_options import cluster_options
+from orbitlog.cli.cluster_connection import run_with_admin
+from orbitlog.cli.cluster_names import user_topics
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
 from orbitlog.cli.main import Problem, WrongUse
 from orbitlog.cli.name_completion import topic_argument
-from orbitlog.cli.shown_rows import local_time
+from orbitlog.cli.output.display_text import local_time
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -46,17 +49,10 @@ def command() -> None:
 @click.option("--all", "with_system", is_flag=True, help="Also those of the system, retries and dead letters.")
 @cluster_options
 def list_topics(*, with_system: bool, cluster: Cluster, output: Output) -> None:
-    topics = ask_admin(cluster, lambda admin: admin.topics())
+    topics = run_with_admin(cluster, lambda admin: admin.topics())
     if not with_system:
-        topics = own_topics(topics)
+        topics = user_topics(topics)
     show_rows([Column("topic")], [{"topic": each} for each in topics], output)
-
-
-def own_topics(topics: list[str]) -> list[str]:
-    """Leave out what brokers make for themselves."""
-    from orbitlog.formats.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
-
-    return [each for each in topics if not (is_system_topic(each) or each.startswith((RETRY_PREFIX, DLQ_PREFIX)))]
 
 
 @command.command("show", help="Show the queues of a topic: where they begin and end. --config shows what it is.")
@@ -65,9 +61,9 @@ def own_topics(topics: list[str]) -> list[str]:
 @cluster_options
 def show_topic(*, topic: str, with_config: bool, cluster: Cluster, output: Output) -> None:
     if with_config:
-        show_rows(_CONFIG_COLUMNS, ask_admin(cluster, lambda admin: _configs(admin, topic), topic=topic), output)
+        show_rows(_CONFIG_COLUMNS, run_with_admin(cluster, lambda admin: _configs(admin, topic), topic=topic), output)
         return
-    offsets = ask_admin(cluster, lambda admin: admin.topic_offsets(topic), topic=topic)
+    offsets = run_with_admin(cluster, lambda admin: admin.topic_offsets(topic), topic=topic)
     rows = [
         {
             "brokerName": queue.broker_name,
@@ -121,7 +117,7 @@ def create_topic(*, topic: str, queues: int, permission: str, ordered: bool, clu
             await NameServerAdmin(admin.link).put_order(topic, order, whole_cluster=True)
         return [{"topic": topic, "brokerName": name, "queues": queues} for name in brokers]
 
-    rows = ask_admin(cluster, work)
+    rows = run_with_admin(cluster, work)
     show_rows([Column("topic"), Column("brokerName"), Column("queues", right=True)], rows, output)
 
 
@@ -172,7 +168,7 @@ def update_topic(
                 await BrokerAdmin(admin.link).put_topic(address, changed, ",".join(attributes) or None)
         return await _configs(admin, topic)
 
-    rows = ask_admin(cluster, work, topic=topic)
+    rows = run_with_admin(cluster, work, topic=topic)
     if not rows:
         raise Problem(f"no broker has a topic {topic}")
     show_rows(_CONFIG_COLUMNS, rows, output)
@@ -185,5 +181,5 @@ def update_topic(
 def delete_topic(*, topic: str, yes: bool, cluster: Cluster, output: Output) -> None:
     if not yes:
         click.confirm(f"Delete topic {topic} with all its messages?", abort=True, err=True)
-    ask_admin(cluster, lambda admin: admin.delete_topic(topic))
+    run_with_admin(cluster, lambda admin: admin.delete_topic(topic))
     show_rows([Column("topic"), Column("deleted")], [{"topic": topic, "deleted": True}], output)

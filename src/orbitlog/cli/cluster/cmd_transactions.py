@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster.cluster_command import ask_admin, cluster_options, show_rows
-from orbitlog.cli.cluster.stream_table import Column
+from orbitlog.cli.cluster.cluster_options import cluster_options
+from orbitlog.cli.cluster_connection import run_with_admin
 from orbitlog.cli.contexts import Cluster
-from orbitlog.cli.json_rows import Output
-from orbitlog.cli.shown_rows import printable
+from orbitlog.cli.output.display_text import printable
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
@@ -45,7 +47,7 @@ def command(*, topic: str | None, group: str | None, older_than: float, cluster:
 
     rows = [
         row
-        for row in ask_admin(cluster, work)
+        for row in run_with_admin(cluster, work)
         if (topic is None or row["topic"] == topic)
         and (group is None or row["producerGroup"] == group)
         and row["ageSeconds"] >= older_than

@@ -1,4 +1,4 @@
-"""What `orbitlog cluster health` looks at, one finding at a time; over the administration that any broker answers."""
+"""What `orbitlog cluster health` looks at, one result at a time; over the administration that any broker answers."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from orbitlog.cli.shown_rows import byte_count, counted
+from orbitlog.cli.output.display_text import byte_count, counted
 from orbitlog.client.admin.administration import Administration
 from orbitlog.client.admin.broker_admin import BrokerAdmin
 from orbitlog.client.admin.group_admin import GroupAdmin
@@ -35,7 +35,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One thing that was looked at."""
 
     check: str
@@ -50,81 +50,83 @@ class Finding:
         return {field: getattr(self, field) for field in self.__slots__}
 
 
-async def all_checks(admin: Administration, limits: Limits) -> AsyncIterator[Finding]:
-    """Look at everything; what does not answer is a finding, not the end."""
+async def all_checks(admin: Administration, limits: Limits) -> AsyncIterator[CheckResult]:
+    """Look at everything; what does not answer is a result, not the end."""
     for address in admin.link.name_servers:
         yield await _name_server(admin, address)
     brokers = await admin.brokers()
     if not brokers:
-        yield Finding("broker", "-", state=PROBLEM, problem="no broker has registered with the name servers")
+        yield CheckResult("broker", "-", state=PROBLEM, problem="no broker has registered with the name servers")
     for name, address in sorted(brokers.items()):
         started = time.perf_counter()
         try:
             numbers = await BrokerAdmin(admin.link).runtime(address)
         except OrbitlogError as error:
-            yield Finding("broker", name, address, PROBLEM, problem=str(error))
+            yield CheckResult("broker", name, address, PROBLEM, problem=str(error))
             continue
         ms = round((time.perf_counter() - started) * 1000, 1)
         yield _broker(name, address, numbers, ms)
         yield _disk(name, address, numbers, limits)
-        for finding in _lags(name, address, numbers, limits):
-            yield finding
-        async for finding in _groups(admin, name, address, limits):
-            yield finding
+        for result in _lags(name, address, numbers, limits):
+            yield result
+        async for result in _groups(admin, name, address, limits):
+            yield result
 
 
-async def _name_server(admin: Administration, address: str) -> Finding:
+async def _name_server(admin: Administration, address: str) -> CheckResult:
     started = time.perf_counter()
     try:
         answer = await admin.link.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
     except OrbitlogError as error:
-        return Finding("name server", "-", address, PROBLEM, problem=str(error))
+        return CheckResult("name server", "-", address, PROBLEM, problem=str(error))
     from orbitlog.wire.bodies.route_bodies import ClusterInfo
 
     count = len(decode_body(ClusterInfo, answer.body).brokers)
     ms = round((time.perf_counter() - started) * 1000, 1)
     if not count:
-        return Finding("name server", "-", address, PROBLEM, "0 brokers", ms, "it knows no broker")
-    return Finding("name server", "-", address, OK, counted(count, "broker"), ms)
+        return CheckResult("name server", "-", address, PROBLEM, "0 brokers", ms, "it knows no broker")
+    return CheckResult("name server", "-", address, OK, counted(count, "broker"), ms)
 
 
-def _broker(name: str, address: str, numbers: dict[str, str], ms: float) -> Finding:
+def _broker(name: str, address: str, numbers: dict[str, str], ms: float) -> CheckResult:
     version = numbers.get("brokerVersionDesc", "")
     if numbers.get("brokerActive", "true") != "true":
-        return Finding("broker", name, address, PROBLEM, version, ms, "it is not active: a copy that waits its turn")
-    return Finding("broker", name, address, OK, version, ms)
+        return CheckResult(
+            "broker", name, address, PROBLEM, version, ms, "it is not active: a copy that waits its turn"
+        )
+    return CheckResult("broker", name, address, OK, version, ms)
 
 
-def _disk(name: str, address: str, numbers: dict[str, str], limits: Limits) -> Finding:
+def _disk(name: str, address: str, numbers: dict[str, str], limits: Limits) -> CheckResult:
     try:
         ratio = float(numbers["commitLogDiskRatio"])
     except (KeyError, ValueError):
-        return Finding("disk", name, address, WARNING, problem="the broker does not say how full its disk is")
+        return CheckResult("disk", name, address, WARNING, problem="the broker does not say how full its disk is")
     value = f"{ratio:.0%} used"
     full = max(_DISK_FULL_RATIO, limits.disk_ratio)
     if ratio >= full:
-        return Finding(
+        return CheckResult(
             "disk", name, address, PROBLEM, value, problem=f"brokers take no messages at {full:.0%} and more"
         )
     if ratio >= limits.disk_ratio:
-        return Finding("disk", name, address, WARNING, value, problem=f"more than {limits.disk_ratio:.0%}")
-    return Finding("disk", name, address, OK, value)
+        return CheckResult("disk", name, address, WARNING, value, problem=f"more than {limits.disk_ratio:.0%}")
+    return CheckResult("disk", name, address, OK, value)
 
 
-def _lags(name: str, address: str, numbers: dict[str, str], limits: Limits) -> list[Finding]:
+def _lags(name: str, address: str, numbers: dict[str, str], limits: Limits) -> list[CheckResult]:
     lags = (
         ("dispatch lag", "dispatchBehindBytes", "queues and index are behind the log: consumers do not see all of it"),
         ("flush lag", "remainHowManyDataToFlush", "so much would be lost with the machine"),
     )
-    findings = []
+    results = []
     for check, key, consequence in lags:
         size_bytes = parse_size(numbers.get(key, ""))
         if size_bytes is None:
-            findings.append(Finding(check, name, address, WARNING, problem="the broker does not say"))
+            results.append(CheckResult(check, name, address, WARNING, problem="the broker does not say"))
             continue
         bad = size_bytes > limits.lag_bytes
-        findings.append(
-            Finding(
+        results.append(
+            CheckResult(
                 check,
                 name,
                 address,
@@ -133,7 +135,7 @@ def _lags(name: str, address: str, numbers: dict[str, str], limits: Limits) -> l
                 problem=consequence if bad else None,
             )
         )
-    return findings
+    return results
 
 
 def parse_size(text: str) -> int | None:
@@ -145,11 +147,11 @@ def parse_size(text: str) -> int | None:
         return None
 
 
-async def _groups(admin: Administration, broker_name: str, address: str, limits: Limits) -> AsyncIterator[Finding]:
+async def _groups(admin: Administration, broker_name: str, address: str, limits: Limits) -> AsyncIterator[CheckResult]:
     try:
         told = await BrokerAdmin(admin.link).consume_stats(address)
     except OrbitlogError as error:
-        yield Finding("groups", broker_name, address, WARNING, problem=f"how far groups are is not told: {error}")
+        yield CheckResult("groups", broker_name, address, WARNING, problem=f"how far groups are is not told: {error}")
         return
     behind: dict[str, dict[MessageQueue, int]] = {}
     for table in told.groups:
@@ -161,17 +163,17 @@ async def _groups(admin: Administration, broker_name: str, address: str, limits:
                         behind.setdefault(group, {})[queue] = lag
     stuck = 0
     for group, queues in sorted(behind.items()):
-        finding = await _group(admin, address, group, queues, limits)
-        if finding is not None:
+        result = await _group(admin, address, group, queues, limits)
+        if result is not None:
             stuck += 1
-            yield finding
+            yield result
     if not stuck:
-        yield Finding("groups", broker_name, address, OK, f"{counted(len(behind), 'group')} behind, none stuck")
+        yield CheckResult("groups", broker_name, address, OK, f"{counted(len(behind), 'group')} behind, none stuck")
 
 
 async def _group(
     admin: Administration, address: str, group: str, queues: dict[MessageQueue, int], limits: Limits
-) -> Finding | None:
+) -> CheckResult | None:
     lag = counted(sum(queues.values()), "message") + " behind"
     try:
         members = len((await GroupAdmin(admin.link).connections(group, address)).connections)
@@ -184,8 +186,10 @@ async def _group(
         return None
     since = f"the next message has waited for {waited_s:.0f} s"
     if members:
-        return Finding("group", group, address, PROBLEM, lag, problem=f"stuck: {since}, {counted(members, 'member')}")
-    return Finding("group", group, address, WARNING, lag, problem=f"nobody is in it; {since}")
+        return CheckResult(
+            "group", group, address, PROBLEM, lag, problem=f"stuck: {since}, {counted(members, 'member')}"
+        )
+    return CheckResult("group", group, address, WARNING, lag, problem=f"nobody is in it; {since}")
 
 
 async def _waited_seconds(admin: Administration, address: str, group: str, topic: str) -> float:

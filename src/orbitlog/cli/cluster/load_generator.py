@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from orbitlog.cli.cluster.cluster_command import ask_admin, ask_cluster
+from orbitlog.cli.cluster_connection import run_with_admin, run_with_client
 from orbitlog.cli.contexts import Cluster
 from orbitlog.client.admin.administration import Administration
 from orbitlog.client.connection.namespaces import wrapped
@@ -87,7 +87,7 @@ def shares(count: int, parts: int) -> list[int]:
 
 
 def run_send(cluster: Cluster, load: SendLoad) -> Measured:
-    ask_admin(cluster, lambda admin: _make_topic(admin, wrapped(cluster.namespace, load.topic), load.queues))
+    run_with_admin(cluster, lambda admin: _make_topic(admin, wrapped(cluster.namespace, load.topic), load.queues))
 
     def client(share: int) -> Callable[[RocketMQ], Coroutine[Any, Any, Measured]]:
         return lambda mq: _send_share(mq, load, share)
@@ -168,7 +168,7 @@ def _in_threads(cluster: Cluster, clients: list[Callable[[RocketMQ], Coroutine[A
     total = Measured()
     cpu_s, started = time.process_time(), time.perf_counter()
     with ThreadPoolExecutor(len(clients)) as threads:
-        for part in threads.map(lambda work: ask_cluster(cluster, work), clients):
+        for part in threads.map(lambda work: run_with_client(cluster, work), clients):
             total.add(part)
     total.seconds = time.perf_counter() - started
     total.cpu_s = time.process_time() - cpu_s

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import click
 
-from orbitlog.cli.dump.dump_options import read_settings, settings_options
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import FINDING_FIELDS, JobProgress, store_argument
-from orbitlog.cli.shown_rows import byte_count
+from orbitlog.cli.job_options import FINDING_FIELDS, JobProgress
+from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import read_settings, settings_options, store_argument
 
 
 @click.command("check")

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.dump.dump_options import read_settings, settings_options
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import store_argument
-from orbitlog.cli.shown_rows import byte_count, local_time, printable
+from orbitlog.cli.output.display_text import byte_count, local_time, printable
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import read_settings, settings_options, store_argument
 
 if TYPE_CHECKING:
     from orbitlog.doctor.explanation import Explanation

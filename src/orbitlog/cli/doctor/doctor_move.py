@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.job_options import JobProgress
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.pipeline.pipeline_options import JobProgress, store_argument
-from orbitlog.cli.shown_rows import counted, printable
+from orbitlog.cli.output.display_text import counted, printable
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import store_argument
 
 if TYPE_CHECKING:
     from orbitlog.doctor.move.move_rows import MoveRow

@@ -9,18 +9,17 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.dump.dump_options import read_settings, report_damage, settings_options
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import (
+from orbitlog.cli.job_options import (
     FINDING_FIELDS,
     REBUILD_FIELDS,
     JobProgress,
     master_option,
     spark_session,
     split_option,
-    store_argument,
 )
-from orbitlog.cli.shown_rows import byte_count
+from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import read_settings, report_damage, settings_options, store_argument
 
 _PARTS = ("queues", "index", "checkpoint")
 _STOPS_A_REBUILD = frozenset(("record", "segment", "queue order", "link", "unreadable", "log"))
@@ -64,7 +63,7 @@ def command(*, store: Path, engine: str, master: str, dry_run: bool, output: Out
     with ExitStack() as stack:
         run: Any = run_here
         if engine == "spark":
-            from orbitlog.pipeline.runtime.task_run import runner
+            from orbitlog.pipeline.runtime.spark_runner import runner
 
             run = runner(stack.enter_context(spark_session(master, "doctor rebuild", only_tasks=True)))
         more = {"run": run, "split_bytes": options["split_bytes"], "progress": stack.enter_context(JobProgress())}

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import store_argument
-from orbitlog.cli.shown_rows import counted
+from orbitlog.cli.output.display_text import counted
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import store_argument
 
 _FIELDS = ("store", "changes", "steps")
 

@@ -8,8 +8,9 @@ import click
 
 from orbitlog.cli.dump import dump_options as options
 from orbitlog.cli.dump.dump_target import checkpoint_target
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.shown_rows import local_time, zone_name
+from orbitlog.cli.output.display_text import local_time, zone_name
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import report_damage, warn
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.checkpoint import CHECKPOINT, CHECKPOINT_BYTES, Checkpoint, decode_checkpoint
 from orbitlog.storefiles.mapped_view import mapped_view
@@ -32,14 +33,14 @@ def command(path: Path, output: Output) -> None:
     output.check(list(_JSON_NAMES))
     file = checkpoint_target(path)
     if file is None:
-        options.warn(f"{path} has no checkpoint; a broker then reads the whole log when it starts")
+        warn(f"{path} has no checkpoint; a broker then reads the whole log when it starts")
         return
     with mapped_view(file) as view:
         size_bytes = len(view)
         try:
             checkpoint = decode_checkpoint(view)
         except FormatError as error:
-            options.report_damage([f"{file}: {error}"])
+            report_damage([f"{file}: {error}"])
             return
     values: dict[str, int] = {name: getattr(checkpoint, field) for name, field in _JSON_NAMES.items()}
     if output.is_table:
@@ -47,7 +48,7 @@ def command(path: Path, output: Output) -> None:
     else:
         output.write(list(_JSON_NAMES), values)
     if size_bytes != CHECKPOINT_BYTES:
-        options.report_damage([f"{file}: the file has {size_bytes} bytes, a checkpoint has {CHECKPOINT_BYTES}"])
+        report_damage([f"{file}: the file has {size_bytes} bytes, a checkpoint has {CHECKPOINT_BYTES}"])
 
 
 def _write_lines(values: dict[str, int], checkpoint: Checkpoint) -> None:

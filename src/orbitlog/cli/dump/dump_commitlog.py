@@ -12,14 +12,15 @@ from pathlib import Path
 
 import click
 
-from orbitlog.cli.cluster.message_row import STORED_FIELDS, message_cells, message_json
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
 from orbitlog.cli.dump import dump_options as options
 from orbitlog.cli.dump.dump_target import LogTarget, log_target
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.progress import Progress
-from orbitlog.cli.shown_rows import byte_count, counted, local_time, zone_name
+from orbitlog.cli.output.display_text import byte_count, counted, local_time, zone_name
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.progress import Progress
+from orbitlog.cli.output.stored_message_rows import STORED_FIELDS, message_cells, message_json
+from orbitlog.cli.output.stream_table import Column, StreamTable
+from orbitlog.cli.store_options import read_settings, report_damage, settings_options
 from orbitlog.errors import FormatError
 from orbitlog.formats.records.message import Message
 from orbitlog.storefiles.log_walk import StoredMessage
@@ -35,7 +36,7 @@ _ROWS_PER_UPDATE = 512
 @options.topic_option
 @options.from_option("Start at the first message at or after this physical offset.")
 @options.limit_option
-@options.settings_options
+@settings_options
 def command(
     *,
     path: Path,
@@ -47,7 +48,7 @@ def command(
     assignments: tuple[str, ...],
 ) -> None:
     output.check(STORED_FIELDS)
-    target = log_target(path, options.read_settings(config_path, assignments))
+    target = log_target(path, read_settings(config_path, assignments))
     walk = target.walk(target.segments, target.segment_bytes, start=start)
     shown = _Shown(target)
     with (
@@ -62,7 +63,7 @@ def command(
             _write_table(rows, shown, writer, progress)
             writer.line(shown.summary(walk.segments_read))
     damaged = [(damage.start, str(damage)) for damage in walk.damage]
-    options.report_damage([sentence for _, sentence in sorted(damaged + shown.bad_bodies)])
+    report_damage([sentence for _, sentence in sorted(damaged + shown.bad_bodies)])
 
 
 def _of_topic(records: Iterator[StoredMessage], topic: str | None) -> Iterator[StoredMessage]:

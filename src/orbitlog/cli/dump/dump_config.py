@@ -12,10 +12,11 @@ from pathlib import Path
 
 import click
 
-from orbitlog.cli.cluster.config_tables import write_config
 from orbitlog.cli.dump import dump_options as options
+from orbitlog.cli.dump.config_file_tables import write_config
 from orbitlog.cli.dump.dump_target import config_target
-from orbitlog.cli.json_rows import Output, output_options
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import report_damage, warn
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.java import utf8_decode, utf8_encode
@@ -52,13 +53,13 @@ def command(path: Path, output: Output) -> None:
             if loaded is None:
                 continue
             if loaded.used_backup:
-                options.warn(f"{main} is missing, empty or damaged; its backup {main.name}{BACKUP_SUFFIX} is shown")
+                warn(f"{main} is missing, empty or damaged; its backup {main.name}{BACKUP_SUFFIX} is shown")
             if output.is_table:
                 write_config(loaded.name, loaded.content, loaded.value, writer)
             else:
                 shown = dict(zip(_FIELDS, (loaded.name, loaded.used_backup, loaded.content), strict=True))
                 writer.line(json.dumps(shown, separators=(",", ":")))
-    options.report_damage(problems)
+    report_damage(problems)
 
 
 def _load(main: Path, backup: Path | None) -> _Loaded | None:

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import click
 
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
 from orbitlog.cli.dump import dump_options as options
 from orbitlog.cli.dump.dump_target import QueueTarget, queue_target
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.shown_rows import byte_count, counted, local_time, printable, zone_name
+from orbitlog.cli.output.display_text import byte_count, counted, local_time, printable, zone_name
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.stream_table import Column, StreamTable
+from orbitlog.cli.store_options import read_settings, report_damage, settings_options
 from orbitlog.formats import names
 from orbitlog.formats.derived.queue_entry import QueueEntry
 from orbitlog.formats.java import INT_MAX, INT_MIN
@@ -35,7 +36,7 @@ Row = tuple[str | None, int | None, int, QueueEntry]
 @options.from_option("Start each queue at this queue offset.")
 @options.limit_option
 @click.option("--all", "with_pre_blank", is_flag=True, help="Also units that only fill the room before the first one.")
-@options.settings_options
+@settings_options
 def command(
     *,
     path: Path,
@@ -48,7 +49,7 @@ def command(
     assignments: tuple[str, ...],
 ) -> None:
     output.check(_FIELDS)
-    target = queue_target(path, options.read_settings(config_path, assignments))
+    target = queue_target(path, read_settings(config_path, assignments))
     damage: list[DamagedRange] = []
     units = _units(target, topic, start, damage)
     rows = islice((row for row in units if with_pre_blank or not row[3].is_pre_blank), limit)
@@ -58,7 +59,7 @@ def command(
                 writer.line(_as_json(row))
         else:
             _write_table(rows, writer)
-    options.report_damage([str(place) for place in damage])
+    report_damage([str(place) for place in damage])
 
 
 def _units(target: QueueTarget, topic: str | None, start: int, damage: list[DamagedRange]) -> Iterator[Row]:

@@ -10,13 +10,14 @@ from typing import NamedTuple
 
 import click
 
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
 from orbitlog.cli.dump import dump_options as options
 from orbitlog.cli.dump.dump_target import IndexTarget, index_target
 from orbitlog.cli.dump.index_topics import IndexTopics
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.shown_rows import local_time, zone_name
+from orbitlog.cli.output.display_text import local_time, zone_name
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.stream_table import Column, StreamTable
+from orbitlog.cli.store_options import read_settings, report_damage, settings_options
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.index_layout import (
     IndexEntry,
@@ -64,7 +65,7 @@ class _Row(NamedTuple):
 @click.option("--key", help="With --topic: only entries of this key (and of others with the same hash); needs no log.")
 @options.from_option("Only entries that lead to this commit log offset or behind it.")
 @options.limit_option
-@options.settings_options
+@settings_options
 def command(
     *,
     path: Path,
@@ -84,7 +85,7 @@ def command(
     fields = _HEADER_FIELDS if headers else _ENTRY_FIELDS
     output.check(fields)
     wanted = None if topic is None or key is None else key_hash(index_key(topic, key))
-    settings = options.read_settings(config_path, assignments)
+    settings = read_settings(config_path, assignments)
     topics = IndexTopics(path, settings) if topic is not None and key is None else None
     target = index_target(path, settings)
     problems: list[str] = []
@@ -102,7 +103,7 @@ def command(
                 _write_json(chosen, writer)
             else:
                 _write_table(chosen, writer)
-    options.report_damage(problems)
+    report_damage(problems)
 
 
 def _rows(target: IndexTarget, problems: list[str]) -> Iterator[_Row]:

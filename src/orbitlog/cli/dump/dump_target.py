@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from orbitlog.cli.dump.dump_options import warn
 from orbitlog.cli.dump.file_kind import DESCRIPTIONS, first_byte_number, other_kind
+from orbitlog.cli.store_options import warn
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.index_layout import IndexLayout

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import click
 
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
 from orbitlog.cli.dump import dump_options as options
 from orbitlog.cli.dump.dump_target import timer_log_target
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.shown_rows import byte_count, counted, local_time, zone_name
+from orbitlog.cli.output.display_text import byte_count, counted, local_time, zone_name
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.stream_table import Column, StreamTable
+from orbitlog.cli.store_options import report_damage
 from orbitlog.formats.derived.timer_log import TimerLogUnit, scan_timer_log
 from orbitlog.formats.records.message_scan import Damage
 from orbitlog.storefiles.mapped_view import mapped_view
@@ -42,7 +43,7 @@ def command(*, path: Path, output: Output, start: int, limit: int | None) -> Non
                 writer.line(json.dumps(_as_object(log_position, unit), separators=(",", ":")))
         else:
             _write_table(rows, writer)
-    options.report_damage(problems)
+    report_damage(problems)
 
 
 def _units(files: tuple[OffsetFile, ...], problems: list[str]) -> Iterator[Row]:

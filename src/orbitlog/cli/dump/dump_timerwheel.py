@@ -9,12 +9,13 @@ from pathlib import Path
 
 import click
 
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
 from orbitlog.cli.dump import dump_options as options
 from orbitlog.cli.dump.dump_target import timer_wheel_target
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.shown_rows import counted, local_time, zone_name
+from orbitlog.cli.output.display_text import counted, local_time, zone_name
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.stream_table import Column, StreamTable
+from orbitlog.cli.store_options import report_damage, warn
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.timer_checkpoint import decode_timer_checkpoint
 from orbitlog.formats.derived.timer_wheel import TimerSlot, scan_wheel
@@ -34,7 +35,7 @@ def command(*, path: Path, output: Output, with_delivered: bool, limit: int | No
     output.check(_FIELDS)
     wheel, checkpoint = timer_wheel_target(path)
     if wheel is None:
-        options.warn(f"{path} has no timer wheel; only brokers of 5.x make one")
+        warn(f"{path} has no timer wheel; only brokers of 5.x make one")
         return
     delivered_until_ms = 0 if with_delivered or checkpoint is None else _delivered_until_ms(checkpoint)
     problems: list[str] = []
@@ -51,7 +52,7 @@ def command(*, path: Path, output: Output, with_delivered: bool, limit: int | No
                 writer.line(json.dumps(_as_object(slot), separators=(",", ":")))
         else:
             _write_table(islice(slots, limit), writer)
-    options.report_damage(problems)
+    report_damage(problems)
 
 
 def _delivered_until_ms(checkpoint: Path) -> int:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.main import Problem, WrongUse
+from orbitlog.cli.mqadmin.verb_flags import HELP, NAME_SERVER, BadFlags, FlagValues, parse_flags, usage
 from orbitlog.cli.mqadmin.verb_table import VERBS, Verb, find_verb
-from orbitlog.cli.mqadmin.verb_words import HELP, NAME_SERVER, BadWords, Given, parse_words, usage
 from orbitlog.errors import BrokerRefused, OrbitlogError
 
 if TYPE_CHECKING:
@@ -51,8 +51,8 @@ def command(
         return
     found = _known(verb)
     try:
-        given = parse_words(words, found.flags)
-    except BadWords as error:
+        given = parse_flags(words, found.flags)
+    except BadFlags as error:
         click.echo(str(error), err=True)
         click.echo(usage(found.name, found.help, found.flags), nl=False)
         context.exit(1)
@@ -77,7 +77,7 @@ def _known(name: str) -> Verb:
     found = find_verb(name)
     if found is not None:
         return found
-    from orbitlog.cli.mqadmin.verbs_elsewhere import NOT_OFFERED
+    from orbitlog.cli.mqadmin.unsupported_verbs import NOT_OFFERED
 
     reason = next((reason for known, reason in NOT_OFFERED.items() if known.lower() == name.lower()), None)
     if reason is not None:
@@ -89,7 +89,7 @@ def _known(name: str) -> Verb:
     raise WrongUse(f"mqadmin has no verb {name}; {hint}")
 
 
-def _complaint_of(verb: Verb, given: Given, context_name: str | None) -> str | None:
+def _complaint_of(verb: Verb, given: FlagValues, context_name: str | None) -> str | None:
     """Run a verb; return what went wrong with it, under the code that Apache's tool would name."""
     from orbitlog.cli.contexts import choose_cluster
 
@@ -108,12 +108,12 @@ def _complaint_of(verb: Verb, given: Given, context_name: str | None) -> str | N
     return None
 
 
-def _run(verb: Verb, given: Given, cluster: Cluster) -> None:
-    from orbitlog.cli.cluster.cluster_command import ask_admin, ask_cluster
-    from orbitlog.cli.serve.light_asyncio import load_asyncio
+def _run(verb: Verb, given: FlagValues, cluster: Cluster) -> None:
+    from orbitlog.cli.cluster_connection import run_with_admin, run_with_client
+    from orbitlog.cli.light_asyncio import load_asyncio
 
     load_asyncio()
-    module, _, name = verb.place.partition(":")
+    module, _, name = verb.function.partition(":")
     work = getattr(importlib.import_module(module), name)
 
     async def with_client(mq: RocketMQ) -> None:
@@ -127,6 +127,6 @@ def _run(verb: Verb, given: Given, cluster: Cluster) -> None:
         await work(VerbSession(admin), given)
 
     if verb.is_client:
-        ask_cluster(cluster, with_client)
+        run_with_client(cluster, with_client)
     else:
-        ask_admin(cluster, with_admin)
+        run_with_admin(cluster, with_admin)

@@ -7,8 +7,8 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 
 from orbitlog.cli.mqadmin.java_print import front, in_hash_order, second_time
+from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import NO_CLUSTER, VerbSession
-from orbitlog.cli.mqadmin.verb_words import Given
 from orbitlog.errors import OrbitlogError
 
 _LIST = "%-22s  %-22s  %-4s  %-22s %-16s  %16s  %30s  %-22s  {wait}  %-12s  %-8s  {active}"
@@ -18,7 +18,7 @@ _SETTING = "%-50s=  %s"
 _RULE = "=" * 12
 
 
-async def cluster_list(session: VerbSession, given: Given) -> None:
+async def cluster_list(session: VerbSession, given: FlagValues) -> None:
     while True:
         info = await session.admin.cluster()
         clusters = [given["c"]] if given.get("c") else in_hash_order(info.clusters)
@@ -98,7 +98,7 @@ def _broker_cells(numbers: dict[str, str]) -> tuple[object, ...]:
     )
 
 
-async def broker_status(session: VerbSession, given: Given) -> None:
+async def broker_status(session: VerbSession, given: FlagValues) -> None:
     if "b" in given:
         for key, value in sorted((await session.brokers.runtime(given["b"])).items()):
             session.row("%-32s: %s", key, value)
@@ -108,7 +108,7 @@ async def broker_status(session: VerbSession, given: Given) -> None:
             session.row("%-24s %-32s: %s", address, key, value)
 
 
-async def broker_consume_stats(session: VerbSession, given: Given) -> None:
+async def broker_consume_stats(session: VerbSession, given: FlagValues) -> None:
     seconds = given.number("t", 50_000) / 1000
     told = await session.brokers.consume_stats(given["b"], ordered=given.truth("o"), seconds=seconds)
     heads = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
@@ -129,7 +129,7 @@ async def broker_consume_stats(session: VerbSession, given: Given) -> None:
 # Settings
 
 
-async def get_broker_config(session: VerbSession, given: Given) -> None:
+async def get_broker_config(session: VerbSession, given: FlagValues) -> None:
     if "b" in given:
         await _show_settings(session, f"{_RULE}{given['b']}{_RULE}", given["b"])
         return
@@ -159,7 +159,7 @@ async def _show_settings(session: VerbSession, head: str, address: str) -> None:
     session.row("")
 
 
-async def update_broker_config(session: VerbSession, given: Given) -> None:
+async def update_broker_config(session: VerbSession, given: FlagValues) -> None:
     if "b" in given:
         addresses = [given["b"]]
     elif "c" in given:
@@ -171,25 +171,25 @@ async def update_broker_config(session: VerbSession, given: Given) -> None:
         session.row("update broker config success, %s", address)
 
 
-async def get_namesrv_config(session: VerbSession, _: Given) -> None:
+async def get_namesrv_config(session: VerbSession, _: FlagValues) -> None:
     for address in session.name_servers.addresses:
         session.row("%s", f"{_RULE}{address}{_RULE}")
         for key, value in (await session.name_servers.settings(address)).items():
             session.row(_SETTING, key, value)
 
 
-async def update_namesrv_config(session: VerbSession, given: Given) -> None:
+async def update_namesrv_config(session: VerbSession, given: FlagValues) -> None:
     addresses = session.name_servers.addresses
     for address in addresses:
         await session.name_servers.change_settings(address, {given["k"]: given["v"]})
     session.row("update name server config success!%s\n%s : %s", list(addresses), given["k"], given["v"])
 
 
-async def wipe_write_perm(session: VerbSession, given: Given) -> None:
+async def wipe_write_perm(session: VerbSession, given: FlagValues) -> None:
     await _write_perm(session, given["b"], "wipe", session.name_servers.wipe_write_permission)
 
 
-async def add_write_perm(session: VerbSession, given: Given) -> None:
+async def add_write_perm(session: VerbSession, given: FlagValues) -> None:
     await _write_perm(session, given["b"], "add", session.name_servers.add_write_permission)
 
 
@@ -210,12 +210,12 @@ async def _write_perm(
         raise failure
 
 
-async def update_kv_config(session: VerbSession, given: Given) -> None:
+async def update_kv_config(session: VerbSession, given: FlagValues) -> None:
     await session.name_servers.put_value(given["s"], given["k"], given["v"])
     session.row("create or update kv config to namespace success.")
 
 
-async def delete_kv_config(session: VerbSession, given: Given) -> None:
+async def delete_kv_config(session: VerbSession, given: FlagValues) -> None:
     await session.name_servers.delete_value(given["s"], given["k"])
     session.row("delete kv config from namespace success.")
 
@@ -223,19 +223,19 @@ async def delete_kv_config(session: VerbSession, given: Given) -> None:
 # Housekeeping
 
 
-async def clean_expired_cq(session: VerbSession, given: Given) -> None:
+async def clean_expired_cq(session: VerbSession, given: FlagValues) -> None:
     await _clean(session, given, session.brokers.clean_expired_queues)
 
 
-async def clean_unused_topic(session: VerbSession, given: Given) -> None:
+async def clean_unused_topic(session: VerbSession, given: FlagValues) -> None:
     await _clean(session, given, session.brokers.clean_unused_topics)
 
 
-async def delete_expired_commit_log(session: VerbSession, given: Given) -> None:
+async def delete_expired_commit_log(session: VerbSession, given: FlagValues) -> None:
     await _clean(session, given, session.brokers.delete_expired_log)
 
 
-async def _clean(session: VerbSession, given: Given, clean: Callable[[str], Awaitable[None]]) -> None:
+async def _clean(session: VerbSession, given: FlagValues, clean: Callable[[str], Awaitable[None]]) -> None:
     if "b" in given:
         addresses = [given["b"]]
     elif given.get("c"):

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orbitlog.cli.mqadmin.java_print import front, java_text, printf, second_time, version_text
+from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession, checked_group, cluster_of
-from orbitlog.cli.mqadmin.verb_words import Given
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
 from orbitlog.formats.tables.group_config import GroupConfig, GroupRetryPolicy
@@ -24,7 +24,7 @@ _SETTLED_MS = 120_000
 _CLIENT_ID_CHARACTERS_MAX = 200
 
 
-async def update_sub_group(session: VerbSession, given: Given) -> None:
+async def update_sub_group(session: VerbSession, given: FlagValues) -> None:
     attributes = given.get("attributes")
     if attributes is not None:
         from orbitlog.client.admin.broker_admin import parse_attributes
@@ -90,7 +90,7 @@ def _fields(config: GroupConfig, *, null: str) -> list[tuple[str, str]]:
     ]
 
 
-async def delete_sub_group(session: VerbSession, given: Given) -> None:
+async def delete_sub_group(session: VerbSession, given: FlagValues) -> None:
     group, forget = given["g"], given.truth("r")
     told = "delete subscription group [%s] from broker [%s]"
     if "b" in given:
@@ -108,7 +108,7 @@ async def delete_sub_group(session: VerbSession, given: Given) -> None:
             await session.name_servers.delete_topic(topic, cluster)
 
 
-async def get_consumer_config(session: VerbSession, given: Given) -> None:
+async def get_consumer_config(session: VerbSession, given: FlagValues) -> None:
     info = await session.admin.cluster()
     for name, broker in info.brokers.items():
         address = broker.addresses.get(0) or next(iter(broker.addresses.values()))
@@ -121,7 +121,7 @@ async def get_consumer_config(session: VerbSession, given: Given) -> None:
             session.row("%-40s=  %s", field, value)
 
 
-async def set_consume_mode(session: VerbSession, given: Given) -> None:
+async def set_consume_mode(session: VerbSession, given: FlagValues) -> None:
     from orbitlog.formats.tables.group_config import RequestMode
     from orbitlog.wire.bodies.client_bodies import REQUEST_MODES
 
@@ -137,7 +137,7 @@ async def set_consume_mode(session: VerbSession, given: Given) -> None:
 # Progress
 
 
-async def consumer_progress(session: VerbSession, given: Given) -> None:
+async def consumer_progress(session: VerbSession, given: FlagValues) -> None:
     if "g" in given:
         await _progress_of(session, given["g"], given.get("t"), with_clients=given.truth("s"))
         return
@@ -209,7 +209,7 @@ async def _summary(session: VerbSession, group: str) -> None:
 # Members
 
 
-async def consumer_connection(session: VerbSession, given: Given) -> None:
+async def consumer_connection(session: VerbSession, given: FlagValues) -> None:
     told = await session.groups.connections(given["g"], given.get("b"))
     session.row("%-36s %-22s %-10s %s", "#ClientId", "#ClientAddr", "#Language", "#Version")
     for each in told.connections:
@@ -226,14 +226,14 @@ async def consumer_connection(session: VerbSession, given: Given) -> None:
     session.row("ConsumeFromWhere: %s", told.consume_from_where)
 
 
-async def producer_connection(session: VerbSession, given: Given) -> None:
+async def producer_connection(session: VerbSession, given: FlagValues) -> None:
     told = await session.groups.producers(given["g"], given["t"])
     for number, each in enumerate(told.connections, 1):
         version = version_text(each.version)
         session.row("%04d  %-32s %-22s %-8s %s", number, each.client_id, each.client_address, each.language, version)
 
 
-async def producer(session: VerbSession, given: Given) -> None:
+async def producer(session: VerbSession, given: FlagValues) -> None:
     for group, members in (await session.brokers.producers(given["b"])).groups.items():
         if not members:
             session.row("producer group (%s) instances are empty", group)
@@ -250,7 +250,7 @@ async def producer(session: VerbSession, given: Given) -> None:
             )
 
 
-async def consumer_status(session: VerbSession, given: Given) -> None:
+async def consumer_status(session: VerbSession, given: FlagValues) -> None:
     group, with_stacks = given["g"], "s" in given
     told = await session.groups.connections(group, given.get("b"))
     if "i" in given:

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from orbitlog.cli.mqadmin.java_print import human_time, in_hash_order, second_time
 from orbitlog.cli.mqadmin.mq_topics import selected
+from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession
-from orbitlog.cli.mqadmin.verb_words import Given
-from orbitlog.cli.shown_rows import host_text
+from orbitlog.cli.output.display_text import host_text
 from orbitlog.client.consumer.received import Received
 from orbitlog.errors import BrokerRefused, OrbitlogError
 from orbitlog.formats import names
@@ -27,14 +27,14 @@ _ID = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
 _NOTHING = BrokerRefused(ResponseCode.NO_MESSAGE, "query message by key finished, but no message.")
 
 
-async def query_msg_by_id(session: VerbSession, given: Given) -> None:
+async def query_msg_by_id(session: VerbSession, given: FlagValues) -> None:
     if "s" in given or ("g" in given and "d" in given):
         raise VerbFailed("sending a message again is `orbitlog dlq replay`, or `orbitlog send` with its body")
     for message_id in filter(None, (each.strip() for each in given["i"].split(","))):
         await show_message(session, await session.admin.message(message_id, given["t"]), charset=given.get("f"))
 
 
-async def query_msg_by_unique_key(session: VerbSession, given: Given) -> None:
+async def query_msg_by_unique_key(session: VerbSession, given: FlagValues) -> None:
     if "g" in given and "d" in given:
         raise VerbFailed("giving a message to one consumer is not offered here")
     found = [each async for each in session.admin.find(given["t"], given["i"], count=32, by_id=True)]
@@ -45,17 +45,17 @@ async def query_msg_by_unique_key(session: VerbSession, given: Given) -> None:
         await show_message(session, message, with_offset_id=False, number=number)
 
 
-async def query_msg_by_offset(session: VerbSession, given: Given) -> None:
-    from orbitlog.cli.mqadmin.tool_pulls import ToolPulls
+async def query_msg_by_offset(session: VerbSession, given: FlagValues) -> None:
+    from orbitlog.cli.mqadmin.tools_consumer import ToolsConsumer
     from orbitlog.wire.bodies.body_json import MessageQueue
 
     queue = MessageQueue(given["t"], given["b"], given.number("i", 0))
-    pulled = await (await ToolPulls.of(session, given["t"])).pull(queue, given.number("o", 0), count=1)
+    pulled = await (await ToolsConsumer.of(session, given["t"])).pull(queue, given.number("o", 0), count=1)
     if pulled.messages:
         await show_message(session, pulled.messages[0], charset=given.get("f"))
 
 
-async def query_msg_by_key(session: VerbSession, given: Given) -> None:
+async def query_msg_by_key(session: VerbSession, given: FlagValues) -> None:
     words = {"count": given.number("m", 64), "begin": _moment(given, "b"), "end": _moment(given, "e")}
     found = [each async for each in session.admin.find(given["t"], given["k"], **words)]  # type: ignore[arg-type]
     if not found:
@@ -65,11 +65,11 @@ async def query_msg_by_key(session: VerbSession, given: Given) -> None:
         session.row(_FOUND, message.message_id, message.queue_id, message.queue_offset)
 
 
-def _moment(given: Given, name: str) -> datetime | None:
+def _moment(given: FlagValues, name: str) -> datetime | None:
     return datetime.fromtimestamp(given.number(name, 0) / 1000, UTC) if name in given else None
 
 
-async def query_msg_trace_by_id(session: VerbSession, given: Given) -> None:
+async def query_msg_trace_by_id(session: VerbSession, given: FlagValues) -> None:
     from orbitlog.wire.trace_records import PUB, SUB_AFTER, TraceRecord, decode_trace
 
     consumed: dict[str, list[tuple[TraceRecord, str]]] = {}
@@ -212,7 +212,7 @@ async def _track(session: VerbSession, message: Received, group: str) -> tuple[s
 # Units of a queue
 
 
-async def query_cq(session: VerbSession, given: Given) -> None:
+async def query_cq(session: VerbSession, given: FlagValues) -> None:
     broker = given.get("b")
     if not broker:
         broker = next(map(selected, (await session.name_servers.route(given["t"])).brokers), None)

@@ -6,8 +6,8 @@ import time
 
 from orbitlog.cli.mqadmin.java_print import front, java_text, parse_time_ms, queues_in_hash_order
 from orbitlog.cli.mqadmin.mq_topics import selected
+from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import VerbSession
-from orbitlog.cli.mqadmin.verb_words import Given
 from orbitlog.errors import BrokerRefused
 from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import ResponseCode
@@ -21,7 +21,7 @@ def _moment_ms(text: str) -> int:
     return time.time_ns() // 1_000_000 if text == "now" else parse_time_ms(text)
 
 
-async def reset_offset_by_time(session: VerbSession, given: Given) -> None:
+async def reset_offset_by_time(session: VerbSession, given: FlagValues) -> None:
     group, topic, text = given["g"], given["t"], given["s"]
     timestamp_ms, force = _moment_ms(text), given.truth("f", True)
     queue_id = given.number("q", -1)
@@ -53,7 +53,7 @@ async def reset_offset_by_time(session: VerbSession, given: Given) -> None:
     _show_moved(session, moved)
 
 
-async def skip_accumulated_message(session: VerbSession, given: Given) -> None:
+async def skip_accumulated_message(session: VerbSession, given: FlagValues) -> None:
     group, topic = given["g"], given["t"]
     moved = await _reset_all(session, group, topic, _END_MS)
     if moved is None:
@@ -63,7 +63,7 @@ async def skip_accumulated_message(session: VerbSession, given: Given) -> None:
     _show_moved(session, moved)
 
 
-async def reset_offset_by_time_old(session: VerbSession, given: Given) -> None:
+async def reset_offset_by_time_old(session: VerbSession, given: FlagValues) -> None:
     force = given.truth("f", True)
     await _reset_old(session, given["g"], given["t"], _moment_ms(given["s"]), force=force, text=given["s"])
 
@@ -124,7 +124,7 @@ async def _roll(session: VerbSession, group: str, topic: str, timestamp_ms: int,
             session.row(_ROLLED, front(broker.broker_name, 32), queue_id, end, now, found, target)
 
 
-async def clone_group_offset(session: VerbSession, given: Given) -> None:
+async def clone_group_offset(session: VerbSession, given: FlagValues) -> None:
     source, target, topic = given["s"], given["d"], given["t"]
     stats = await session.groups.stats(source)
     brokers = {each.broker_name: selected(each) for each in (await session.name_servers.route(topic)).brokers}

@@ -7,10 +7,10 @@ from collections import Counter
 
 from orbitlog.cli.mqadmin.java_print import java_text, parse_time_ms, queues_in_hash_order
 from orbitlog.cli.mqadmin.mq_messages import decoded, properties_of
-from orbitlog.cli.mqadmin.tool_pulls import GROUP, ToolPulls
+from orbitlog.cli.mqadmin.tools_consumer import GROUP, ToolsConsumer
+from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import VerbSession
-from orbitlog.cli.mqadmin.verb_words import Given
-from orbitlog.cli.shown_rows import host_text
+from orbitlog.cli.output.display_text import host_text
 from orbitlog.client.consumer.received import Received
 from orbitlog.wire.bodies.body_json import MessageQueue
 
@@ -43,7 +43,7 @@ def _show(session: VerbSession, messages: list[Received], charset: str, *, with_
         session.row("MSGID: %s %s BODY: %s", message.message_id, message_text(message), body)
 
 
-async def _bounds(pulls: ToolPulls, queue: MessageQueue, begin: str | None, end: str | None) -> tuple[int, int]:
+async def _bounds(pulls: ToolsConsumer, queue: MessageQueue, begin: str | None, end: str | None) -> tuple[int, int]:
     from datetime import UTC, datetime
 
     async def at(text: str) -> int:
@@ -54,9 +54,9 @@ async def _bounds(pulls: ToolPulls, queue: MessageQueue, begin: str | None, end:
     return low, high
 
 
-async def print_msg(session: VerbSession, given: Given) -> None:
+async def print_msg(session: VerbSession, given: FlagValues) -> None:
     charset, tags, with_body = given.get("c", "UTF-8"), given.get("s", "*"), given.truth("d", True)
-    pulls = await ToolPulls.of(session, given["t"])
+    pulls = await ToolsConsumer.of(session, given["t"])
     for queue in queues_in_hash_order(pulls.queues):
         low, high = await _bounds(pulls, queue, given.get("b"), given.get("e"))
         session.row("minOffset=%s, maxOffset=%s, %s", low, high, queue_text(queue))
@@ -74,10 +74,10 @@ async def print_msg(session: VerbSession, given: Given) -> None:
         session.row("%s", _RULE)
 
 
-async def print_msg_by_queue(session: VerbSession, given: Given) -> None:
+async def print_msg_by_queue(session: VerbSession, given: FlagValues) -> None:
     charset, tags = given.get("c", "UTF-8"), given.get("s", "*")
     queue = MessageQueue(given["t"], given["a"], given.number("i", 0))
-    pulls = await ToolPulls.of(session, given["t"])
+    pulls = await ToolsConsumer.of(session, given["t"])
     low, high = await _bounds(pulls, queue, given.get("b"), given.get("e"))
     by_tag: Counter[str] = Counter()
     while low < high:
@@ -93,13 +93,13 @@ async def print_msg_by_queue(session: VerbSession, given: Given) -> None:
             session.row("Tag: %-30s Count: %s", tag, count)
 
 
-async def consume_message(session: VerbSession, given: Given) -> None:
+async def consume_message(session: VerbSession, given: FlagValues) -> None:
     complaint = _complaint(given)
     if complaint is not None:
         session.print("%s", complaint)
         return
     left = given.number("c", 128)
-    pulls = await ToolPulls.of(session, given["t"], given.get("g", GROUP))
+    pulls = await ToolsConsumer.of(session, given["t"], given.get("g", GROUP))
     if "i" in given:
         queue = MessageQueue(given["t"], given["b"], given.number("i", 0))
         low, high = await _bounds(pulls, queue, given.get("s"), given.get("e"))
@@ -125,7 +125,7 @@ async def consume_message(session: VerbSession, given: Given) -> None:
         await _consume(session, pulls, queue, low, high)
 
 
-def _complaint(given: Given) -> str | None:
+def _complaint(given: FlagValues) -> str | None:
     """The sentences with which the tool ends where flags do not go together."""
     now_ms = time.time_ns() // 1_000_000
     begin_ms = parse_time_ms(given["s"]) if "s" in given else 0
@@ -146,7 +146,7 @@ def _complaint(given: Given) -> str | None:
     return None
 
 
-async def _consume(session: VerbSession, pulls: ToolPulls, queue: MessageQueue, low: int, high: int) -> None:
+async def _consume(session: VerbSession, pulls: ToolsConsumer, queue: MessageQueue, low: int, high: int) -> None:
     while low <= high:
         pulled = await pulls.pull(queue, low, count=high - low + 1)
         low = pulled.next_queue_offset

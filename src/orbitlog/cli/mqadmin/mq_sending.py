@@ -7,8 +7,8 @@ import time
 from datetime import UTC, datetime, timedelta
 
 from orbitlog.cli.mqadmin.mq_printing import queue_text
+from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession
-from orbitlog.cli.mqadmin.verb_words import Given
 from orbitlog.client.producer.receipts import SendStatus
 from orbitlog.errors import OrbitlogError
 from orbitlog.wire.bodies.body_json import MessageQueue
@@ -31,7 +31,7 @@ def _body(size: int, pattern: str = "a") -> str:
     return (pattern * (size // len(pattern) + 1))[:size] if len(pattern) == 1 else pattern * -(-size // len(pattern))
 
 
-async def send_message(session: VerbSession, given: Given) -> None:
+async def send_message(session: VerbSession, given: FlagValues) -> None:
     if "i" in given and "b" not in given:
         session.print("Broker name must be set if the queue is chosen!")
         return
@@ -46,7 +46,7 @@ async def send_message(session: VerbSession, given: Given) -> None:
     session.row(_SENT, *place, _STATUSES[receipt.status], receipt.message_id)
 
 
-async def check_msg_send_rt(session: VerbSession, given: Given) -> None:
+async def check_msg_send_rt(session: VerbSession, given: FlagValues) -> None:
     topic, amount, body = given["t"], given.number("a", 100), _body(given.number("s", 128))
     queues = (await session.admin.routes.of(topic, create=True)).write_queues
     if not queues:
@@ -70,7 +70,7 @@ async def _timed(session: VerbSession, topic: str, body: str, queue: MessageQueu
     return True, int((time.perf_counter() - started) * 1000)
 
 
-async def cluster_rt(session: VerbSession, given: Given) -> None:
+async def cluster_rt(session: VerbSession, given: FlagValues) -> None:
     """Runs until interrupted, as the tool does."""
     amount, body = given.number("a", 100), _body(given.number("s", 128))
     as_log, room = given.truth("p"), given.get("m", "noname")
@@ -96,7 +96,7 @@ async def cluster_rt(session: VerbSession, given: Given) -> None:
         await asyncio.sleep(given.number("i", 10))
 
 
-async def send_msg_status(session: VerbSession, given: Given) -> None:
+async def send_msg_status(session: VerbSession, given: FlagValues) -> None:
     topic, size = given["b"], given.number("s", 128)
     await session.mq.send(topic, _body(16, "hello jodie"))
     for _ in range(given.number("c", 50)):

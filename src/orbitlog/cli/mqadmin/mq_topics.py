@@ -12,8 +12,8 @@ from orbitlog.cli.mqadmin.java_print import (
     permission_text,
     queues_in_hash_order,
 )
+from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import NO_CLUSTER, VerbFailed, VerbSession, checked_topic, cluster_of
-from orbitlog.cli.mqadmin.verb_words import Given
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
 
@@ -31,7 +31,7 @@ _UNIT, _UNIT_SUBSCRIBED = 1, 2
 _RULE = "-" * 158
 
 
-async def topic_list(session: VerbSession, given: Given) -> None:
+async def topic_list(session: VerbSession, given: FlagValues) -> None:
     topics = await _told_topics(session)
     if "c" not in given:
         for topic in topics:
@@ -81,7 +81,7 @@ def selected(broker: BrokerData) -> str | None:
     return broker.addresses.get(0) or next(iter(broker.addresses.values()), None)
 
 
-async def topic_route(session: VerbSession, given: Given) -> None:
+async def topic_route(session: VerbSession, given: FlagValues) -> None:
     route = await session.name_servers.route(given["t"])
     if "l" not in given:
         from orbitlog.formats.tables.fastjson_writer import write_pretty
@@ -133,7 +133,7 @@ def _route_json(route: TopicRoute) -> dict[str | int, Json]:
     }
 
 
-async def topic_status(session: VerbSession, given: Given) -> None:
+async def topic_status(session: VerbSession, given: FlagValues) -> None:
     offsets: dict[MessageQueue, TopicOffset] = {}
     tps = 0.0
     for broker in (await session.name_servers.route(given.get("c") or given["t"])).brokers:
@@ -159,7 +159,7 @@ async def topic_status(session: VerbSession, given: Given) -> None:
     session.row("Topic Put TPS: %s", tps)
 
 
-async def topic_cluster_list(session: VerbSession, given: Given) -> None:
+async def topic_cluster_list(session: VerbSession, given: FlagValues) -> None:
     info = await session.admin.cluster()
     route = await session.name_servers.route(given["t"])
     for cluster, broker_names in info.clusters.items():
@@ -167,7 +167,7 @@ async def topic_cluster_list(session: VerbSession, given: Given) -> None:
             session.row("%s", cluster)
 
 
-async def update_topic(session: VerbSession, given: Given) -> None:
+async def update_topic(session: VerbSession, given: FlagValues) -> None:
     from orbitlog.formats.tables.topic_config import TopicConfig
 
     attributes = given.get("a")
@@ -214,7 +214,7 @@ def _config_text(config: TopicConfig) -> str:
     )
 
 
-async def delete_topic(session: VerbSession, given: Given) -> None:
+async def delete_topic(session: VerbSession, given: FlagValues) -> None:
     topic, cluster = given["t"], given["c"]
     for address in await session.cluster_brokers(cluster):
         await session.brokers.delete_topic(address, topic)
@@ -223,7 +223,7 @@ async def delete_topic(session: VerbSession, given: Given) -> None:
     session.row("delete topic [%s] from NameServer success.", topic)
 
 
-async def update_topic_perm(session: VerbSession, given: Given) -> None:
+async def update_topic_perm(session: VerbSession, given: FlagValues) -> None:
     from orbitlog.formats.tables.topic_config import TopicConfig
 
     topic, permission = given["t"], given.number("p", 0)
@@ -258,7 +258,7 @@ async def update_topic_perm(session: VerbSession, given: Given) -> None:
     session.row("%s.", _config_text(config))
 
 
-async def update_order_conf(session: VerbSession, given: Given) -> None:
+async def update_order_conf(session: VerbSession, given: FlagValues) -> None:
     from orbitlog.client.admin.name_server_admin import ORDER_NAMESPACE
 
     topic = given["t"]
@@ -278,7 +278,7 @@ async def update_order_conf(session: VerbSession, given: Given) -> None:
             raise VerbFailed(f"-m {other} is none of put, get, delete")
 
 
-async def allocate_mq(session: VerbSession, given: Given) -> None:
+async def allocate_mq(session: VerbSession, given: FlagValues) -> None:
     from orbitlog.client.connection.routes import make_route
     from orbitlog.wire.bodies.body_json import write_body
     from orbitlog.wire.queue_shares import STRATEGIES
@@ -297,7 +297,7 @@ def _queue_json(queue: MessageQueue) -> Json:
     return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
 
 
-async def stats_all(session: VerbSession, given: Given) -> None:
+async def stats_all(session: VerbSession, given: FlagValues) -> None:
     heads = ("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")
     session.row(_STATS, *heads)
     for topic in await _told_topics(session):

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from orbitlog.cli.mqadmin.verb_words import HELP, NAME_SERVER, Flag
+from orbitlog.cli.mqadmin.verb_flags import HELP, NAME_SERVER, Flag
 
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb. `place` is module and function; `is_client`: it sends, and so needs the whole client."""
+    """One verb. `function` is `module:name`; `is_client`: it sends, and so needs the whole client."""
 
     name: str
     help: str
-    place: str
-    ours: str
+    function: str
+    orbitlog_command: str
     own_flags: tuple[Flag, ...] = ()
     is_client: bool = False
 

@@ -8,16 +8,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.dump.dump_options import read_settings, report_damage, settings_options, warn
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import (
-    JobProgress,
-    master_option,
-    spark_session,
-    split_option,
-    stores_argument,
-)
-from orbitlog.cli.shown_rows import byte_count
+from orbitlog.cli.job_options import JobProgress, master_option, spark_session, split_option
+from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import read_settings, report_damage, settings_options, stores_argument, warn
 
 if TYPE_CHECKING:
     from orbitlog.doctor.examination import Examination

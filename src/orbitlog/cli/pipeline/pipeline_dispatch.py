@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import master_option, spark_session, store_argument
-from orbitlog.cli.shown_rows import byte_count
+from orbitlog.cli.job_options import master_option, spark_session
+from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import store_argument
 
 if TYPE_CHECKING:
     from orbitlog.pipeline.dispatch.dispatch_query import DispatchProgress
@@ -43,7 +44,7 @@ def command(*, store: Path, once: bool, master: str, output: Output) -> None:
         # After Spark has started: it has handlers of its own, which cancel jobs.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        query = DispatchQuery(spark, store, tell=shown.tell)
+        query = DispatchQuery(spark, store, on_progress=shown.tell)
         if once:
             shown.tell(query.run_once())
         else:

@@ -11,15 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import (
-    JobProgress,
-    log_path_options,
-    master_option,
-    name_given_stores,
-    spark_session,
-)
-from orbitlog.cli.shown_rows import byte_count, counted
+from orbitlog.cli.job_options import JobProgress, master_option, spark_session
+from orbitlog.cli.output.display_text import byte_count, counted
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
 
 if TYPE_CHECKING:
     from orbitlog.pipeline.export.export_job import ExportedBatch
@@ -102,7 +97,7 @@ def command(
     output.check(_FIELDS)
     from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
     from orbitlog.pipeline.export.export_stream import ExportQuery
-    from orbitlog.pipeline.runtime.task_run import runner
+    from orbitlog.pipeline.runtime.spark_runner import runner
     from orbitlog.pipeline.sources.json_columns import parse_json_columns
 
     request = ExportRequest(
@@ -124,7 +119,9 @@ def command(
 
     with spark_session(master, "export", only_tasks=not follow) as spark:
         if follow:
-            query = ExportQuery(spark, request, tell=tell, warn=lambda sentence: click.echo(sentence, err=True))
+            query = ExportQuery(
+                spark, request, on_batch=tell, on_restart=lambda sentence: click.echo(sentence, err=True)
+            )
             query.run(_stop_signal(), trigger_s=trigger_s)
         else:
             with JobProgress() as progress:

@@ -1,60 +1,14 @@
-"""What the commands of `orbitlog pipeline` share: options, the session they run on, and how they tell progress."""
+"""Options of `orbitlog pipeline` commands that read data sources: stores by name, and CommitLog directories."""
 
 from __future__ import annotations
 
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from orbitlog.cli.shown_rows import byte_count
-
-# What rows of these commands have: names of --json, and of format strings.
-REBUILD_FIELDS = (
-    *("store", "out", "published", "messages", "logBytes", "logEnd", "queues", "queueFiles", "indexFiles", "keys"),
-    *("resumedSplits", "wasFinished", "findingCount", "findings", "seconds"),
-)
-FINDING_FIELDS = (
-    *("severity", "kind", "path", "reason", "position", "count", "physicalOffset", "topic", "queueId", "queueOffset"),
-    *("store", "consequence", "command"),
-)
-_PARTS_OF_A_STORE = ("commitlog", "consumequeue", "index", "config", "checkpoint")
-_ENTRIES_TRIED = 100
-_SPLIT_BYTES_MIN = 64 * 1024
-_SPLIT_BYTES_DEFAULT = 128 * 1024 * 1024
-
 Command = TypeVar("Command", bound=Callable[..., object])
-
-stores_argument = click.argument(
-    "stores", metavar="STORE...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
-)
-
-
-def _meant(_: click.Context, parameter: click.Parameter, path: Path) -> Path:
-    """Refuse a path that is one level off a store, and name the store."""
-    if not path.is_dir() or any((path / name).exists() for name in _PARTS_OF_A_STORE):
-        return path
-    near = [path.absolute().parent, *sorted(path.iterdir())[:_ENTRIES_TRIED]]
-    if found := [str(one) for one in near if (one / _PARTS_OF_A_STORE[0]).is_dir()]:
-        raise click.BadParameter(f"{path} is no store; did you mean {' or '.join(found[:3])}?", param=parameter)
-    return path
-
-
-store_argument = click.argument("store", type=click.Path(exists=True, path_type=Path), callback=_meant)
-master_option = click.option(
-    "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], or the URL of a cluster."
-)
-split_option = click.option(
-    "--split-bytes",
-    type=click.IntRange(min=_SPLIT_BYTES_MIN),
-    default=_SPLIT_BYTES_DEFAULT,
-    show_default=True,
-    help="How much of a log one task reads.",
-)
 
 
 def log_path_options(command: Command) -> Command:
@@ -77,7 +31,7 @@ def log_path_options(command: Command) -> Command:
 
 def name_given_stores(stores: Iterable[str], config_path: Path | None, assignments: Iterable[str]) -> Any:
     """Return the named stores with their CommitLog directories."""
-    from orbitlog.pipeline.sources.named_stores import name_stores, with_log_paths
+    from orbitlog.pipeline.sources.broker_stores import name_stores, with_log_paths
     from orbitlog.settings.setting import SettingError
     from orbitlog.settings.store_settings import LOG_PATH_SETTINGS, load_settings
 
@@ -87,56 +41,3 @@ def name_given_stores(stores: Iterable[str], config_path: Path | None, assignmen
         raise click.UsageError(str(error)) from error
     given = {key: text for key, text in texts.items() if key in LOG_PATH_SETTINGS}
     return with_log_paths(name_stores(list(stores)), None, given)
-
-
-@contextmanager
-def spark_session(master: str, command: str, *, only_tasks: bool = False) -> Iterator[Any]:
-    """Start Spark for one command, and stop it however the command ends."""
-    from orbitlog.pipeline.runtime.session import build_session, end_session
-
-    spark = build_session(master, app_name=f"orbitlog {command}", only_tasks=only_tasks)
-    try:
-        yield spark
-    finally:
-        end_session(spark)
-
-
-class JobProgress:
-    """A bar on stderr for each phase of a job, with MB/s, messages/s and the time left; nothing without a terminal."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-        self._phase, self._task = "", None
-        self._started_s = time.monotonic()
-
-    def __enter__(self) -> Callable[[str, int, int, int], None] | None:
-        if not sys.stderr.isatty():
-            return None
-        # Loading it takes a moment that a command without a terminal should not pay.
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        self._bar = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("{task.percentage:>3.0f}%  {task.fields[speed]}"),
-            TimeRemainingColumn(compact=True),
-            console=Console(stderr=True),
-            transient=True,
-        )
-        self._bar.start()
-        return self._show
-
-    def _show(self, phase: str, done_bytes: int, total_bytes: int, messages: int) -> None:
-        if phase != self._phase:
-            self._phase, self._started_s = phase, time.monotonic()
-            self._task = self._bar.add_task(phase, total=total_bytes, speed="")
-        seconds = max(time.monotonic() - self._started_s, 0.001)
-        speed = f"{byte_count(int(done_bytes / seconds))}/s"
-        if messages:
-            speed += f"  {int(messages / seconds):,} messages/s"
-        self._bar.update(self._task, completed=min(done_bytes, total_bytes), speed=speed)
-
-    def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()

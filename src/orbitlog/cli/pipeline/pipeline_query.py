@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.line_writer import LineWriter
+from orbitlog.cli.job_options import master_option, spark_session
 from orbitlog.cli.main import Problem
-from orbitlog.cli.pipeline.pipeline_options import log_path_options, master_option, name_given_stores, spark_session
-from orbitlog.cli.shown_rows import body_preview, byte_count, counted, local_time, printable
+from orbitlog.cli.output.display_text import body_preview, byte_count, counted, local_time, printable
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.stream_table import Column, StreamTable
+from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
 
 _SHOWN = ("topic", "queueId", "queueOffset", "tags", "keys", "storeTimestamp", "bornHost", "body")
 _SENTENCE_MAX = 300

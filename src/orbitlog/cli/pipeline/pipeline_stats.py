@@ -9,18 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from orbitlog.cli.cluster.stream_table import Column, StreamTable
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.line_writer import LineWriter
-from orbitlog.cli.pipeline.pipeline_options import (
-    JobProgress,
-    log_path_options,
-    master_option,
-    name_given_stores,
-    spark_session,
-    split_option,
-)
-from orbitlog.cli.shown_rows import byte_count, counted, local_time, printable
+from orbitlog.cli.job_options import JobProgress, master_option, spark_session, split_option
+from orbitlog.cli.output.display_text import byte_count, counted, local_time, printable
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.stream_table import Column, StreamTable
+from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
 
 if TYPE_CHECKING:
     from orbitlog.pipeline.stats.stats_job import StoreStatistics
@@ -84,7 +78,7 @@ def command(
 
     STORE is a broker's storePathRootDir, or name=PATH to name it. With --json every row of every table is one object
     that says in `table` what it belongs to."""
-    from orbitlog.pipeline.runtime.task_run import runner
+    from orbitlog.pipeline.runtime.spark_runner import runner
     from orbitlog.pipeline.stats.stats_job import store_statistics
 
     named = name_given_stores(stores, config_path, assignments)

@@ -29,7 +29,7 @@ _STOP_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class BrokerPlace:
+class BrokerInstance:
     """Where one of several brokers is: its name, its store, its port (0 for a free one)."""
 
     name: str
@@ -37,11 +37,11 @@ class BrokerPlace:
     port: int
 
 
-def broker_places(count: int, name: str, root: Path, port: int) -> list[BrokerPlace]:
+def plan_brokers(count: int, name: str, root: Path, port: int) -> list[BrokerInstance]:
     """Return the places of brokers: broker-a, broker-b and so on, each with a directory below `root`."""
     start = name.removesuffix("-a")
     return [
-        BrokerPlace(f"{start}-{letter}", root / f"{start}-{letter}", port + PORT_STEP * number if port else 0)
+        BrokerInstance(f"{start}-{letter}", root / f"{start}-{letter}", port + PORT_STEP * number if port else 0)
         for number, letter in enumerate(string.ascii_lowercase[:count])
     ]
 
@@ -49,7 +49,7 @@ def broker_places(count: int, name: str, root: Path, port: int) -> list[BrokerPl
 class BrokerProcesses:
     """Brokers in processes of their own; all stop when this one does, whatever ends it."""
 
-    def __init__(self, places: Sequence[BrokerPlace], words: Sequence[str]) -> None:
+    def __init__(self, places: Sequence[BrokerInstance], words: Sequence[str]) -> None:
         self._places = places
         self._words = words
         self._processes: dict[str, Process] = {}
@@ -66,7 +66,7 @@ class BrokerProcesses:
         self._watches = [asyncio.create_task(self._watch(place)) for place in self._places]
         return facts
 
-    async def _start(self, place: BrokerPlace) -> Process:
+    async def _start(self, place: BrokerInstance) -> Process:
         words = ("broker", "--store", str(place.root), "--port", str(place.port), "--json")
         command = (*_PROGRAM, *words, *self._words, "--set", f"brokerName={place.name}")
         # Its input ends with this process, however that ends.
@@ -83,7 +83,7 @@ class BrokerProcesses:
         told = json.loads(line)
         return {key: str(told[key]) for key in ("broker", "store", "log")}
 
-    async def _watch(self, place: BrokerPlace) -> None:
+    async def _watch(self, place: BrokerInstance) -> None:
         """Tell when a broker ends that was not told to; when the last has, there is nothing left to serve."""
         code = await self._processes[place.name].wait()
         if self._is_stopping:

@@ -16,7 +16,7 @@ import click
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_opening import open_broker_store
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
-from orbitlog.cli.serve.light_dataclasses import methods_compiled_when_called
+from orbitlog.cli.light_dataclasses import compile_dataclass_methods_lazily
 from orbitlog.cli.serve.serving import (
     RecoveryProgress,
     ServerLog,
@@ -40,7 +40,7 @@ from orbitlog.storefiles.store_paths import StorePaths
 
 if TYPE_CHECKING:
     from orbitlog.broker.runtime.broker_node import Broker
-    from orbitlog.cli.serve.broker_processes import BrokerPlace, BrokerProcesses
+    from orbitlog.cli.serve.broker_processes import BrokerInstance, BrokerProcesses
 
 BROKERS_MAX = len(ascii_lowercase)  # each has a letter
 NAME_SERVER_PORT = 9876
@@ -89,7 +89,7 @@ class _Up:
         open_it = partial(open_broker_store, settings, self._root, progress=RecoveryProgress(self._log.open))
         with ThreadPoolExecutor(1, "orbitlog-open") as thread:
             opening = asyncio.get_running_loop().run_in_executor(thread, open_it)
-            with methods_compiled_when_called():
+            with compile_dataclass_methods_lazily():
                 from orbitlog.broker.runtime.broker_node import Broker
 
             return Broker(settings, self._root, opened=await opening)
@@ -106,7 +106,7 @@ class _UpTogether:
         settings: BrokerSettings,
         root: Path,
         name_server_port: int,
-        places: list[BrokerPlace],
+        places: list[BrokerInstance],
         words: list[str],
         *,
         server_log: ServerLog,
@@ -233,8 +233,8 @@ def command(
         serve(lambda: _Up(settings, root, name_server_port, server_log), as_json=as_json)
 
 
-def _places(count: int, settings: BrokerSettings, root: Path) -> list[BrokerPlace]:
-    from orbitlog.cli.serve.broker_processes import broker_places
+def _places(count: int, settings: BrokerSettings, root: Path) -> list[BrokerInstance]:
+    from orbitlog.cli.serve.broker_processes import plan_brokers
 
     if settings[keys.DISPATCH_ENGINE] != "inline":
         raise click.UsageError("--brokers goes with inline dispatch alone; start each with `orbitlog broker` instead")
@@ -245,7 +245,7 @@ def _places(count: int, settings: BrokerSettings, root: Path) -> list[BrokerPlac
         )
     if (root / tree.COMMITLOG).exists():
         raise click.UsageError(f"{root} is the store of one broker; give --brokers a directory for several")
-    places = broker_places(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT])
+    places = plan_brokers(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT])
     if places[-1].port > _PORT_MAX:
         raise click.UsageError(f"{places[-1].name} would have port {places[-1].port}; choose a lower --broker-port")
     return places

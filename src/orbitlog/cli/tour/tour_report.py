@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.cluster.stream_table import Column, StreamTable, shows_colour
-from orbitlog.cli.line_writer import LineWriter
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.stream_table import Column, StreamTable, shows_colour
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import time
 from contextlib import ExitStack
 from pathlib import Path
 
-from orbitlog.cli.shown_rows import byte_count, counted
+from orbitlog.cli.output.display_text import byte_count, counted
 from orbitlog.cli.tour import tour_orders as orders
 from orbitlog.cli.tour.tour_derived import Comparison, compare_derived, keep_aside
 from orbitlog.cli.tour.tour_report import TourReport

@@ -15,7 +15,7 @@ from orbitlog.errors import OrbitlogError
 if TYPE_CHECKING:
     from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild
     from orbitlog.pipeline.dispatch.dispatch_query import DispatchProgress
-    from orbitlog.pipeline.sources.named_stores import NamedStore
+    from orbitlog.pipeline.sources.broker_stores import BrokerStore
     from orbitlog.settings.store_settings import StoreSettings
 
 MASTER = "local[2]"
@@ -85,7 +85,7 @@ class TourSpark:
     def export(self, target: Path) -> Exported:
         """Write the topic as a table, its JSON bodies as columns."""
         from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
-        from orbitlog.pipeline.runtime.task_run import runner
+        from orbitlog.pipeline.runtime.spark_runner import runner
         from orbitlog.pipeline.sources.json_columns import parse_json_columns
 
         request = ExportRequest(
@@ -109,7 +109,7 @@ class TourSpark:
 
     def draw(self, picture: Path) -> bool:
         """Draw the store's statistics; False where there is nothing to draw with."""
-        from orbitlog.pipeline.runtime.task_run import runner
+        from orbitlog.pipeline.runtime.spark_runner import runner
         from orbitlog.pipeline.stats.stats_job import store_statistics
         from orbitlog.pipeline.stats.stats_plot import PlotUnavailable, plot_statistics
 
@@ -126,8 +126,8 @@ class TourSpark:
         (result,) = rebuild(self._spark, [self._store], out=out, settings=settings)
         return result
 
-    def _stores(self) -> tuple[NamedStore, ...]:
-        from orbitlog.pipeline.sources.named_stores import name_stores
+    def _stores(self) -> tuple[BrokerStore, ...]:
+        from orbitlog.pipeline.sources.broker_stores import name_stores
 
         return name_stores([f"tour={self._store}"])
 
@@ -138,7 +138,7 @@ class Dispatching:
     def __init__(self, spark: Any, store: Path) -> None:
         from orbitlog.pipeline.dispatch.dispatch_query import DispatchQuery
 
-        self._query = DispatchQuery(spark, store, tell=self._hear)
+        self._query = DispatchQuery(spark, store, on_progress=self._hear)
         self._stop = threading.Event()
         self._taken = threading.Event()
         self._failure: OrbitlogError | None = None

@@ -1,8 +1,8 @@
 """Dispatch of a live store as a Structured Streaming query (Java's ReputMessageService).
 
-The driver owns the dispatch lease and is the one writer. Tasks work ranges of the log out; each micro-batch is put in
-the order of the log, and a mark then says how far all is. After a death the mark decides, not Spark's checkpoint: each
-epoch of the lease begins a query of its own, whose checkpoint lies in the store's `orbitlog.pipeline` directory.
+The driver holds the dispatch lease and is the only writer. Tasks derive ranges of the log; each micro-batch is written
+in log order, then the `dispatched_to` mark is advanced. After a crash that mark decides where to resume, not Spark's
+checkpoint: each lease epoch starts a new query, with its checkpoint in the store's `orbitlog.pipeline` directory.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 from orbitlog.errors import DiskFull, LeaseLost, OrbitlogError
 from orbitlog.formats.store_tree import LOCK
 from orbitlog.pipeline.dispatch.dispatch_ranges import MAX_BYTES_DEFAULT, RANGE_BYTES_DEFAULT
-from orbitlog.pipeline.runtime.stream_end import query_failure, stop_query
-from orbitlog.pipeline.runtime.task_run import JobFailed
+from orbitlog.pipeline.runtime.query_shutdown import query_failure, stop_query
+from orbitlog.pipeline.runtime.spark_runner import JobFailed
 from orbitlog.store.derived.derived_range import DerivedRange, unpack_columns
 from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
 from orbitlog.storefiles.disk import RealDisk
@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 
 ENGINE = "spark"
 _CHECKPOINTS = Path("orbitlog.pipeline", "dispatch")
-_WATCH_S = 0.05
+_POLL_S = 0.05
 _OFFER_POLL_S = 0.1
 _PAUSE_S = 1.0
 _FAILURES_MAX = 4
-_STILL_S = 120.0
+_STALL_S = 120.0
 _STOPS_WITHIN_MS = "30000"
-# A stream keeps the plans of so many batches; ours are never gone back to.
+# Batches whose metadata a query retains; a dispatch query never replays one.
 _BATCHES_KEPT = "2"
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchProgress:
-    """How far dispatch is; `epoch` is 0 while the broker has not handed over, and `waits_for` says why."""
+    """Progress of dispatch; `epoch` is 0 until the broker offers the lease, and `waits_for` is the reason."""
 
     epoch: int = 0
     dispatched_to: int = 0
@@ -53,18 +53,18 @@ class DispatchProgress:
     waits_for: str = ""
 
 
-Told = Callable[[DispatchProgress], None]
+OnProgress = Callable[[DispatchProgress], None]
 
 
 class DispatchQuery:
-    """Dispatches one store until told to stop; `tell` hears of every batch and every change of hands."""
+    """Dispatches one store until stopped; `on_progress` is called after each batch and each change of the lease."""
 
     def __init__(
         self,
         spark: SparkSession,
         root: Path,
         *,
-        tell: Told | None = None,
+        on_progress: OnProgress | None = None,
         max_bytes: int = MAX_BYTES_DEFAULT,
         range_bytes: int = RANGE_BYTES_DEFAULT,
     ) -> None:
@@ -72,9 +72,9 @@ class DispatchQuery:
 
         self._spark = spark
         self._root = root.resolve()
-        self._tell = tell or (lambda _: None)
+        self._on_progress = on_progress or (lambda _: None)
         self._limits = {"maxbytes": str(max_bytes), "rangebytes": str(range_bytes)}
-        self._putting = threading.Lock()
+        self._put_lock = threading.Lock()
         self._owner: OutsideDispatch | None = None
         self._failure: OrbitlogError | None = None
         self._messages = self._batches = 0
@@ -83,7 +83,7 @@ class DispatchQuery:
         spark.conf.set("spark.sql.streaming.stopTimeout", _STOPS_WITHIN_MS)
 
     def run_once(self) -> DispatchProgress:
-        """Take the lease, dispatch all that is confirmed now, and hand back; a query that fails is begun again."""
+        """Take the lease, dispatch everything that is confirmed now, and hand it back; restart a query that fails."""
         failures = 0
         while True:
             owner = OutsideDispatch.take(self._root, ENGINE)
@@ -91,7 +91,7 @@ class DispatchQuery:
                 self._serve(owner, threading.Event(), once=True)
                 return self._progress(owner.lease.epoch, owner.dispatched_to, owner.dispatched_to)
             except JobFailed:
-                # Spark tries tasks again, but not the process that reads its stream.
+                # Spark retries tasks, but not the Python process that plans the stream.
                 failures += 1
                 if failures == _FAILURES_MAX:
                     raise
@@ -99,10 +99,10 @@ class DispatchQuery:
                 owner.hand_back()
 
     def run(self, stop: threading.Event) -> None:
-        """Dispatch whenever the broker wants it, until `stop` is set or there is no broker any more.
+        """Dispatch whenever the broker offers the lease, until `stop` is set or no broker has the store open.
 
-        Raises `LeaseLost` where there is none to begin with. A full disk is waited for; a query that fails otherwise,
-        for want of a worker perhaps, is begun again under a new lease, and given up after some failures in a row.
+        Raise `LeaseLost` if no broker has it open at the start. Wait while the disk is full. Restart a query that fails
+        otherwise (a worker may have been lost) under a new lease; raise `JobFailed` after several failures in a row.
         """
         owner, failures = self._wait_for_offer(stop), 0
         while owner is not None:
@@ -113,41 +113,47 @@ class DispatchQuery:
                 failures = 1 if self._batches > batches else failures + 1
                 if isinstance(reason, JobFailed) and failures == _FAILURES_MAX:
                     raise
-                self._tell(DispatchProgress(messages=self._messages, batches=self._batches, waits_for=str(reason)))
+                self._on_progress(
+                    DispatchProgress(messages=self._messages, batches=self._batches, waits_for=str(reason))
+                )
                 stop.wait(_PAUSE_S)
             finally:
                 owner.hand_back()
             try:
                 owner = self._wait_for_offer(stop)
             except LeaseLost:
-                return  # the broker is gone
+                return  # the broker has exited
 
     def _wait_for_offer(self, stop: threading.Event) -> OutsideDispatch | None:
-        """Take the lease as soon as it is to be had; raises where no broker has the store open."""
-        told = ""
+        """Take the lease as soon as it is offered; raise `LeaseLost` if no broker has the store open."""
+        reported = ""
         while not stop.is_set():
             try:
                 return OutsideDispatch.take(self._root, ENGINE)
             except LeaseLost as reason:
                 if not _has_broker(self._root):
                     raise
-                if str(reason) != told:
-                    told = str(reason)
-                    self._tell(DispatchProgress(messages=self._messages, batches=self._batches, waits_for=told))
+                if str(reason) != reported:
+                    reported = str(reason)
+                    self._on_progress(
+                        DispatchProgress(messages=self._messages, batches=self._batches, waits_for=reported)
+                    )
             stop.wait(_OFFER_POLL_S)
         return None
 
     def _serve(self, owner: OutsideDispatch, stop: threading.Event, *, once: bool) -> None:
-        """Run a query under one lease: until it is recalled, until told to stop, or until all is dispatched."""
+        """Run a query under one lease: until it is recalled, `stop` is set, or everything is dispatched."""
         self._owner, self._failure = owner, None
-        self._tell(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
-        query, watch = self._start(owner, once=once), _Watch(owner)
+        self._on_progress(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
+        query, stall = self._start(owner, once=once), _StallDetector(owner)
         try:
-            while query.isActive and owner.is_wanted and not stop.is_set() and not watch.stands_still():
-                stop.wait(_WATCH_S)
+            while query.isActive and owner.is_wanted and not stop.is_set() and not stall.is_stalled():
+                stop.wait(_POLL_S)
         finally:
             stop_query(query)
-            with self._putting:  # a batch that is being put is put to its end
+            # Stopping the query does not stop a `_put` that Spark has already called back. The lock waits for it to
+            # finish; a later one finds `_owner` None and writes nothing, so the lease can be handed back.
+            with self._put_lock:
                 self._owner = None
         if not owner.is_wanted or stop.is_set():
             return
@@ -155,13 +161,15 @@ class DispatchQuery:
             raise self._failure
         if (error := query.exception()) is not None:
             raise JobFailed(f"dispatch of {self._root} failed: {query_failure(error)}")
-        if watch.stands_still():
+        if stall.is_stalled():
             raise JobFailed(
-                f"dispatch of {self._root} stood still for {_STILL_S:.0f} s: a worker hangs, or the cluster has no room"
+                f"dispatch of {self._root} made no progress for {_STALL_S:.0f} s:"
+                " a worker hangs, or the cluster has no free slot"
             )
 
     def _start(self, owner: OutsideDispatch, *, once: bool) -> StreamingQuery:
         checkpoints = self._root / _CHECKPOINTS
+        # A checkpoint of an earlier epoch would make Spark replay offsets that the mark has passed.
         shutil.rmtree(checkpoints, ignore_errors=True)
         options = {
             "store": str(self._root),
@@ -176,28 +184,28 @@ class DispatchQuery:
         return writer.queryName(f"orbitlog-dispatch-{owner.lease.epoch}").start()
 
     def _put(self, frame: DataFrame, owner: OutsideDispatch) -> None:
-        """Put one micro-batch; runs in this process, in a thread that Spark calls back."""
+        """Write one micro-batch; runs in this process, in a py4j callback thread."""
         ranges = sorted((_derived(row) for row in frame.collect()), key=lambda derived: derived.start)
-        with self._putting:
+        with self._put_lock:
             if self._owner is not owner or self._failure is not None:
-                return  # of a query that was given up
+                return  # the query of this batch was abandoned
             try:
                 owner.put_ranges(ranges)
             except OrbitlogError as error:
-                self._failure = error  # the sentence for the user; through Spark it would come as a traceback
+                self._failure = error  # kept for the user: through Spark it would arrive as a traceback
                 raise
             self._messages += sum(len(derived.columns.physical_offset) for derived in ranges)
             self._batches += 1
-            self._tell(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
+            self._on_progress(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
 
     def _progress(self, epoch: int, dispatched_to: int, confirmed_to: int) -> DispatchProgress:
         return DispatchProgress(epoch, dispatched_to, confirmed_to, self._messages, self._batches)
 
 
-class _Watch:
-    """Notes when dispatch last came on, or had nothing to do.
+class _StallDetector:
+    """Records when dispatch last advanced or was idle.
 
-    Spark tries a task again that fails, and waits for ever for one whose worker hangs.
+    Spark retries a task that fails, but waits forever for one whose worker hangs.
     """
 
     def __init__(self, owner: OutsideDispatch) -> None:
@@ -205,11 +213,11 @@ class _Watch:
         self._dispatched_to = -1
         self._since_s = 0.0
 
-    def stands_still(self) -> bool:
+    def is_stalled(self) -> bool:
         owner = self._owner
         if self._dispatched_to != owner.dispatched_to or owner.dispatched_to >= owner.confirmed_to:
             self._dispatched_to, self._since_s = owner.dispatched_to, time.monotonic()
-        return time.monotonic() - self._since_s > _STILL_S
+        return time.monotonic() - self._since_s > _STALL_S
 
 
 def _derived(row: Any) -> DerivedRange:
@@ -219,9 +227,9 @@ def _derived(row: Any) -> DerivedRange:
 
 
 def require_broker(root: Path) -> None:
-    """Raise `LeaseLost` where no broker has the store open: better before Spark is started than after."""
+    """Raise `LeaseLost` if no broker has the store open; call before starting Spark, which takes seconds."""
     if not _has_broker(root):
-        raise LeaseLost(f"no broker has {root} open; what it left is dispatched when one opens it")
+        raise LeaseLost(f"no broker has {root} open; a broker dispatches the rest when it opens the store")
 
 
 def _has_broker(root: Path) -> bool:

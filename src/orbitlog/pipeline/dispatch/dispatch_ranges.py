@@ -1,7 +1,7 @@
-"""Which part of a live log the next micro-batch of dispatch takes, cut into ranges that tasks work out apart.
+"""Micro-batch planning of dispatch: cuts the confirmed part of a live log into ranges that tasks derive in parallel.
 
-Every range starts and stops at a record: where the log is confirmed, at the start of a segment, or where a walk from
-the start has come. Nothing is searched for, so nothing in a body can be taken for a record.
+Every range starts and ends at a record boundary: the confirmed offset, the start of a segment, or a position reached
+by walking from the start. No boundary is searched for, so bytes in a body cannot be mistaken for a record.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RANGE_BYTES_DEFAULT = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DispatchRange:
-    """A part of one segment, in physical offsets."""
+    """A range of one segment, in physical offsets; `base` is the segment's start."""
 
     base: int
     start: int
@@ -26,7 +26,7 @@ class DispatchRange:
 
 
 class DispatchPlanner:
-    """Plans ranges of one store's log."""
+    """Plans the ranges of one store's log."""
 
     def __init__(self, paths: StorePaths, segment_bytes: int, max_bytes: int, range_bytes: int) -> None:
         self._paths = paths
@@ -35,27 +35,27 @@ class DispatchPlanner:
         self._range_bytes = range_bytes
 
     def confirmed_to(self) -> int:
-        """Return how far the broker says that others may read."""
+        """Return the physical offset up to which the broker allows other processes to read."""
         raw = (self._paths.root / CONFIRMED_FILE).read_bytes()
         return int(CONFIRMED.struct.unpack_from(raw)[0]) if len(raw) >= CONFIRMED.size_bytes else 0
 
     def end(self, start: int, confirmed_to: int) -> int:
-        """Return where a micro-batch from `start` ends: about `max_bytes` further, or as far as is confirmed."""
+        """Return the end of a micro-batch from `start`: about `max_bytes` later, at most `confirmed_to`."""
         if confirmed_to - start <= self._max_bytes:
             return max(confirmed_to, start)
         ranges = self.ranges(start, confirmed_to, until=start + self._max_bytes)
         return ranges[-1].stop if ranges else start
 
     def ranges(self, start: int, end: int, *, until: int | None = None) -> list[DispatchRange]:
-        """Cut the log from `start` to `end`, two places where records start; no range begins at or behind `until`."""
-        found: list[DispatchRange] = []
+        """Cut the log from `start` to `end`, both at record boundaries; no range starts at or past `until`."""
+        ranges: list[DispatchRange] = []
         until = end if until is None else until
         while start < min(end, until):
             base = start - start % self._segment_bytes
             segment_end = min(base + self._segment_bytes, end)
-            found += self._cut(base, start, segment_end, until)
-            start = found[-1].stop
-        return found
+            ranges += self._cut(base, start, segment_end, until)
+            start = ranges[-1].stop
+        return ranges
 
     def _cut(self, base: int, start: int, stop: int, until: int) -> list[DispatchRange]:
         if stop - start <= self._range_bytes:
@@ -69,9 +69,10 @@ class DispatchPlanner:
             while start < min(stop, until):
                 limit = min(start + self._range_bytes, stop)
                 walk = walk_split(source, Split(start - base, limit - base), first=start - base)
-                # What is no message ends the walk: the last range has it, and whoever puts it looks closer.
+                # The walk ends at bytes that are not a message; the last range includes them, and the writer handles
+                # them.
                 end = base + walk.next_position if walk.stop is None else stop
                 ranges.append(DispatchRange(base, start, end))
                 start = ranges[-1].stop
-            del source  # the map cannot be closed while an array looks into it
+            del source  # a map with exported buffers cannot be closed
         return ranges

@@ -1,8 +1,8 @@
-"""The source of the dispatch query: a stream of ranges of a live log, each with what its messages mean.
+"""Streaming source of the dispatch query: ranges of a live log with the queue units and index keys of their messages.
 
-An offset is `{"phys": n}`, a physical offset where a record starts. A partition is a range; the task that reads it
-gives one row: queue units and key hashes as columns, packed (`store.derived.derived_range`). No message crosses into
-the JVM, and no task writes a byte.
+An offset is `{"phys": n}`, the physical offset of a record boundary. A partition is a range; the task that reads it
+returns one row: queue units and key hashes as packed columns (`store.derived.derived_range`). No message crosses into
+the JVM, and no task writes to the store.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SCHEMA = "start long, stop long, derived_to long, rows long, keys long, queues 
 
 
 class DispatchSource(DataSource):
-    """Made by `pipeline.dispatch.dispatch_query` alone: whoever reads it must own the dispatch lease."""
+    """Used only by `pipeline.dispatch.dispatch_query`: the reading process must hold the dispatch lease."""
 
     @classmethod
     def name(cls) -> str:
@@ -43,7 +43,7 @@ _OPTIONS = ("store", "from", "settings", "maxbytes", "rangebytes")
 
 
 class DispatchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans beside the driver, in a process of its own, and works ranges out in workers."""
+    """Plans in a Python process next to the driver, and derives ranges in workers."""
 
     def __init__(self, options: dict[str, str]) -> None:
         self._options = options
@@ -66,7 +66,7 @@ class DispatchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"phys": int(self._options["from"])}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadAllAvailable()  # `maxbytes` bounds a batch: it must end at a record
+        return ReadAllAvailable()  # a batch must end at a record boundary, so `maxbytes` limits it instead
 
     def prepareForTriggerAvailableNow(self) -> None:
         self._target = self._plan().confirmed_to()
@@ -79,16 +79,16 @@ class DispatchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"phys": planner.end(start["phys"], confirmed_to)}
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
-        return [InputPartition(found) for found in self._plan().ranges(start["phys"], end["phys"])]
+        return [InputPartition(log_range) for log_range in self._plan().ranges(start["phys"], end["phys"])]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        from orbitlog.pipeline.runtime.warm_up import settle_worker
+        from orbitlog.pipeline.runtime.worker_setup import set_up_worker
 
-        settle_worker()
-        yield _work_out(partition.value, Path(self._options["store"]), json.loads(self._options["settings"]))
+        set_up_worker()
+        yield _derive(partition.value, Path(self._options["store"]), json.loads(self._options["settings"]))
 
 
-def _work_out(found: DispatchRange, root: Path, settings: dict[str, str]) -> pa.RecordBatch:
+def _derive(log_range: DispatchRange, root: Path, settings: dict[str, str]) -> pa.RecordBatch:
     import pyarrow as pa
 
     from orbitlog.store.derived.derived_range import derive_range, pack_columns
@@ -96,8 +96,8 @@ def _work_out(found: DispatchRange, root: Path, settings: dict[str, str]) -> pa.
     from orbitlog.storefiles.mapped_view import mapped_view
 
     config = config_of(settings, root)
-    with mapped_view(config.paths_of(root).find_segment(found.base)) as view:
-        derived = derive_range(view, found.base, found.start, found.stop, config.rules)
+    with mapped_view(config.paths_of(root).find_segment(log_range.base)) as view:
+        derived = derive_range(view, log_range.base, log_range.start, log_range.stop, config.rules)
     columns = derived.columns
     row = {
         "start": derived.start,

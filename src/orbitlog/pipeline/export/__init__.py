@@ -1,1 +1,1 @@
-"""Export: topics to Parquet, Delta and Iceberg, batch and streaming."""
+"""Export: writes topics to Parquet, Delta and Iceberg tables, batch and streaming."""

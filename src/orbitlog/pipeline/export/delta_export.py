@@ -1,7 +1,7 @@
-"""A Delta table as the target of an export: one Delta transaction a batch, with the batch's number as app transaction.
+"""Delta export: one Delta transaction per batch, with the batch number as app transaction.
 
-Files of a batch that was not committed are not in the table, whatever lies in its directory. The number is written by
-the same transaction that adds the files, so that a batch is in the table exactly once.
+Files of an uncommitted batch are not part of the table, even if they exist in its directory. The transaction that adds
+the files also records the batch number, so a batch is in the table exactly once.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _APP = "orbitlog-export"
 
 
 class DeltaExport:
-    """A directory with a Delta log."""
+    """Export target: a directory with a Delta log."""
 
     is_hidden, by_day = False, True
 

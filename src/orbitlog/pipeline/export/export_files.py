@@ -1,7 +1,7 @@
-"""Writing one task of an export: messages of queue ranges into Parquet files, one for each day, in one Python hop.
+"""Export files: one task writes the messages of its queue ranges into Parquet files, one per day, in one Python call.
 
-Names follow from batch, task and day; a file is written under a name of this attempt and then renamed, so a task that
-runs twice, even at the same time, leaves the same files. Rows lie in the order of queue and offset.
+File names follow from batch, task and day. A file is written under a name unique to the attempt and then renamed, so a
+task that runs twice, even concurrently, leaves the same files. Rows are sorted by queue and offset.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 from orbitlog.jobs.local_runner import TaskReport
 from orbitlog.jobs.staging import begin_writing
 from orbitlog.pipeline.sources.json_columns import JsonColumns
-from orbitlog.pipeline.sources.message_columns import MESSAGE_COLUMNS, Rows, columns_needed, one_code
-from orbitlog.pipeline.sources.queue_scan import CHECKED_BY, QueueScan, ScanRules
+from orbitlog.pipeline.sources.message_columns import MESSAGE_COLUMNS, Rows, columns_needed, constant_codes
+from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, QueueScan, ScanRules
 from orbitlog.pipeline.sources.read_plan import QueueRange
 
 DAY_MS = 86_400_000
@@ -35,17 +35,17 @@ _KINDS = {
     "timestamp": pa.timestamp("us", tz="UTC"),
     "map<string,string>": pa.map_(pa.string(), pa.string()),
 }
-# Columns with few values are given to the writer as codes; it need not look at each row to find that out.
+# Columns with few distinct values are passed as dictionary arrays, so that the writer does not hash each row.
 _CODES: Mapping[str, Callable[[Rows, QueueRange], pa.Array]] = {
-    "topic": lambda rows, found: one_code(found.topic, len(rows)),
-    "brokerName": lambda rows, found: one_code(found.shape.broker_name, len(rows)),
+    "topic": lambda rows, queue_range: constant_codes(queue_range.topic, len(rows)),
+    "brokerName": lambda rows, queue_range: constant_codes(queue_range.shape.broker_name, len(rows)),
     "bornHost": lambda rows, _: rows.host_codes("born_host_raw"),
     "storeHost": lambda rows, _: rows.host_codes("store_host_raw"),
 }
 _CODE_TYPE = pa.dictionary(pa.int32(), pa.string())
-# Names of properties repeat in every row: as a dictionary they cost a third less time to write.
+# Property names repeat in every row: dictionary encoding makes writing them a third faster.
 _DICTIONARIES = [*_CODES, "tags", "properties.key_value.key"]
-# Numbers that grow from row to row are written as differences: a third of the time, and half of the bytes.
+# Ascending numbers are delta-encoded: a third of the time, and half of the bytes.
 _DIFFERENCES = {
     name: "DELTA_BINARY_PACKED" for name in ("queueOffset", "bornTimestamp", "storeTimestamp", "commitLogOffset")
 }
@@ -53,38 +53,38 @@ _STATISTICS = ["queueId", *_DIFFERENCES]
 _OPEN_FILES_MAX = 32
 _ROW_GROUP_BYTES = 32 * 1024 * 1024
 _COMPRESSION = "zstd"  # at Arrow's own level, the first
-# Bodies without repeats (random, encrypted or compressed ones) shrink little, and that takes half of the time of a file
-# of 1 KB bodies. They are written with what gives up soon where it finds no repeats.
-_COMPRESSION_WITHOUT_REPEATS = "snappy"
-_WORTH_IT = 0.7
-_LOOKED_AT_BYTES = 1 << 18
+# Incompressible bodies (random, encrypted or already compressed) shrink little, and compressing them takes half of the
+# time of a file of 1 KB bodies. Snappy gives up early on such data.
+_COMPRESSION_OF_INCOMPRESSIBLE = "snappy"
+_COMPRESSIBLE_RATIO = 0.7
+_SAMPLE_BYTES = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
 class ExportTask:
-    """One task: which ranges, into which directory, under which names."""
+    """One task: the ranges to export, the target directory, and how to name the files."""
 
     batch_number: int
     task_number: int
     ranges: tuple[QueueRange, ...]
     directory: str
     is_hidden: bool
-    """Whether files get a leading dot: they are not part of the table before the commit names them."""
+    """Whether files get a leading dot until a commit lists them."""
     by_day: bool
-    """Whether each day has a directory of its own, `dt=2026-01-31`."""
+    """Whether each day gets a directory `dt=2026-01-31`."""
     json_columns: JsonColumns | None
     check_crc: bool
     fail_on_data_loss: bool
 
 
 def export_schema(json_columns: JsonColumns | None) -> pa.Schema:
-    """Return the columns of the files."""
+    """Return the schema of the files."""
     fields = [pa.field(name, _KINDS[MESSAGE_COLUMNS[name].kind]) for name in EXPORTED]
     return pa.schema([*fields, *(json_columns.arrow_fields if json_columns else [])])
 
 
 def _writer_schema(json_columns: JsonColumns | None) -> pa.Schema:
-    """Return the columns as the writer gets them; in the files they are those of `export_schema`."""
+    """Return the schema of the batches passed to the writer; the files have that of `export_schema`."""
     schema = export_schema(json_columns)
     for name in _CODES:
         schema = schema.set(schema.get_field_index(name), pa.field(name, _CODE_TYPE))
@@ -92,25 +92,25 @@ def _writer_schema(json_columns: JsonColumns | None) -> pa.Schema:
 
 
 def write_task(task: ExportTask) -> TaskReport:
-    """Write the files of a task and return what they hold."""
+    """Write the files of a task and return their descriptions."""
     needs = [need for name in EXPORTED for need in MESSAGE_COLUMNS[name].needs]
     scan = QueueScan(
-        columns_needed(needs, (*CHECKED_BY, "store_timestamp_ms", "size_bytes")),
+        columns_needed(needs, (*IDENTITY_COLUMNS, "store_timestamp_ms", "size_bytes")),
         ScanRules((), task.check_crc, task.fail_on_data_loss),
     )
     files = _DayFiles(task)
     scanned_bytes = messages = 0
-    for found in task.ranges:
-        for batch in scan.batches(found):
+    for queue_range in task.ranges:
+        for batch in scan.batches(queue_range):
             scanned_bytes += int(batch.column("size_bytes").to_numpy().sum())
             messages += batch.num_rows
-            for day, part in _by_day(batch):
-                files.write(day, _exported(part, found, task.json_columns))
+            for day, rows in _by_day(batch):
+                files.write(day, _exported(rows, queue_range, task.json_columns))
     return {"files": files.close(), "scanned_bytes": scanned_bytes, "messages": messages}
 
 
 def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Split rows by the day on which they were stored; mostly there is one."""
+    """Split rows by the day on which they were stored; usually there is one."""
     if not batch.num_rows:
         return
     days = batch.column("store_timestamp_ms").to_numpy(zero_copy_only=True) // DAY_MS
@@ -121,20 +121,20 @@ def _by_day(batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         yield day, batch.filter(pa.array(days == day))
 
 
-def _exported(batch: pa.RecordBatch, found: QueueRange, json_columns: JsonColumns | None) -> pa.RecordBatch:
-    rows = Rows(batch, found.shape.broker_name, inflate=True)
+def _exported(batch: pa.RecordBatch, queue_range: QueueRange, json_columns: JsonColumns | None) -> pa.RecordBatch:
+    rows = Rows(batch, queue_range.shape.broker_name, inflate=True)
     arrays: list[Any] = [
-        _CODES[name](rows, found) if name in _CODES else MESSAGE_COLUMNS[name].make(rows) for name in EXPORTED
+        _CODES[name](rows, queue_range) if name in _CODES else MESSAGE_COLUMNS[name].make(rows) for name in EXPORTED
     ]
     if json_columns is not None:
-        taken, kept = json_columns.take_apart(arrays[EXPORTED.index("body")])
+        columns, kept = json_columns.split_bodies(arrays[EXPORTED.index("body")])
         arrays[EXPORTED.index("body")] = kept
-        arrays += taken
+        arrays += columns
     return pa.RecordBatch.from_arrays(arrays, schema=_writer_schema(json_columns))
 
 
 class _DayFiles:
-    """The open files of a task, by day; where there are many days, the one unused for longest is closed."""
+    """The open files of a task by day; closes the least recently used one if there are too many."""
 
     def __init__(self, task: ExportTask) -> None:
         self._task = task
@@ -154,14 +154,14 @@ class _DayFiles:
         file.write(batch)
 
     def close(self) -> list[dict[str, Any]]:
-        """Close everything and describe the files."""
+        """Close all files and return their descriptions."""
         self._closed += [file.close() for file in self._open.values()]
         self._open.clear()
-        return sorted(self._closed, key=lambda described: str(described["path"]))
+        return sorted(self._closed, key=lambda description: str(description["path"]))
 
 
 class _DayFile:
-    """One Parquet file in the making."""
+    """A Parquet file that is being written."""
 
     def __init__(self, task: ExportTask, day: int, sequence: int) -> None:
         self._day = datetime.fromtimestamp(day * DAY_MS // 1000, UTC).date().isoformat()
@@ -172,41 +172,42 @@ class _DayFile:
         self._staged = final.with_name(f".{name}") if task.is_hidden else final
         self._attempt = final.with_name(f".{name}.{uuid.uuid4().hex}")
         self._rows = 0
-        self._waiting: list[pa.RecordBatch] = []
-        self._waiting_bytes = 0
+        self._pending: list[pa.RecordBatch] = []
+        self._pending_bytes = 0
         self._schema = _writer_schema(task.json_columns)
         self._writer: pq.ParquetWriter | None = None
         self._begun_bytes = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._waiting.append(batch)
-        self._waiting_bytes += batch.nbytes
+        self._pending.append(batch)
+        self._pending_bytes += batch.nbytes
         self._rows += batch.num_rows
-        if self._waiting_bytes >= _ROW_GROUP_BYTES:
+        if self._pending_bytes >= _ROW_GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        if self._waiting:
-            # One dictionary for a row group, or the writer goes back to plain values.
-            table = pa.Table.from_batches(self._waiting, self._schema).unify_dictionaries()
+        if self._pending:
+            # With more than one dictionary in a row group, the writer falls back to plain encoding.
+            table = pa.Table.from_batches(self._pending, self._schema).unify_dictionaries()
             if self._writer is None:
                 self._writer = _open_writer(self._attempt, self._schema, table.column("body"))
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
-            self._waiting, self._waiting_bytes = [], 0
+            self._pending, self._pending_bytes = [], 0
             self._begin_writing()
 
     def _begin_writing(self) -> None:
-        """Let the disk work on what there is of the file, while the next rows are made."""
+        """Start writeback of the data so far, so that the final fsync has less to wait for."""
         with self._attempt.open("rb") as file:
             written_bytes = os.fstat(file.fileno()).st_size
             begin_writing(file.fileno(), self._begun_bytes, written_bytes - self._begun_bytes)
         self._begun_bytes = written_bytes
 
     def close(self) -> dict[str, Any]:
-        """Put the file on the disk under its name."""
+        """Sync the file and rename it to its final or staged name; return its description."""
         self._flush()
-        assert self._writer is not None, "a file is begun with its first rows"
+        assert self._writer is not None, "a file is opened with its first rows"
         self._writer.close()
+        # Synced before the rename: a power cut must not leave the name with incomplete data.
         with self._attempt.open("rb+") as file:
             os.fsync(file.fileno())
         size_bytes = self._attempt.stat().st_size
@@ -215,7 +216,7 @@ class _DayFile:
 
 
 def _open_writer(path: Path, schema: pa.Schema, bodies: pa.ChunkedArray) -> pq.ParquetWriter:
-    """Open a file with the settings that suit its first bodies; the same rows always give the same file."""
+    """Open a file with compression chosen by its first bodies; the same rows always produce the same file."""
     return pq.ParquetWriter(
         path,
         schema,
@@ -223,27 +224,27 @@ def _open_writer(path: Path, schema: pa.Schema, bodies: pa.ChunkedArray) -> pq.P
         use_dictionary=_DICTIONARIES,
         column_encoding=_DIFFERENCES,
         write_statistics=_STATISTICS,
-        store_schema=False,  # it would tell readers of codes
+        store_schema=False,  # would store the dictionary types of `_writer_schema`
     )
 
 
 def _leaves(schema: pa.Schema) -> Iterator[str]:
-    """Yield the columns as Parquet has them: a map is one of names and one of values."""
+    """Yield the leaf columns of the Parquet schema: a map has one of keys and one of values."""
     for field in schema:
         if pa.types.is_map(field.type):
-            yield from (f"{field.name}.key_value.{part}" for part in ("key", "value"))
+            yield from (f"{field.name}.key_value.{leaf}" for leaf in ("key", "value"))
         else:
             yield field.name
 
 
 def _body_compression(bodies: pa.ChunkedArray) -> str:
-    """Choose how to compress, by trying it on the first bodies."""
-    some = bodies.chunk(0)
-    data = some.buffers()[2]
+    """Return the codec for bodies, chosen by compressing a sample of the first ones."""
+    chunk = bodies.chunk(0)
+    data = chunk.buffers()[2]
     if data is None or not data.size:
         return _COMPRESSION
-    first, last = (int(some.offset), int(some.offset) + len(some))
-    ends = np.frombuffer(some.buffers()[1], np.int32)
-    sample = data[ends[first] : min(ends[last], ends[first] + _LOOKED_AT_BYTES)]
+    first, last = (int(chunk.offset), int(chunk.offset) + len(chunk))
+    ends = np.frombuffer(chunk.buffers()[1], np.int32)
+    sample = data[ends[first] : min(ends[last], ends[first] + _SAMPLE_BYTES)]
     shrunk = pa.Codec(_COMPRESSION).compress(sample)
-    return _COMPRESSION if shrunk.size < _WORTH_IT * len(sample) else _COMPRESSION_WITHOUT_REPEATS
+    return _COMPRESSION if shrunk.size < _COMPRESSIBLE_RATIO * len(sample) else _COMPRESSION_OF_INCOMPRESSIBLE

@@ -1,10 +1,10 @@
-"""Exporting a topic to Parquet, Delta or Iceberg: batch after batch, each exactly once, resumable at any point.
+"""Export job: writes a topic to Parquet, Delta or Iceberg in batches, each exactly once, resumable at any point.
 
-    plan (written down) -> tasks write files -> commit with the batch's number -> next plan
+    save plan -> tasks write files -> commit with the batch number -> next plan
 
-The number of the last committed batch is kept by the table itself, with the data; so after a crash between any two
-steps the next run knows whether the planned batch is in the table, and makes it again where it is not. What follows a
-topic as a stream is made of the same steps (`export_stream`).
+The table stores the number of its last committed batch together with the data. After a crash between any two steps, the
+next run can tell whether the planned batch is in the table, and repeats it if not. A streaming export uses the same
+steps (`export_stream`).
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from orbitlog.jobs.local_runner import PhaseProgress, Runner, TaskReport, phase_
 from orbitlog.pipeline.export.export_files import ExportTask, export_schema, write_task
 from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError, ExportState, plan_batch, sync_directory
 from orbitlog.pipeline.export.parquet_export import ParquetTable
+from orbitlog.pipeline.sources.broker_stores import BrokerStore, log_path_options
 from orbitlog.pipeline.sources.json_columns import JsonColumns, parse_json_columns
-from orbitlog.pipeline.sources.named_stores import NamedStore, log_path_options
 from orbitlog.pipeline.sources.queue_scan import record_bytes
 from orbitlog.pipeline.sources.rate_limit import limit_offsets
 from orbitlog.pipeline.sources.read_plan import plan_ranges
 from orbitlog.pipeline.sources.source_options import TopicOptions, parse_topic_options
-from orbitlog.pipeline.sources.topic_bounds import look_at_topics
+from orbitlog.pipeline.sources.subscribed_queues import open_subscribed_queues
 from orbitlog.pipeline.sources.topic_offsets import Offsets, nested
 
 FORMATS = ("parquet", "delta", "iceberg")
@@ -35,7 +35,7 @@ BATCH_MESSAGES_DEFAULT = 4_000_000
 
 
 class ExportTable(Protocol):
-    """Where batches go; `committed` is the number of the last one that is in it, -1 for none."""
+    """Target of batches; `committed` returns the number of the last batch in the table, -1 for none."""
 
     is_hidden: bool
     by_day: bool
@@ -46,9 +46,9 @@ class ExportTable(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ExportRequest:
-    """What to export, and where to."""
+    """The topic to export, its stores, and the target."""
 
-    stores: tuple[NamedStore, ...]
+    stores: tuple[BrokerStore, ...]
     topic: str
     target: Path
     table_format: str = "parquet"
@@ -66,7 +66,7 @@ class ExportRequest:
         return parse_topic_options(options, is_stream=True)
 
     def as_text(self) -> str:
-        """Return the request as an option of a data source."""
+        """Return the request as JSON, for an option of a data source."""
         value = {name: getattr(self, name) for name in ("topic", "table_format", "starting", "batch_messages")}
         value |= {"check_crc": self.check_crc, "fail_on_data_loss": self.fail_on_data_loss}
         stores = [[store.broker_name, store.root, store.log_settings] for store in self.stores]
@@ -91,7 +91,7 @@ class ExportRequest:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What must not change between runs."""
+        """The settings that must not change between runs."""
         return {
             "topic": self.topic,
             "format": self.table_format,
@@ -102,7 +102,7 @@ class ExportRequest:
 
 @dataclass(frozen=True, slots=True)
 class ExportedBatch:
-    """A batch that is in the table now."""
+    """A committed batch."""
 
     number: int
     messages: int
@@ -124,14 +124,14 @@ def open_table(request: ExportRequest) -> ExportTable:
 
         return IcebergExport(request.target, schema)
     if request.table_format != "parquet":
-        raise ExportError(f"{request.table_format!r} is none of {', '.join(FORMATS)}")
+        raise ExportError(f"{request.table_format!r} is not one of {', '.join(FORMATS)}")
     return ParquetTable(request.target)
 
 
 def export_topic(
     run: Runner, request: ExportRequest, *, progress: PhaseProgress | None = None
 ) -> Iterator[ExportedBatch]:
-    """Export what there is, batch by batch, and end; yields each batch when it is in the table."""
+    """Export all current messages batch by batch; yield each batch after its commit."""
     options = request.source_options()
     state = ExportState(request.target)
     state.begin(request.identity)
@@ -143,29 +143,29 @@ def export_topic(
             batch = next_batch(state, request, options, done)
         if batch is None:
             return
-        yield _make(run, request, table, batch, progress)
+        yield _write_batch(run, request, table, batch, progress)
 
 
 def next_batch(
     state: ExportState, request: ExportRequest, options: TopicOptions, done: int, until: Offsets | None = None
 ) -> ExportBatch | None:
-    """Plan what comes after the last batch, as far as `until`, and write it down; None where nothing is new."""
+    """Plan the batch after the last one, up to `until`, and save the plan; return None if there is nothing new."""
     previous = state.load(done) if done >= 0 else None
     if done >= 0 and previous is None:
         raise ExportError(
-            f"{state.directory} does not know batch {done}, which {request.target} has; its plans are needed to go on"
+            f"{state.directory} has no plan of batch {done}, which {request.target} contains; restore it to continue"
         )
-    with look_at_topics(options) as bounds:
+    with open_subscribed_queues(options) as queues:
         known: Offsets = {} if previous is None else previous.end
-        start = bounds.start() if previous is None else dict(known)
-        latest = {**known, **bounds.latest}
+        start = queues.start() if previous is None else dict(known)
+        latest = {**known, **queues.latest}
         if until is not None:
             latest = {key: max(min(stop, until.get(key, 0)), known.get(key, 0)) for key, stop in latest.items()}
         for key in latest:
-            start.setdefault(key, bounds.queues[key].earliest if key in bounds.queues else 0)
+            start.setdefault(key, queues.bounds[key].earliest if key in queues.bounds else 0)
         end = limit_offsets(start, latest, request.batch_messages)
-        kept_start, kept_end = bounds.without_lost(start, end)
-        ranges = plan_ranges(kept_start, kept_end, bounds.shapes)
+        kept_start, kept_end = queues.clip_to_existing(start, end)
+        ranges = plan_ranges(kept_start, kept_end, queues.shapes)
     if not ranges:
         return None
     batch = plan_batch(done + 1, kept_start, kept_end, ranges)
@@ -173,19 +173,21 @@ def next_batch(
     return batch
 
 
-def _make(
+def _write_batch(
     run: Runner, request: ExportRequest, table: ExportTable, batch: ExportBatch, progress: PhaseProgress | None
 ) -> ExportedBatch:
     began = time.monotonic()
     tasks = tasks_of(request, table, batch)
-    total_bytes = 0 if progress is None else sum(record_bytes(found) for task in batch.tasks for found in task)
-    told = phase_of(progress, f"batch {batch.number}", total_bytes)
-    reports = run(write_task, tasks, progress=told, name=f"export {request.topic}, batch {batch.number}")
+    total_bytes = (
+        0 if progress is None else sum(record_bytes(queue_range) for task in batch.tasks for queue_range in task)
+    )
+    phase = phase_of(progress, f"batch {batch.number}", total_bytes)
+    reports = run(write_task, tasks, progress=phase, name=f"export {request.topic}, batch {batch.number}")
     return commit_batch(request, table, batch, reports, began)
 
 
 def tasks_of(request: ExportRequest, table: ExportTable, batch: ExportBatch) -> list[ExportTask]:
-    """Return the tasks of a planned batch: the same ones whenever it is made."""
+    """Return the tasks of a planned batch; they are the same in every run."""
     return [
         ExportTask(
             batch.number,
@@ -205,8 +207,9 @@ def tasks_of(request: ExportRequest, table: ExportTable, batch: ExportBatch) -> 
 def commit_batch(
     request: ExportRequest, table: ExportTable, batch: ExportBatch, reports: Sequence[TaskReport], began: float
 ) -> ExportedBatch:
-    """Make the files that tasks have written part of the table."""
+    """Commit the files that tasks have written to the table."""
     files = [file for report in reports for file in report["files"]]
+    # The names must be durable before the commit refers to them.
     for directory in {(request.target / file["path"]).parent for file in files}:
         sync_directory(directory)
     table.commit(batch, files)
@@ -221,5 +224,5 @@ def commit_batch(
     )
 
 
-def _named_store(broker_name: str, root: str, log_settings: list[list[str]]) -> NamedStore:
-    return NamedStore(broker_name, root, tuple((key, text) for key, text in log_settings))
+def _named_store(broker_name: str, root: str, log_settings: list[list[str]]) -> BrokerStore:
+    return BrokerStore(broker_name, root, tuple((key, text) for key, text in log_settings))

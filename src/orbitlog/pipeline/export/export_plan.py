@@ -1,9 +1,9 @@
-"""Batches of an export: what each holds is written down before it is made, so that making it again makes the same.
+"""Export plans: the content of each batch is saved before it is written, so that a repeated batch is identical.
 
-A batch is a range of offsets of every queue. Its plan, with the tasks it is cut into, lies in
-`_orbitlog/plans/<number>.json` before the first task runs; names of files follow from number and task. Whatever stops
-an export, the next run makes exactly the planned batch again, over the same names, and then commits it; a sink
-that has already committed that number says so.
+A batch is a range of offsets of every queue. Its plan, with the tasks it is cut into, is saved in
+`_orbitlog/plans/<number>.json` before the first task runs; file names follow from batch number and task. If an export
+is interrupted, the next run writes exactly the planned batch under the same names, and then commits it. The table
+reports whether it has already committed that number.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ _PLANS_KEPT = 16
 
 
 class ExportError(OrbitlogError):
-    """An export that cannot go on here; nothing was added."""
+    """An export failed; nothing was added to the table."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportBatch:
-    """One batch: its number, the offsets it goes from and to, and the ranges of each task."""
+    """One batch: its number, its start and end offsets, and the ranges of each task."""
 
     number: int
     start: Offsets
@@ -43,7 +43,7 @@ class ExportBatch:
 
     @property
     def range_id(self) -> str:
-        """The batch's range of the log, as text: who finds it in a table knows what is in it."""
+        """The offsets of the batch as JSON, stored with the table's commit to document its content."""
         return orjson.dumps({"from": nested(self.start), "to": nested(self.end)}).decode()
 
 
@@ -52,26 +52,26 @@ def plan_batch(number: int, start: Offsets, end: Offsets, ranges: Sequence[Queue
 
 
 class ExportState:
-    """What an export knows of itself, in the directory it writes to."""
+    """Persistent state of an export in its target directory: identity and plans."""
 
     def __init__(self, target: Path) -> None:
         self._directory = target / STATE_DIRECTORY
 
     def begin(self, identity: dict[str, Any]) -> None:
-        """Begin or go on; a directory that holds another export, or anything else, is refused."""
+        """Start or resume an export; raise `ExportError` if the directory holds another export or other files."""
         path = self._directory / _IDENTITY
         if path.exists():
-            known = orjson.loads(path.read_bytes())
+            saved = orjson.loads(path.read_bytes())
             for name, value in identity.items():
-                if known.get(name) != value:
+                if saved.get(name) != value:
                     raise ExportError(
-                        f"{self._directory.parent} holds an export with {name} {known.get(name)!r}, not {value!r};"
+                        f"{self._directory.parent} holds an export with {name} {saved.get(name)!r}, not {value!r};"
                         " give another directory, or the same settings"
                     )
             return
         target = self._directory.parent
         if target.exists() and any(target.iterdir()) and not self._directory.exists():
-            raise ExportError(f"{target} is not empty and holds no export; give a new directory")
+            raise ExportError(f"{target} is not empty and contains no export; give a new directory")
         (self._directory / _PLANS).mkdir(parents=True, exist_ok=True)
         write_whole(path, orjson.dumps(identity, option=orjson.OPT_INDENT_2))
 
@@ -80,23 +80,24 @@ class ExportState:
         return self._directory
 
     def save(self, batch: ExportBatch) -> None:
-        """Write a plan down; it is on the disk when this returns."""
+        """Save a plan durably."""
         value = {
             "batch": batch.number,
             "start": nested(batch.start),
             "end": nested(batch.end),
-            "tasks": [[asdict(found) for found in task] for task in batch.tasks],
+            "tasks": [[asdict(queue_range) for queue_range in task] for task in batch.tasks],
         }
         write_whole(self._path(batch.number), orjson.dumps(value))
-        self._forget_old(batch.number)
+        self._delete_old(batch.number)
 
     def load(self, number: int) -> ExportBatch | None:
+        """Return a saved plan, or None."""
         path = self._path(number)
         if not path.exists():
             return None
         value = orjson.loads(path.read_bytes())
         tasks = tuple(
-            tuple(QueueRange(**{**found, "shape": StoreShape(**found["shape"])}) for found in task)
+            tuple(QueueRange(**{**fields, "shape": StoreShape(**fields["shape"])}) for fields in task)
             for task in value["tasks"]
         )
         return ExportBatch(number, from_nested(value["start"]), from_nested(value["end"]), tasks)
@@ -104,7 +105,7 @@ class ExportState:
     def _path(self, number: int) -> Path:
         return self._directory / _PLANS / f"{number:020d}.json"
 
-    def _forget_old(self, number: int) -> None:
+    def _delete_old(self, number: int) -> None:
         names = sorted(path for path in (self._directory / _PLANS).iterdir() if _PLAN_NAME.fullmatch(path.name))
         for path in names[:-_PLANS_KEPT]:
             if int(path.stem) < number - _PLANS_KEPT:
@@ -112,7 +113,7 @@ class ExportState:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file that is there entirely or not at all, also after a power cut."""
+    """Write a file atomically and durably: after a power cut it is complete or absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")
     with temporary.open("wb") as file:
@@ -124,7 +125,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Put the names in a directory on the disk."""
+    """Sync a directory, so that new names in it survive a power cut."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -1,8 +1,8 @@
-"""The source of an export that follows its topic: a stream of batches, whose tasks write files and give reports.
+"""Streaming source of an export: a stream of batches whose tasks write files and return reports.
 
-An offset is `{"batch": n, "next": {...}}`: the number of the batch that comes, and where each queue goes on with it.
-The plan of a batch, and with it its range of the log, is written down before the offset that ends with it is given. A
-partition is a task of the plan; the worker that reads it writes its files, and gives one row that describes them.
+An offset is `{"batch": n, "next": {...}}`: the number of the next batch, and the offsets it starts at. The plan of a
+batch is saved before the offset that ends with it is returned. A partition is a task of the plan; the worker that reads
+it writes the files and returns one row that describes them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _SCHEMA = "batch long, report binary"
 
 
 class ExportSource(DataSource):
-    """Made by `pipeline.export.export_stream` alone: whoever reads it must commit what its tasks have written."""
+    """Used only by `pipeline.export.export_stream`, which commits the files that the tasks have written."""
 
     @classmethod
     def name(cls) -> str:
@@ -37,14 +37,14 @@ class ExportSource(DataSource):
 
 
 class ExportStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans beside the driver, in a process of its own, and writes in workers."""
+    """Plans in a Python process next to the driver, and writes files in workers."""
 
     def __init__(self, request: str) -> None:
         self._request = request
         self._until: Offsets | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Go on where the table is: the number of its last batch is kept with its data."""
+        """Return the offset after the last batch that the table has committed."""
         from orbitlog.pipeline.export.export_job import ExportRequest, open_table
         from orbitlog.pipeline.export.export_plan import ExportState
         from orbitlog.pipeline.sources.topic_offsets import nested
@@ -55,14 +55,14 @@ class ExportStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"batch": done + 1, "next": {} if last is None else nested(last.end)}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        return ReadAllAvailable()  # the plan bounds a batch
+        return ReadAllAvailable()  # the plan limits a batch
 
     def prepareForTriggerAvailableNow(self) -> None:
         from orbitlog.pipeline.export.export_job import ExportRequest
-        from orbitlog.pipeline.sources.topic_bounds import look_at_topics
+        from orbitlog.pipeline.sources.subscribed_queues import open_subscribed_queues
 
-        with look_at_topics(ExportRequest.from_text(self._request).source_options()) as bounds:
-            self._until = bounds.latest
+        with open_subscribed_queues(ExportRequest.from_text(self._request).source_options()) as queues:
+            self._until = queues.latest
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         from orbitlog.pipeline.export.export_job import ExportRequest, next_batch
@@ -90,11 +90,11 @@ class ExportStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         import pyarrow as pa
 
         from orbitlog.pipeline.export.export_files import write_task
-        from orbitlog.pipeline.runtime.warm_up import settle_worker
+        from orbitlog.pipeline.runtime.worker_setup import set_up_worker
 
         if partition.value is None:
-            return  # where there are no partitions Spark makes one up
-        settle_worker()
+            return  # without partitions Spark passes one that has no value
+        set_up_worker()
         task = partition.value
         report = orjson.dumps(write_task(task))
         columns = [pa.array([task.batch_number], pa.int64()), pa.array([report], pa.binary())]

@@ -1,8 +1,8 @@
-"""An Iceberg table as the target of an export: one snapshot a batch, which carries the batch's number and range.
+"""Iceberg export: one snapshot per batch, which records the batch's number and range.
 
-The table lies in a directory as Hadoop tables do (`metadata/v<N>.metadata.json`, `version-hint.text`), so that it
-needs no catalog service: `pyiceberg.table.StaticTable.from_metadata` reads it, and so do engines that take a path. A
-new version is linked under its name only if nobody else has taken that name.
+The table is a directory in Hadoop-table layout (`metadata/v<N>.metadata.json`, `version-hint.text`), so it needs no
+catalog service: `pyiceberg.table.StaticTable.from_metadata` and engines that accept a path can read it. A new version
+is hard-linked under its name, which fails if another process has created that version.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _NAME = ("orbitlog", "export")
 
 
 class IcebergExport:
-    """A directory with Iceberg metadata."""
+    """Export target: a directory with Iceberg metadata."""
 
     is_hidden, by_day = False, False
 
@@ -52,7 +52,7 @@ class IcebergExport:
         table.add_files(paths, snapshot_properties=properties, check_duplicate_files=False)
 
     def _create(self) -> Path:
-        """Make the table, by the day of storing, before its first batch."""
+        """Create the table, partitioned by the day of `storeTimestamp`, before its first batch."""
         from pyiceberg.partitioning import PartitionField, PartitionSpec
         from pyiceberg.schema import assign_fresh_schema_ids
         from pyiceberg.table.metadata import new_table_metadata
@@ -67,7 +67,7 @@ class IcebergExport:
 
 
 def latest_metadata(target: Path) -> Path | None:
-    """Return the newest metadata file of a table; the hint may be behind it."""
+    """Return the newest metadata file of a table; the version hint may be older."""
     directory = target / "metadata"
     if not directory.is_dir():
         return None
@@ -84,7 +84,7 @@ def _iceberg_schema(schema: pa.Schema) -> Any:
 
 
 def _open_table(target: Path, location: Path) -> Table:
-    """Open a version of the table; what is committed to it becomes the next one."""
+    """Open a version of the table; a commit to it creates the next version."""
     from pyiceberg.catalog.noop import NoopCatalog
     from pyiceberg.io import load_file_io
     from pyiceberg.serializers import FromInputFile
@@ -92,7 +92,7 @@ def _open_table(target: Path, location: Path) -> Table:
     from pyiceberg.table.update import update_table_metadata
 
     class DirectoryCatalog(NoopCatalog):
-        """Knows this one table; the directory is the catalog."""
+        """A catalog of this one table."""
 
         def commit_table(self, table: Table, requirements: Any, updates: Any) -> CommitTableResponse:
             for requirement in requirements:
@@ -109,14 +109,14 @@ def _open_table(target: Path, location: Path) -> Table:
 
 
 def _write_version(target: Path, version: int, data: bytes) -> Path:
-    """Write a version that nobody else has written; it is on the disk when this returns."""
+    """Write a version durably; raise `ExportError` if another process has written it."""
     path = target / "metadata" / f"v{version}.metadata.json"
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     write_whole(temporary, data)
     try:
         os.link(temporary, path)
     except FileExistsError:
-        raise ExportError(f"somebody else is writing to {target}: version {version} is there already") from None
+        raise ExportError(f"another process is writing to {target}: version {version} already exists") from None
     finally:
         temporary.unlink(missing_ok=True)
     write_whole(path.with_name("version-hint.text"), str(version).encode())

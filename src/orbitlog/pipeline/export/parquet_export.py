@@ -1,8 +1,8 @@
-"""Plain Parquet as the target of an export: directories by day, and a list of commits that says what belongs to it.
+"""Parquet export: directories by day, and commit files that list the data files of the table.
 
-Files carry a leading dot until the commit that names them is on the disk; then they are renamed, and where that was
-cut short the next run goes on with it. Spark and pyarrow pass over names with a dot, so that they see whole batches
-only, but for the moment in which files of one batch are renamed one after the other.
+Data files have a leading dot until the commit that lists them is durable. Then they are renamed; the next run completes
+an interrupted renaming. Spark and pyarrow skip names with a dot, so readers see whole batches only, except while the
+files of one batch are being renamed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COMMIT_NAME = re.compile(r"[0-9]{20}\.json")
 
 
 class ParquetTable:
-    """A directory of Parquet files."""
+    """Export target: a directory of Parquet files."""
 
     is_hidden, by_day = True, True
 
@@ -29,7 +29,7 @@ class ParquetTable:
         self._commits = target / STATE_DIRECTORY / "commits"
 
     def committed(self) -> int:
-        """Return the number of the last batch that is in the table, and finish its renaming; -1 where none is."""
+        """Return the number of the last committed batch, -1 for none; complete its renaming."""
         numbers = [int(path.stem) for path in self._commit_files()]
         if not numbers:
             return -1
@@ -38,13 +38,13 @@ class ParquetTable:
         return last
 
     def commit(self, batch: ExportBatch, files: Sequence[dict[str, Any]]) -> None:
-        """Make the files of a batch part of the table."""
+        """Commit the files of a batch to the table."""
         value = {"batch": batch.number, "range": orjson.loads(batch.range_id), "files": list(files)}
         write_whole(self._commits / f"{batch.number:020d}.json", orjson.dumps(value))
         self._publish(files)
 
     def files(self) -> list[Path]:
-        """Return the files that belong to the table, by its commits."""
+        """Return the files that the commits list."""
         commits = [orjson.loads(path.read_bytes()) for path in sorted(self._commit_files())]
         return [self._target / file["path"] for commit in commits for file in commit["files"]]
 
@@ -54,7 +54,7 @@ class ParquetTable:
         return [path for path in self._commits.iterdir() if _COMMIT_NAME.fullmatch(path.name)]
 
     def _publish(self, files: Sequence[dict[str, Any]]) -> None:
-        """Give committed files their names; those that have them already are left alone."""
+        """Rename committed files to their final names; skip files that are already renamed."""
         directories = set()
         for file in files:
             final = self._target / file["path"]
@@ -62,7 +62,7 @@ class ParquetTable:
             if staged.exists():
                 staged.replace(final)
                 directories.add(final.parent)
-            for left in final.parent.glob(f".{final.name}.*"):
-                left.unlink(missing_ok=True)  # of an attempt that was killed
+            for leftover in final.parent.glob(f".{final.name}.*"):
+                leftover.unlink(missing_ok=True)  # written by an attempt that was killed
         for directory in directories:
             sync_directory(directory)

@@ -1,1 +1,1 @@
-"""Spark session, package shipping, task runs and stream shutdown that all pipeline jobs share."""
+"""Runtime of all pipeline jobs: Spark session, package shipping, task runner and shutdown of streaming queries."""

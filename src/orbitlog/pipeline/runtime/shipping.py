@@ -1,8 +1,8 @@
-"""The package as executors get it: an archive that they unpack onto the workers' import path.
+"""Package shipping: the archive that executors unpack into the workers' import path.
 
-Every application unpacks it somewhere else, and numba keeps machine code by the path of the source: workers would
-compile for half a minute in each application. So what is unpacked is a small `__init__.py` that leads to the same
-sources in a place that stays: an installed package of the very same bytes, else a copy in the user's cache.
+Every application unpacks it into a different directory, and numba keys its cache of machine code by source path, so
+each application would compile for half a minute. The unpacked `__init__.py` therefore sets `__path__` to a stable
+directory with the same sources: an installed package with identical bytes, else a copy in the user's cache.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import orbitlog
 SOURCES = "_sources"
 _SUFFIXES = (".py", ".typed", ".json")
 
-# Runs in workers that have nothing of ours yet: it may import only the standard library.
-_LEADING_INIT = '''"""Imports the Orbitlog {version} sources that the driver runs (`pipeline.runtime.shipping`)."""
+# Runs in workers before any Orbitlog module is importable: it may import only the standard library.
+_REDIRECTING_INIT = '''"""Imports the Orbitlog {version} sources that the driver runs (`pipeline.runtime.shipping`)."""
 
 import hashlib
 import os
@@ -40,44 +40,45 @@ def _digest(package):
     return digest.hexdigest()
 
 
-def _place():
+def _package_directory():
     for entry in sys.path:
         package = Path(entry or ".") / "orbitlog"
         if (package / "__init__.py").is_file() and package.resolve() != _HERE and _digest(package) == _DIGEST:
             return package
     root = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "orbitlog"
-    place = root / ("shipped-" + _DIGEST[:16]) / "orbitlog"
+    cached = root / ("shipped-" + _DIGEST[:16]) / "orbitlog"
     try:
-        if not place.is_dir():
+        if not cached.is_dir():
             root.mkdir(parents=True, exist_ok=True)
-            made = Path(tempfile.mkdtemp(dir=root))
-            shutil.copytree(_SOURCES, made / "orbitlog")
+            # Copied under a temporary name and renamed: other workers see the whole package or none.
+            copy = Path(tempfile.mkdtemp(dir=root))
+            shutil.copytree(_SOURCES, copy / "orbitlog")
             try:
-                made.rename(place.parent)
+                copy.rename(cached.parent)
             except OSError:
-                shutil.rmtree(made)  # another worker was faster
-        return place if place.is_dir() else _SOURCES
+                shutil.rmtree(copy)  # another worker renamed its copy first
+        return cached if cached.is_dir() else _SOURCES
     except OSError:
-        return _SOURCES  # no cache can be written: this application compiles for itself
+        return _SOURCES  # the cache is not writable: this application compiles its own kernels
 
 
-__path__ = [str(_place())]
+__path__ = [str(_package_directory())]
 '''
 
 
 def pack_package(package: Path, target: Path) -> Path:
-    """Zip a package as it is, with its own files at the top."""
+    """Zip a package with its files at the top level."""
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in sources_of(package):
             archive.write(path, path.relative_to(package))
     return target
 
 
-def pack_with_leading_init(package: Path, target: Path) -> Path:
-    """Zip a package behind the `__init__.py` that leads to its sources."""
-    leading = _LEADING_INIT.format(version=orbitlog.__version__, digest=digest_of(package), sources=SOURCES)
+def pack_with_redirect(package: Path, target: Path) -> Path:
+    """Zip a package's sources with an `__init__.py` that redirects to a stable directory."""
+    redirecting = _REDIRECTING_INIT.format(version=orbitlog.__version__, digest=digest_of(package), sources=SOURCES)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("__init__.py", leading)
+        archive.writestr("__init__.py", redirecting)
         for path in sources_of(package):
             archive.write(path, Path(SOURCES, path.relative_to(package)))
     return target
@@ -88,7 +89,7 @@ def sources_of(package: Path) -> list[Path]:
 
 
 def digest_of(package: Path) -> str:
-    """Digest the sources, as the leading `__init__.py` does in workers."""
+    """Return the digest of a package's sources, computed as the redirecting `__init__.py` does in workers."""
     digest = hashlib.sha256()
     for path in sorted(package.rglob("*.py")):
         digest.update(path.relative_to(package).as_posix().encode())

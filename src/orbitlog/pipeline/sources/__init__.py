@@ -1,1 +1,1 @@
-"""Data sources: topics and the CommitLog as Spark tables, batch and streaming."""
+"""Data sources: topics and the CommitLog as Spark DataFrames, batch and streaming."""

@@ -1,9 +1,9 @@
-"""`format("rocketmq-commitlog")`: the physical log of stores, message by message in the order of the log.
+"""`format("rocketmq-commitlog")`: the CommitLog of stores as rows in log order.
 
     spark.read.format("rocketmq-commitlog").load("PATH")
 
-Everything is in it, whatever queue it went to: half messages, rolled back ones, and those that no queue has yet. For
-whole stores it is the quickest way in. Options and columns: docs/spark.md.
+It contains every message: half messages, rolled-back ones, and those that are not dispatched to a queue yet. For whole
+stores it is the fastest source. Options and columns: docs/spark.md.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from orbitlog.pipeline.sources.log_ranges import LogFollower, LogRange
+    from orbitlog.pipeline.sources.log_partitions import LogFollower, LogPartition
     from orbitlog.pipeline.sources.source_options import LogOptions
-    from orbitlog.pipeline.sources.store_snapshot import StoreLook
+    from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 
 
-# A batch costs worker and JVM some tenths of a millisecond, and should hold a MiB or two: rows without bodies are
-# short, however much of the log they stand for.
+# A batch costs worker and JVM some tenths of a millisecond, so it should hold a MiB or two: rows without bodies are
+# short, whatever the size of their records.
 _WITHOUT_BODIES = {"batch_rows": 32768, "batch_bytes": 32 << 20}
 
 
 class CommitLogSource(DataSource):
-    """Messages of whole logs, in the order in which they were stored."""
+    """Messages of whole logs in storage order."""
 
     @classmethod
     def name(cls) -> str:
@@ -60,7 +60,7 @@ class CommitLogSource(DataSource):
 
 
 class CommitLogReader(DataSourceReader):
-    """Cuts logs into proved ranges when Spark asks for partitions, and decodes them in workers."""
+    """Cuts logs into partitions at record boundaries in the driver's planner, and decodes them in workers."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
         from orbitlog.pipeline.sources.message_columns import RowMaker
@@ -70,63 +70,65 @@ class CommitLogReader(DataSourceReader):
         self._schema = schema
 
     def partitions(self) -> Sequence[InputPartition]:
-        from orbitlog.pipeline.runtime.warm_up import freeze_what_stays
-        from orbitlog.pipeline.sources.store_snapshot import StoreLook
+        from orbitlog.pipeline.runtime.worker_setup import freeze_loaded_objects
+        from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 
-        freeze_what_stays()
-        ranges: list[LogRange] = []
+        freeze_loaded_objects()
+        partitions: list[LogPartition] = []
         for store in self._options.stores:
-            with StoreLook(store) as look:
-                ranges += self._ranges(look)
-        return [InputPartition(found) for found in ranges]
+            with StoreSnapshot(store) as snapshot:
+                partitions += self._partitions(snapshot)
+        return [InputPartition(partition) for partition in partitions]
 
-    def _ranges(self, look: StoreLook) -> list[LogRange]:
-        from orbitlog.pipeline.sources.log_ranges import LogFollower, whole_log
+    def _partitions(self, snapshot: StoreSnapshot) -> list[LogPartition]:
+        from orbitlog.pipeline.sources.log_partitions import LogFollower, plan_whole_log
 
-        options, name = self._options, look.store.broker_name
+        options, name = self._options, snapshot.store.broker_name
         if name not in options.start and name not in options.end:
-            return whole_log(look, options.split_bytes, fail_on_damage=options.fail_on_data_loss)
-        follower = LogFollower(look, check_crc=False)
-        start = options.start.get(name, _first(look))
+            return plan_whole_log(snapshot, options.split_bytes, fail_on_damage=options.fail_on_data_loss)
+        follower = LogFollower(snapshot, check_crc=False)
+        start = options.start.get(name, _first_offset(snapshot))
         follower.check_start(start)
-        end = min(options.end.get(name, look.readable_to), look.readable_to)
-        return follower.ranges(start, end, options.split_bytes)
+        end = min(options.end.get(name, snapshot.readable_to), snapshot.readable_to)
+        return follower.partitions(start, end, options.split_bytes)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_log_range(partition.value, self._options, self._schema)
+        return read_log_partition(partition.value, self._options, self._schema)
 
 
-def _first(look: StoreLook) -> int:
-    return look.files.segments[0].base if look.files.segments else 0
+def _first_offset(snapshot: StoreSnapshot) -> int:
+    return snapshot.files.segments[0].base if snapshot.files.segments else 0
 
 
-def read_log_range(found: LogRange | None, options: LogOptions, schema: StructType) -> Iterator[pa.RecordBatch]:
-    """Decode a range in a worker, as batches in the user's columns."""
+def read_log_partition(
+    partition: LogPartition | None, options: LogOptions, schema: StructType
+) -> Iterator[pa.RecordBatch]:
+    """Decode a partition in a worker, as batches with the user's columns."""
     import numpy as np
 
     from orbitlog.kernels.arrow_batches import ArrowDecoder
-    from orbitlog.pipeline.runtime.warm_up import settle_worker
-    from orbitlog.pipeline.sources.log_ranges import check_end
+    from orbitlog.pipeline.runtime.worker_setup import set_up_worker
+    from orbitlog.pipeline.sources.log_partitions import check_end
     from orbitlog.pipeline.sources.message_columns import RowMaker
 
-    if found is None:
-        return  # there are no partitions, and Spark made one up
-    settle_worker()
+    if partition is None:
+        return  # without partitions Spark passes one that has no value
+    set_up_worker()
     maker = RowMaker(schema, inflate=options.inflate)
-    # A batch without columns would not know how many rows it has.
+    # A batch without columns has no row count.
     needs = maker.needs or ("physical_offset",)
     decoder = ArrowDecoder(needs) if "body" in needs else ArrowDecoder(needs, **_WITHOUT_BODIES)
-    view = np.memmap(found.path, np.uint8, mode="r").data[: found.segment_bytes]
+    view = np.memmap(partition.path, np.uint8, mode="r").data[: partition.segment_bytes]
     batches = decoder.decode(
-        view, found.start, found.stop, base_physical_offset=found.base, check_crc=options.check_crc
+        view, partition.start, partition.stop, base_physical_offset=partition.base, check_crc=options.check_crc
     )
     for batch in batches:
-        yield maker.make(batch, found.broker_name)
-    check_end(found, decoder.ended, fail_on_damage=options.fail_on_data_loss)
+        yield maker.make(batch, partition.broker_name)
+    check_end(partition, decoder.ended, fail_on_damage=options.fail_on_data_loss)
 
 
 class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The log as a stream; an offset says for each store where its next record starts: `{"broker": 4096}`."""
+    """The log as a stream; an offset holds the start of the next record of each store: `{"broker": 4096}`."""
 
     def __init__(self, options: LogOptions, schema: StructType) -> None:
         from orbitlog.pipeline.sources.message_columns import RowMaker
@@ -142,12 +144,12 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         options = self._options
         with _Followers(options) as followers:
             result: dict[str, Any] = {}
-            for name, (look, follower) in followers.items():
+            for name, (snapshot, follower) in followers.items():
                 if name in options.start:
                     follower.check_start(options.start[name])
                     result[name] = options.start[name]
                 else:
-                    first = _first(look)
+                    first = _first_offset(snapshot)
                     result[name] = first if options.start_mark == EARLIEST else follower.end_of_log(first)
             return result
 
@@ -157,7 +159,9 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
 
     def prepareForTriggerAvailableNow(self) -> None:
         with _Followers(self._options) as followers:
-            self._frozen = {name: follower.end_of_log(_first(look)) for name, (look, follower) in followers.items()}
+            self._frozen = {
+                name: follower.end_of_log(_first_offset(snapshot)) for name, (snapshot, follower) in followers.items()
+            }
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         from orbitlog.pipeline.sources.queue_scan import DataLoss
@@ -165,12 +169,14 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         bytes_max = limit.max_bytes if isinstance(limit, ReadMaxBytes) else None
         end: dict[str, Any] = dict(start)
         with _Followers(self._options) as followers:
-            for name, (look, follower) in followers.items():
-                position = start.get(name, _first(look))
-                if position < _first(look):
+            for name, (snapshot, follower) in followers.items():
+                position = start.get(name, _first_offset(snapshot))
+                if position < _first_offset(snapshot):
                     if self._options.fail_on_data_loss:
-                        raise DataLoss(f"the log of {name} starts at {_first(look)} by now, {position} comes next")
-                    position = _first(look)
+                        raise DataLoss(
+                            f"the log of {name} now starts at {_first_offset(snapshot)}, past offset {position}"
+                        )
+                    position = _first_offset(snapshot)
                 end[name] = follower.end_of_log(position, bytes_max)
                 if self._frozen is not None:
                     end[name] = max(min(end[name], self._frozen.get(name, position)), position)
@@ -180,34 +186,37 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
         return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        ranges: list[LogRange] = []
+        partitions: list[LogPartition] = []
         with _Followers(self._options) as followers:
-            for name, (look, follower) in followers.items():
-                first = max(start.get(name, 0), _first(look))
-                ranges += follower.ranges(first, end.get(name, first), self._options.split_bytes)
-        return [InputPartition(found) for found in ranges]
+            for name, (snapshot, follower) in followers.items():
+                first = max(start.get(name, 0), _first_offset(snapshot))
+                partitions += follower.partitions(first, end.get(name, first), self._options.split_bytes)
+        return [InputPartition(partition) for partition in partitions]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        return read_log_range(partition.value, self._options, self._schema)
+        return read_log_partition(partition.value, self._options, self._schema)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing is kept here: the checkpoint is the query's own."""
+        """Do nothing: Spark keeps the offsets in the query's checkpoint."""
 
     def stop(self) -> None:
-        """Nothing stays open between calls."""
+        """Do nothing: no file stays open between calls."""
 
 
 class _Followers(ExitStack):
-    """A look at every store, with its follower, by the store's name; for the length of a `with` block."""
+    """A snapshot and a follower of every store, by broker name; open within a `with` block."""
 
     def __init__(self, options: LogOptions) -> None:
         super().__init__()
         self._options = options
 
-    def __enter__(self) -> dict[str, tuple[StoreLook, LogFollower]]:  # type: ignore[override]
-        from orbitlog.pipeline.sources.log_ranges import LogFollower
-        from orbitlog.pipeline.sources.store_snapshot import StoreLook
+    def __enter__(self) -> dict[str, tuple[StoreSnapshot, LogFollower]]:  # type: ignore[override]
+        from orbitlog.pipeline.sources.log_partitions import LogFollower
+        from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 
         super().__enter__()
-        looks = [self.enter_context(StoreLook(store)) for store in self._options.stores]
-        return {look.store.broker_name: (look, LogFollower(look, check_crc=self._options.check_crc)) for look in looks}
+        snapshots = [self.enter_context(StoreSnapshot(store)) for store in self._options.stores]
+        return {
+            snapshot.store.broker_name: (snapshot, LogFollower(snapshot, check_crc=self._options.check_crc))
+            for snapshot in snapshots
+        }

@@ -1,7 +1,8 @@
-"""Bodies that are JSON objects as columns, by a schema that the user gives: `id bigint, price double, note string`.
+"""JSON columns: splits bodies that are JSON objects into columns of a user's schema, `id bigint, price double`.
 
-A body whose every field fits leaves `body` empty, because the columns say it all. One that is no JSON object, or has
-a field of another type, keeps its body, so that nothing is ever lost: its columns hold what fits.
+If every field of a body fits the schema, `body` is null because the columns contain everything. A body that is not a
+JSON object, or has a field of another type, is kept, so that no data is lost; the columns then hold the fields that
+fit.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import orjson
 import pyarrow as pa
 
 from orbitlog.formats.java import INT_MAX, INT_MIN, LONG_MAX, LONG_MIN
+from orbitlog.pipeline.sources.broker_stores import OptionError
 from orbitlog.pipeline.sources.message_columns import MESSAGE_COLUMNS
-from orbitlog.pipeline.sources.named_stores import OptionError
 
 _FIELD = re.compile(r"\s*`?([A-Za-z_][A-Za-z0-9_]*)`?\s*:?\s+([A-Za-z]+)\s*")
 _FIELDS_MAX = 1000
-_MISFIT = object()
+_MISFIT = object()  # a value of another type; None is a valid value
 
 
 def _text(value: Any) -> Any:
@@ -56,7 +57,7 @@ _KINDS: Mapping[str, tuple[pa.DataType, Callable[[Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class JsonColumns:
-    """The columns that bodies are taken apart into: names and kinds."""
+    """The columns that bodies are split into: names and kinds."""
 
     fields: tuple[tuple[str, str], ...]
 
@@ -64,17 +65,17 @@ class JsonColumns:
     def arrow_fields(self) -> list[pa.Field]:
         return [pa.field(name, _KINDS[kind][0]) for name, kind in self.fields]
 
-    def take_apart(self, bodies: pa.Array) -> tuple[list[pa.Array], pa.Array]:
-        """Return the columns, and the bodies that they do not say everything about."""
+    def split_bodies(self, bodies: pa.Array) -> tuple[list[pa.Array], pa.Array]:
+        """Return the columns, and the bodies that they do not represent completely (null for the others)."""
         columns: list[list[Any]] = [[] for _ in self.fields]
         kept: list[bytes | None] = []
-        known = {name for name, _ in self.fields}
+        names = {name for name, _ in self.fields}
         for body in bodies.to_pylist():
             value = _json_object(body)
-            fits = value is not None and known.issuperset(value)
+            fits = value is not None and names.issuperset(value)
             for column, (name, kind) in zip(columns, self.fields, strict=True):
-                found = None if value is None else value.get(name)
-                fitted = None if found is None else _KINDS[kind][1](found)
+                field = None if value is None else value.get(name)
+                fitted = None if field is None else _KINDS[kind][1](field)
                 fits = fits and fitted is not _MISFIT
                 column.append(None if fitted is _MISFIT else fitted)
             kept.append(None if fits else body)
@@ -91,19 +92,19 @@ def _json_object(body: bytes) -> dict[str, Any] | None:
 
 
 def parse_json_columns(text: str) -> JsonColumns:
-    """Read `name type, name type`."""
+    """Parse `name type, name type`; raise `OptionError` if a type is unknown or a name is taken."""
     fields: list[tuple[str, str]] = []
     parts = text.split(",")
     if len(parts) > _FIELDS_MAX:
-        raise OptionError(f"a schema of {len(parts)} columns is too wide; at most {_FIELDS_MAX} are taken")
+        raise OptionError(f"the schema has {len(parts)} columns; the maximum is {_FIELDS_MAX}")
     taken = {name.lower() for name in MESSAGE_COLUMNS} | {"dt"}
     for part in parts:
         match = _FIELD.fullmatch(part)
         if match is None or match[2].lower() not in _KINDS:
             kinds = ", ".join(_KINDS)
-            raise OptionError(f"{part.strip()!r} is no column; write `name type` with one of {kinds}")
+            raise OptionError(f"{part.strip()!r} is not a valid column; write `name type` with one of {kinds}")
         if match[1].lower() in taken:
-            raise OptionError(f"column {match[1]!r} is there already; rename the field or leave it out")
+            raise OptionError(f"column {match[1]!r} already exists; rename the field or leave it out")
         taken.add(match[1].lower())
         fields.append((match[1], match[2].lower()))
     return JsonColumns(tuple(fields))

@@ -1,8 +1,8 @@
-"""Messages as rows: the columns that Spark sees, their types, and how each is made from what the kernels decode.
+"""Message columns: their Spark types, the fields that kernels decode for them, and how each is built.
 
-`MESSAGE_COLUMNS` is the one table. A user may ask for any subset with `.schema("topic string, body binary")`; only
-what those columns need is decoded. `NOT NULL` may be said of those that every message has, and Spark asks for no nulls.
-`KAFKA_COLUMNS` has the names of Spark's Kafka source.
+`MESSAGE_COLUMNS` is the only table. A user may select any subset with `.schema("topic string, body binary")`; only
+fields that those columns need are decoded. Columns that every message has may be declared `NOT NULL`, which saves
+Spark the null checks. `KAFKA_COLUMNS` has the names of Spark's Kafka source.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from orbitlog.formats.hosts import decode_host
 from orbitlog.formats.records import flags
 from orbitlog.formats.records.compression import inflate_body
 from orbitlog.formats.records.message_id import OffsetMessageId
-from orbitlog.pipeline.sources.named_stores import OptionError
+from orbitlog.pipeline.sources.broker_stores import OptionError
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-_LOG_APPEND_TIME = 1  # of Kafka's timestampType
+_LOG_APPEND_TIME = 1  # Kafka's timestampType
 _TIMESTAMP = pa.timestamp("us", tz="UTC")
 
 
 class BodyError(OrbitlogError):
-    """A body says that it is compressed and cannot be inflated."""
+    """A body is flagged as compressed, and inflating it failed."""
 
 
 class Rows:
-    """Decoded rows in the making; columns that several others need are made once."""
+    """A decoded batch, with methods that build the columns of Spark's rows."""
 
     def __init__(self, batch: pa.RecordBatch, broker_name: str, *, inflate: bool) -> None:
         self.batch = batch
@@ -52,7 +52,7 @@ class Rows:
         return pa.repeat(pa.scalar(value, kind), len(self))
 
     def timestamp(self, name: str) -> pa.Array:
-        """Milliseconds as what Spark takes: microseconds."""
+        """Return a column of milliseconds as Spark's timestamps, which are microseconds."""
         milliseconds = self.column(name).to_numpy(zero_copy_only=True)
         return pa.array(milliseconds * 1000).view(_TIMESTAMP)
 
@@ -73,9 +73,9 @@ class Rows:
         try:
             return inflate_body(body, sys_flag)
         except FormatError as error:
-            place = self.column("physical_offset")[row].as_py()
+            physical_offset = self.column("physical_offset")[row].as_py()
             raise BodyError(
-                f"the body of the message at physical offset {place} of {self.broker_name} cannot be inflated"
+                f"inflating the body of the message at physical offset {physical_offset} of {self.broker_name} failed"
                 f" ({error.problem}); option inflate=false reads it as it is stored"
             ) from error
 
@@ -83,18 +83,18 @@ class Rows:
         return self.host_codes(name).dictionary_decode()
 
     def host_codes(self, name: str) -> pa.DictionaryArray:
-        """Few hosts send many messages: each is written as text once."""
+        """Return hosts as a dictionary array: few hosts send many messages, so each is formatted once."""
         raw = self.column(name)
         if _is_one_value(raw):
-            return one_code(str(decode_host(raw[0].as_py())), len(raw))
+            return constant_codes(str(decode_host(raw[0].as_py())), len(raw))
         encoded = pc.dictionary_encode(raw)
-        texts = pa.array([str(decode_host(one)) for one in encoded.dictionary.to_pylist()], pa.string())
+        texts = pa.array([str(decode_host(host)) for host in encoded.dictionary.to_pylist()], pa.string())
         return pa.DictionaryArray.from_arrays(encoded.indices, texts)
 
     def offset_id(self) -> pa.Array:
-        """The id that names the place of a record: the store host's bytes and the physical offset."""
-        hosts, places = self.column("store_host_raw").to_pylist(), self.column("physical_offset").to_pylist()
-        texts = [str(OffsetMessageId(decode_host(raw), place)) for raw, place in zip(hosts, places, strict=True)]
+        """Return offset message ids: the store host's bytes and the physical offset of the record."""
+        hosts, offsets = self.column("store_host_raw").to_pylist(), self.column("physical_offset").to_pylist()
+        texts = [str(OffsetMessageId(decode_host(raw), offset)) for raw, offset in zip(hosts, offsets, strict=True)]
         return pa.array(texts, pa.string())
 
     def message_id(self) -> pa.Array:
@@ -107,13 +107,13 @@ class Rows:
         return pa.ListArray.from_arrays(maps.offsets, values)
 
 
-def one_code(value: str, count: int) -> pa.DictionaryArray:
-    """Return a column that has the same text in each row."""
+def constant_codes(value: str, count: int) -> pa.DictionaryArray:
+    """Return a dictionary array with the same text in each row."""
     return pa.DictionaryArray.from_arrays(pa.array(np.zeros(count, np.int32)), pa.array([value], pa.string()))
 
 
 def _is_one_value(raw: pa.Array) -> bool:
-    """Tell whether all rows of a binary column are the same bytes; a comparison costs far less than hashes do."""
+    """Return whether all rows of a binary column are equal; a comparison costs far less than hashing them."""
     if not len(raw) or raw.null_count:
         return False
     ends = np.frombuffer(raw.buffers()[1], np.int32)[raw.offset : raw.offset + len(raw) + 1]
@@ -121,12 +121,12 @@ def _is_one_value(raw: pa.Array) -> bool:
     if not size_bytes or not (np.diff(ends) == size_bytes).all():
         return False
     data = np.frombuffer(raw.buffers()[2], np.uint8)[ends[0] : ends[-1]]
-    return bool((data[size_bytes:] == data[:-size_bytes]).all())  # each row is the one before it
+    return bool((data[size_bytes:] == data[:-size_bytes]).all())  # each row equals its predecessor
 
 
 @dataclass(frozen=True, slots=True)
 class MessageColumn:
-    """A column: its type in Spark's words, what the kernels must decode for it, and how it is made."""
+    """A column: its Spark type, the fields that kernels must decode for it, and the function that builds it."""
 
     kind: str
     needs: tuple[str, ...]
@@ -156,7 +156,7 @@ _MESSAGE_ID = MessageColumn(
     "string",
     ("unique_key", "store_host_raw", "physical_offset"),
     Rows.message_id,
-    "the id that producers are given: uniqKey, or the offset id where there is none",
+    "uniqKey, or the offset message id without it",
 )
 
 MESSAGE_COLUMNS: Mapping[str, MessageColumn] = {
@@ -180,12 +180,16 @@ MESSAGE_COLUMNS: Mapping[str, MessageColumn] = {
     "storeTimestamp": _STORE_TIME,
     "bornHost": MessageColumn("string", ("born_host_raw",), lambda rows: rows.host("born_host_raw"), "the producer"),
     "storeHost": MessageColumn("string", ("store_host_raw",), lambda rows: rows.host("store_host_raw"), "the broker"),
-    "reconsumeTimes": _plain("int", "reconsume_times", "how often it was sent back for another try"),
-    "commitLogOffset": _plain("bigint", "physical_offset", "where its record starts in the log"),
+    "reconsumeTimes": _plain("int", "reconsume_times", "how often it was sent back for a retry"),
+    "commitLogOffset": _plain("bigint", "physical_offset", "physical offset of its record"),
     "storeSize": _plain("int", "size_bytes", "bytes of its record"),
     "msgId": _MESSAGE_ID,
     "offsetMsgId": MessageColumn(
-        "string", ("store_host_raw", "physical_offset"), Rows.offset_id, "the id that names its place", by_default=False
+        "string",
+        ("store_host_raw", "physical_offset"),
+        Rows.offset_id,
+        "message id with store host and physical offset",
+        by_default=False,
     ),
     "bodyCRC": _plain("int", "body_crc", "CRC-32 of the stored body", by_default=False),
     "preparedTransactionOffset": _plain(
@@ -211,16 +215,16 @@ KAFKA_COLUMNS: Mapping[str, MessageColumn] = {
 
 
 def schema_text(*, is_kafka: bool, include_properties: bool) -> str:
-    """Return the schema that a source has unless the user gives one."""
+    """Return the default schema of a source as DDL text."""
     columns = KAFKA_COLUMNS if is_kafka else MESSAGE_COLUMNS
-    left_out = frozenset() if include_properties else frozenset(("properties", "headers"))
+    excluded = frozenset() if include_properties else frozenset(("properties", "headers"))
     return ", ".join(
-        f"{name} {column.kind}" for name, column in columns.items() if column.by_default and name not in left_out
+        f"{name} {column.kind}" for name, column in columns.items() if column.by_default and name not in excluded
     )
 
 
 class RowMaker:
-    """Makes the record batches of one schema, column by column, exactly as Spark expects them."""
+    """Builds record batches with exactly the Arrow types that Spark expects for a schema."""
 
     def __init__(self, schema: StructType, *, is_kafka: bool = False, inflate: bool = True) -> None:
         from pyspark.sql.pandas.types import to_arrow_schema
@@ -235,30 +239,30 @@ class RowMaker:
         self.needs: tuple[str, ...] = tuple(dict.fromkeys(need for column in self._columns for need in column.needs))
 
     def make(self, batch: pa.RecordBatch, broker_name: str) -> pa.RecordBatch:
-        """Turn decoded columns into the user's."""
+        """Build the user's columns from a decoded batch."""
         rows = Rows(batch, broker_name, inflate=self._inflate)
         arrays: list[Any] = []
         for column, field in zip(self._columns, self._arrow_schema, strict=True):
-            made = column.make(rows)
-            arrays.append(made if made.type.equals(field.type) else made.cast(field.type))
+            array = column.make(rows)
+            arrays.append(array if array.type.equals(field.type) else array.cast(field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=self._arrow_schema)
 
 
 def _checked(name: str, kind: str, table: Mapping[str, MessageColumn], *, is_nullable: bool) -> MessageColumn:
-    by_lower = {known.lower(): known for known in table}
+    by_lower = {column_name.lower(): column_name for column_name in table}
     if name.lower() not in by_lower:
         near = difflib.get_close_matches(name.lower(), by_lower, n=1)
-        hint = f"did you mean {by_lower[near[0]]}?" if near else f"there are {', '.join(table)}"
-        raise OptionError(f"there is no column {name!r}; {hint}")
+        hint = f"did you mean {by_lower[near[0]]}?" if near else f"available: {', '.join(table)}"
+        raise OptionError(f"unknown column {name!r}; {hint}")
     column = table[by_lower[name.lower()]]
     if kind != column.kind:
         raise OptionError(f"column {name} has type {column.kind}, not {kind}; cast it with .select() or .withColumn()")
     if column.may_be_null and not is_nullable:
-        # Spark would believe it, and never look whether there is a value.
-        raise OptionError(f"column {name} may be null, so it cannot be NOT NULL; not every message has that property")
+        # Spark relies on NOT NULL and would read a null as a value.
+        raise OptionError(f"column {name} is nullable: not every message has that property; remove NOT NULL")
     return column
 
 
 def columns_needed(needs: Sequence[str], always: Sequence[str]) -> list[str]:
-    """Return what the kernels decode: what rows are made of, and what every row is checked by."""
+    """Return the fields that kernels decode: those that columns need, and those that every row is checked by."""
     return list(dict.fromkeys((*needs, *always)))

@@ -1,6 +1,6 @@
-"""Messages of stores as a DataFrame, narrowed down, and SQL over them as the view `messages`.
+"""Message queries: filtered messages of stores as a DataFrame, and SQL over them as the view `messages`.
 
-One topic is read through its queues, everything else from the log. Only columns that a query names are decoded.
+A query for one topic reads its ConsumeQueues, any other query the log. Only columns that a query names are decoded.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError, log_path_options
 from orbitlog.pipeline.sources.message_columns import MESSAGE_COLUMNS
-from orbitlog.pipeline.sources.named_stores import NamedStore, OptionError, log_path_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 VIEW = "messages"
 _COUNT_ALL = re.compile(r"count\s*\(\s*\*\s*\)", re.IGNORECASE)
 _CHEAPEST = "queueOffset"
-# What the names of the command line mean in terms of columns (docs/reference/cli.md).
+# JSON names of the command line (docs/reference/cli.md) and the expressions that compute them.
 _JSON_FIELDS = (
     ("topic", "topic"),
     ("queueId", "queueId"),
@@ -48,7 +48,7 @@ _JSON_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class MessageFilter:
-    """Which messages are wanted; None lets everything pass. Times are milliseconds, the end is left out."""
+    """Which messages to return; None matches everything. Times are milliseconds, `to_ms` is exclusive."""
 
     topic: str | None = None
     key: str | None = None
@@ -59,11 +59,11 @@ class MessageFilter:
 
 def messages_frame(
     spark: SparkSession,
-    stores: Sequence[NamedStore],
+    stores: Sequence[BrokerStore],
     wanted: MessageFilter | None = None,
     columns: Sequence[str] | None = None,
 ) -> DataFrame:
-    """Return the messages of stores with the chosen columns (None: all that there are)."""
+    """Return messages of stores with the given columns (None: all)."""
     from pyspark.sql import functions as F
 
     from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
@@ -71,7 +71,7 @@ def messages_frame(
 
     wanted = wanted or MessageFilter()
     chosen = list(MESSAGE_COLUMNS) if columns is None else list(columns)
-    needed = list(dict.fromkeys((*chosen, *_asked_columns(wanted))))
+    needed = list(dict.fromkeys((*chosen, *_filter_columns(wanted))))
     schema = ", ".join(f"{name} {MESSAGE_COLUMNS[name].kind}" for name in needed)
     paths = ",".join(f"{store.broker_name}={store.root}" for store in stores)
     reader = spark.read.format((CommitLogSource if wanted.topic is None else TopicSource).name())
@@ -89,27 +89,27 @@ def messages_frame(
     return frame.select(*chosen)
 
 
-def _asked_columns(wanted: MessageFilter) -> list[str]:
-    """Return the columns that the filter looks at."""
-    asked: list[str] = []
+def _filter_columns(wanted: MessageFilter) -> list[str]:
+    """Return the columns that the filter reads."""
+    columns: list[str] = []
     if wanted.from_ms is not None or wanted.to_ms is not None:
-        asked.append("storeTimestamp")
+        columns.append("storeTimestamp")
     if wanted.key is not None:
-        asked += ["keys", "uniqKey"]
+        columns += ["keys", "uniqKey"]
     if wanted.contains is not None:
-        asked.append("body")
-    return asked
+        columns.append("body")
+    return columns
 
 
 def _instant(milliseconds: int) -> datetime:
     try:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        raise OptionError(f"{milliseconds} ms is no time that a calendar has") from None
+        raise OptionError(f"{milliseconds} ms is out of range for a timestamp") from None
 
 
 def query_sql(
-    spark: SparkSession, stores: Sequence[NamedStore], sql: str, wanted: MessageFilter | None = None
+    spark: SparkSession, stores: Sequence[BrokerStore], sql: str, wanted: MessageFilter | None = None
 ) -> DataFrame:
     """Run SQL over the view `messages`."""
     messages_frame(spark, stores, wanted, columns_named(sql)).createOrReplaceTempView(VIEW)
@@ -117,9 +117,9 @@ def query_sql(
 
 
 def columns_named(sql: str) -> list[str]:
-    """Return the columns that a query may use: those whose names stand in it, all of them where it says `*`.
+    """Return the columns that a query may use: those it names, or all default columns if it contains `*`.
 
-    A data source is not told which columns are used, and decoding those that are not costs most of the time.
+    Spark does not pass the used columns to a Python data source, and decoding unused ones would take most of the time.
     """
     text = _COUNT_ALL.sub("count(1)", sql)
     words = {word.lower() for word in re.findall(r"\w+", text)}
@@ -131,5 +131,5 @@ def columns_named(sql: str) -> list[str]:
 
 
 def as_json_rows(frame: DataFrame) -> DataFrame:
-    """Return messages under the names of the command line: times in milliseconds, bodies as length and hash."""
+    """Return messages with the JSON names of the command line: times in milliseconds, bodies as length and hash."""
     return frame.selectExpr(*(f"{expression} AS `{name}`" for name, expression in _JSON_FIELDS))

@@ -1,7 +1,7 @@
-"""Filters that Spark pushes down: which queues, offsets, times and tags need not be read at all.
+"""Filter pushdown: skips queues, offsets, times and tags that Spark's filters exclude.
 
-Only what surely holds is used; every filter that is not fully answered here is given back, and Spark asks it again.
-Topic, queue and queue offset are answered exactly. Times and tags only narrow what is read.
+Filters on topic, queue and queue offset are applied exactly. Filters on times and tags only narrow the read, so they
+are returned to Spark, which evaluates them on the rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _TOPIC, _QUEUE, _OFFSET, _TIME = ("topic",), ("queueid", "partition"), ("queueof
 
 @dataclass(slots=True)
 class PushedFilters:
-    """What is left to read: topics and queues in these sets (None: all), offsets and times in these ranges."""
+    """The read that filters leave: topics and queues in these sets (None: all), offsets and times in these ranges."""
 
     topics: frozenset[str] | None = None
     queue_ids: frozenset[int] | None = None
@@ -45,22 +45,22 @@ class PushedFilters:
         )
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Take what can be used; return what Spark must still ask."""
-        left = []
-        for asked in filters:
-            is_answered = self._take_one(asked)
-            if is_answered is None or not is_answered:
-                left.append(asked)
-            if is_answered is not None:
-                self.taken.append(str(asked))
-        return left
+        """Apply filters; return those that Spark must still evaluate."""
+        remaining = []
+        for pushed in filters:
+            is_exact = self._take_one(pushed)
+            if not is_exact:
+                remaining.append(pushed)
+            if is_exact is not None:
+                self.taken.append(str(pushed))
+        return remaining
 
-    def _take_one(self, asked: Filter) -> bool | None:
-        """Return True where the filter is fully answered, False where it only narrows, None where it is of no use."""
-        attribute: tuple[str, ...] = getattr(asked, "attribute", ())
+    def _take_one(self, pushed: Filter) -> bool | None:
+        """Return True if the filter is applied exactly, False if it only narrows the read, None if it is not used."""
+        attribute: tuple[str, ...] = getattr(pushed, "attribute", ())
         name = attribute[0].lower() if len(attribute) == 1 else ""
-        kind = type(asked).__name__
-        value: Any = getattr(asked, "value", None)
+        kind = type(pushed).__name__
+        value: Any = getattr(pushed, "value", None)
         if kind == "IsNotNull":
             return True if name in (*_TOPIC, *_QUEUE, *_OFFSET) else None
         if kind in ("EqualTo", "EqualNullSafe", "In") and value is not None:
@@ -113,13 +113,13 @@ class PushedFilters:
             start_ms = _milliseconds(first)
             self.time_from_ms = start_ms if self.time_from_ms is None else max(self.time_from_ms, start_ms)
         if last is not None:
-            # The end is the first time that is surely too late.
+            # Filters may be inclusive or have microseconds: the first excluded time is one millisecond later.
             end_ms = _milliseconds(last) + 1
             self.time_to_ms = end_ms if self.time_to_ms is None else min(self.time_to_ms, end_ms)
 
 
-def _both(known: frozenset[Any] | None, values: tuple[Any, ...]) -> frozenset[Any]:
-    return frozenset(values) if known is None else known & frozenset(values)
+def _both(allowed: frozenset[Any] | None, values: tuple[Any, ...]) -> frozenset[Any]:
+    return frozenset(values) if allowed is None else allowed & frozenset(values)
 
 
 def _milliseconds(instant: datetime) -> int:
@@ -127,11 +127,12 @@ def _milliseconds(instant: datetime) -> int:
     return (aware - _EPOCH) // _MILLISECOND
 
 
-class FilterTaker:
-    """Looks like a reader's method `pushFilters` that is there only when Spark has filter pushdown switched on.
+class PushFiltersMethod:
+    """The method `pushFilters` of a reader, hidden from Spark's check that filter pushdown is enabled.
 
-    Spark refuses a reader that overrides the method while `spark.sql.python.filterPushdown.enabled` is off, and by
-    default it is off. It compares `__func__` with its own: there it finds its own, and when it calls, it gets ours.
+    Spark refuses a reader that overrides the method while `spark.sql.python.filterPushdown.enabled` is off, which is
+    the default. It detects an override by comparing `__func__` with its own function, so this object returns that
+    function as `__func__`, and applies filters when Spark calls it.
     """
 
     def __init__(self, take: Callable[[Iterable[Filter]], list[Filter]]) -> None:

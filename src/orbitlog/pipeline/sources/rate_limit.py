@@ -1,6 +1,6 @@
-"""How much of a backlog one micro-batch takes: shares in proportion to what waits, none of them starved.
+"""Rate limits: divides the limit of a micro-batch among queues in proportion to their backlogs, starving none.
 
-Mirrors the way in which Spark's Kafka source prorates `maxOffsetsPerTrigger`, so that whoever knows one knows both.
+Prorates as Spark's Kafka source does for `maxOffsetsPerTrigger`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ SizesFrom = Callable[[QueueKey, int, int, int], list[int]]
 
 
 def limit_offsets(start: Mapping[QueueKey, int], end: Mapping[QueueKey, int], offsets_max: int) -> Offsets:
-    """Return an end at most about `offsets_max` messages after `start`; every queue that waits gets at least one."""
-    waiting = {key: stop - start.get(key, stop) for key, stop in end.items()}
-    total = sum(max(count, 0) for count in waiting.values())
+    """Return an end about `offsets_max` messages after `start`; every queue with a backlog gets at least one."""
+    backlog = {key: stop - start.get(key, stop) for key, stop in end.items()}
+    total = sum(max(count, 0) for count in backlog.values())
     if total <= offsets_max:
         return dict(end)
     result: Offsets = {}
     for key, stop in end.items():
-        share = offsets_max * max(waiting[key], 0) / total
+        share = offsets_max * max(backlog[key], 0) / total
         step = math.ceil(share) if share < 1 else math.floor(share)
-        result[key] = min(start.get(key, stop) + step, stop) if waiting[key] > 0 else stop
+        result[key] = min(start.get(key, stop) + step, stop) if backlog[key] > 0 else stop
     return result
 
 
@@ -37,7 +37,7 @@ def limit_bytes(
     }
     if sum(map(sum, sizes.values())) <= bytes_max:
         return dict(end)
-    # A queue counts at most with the limit: how much more waits behind that does not matter.
+    # A queue counts for at most the limit: `sizes_from` stops there, so the rest of its backlog is unknown.
     total = sum(min(sum(queue_sizes), bytes_max) for queue_sizes in sizes.values())
     result = dict(end)
     for key, queue_sizes in sizes.items():

@@ -1,30 +1,30 @@
-"""What each task reads: ranges of queues, cut where they are long and put together where they are short.
+"""Read plan: divides queue ranges into tasks, cutting long ranges and combining short ones.
 
-Messages of a queue keep their order within a task. A queue is no unit of work: a store may have ten thousand of them
-with three messages each, or one with a hundred million. Long queues are cut at the same shares of their lengths, and
-the pieces of one share make a task: they lie near each other in the log, so that a task maps a part of it and not all.
+Messages of a queue keep their order within a task. A queue is not a unit of work: a store may have ten thousand queues
+with three messages each, or one with a hundred million. Long queues are cut at the same fractions of their lengths, and
+the pieces of one fraction form a task: they are close together in the log, so a task maps only a part of it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import compress, pairwise
 
-from orbitlog.pipeline.sources.named_stores import NamedStore
+from orbitlog.pipeline.sources.broker_stores import BrokerStore
 from orbitlog.pipeline.sources.topic_offsets import Offsets, QueueKey
 from orbitlog.storefiles.store_paths import StorePaths
 
-MESSAGES_TOGETHER = 200_000
-MESSAGES_MAX = 1_000_000
-_PIECE_MESSAGES_MIN = 4096  # a piece of its own costs as much as some hundred messages
-# Five tasks take two cores as long as six, thirteen as long as fourteen: more than a few come in fours.
+TASK_MESSAGES = 200_000
+TASK_MESSAGES_MAX = 1_000_000
+_PIECE_MESSAGES_MIN = 4096  # the overhead of a piece equals some hundred messages
+# On two cores, five tasks take as long as six, and thirteen as long as fourteen: larger counts are multiples of four.
 _FEW, _IN_FOURS = 2, 4
 
 
 @dataclass(frozen=True, slots=True)
 class StoreShape:
-    """Where a store lies and how large its files are: what a task needs to know of it."""
+    """Location and file sizes of a store: everything that a task needs to read it."""
 
     broker_name: str
     root: str
@@ -33,12 +33,12 @@ class StoreShape:
     log_settings: tuple[tuple[str, str], ...] = ()
 
     def __post_init__(self) -> None:
-        # Lists when they come from JSON.
+        # JSON turns the tuples into lists, which cannot be hashed (`_paths_of` caches by shape).
         object.__setattr__(self, "log_settings", tuple((key, text) for key, text in self.log_settings))
 
     @property
     def paths(self) -> StorePaths:
-        return NamedStore(self.broker_name, self.root, self.log_settings).paths
+        return BrokerStore(self.broker_name, self.root, self.log_settings).paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,56 +57,56 @@ class QueueRange:
 
 
 def plan_ranges(start: Mapping[QueueKey, int], end: Offsets, shapes: Mapping[str, StoreShape]) -> list[QueueRange]:
-    """Return what lies between two positions; a queue that is only in the end began after the start, at 0."""
+    """Return the ranges between two positions; a queue that only `end` contains was created later, and starts at 0."""
     ranges = (
         QueueRange(shapes[key.broker_name], key.topic, key.queue_id, start.get(key, 0), stop)
         for key, stop in sorted(end.items())
     )
-    return [found for found in ranges if found.message_count > 0]
+    return [queue_range for queue_range in ranges if queue_range.message_count > 0]
 
 
 def plan_tasks(ranges: Sequence[QueueRange], partitions_min: int | None = None) -> list[tuple[QueueRange, ...]]:
-    """Put ranges into tasks; `partitions_min` asks for at least about so many."""
-    total = sum(found.message_count for found in ranges)
-    together, largest = MESSAGES_TOGETHER, MESSAGES_MAX
+    """Divide ranges into tasks, at least about `partitions_min` of them."""
+    total = sum(queue_range.message_count for queue_range in ranges)
+    task_messages, piece_max = TASK_MESSAGES, TASK_MESSAGES_MAX
     if partitions_min:
-        together = largest = max(min(total // partitions_min, MESSAGES_MAX), 1)
-    count = _task_count(total, together)
-    is_long = [found.message_count >= count * _PIECE_MESSAGES_MIN for found in ranges]
-    long = [found for found, is_one in zip(ranges, is_long, strict=True) if is_one]
-    short = [found for found, is_one in zip(ranges, is_long, strict=True) if not is_one]
-    return _side_by_side(long, together) + _one_by_one(short, together, largest)
+        task_messages = piece_max = max(min(total // partitions_min, TASK_MESSAGES_MAX), 1)
+    count = _task_count(total, task_messages)
+    is_long = [queue_range.message_count >= count * _PIECE_MESSAGES_MIN for queue_range in ranges]
+    long = list(compress(ranges, is_long))
+    short = [queue_range for queue_range, cut in zip(ranges, is_long, strict=True) if not cut]
+    return _cut_all(long, task_messages) + _combine(short, task_messages, piece_max)
 
 
-def _task_count(messages: int, together: int) -> int:
-    count = -(-messages // together)
+def _task_count(messages: int, task_messages: int) -> int:
+    count = -(-messages // task_messages)
     return count if count <= _FEW else -(-count // _IN_FOURS) * _IN_FOURS
 
 
-def _side_by_side(ranges: Sequence[QueueRange], together: int) -> list[tuple[QueueRange, ...]]:
-    """Give each task the same share of every range."""
-    count = _task_count(sum(found.message_count for found in ranges), together)
-    pieces = [_pieces(found, count) for found in ranges]
+def _cut_all(ranges: Sequence[QueueRange], task_messages: int) -> list[tuple[QueueRange, ...]]:
+    """Give each task the same fraction of every range."""
+    count = _task_count(sum(queue_range.message_count for queue_range in ranges), task_messages)
+    pieces = [_pieces(queue_range, count) for queue_range in ranges]
     return list(zip(*pieces, strict=True))
 
 
-def _one_by_one(ranges: Sequence[QueueRange], together: int, largest: int) -> list[tuple[QueueRange, ...]]:
-    """Fill tasks with range after range; one that is too long for a task is cut."""
+def _combine(ranges: Sequence[QueueRange], task_messages: int, piece_max: int) -> list[tuple[QueueRange, ...]]:
+    """Fill tasks with one range after another; cut a range that is longer than a task."""
     tasks: list[tuple[QueueRange, ...]] = []
-    waiting: list[QueueRange] = []
-    for found in ranges:
-        for piece in _pieces(found, -(-found.message_count // largest)):
-            if waiting and sum(each.message_count for each in waiting) + piece.message_count > together:
-                tasks.append(tuple(waiting))
-                waiting = []
-            waiting.append(piece)
-    return [*tasks, tuple(waiting)] if waiting else tasks
+    pending: list[QueueRange] = []
+    for queue_range in ranges:
+        for piece in _pieces(queue_range, -(-queue_range.message_count // piece_max)):
+            if pending and sum(added.message_count for added in pending) + piece.message_count > task_messages:
+                tasks.append(tuple(pending))
+                pending = []
+            pending.append(piece)
+    return [*tasks, tuple(pending)] if pending else tasks
 
 
-def _pieces(found: QueueRange, count: int) -> list[QueueRange]:
-    marks = [found.start + found.message_count * number // count for number in range(count + 1)]
-    return [replace(found, start=start, stop=stop) for start, stop in pairwise(marks)]
+def _pieces(queue_range: QueueRange, count: int) -> list[QueueRange]:
+    edges = [queue_range.start + queue_range.message_count * number // count for number in range(count + 1)]
+    return [replace(queue_range, start=start, stop=stop) for start, stop in pairwise(edges)]
 
 
-def shape_of(store: NamedStore, segment_bytes: int, queue_file_bytes: int) -> StoreShape:
+def shape_of(store: BrokerStore, segment_bytes: int, queue_file_bytes: int) -> StoreShape:
     return StoreShape(store.broker_name, store.root, segment_bytes, queue_file_bytes, store.log_settings)

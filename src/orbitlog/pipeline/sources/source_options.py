@@ -1,7 +1,7 @@
-"""Options of the data sources: one table, and every mistake answered with one sentence.
+"""Data source options: one table of names, and one-sentence errors for invalid values.
 
-Names and meanings are those of Spark's Kafka source wherever it has the same thing (docs/spark.md). Spark hands over
-names in lower case, so they are compared without case.
+Names and meanings are those of Spark's Kafka source if it has the same option (docs/spark.md). Spark passes names in
+lower case, so they are compared without case.
 """
 
 from __future__ import annotations
@@ -13,56 +13,56 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT, SPLIT_BYTES_MIN
-from orbitlog.pipeline.sources.named_stores import NamedStore, OptionError, parse_store_paths, with_log_paths
+from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError, parse_store_paths, with_log_paths
 from orbitlog.pipeline.sources.topic_offsets import EARLIEST, LATEST, Offsets, QueueKey, parse_assignment, parse_offsets
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.store_settings import LOG_PATH_SETTINGS
 
 COMMON_OPTIONS: Mapping[str, str] = {
-    "storePath": "directories of stores, with commas between, each as PATH or name=PATH",
+    "storePath": "directories of stores, separated by commas, each PATH or name=PATH",
     "path": "the same, as given to load()",
-    "config": "the broker's broker.conf, whose storePathCommitLog says where the log is; JSON for several stores",
-    "storePathCommitLog": "directories of the CommitLog, if not below the store's root; JSON for several stores",
-    "readOnlyCommitLogStorePaths": "further directories of the CommitLog; JSON for several stores",
-    "checkCrc": "whether the CRC of every body is checked (true)",
-    "inflate": "whether compressed bodies are inflated (true)",
-    "maxBytesPerTrigger": "how many bytes of records a micro-batch takes, about",
+    "config": "the broker's broker.conf, read for storePathCommitLog; JSON for several stores",
+    "storePathCommitLog": "directories of the CommitLog if not below the store's root; JSON for several stores",
+    "readOnlyCommitLogStorePaths": "additional directories of the CommitLog; JSON for several stores",
+    "checkCrc": "check the CRC of every body (true)",
+    "inflate": "inflate compressed bodies (true)",
+    "maxBytesPerTrigger": "approximate maximum of record bytes per micro-batch",
 }
 TOPIC_OPTIONS: Mapping[str, str] = {
     **COMMON_OPTIONS,
     "nameServer": "reserved for reading over the network",
-    "subscribe": "topics, with commas between",
-    "subscribePattern": "a regular expression that whole topic names match",
+    "subscribe": "topics, separated by commas",
+    "subscribePattern": "a regular expression that must match the whole topic name",
     "assign": 'queues, as {"topic":[0,1]}',
-    "startingOffsets": "earliest, latest, or JSON; earliest for a batch and latest for a stream",
+    "startingOffsets": "earliest, latest, or JSON; default earliest for a batch, latest for a stream",
     "endingOffsets": "latest, or JSON; batches only",
     "startingTimestamp": "start at the first message stored at or after this time (ms)",
     "endingTimestamp": "end before the first message stored at or after this time (ms)",
     "startingOffsetsByTimestamp": "JSON with a time (ms) for each queue",
     "endingOffsetsByTimestamp": "JSON with a time (ms) for each queue",
-    "startingOffsetsByTimestampStrategy": "where no message is that late: error, or latest",
-    "failOnDataLoss": "whether messages that are gone or damaged end the query (true)",
-    "maxOffsetsPerTrigger": "how many messages a micro-batch takes, about",
-    "minPartitions": "into how many tasks a read is cut at least, about",
+    "startingOffsetsByTimestampStrategy": "if no message is that late: error (default), or latest",
+    "failOnDataLoss": "fail the query if messages were deleted or are damaged (true)",
+    "maxOffsetsPerTrigger": "approximate maximum of messages per micro-batch",
+    "minPartitions": "approximate minimum number of tasks",
     "tags": "only messages with one of these tags, as in `A || B`",
-    "includeProperties": "whether there is a column with all properties (true; with schema=kafka false)",
-    "includeHeaders": "the same under Kafka's name",
+    "includeProperties": "add a column with all properties (true; false with schema=kafka)",
+    "includeHeaders": "Kafka's name of includeProperties",
     "schema": "kafka for the columns of Spark's Kafka source",
 }
 COMMITLOG_OPTIONS: Mapping[str, str] = {
     **COMMON_OPTIONS,
-    "startingOffsets": 'earliest, latest, or physical offsets by store, {"broker":0}; latest for a stream',
+    "startingOffsets": 'earliest, latest, or physical offsets by store, {"broker":0}; default latest for a stream',
     "endingOffsets": "latest, or physical offsets by store; batches only",
-    "splitBytes": "how much of the log a task reads (128 MiB)",
-    "failOnDataLoss": "whether damage ends the query (true); else the rest of its segment is left out",
-    "includeProperties": "whether there is a column with all properties (true)",
+    "splitBytes": "bytes of the log that a task reads (128 MiB)",
+    "failOnDataLoss": "fail the query if the log is damaged (true); false skips the rest of the segment",
+    "includeProperties": "add a column with all properties (true)",
 }
 _TAG_SEPARATOR = "||"
 _NUMBER_MAX = 2**63 - 1
 
 
 class OptionReader:
-    """Reads the options of one source; unknown names are refused with the nearest known one."""
+    """Parses the options of one source; raises `OptionError` with the nearest valid name for an unknown one."""
 
     def __init__(self, options: Mapping[str, str], known: Mapping[str, str]) -> None:
         by_lower = {name.lower(): name for name in known}
@@ -71,8 +71,8 @@ class OptionReader:
             name = by_lower.get(given.lower())
             if name is None:
                 near = difflib.get_close_matches(given.lower(), by_lower, n=1, cutoff=0.6)
-                hint = f"did you mean {by_lower[near[0]]}?" if near else f"there are {', '.join(known)}"
-                raise OptionError(f"there is no option {given!r}; {hint}")
+                hint = f"did you mean {by_lower[near[0]]}?" if near else f"available: {', '.join(known)}"
+                raise OptionError(f"unknown option {given!r}; {hint}")
             self._values[name] = str(value)
 
     def text(self, name: str) -> str | None:
@@ -94,23 +94,23 @@ class OptionReader:
         if value is None:
             return None
         if not re.fullmatch(r"[0-9]{1,19}", value.strip()) or not minimum <= int(value) <= _NUMBER_MAX:
-            raise OptionError(f"{name}={value} is not a whole number from {minimum} on")
+            raise OptionError(f"{name}={value} is not a whole number of at least {minimum}")
         return int(value)
 
     def one_of(self, name: str, choices: tuple[str, ...]) -> str | None:
         value = self._values.get(name)
         if value is not None and value.lower() not in choices:
-            raise OptionError(f"{name}={value} is none of {', '.join(choices)}")
+            raise OptionError(f"{name}={value} is not one of {', '.join(choices)}")
         return None if value is None else value.lower()
 
-    def stores(self) -> tuple[NamedStore, ...]:
+    def stores(self) -> tuple[BrokerStore, ...]:
         if self.has("nameServer"):
             raise OptionError(
-                "reading through a name server is not there yet; give storePath, the brokers' directories"
+                "reading through a name server is not supported yet; give storePath, the brokers' directories"
             )
         text = self.text("storePath") or self.text("path")
         if text is None:
-            raise OptionError("no storePath is given; name the directory that holds commitlog/, as in storePath=PATH")
+            raise OptionError("storePath is missing; name the directory that holds commitlog/, as in storePath=PATH")
         if self.has("storePath") and self.has("path"):
             raise OptionError("both storePath and load(path) are given; give one")
         given = {key: value for key in LOG_PATH_SETTINGS if (value := self.text(key)) is not None}
@@ -122,7 +122,7 @@ class OptionReader:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What is read: topics by name, topics by a pattern, or single queues."""
+    """The subscription of a query: topics by name, topics by a pattern, or single queues."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -144,7 +144,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where reading starts or ends: one mark for all queues, offsets by queue, or times (ms)."""
+    """Start or end of a read: one mark for all queues, offsets by queue, or times (ms)."""
 
     mark: int | None = None
     offsets: Offsets = field(default_factory=dict)
@@ -154,9 +154,9 @@ class Position:
 
 @dataclass(frozen=True, slots=True)
 class TopicOptions:
-    """Everything that decides what the topic source gives."""
+    """The parsed options of the topic source."""
 
-    stores: tuple[NamedStore, ...]
+    stores: tuple[BrokerStore, ...]
     subscription: Subscription
     start: Position
     end: Position
@@ -180,7 +180,9 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool) -> Topic
     if is_stream:
         for name in ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"):
             if reader.has(name):
-                raise OptionError(f"{name} is for batches; a stream ends when it is stopped, or with availableNow")
+                raise OptionError(
+                    f"{name} is for batch queries; a stream ends when it is stopped, or with availableNow"
+                )
     start = _position(reader, brokers, "starting", LATEST if is_stream else EARLIEST)
     end = _position(reader, brokers, "ending", LATEST)
     if not is_stream and (start.mark == LATEST or LATEST in start.offsets.values()):
@@ -211,9 +213,9 @@ def parse_topic_options(options: Mapping[str, str], *, is_stream: bool) -> Topic
 
 @dataclass(frozen=True, slots=True)
 class LogOptions:
-    """Everything that decides what the log source gives; positions are physical offsets by store (None: the mark)."""
+    """The parsed options of the log source; `start` and `end` are physical offsets by store."""
 
-    stores: tuple[NamedStore, ...]
+    stores: tuple[BrokerStore, ...]
     start_mark: int
     start: Mapping[str, int]
     end: Mapping[str, int]
@@ -229,7 +231,7 @@ def parse_log_options(options: Mapping[str, str], *, is_stream: bool) -> LogOpti
     stores = reader.stores()
     brokers = [store.broker_name for store in stores]
     if is_stream and reader.has("endingOffsets"):
-        raise OptionError("endingOffsets is for batches; a stream ends when it is stopped, or with availableNow")
+        raise OptionError("endingOffsets is for batch queries; a stream ends when it is stopped, or with availableNow")
     mark, start = _physical(reader, brokers, "startingOffsets", LATEST if is_stream else EARLIEST)
     end_mark, end = _physical(reader, brokers, "endingOffsets", LATEST)
     if not is_stream and mark == LATEST:
@@ -258,16 +260,16 @@ def _physical(reader: OptionReader, brokers: list[str], option: str, default: in
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise OptionError(f"{option}={text[:80]} is neither a word that it knows nor JSON ({error}); {form}") from None
+        raise OptionError(f"{option}={text[:80]} is neither earliest, latest nor JSON ({error}); {form}") from None
     if not isinstance(value, dict) or set(value) != set(brokers):
         raise OptionError(f"{option} must give a physical offset for each of {', '.join(brokers)}; {form}")
     if not all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in value.values()):
-        raise OptionError(f"{option}: physical offsets are whole numbers from 0 on; {form}")
+        raise OptionError(f"{option}: physical offsets are whole numbers of at least 0; {form}")
     return default, value
 
 
 def parse_tags(expression: str) -> tuple[str, ...]:
-    """Read `A || B`; `*` and nothing mean all, which is ()."""
+    """Parse `A || B`; return () for `*` or an empty text, which select everything."""
     tags = tuple(dict.fromkeys(tag.strip() for tag in expression.split(_TAG_SEPARATOR) if tag.strip()))
     return () if not tags or "*" in tags else tags
 
@@ -275,8 +277,8 @@ def parse_tags(expression: str) -> tuple[str, ...]:
 def _subscription(reader: OptionReader, brokers: list[str]) -> Subscription:
     given = [name for name in ("subscribe", "subscribePattern", "assign") if reader.has(name)]
     if len(given) != 1:
-        found = f"{' and '.join(given)} are given" if given else "none is given"
-        raise OptionError(f"exactly one of subscribe, subscribePattern and assign says what is read; {found}")
+        state = f"{' and '.join(given)} are given" if given else "all are missing"
+        raise OptionError(f"exactly one of subscribe, subscribePattern and assign is required; {state}")
     text = reader.text(given[0]) or ""
     if given[0] == "assign":
         return Subscription(queues=parse_assignment(text, brokers))
@@ -284,16 +286,16 @@ def _subscription(reader: OptionReader, brokers: list[str]) -> Subscription:
         try:
             re.compile(text)
         except re.error as error:
-            raise OptionError(f"subscribePattern={text} is no regular expression: {error}") from None
+            raise OptionError(f"subscribePattern={text} is not a valid regular expression: {error}") from None
         return Subscription(pattern=text)
     topics = tuple(dict.fromkeys(topic.strip() for topic in text.split(",") if topic.strip()))
     if not topics:
-        raise OptionError("subscribe is empty; name topics with commas between")
+        raise OptionError("subscribe is empty; name topics, separated by commas")
     return Subscription(topics=topics)
 
 
 def _position(reader: OptionReader, brokers: list[str], which: str, default: int) -> Position:
-    """Read start or end; a time for all goes before times by queue, and those before offsets, as in Kafka's source."""
+    """Parse start or end; as in Kafka's source, one time overrides times by queue, which override offsets."""
     timestamp_ms = reader.number(f"{which}Timestamp", minimum=0)
     if timestamp_ms is not None:
         return Position(timestamp_ms=timestamp_ms)

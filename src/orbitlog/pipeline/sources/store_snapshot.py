@@ -1,8 +1,8 @@
-"""One moment's look at a store's queues: which there are, where each starts and ends, and what was stored when.
+"""Store snapshot: the queues of a store, their bounds, and offsets by store time, read once.
 
-Nothing is locked or changed. What may be read ends at what a running Orbitlog broker has confirmed; other stores have
-no such mark, and there a queue ends with the last unit that leads to an intact record. A look is taken anew whenever
-somebody asks how far the store is.
+Takes no lock and changes nothing. The readable part ends at the offset that a running Orbitlog broker has confirmed.
+Other stores have no such mark; there a queue ends after the last unit that points to an intact record. Planning takes a
+new snapshot each time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.names import check_stored_topic
 from orbitlog.formats.records.message import decode_message
-from orbitlog.pipeline.sources.named_stores import NamedStore, OptionError
+from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError
 from orbitlog.pipeline.sources.source_options import Subscription
 from orbitlog.pipeline.sources.topic_offsets import QueueKey
 from orbitlog.settings.store_settings import StoreSettings
@@ -41,15 +41,15 @@ from orbitlog.storefiles.store_inference import infer_queue_file_bytes, infer_se
 _SIZES_READ_AT_ONCE = 4096
 
 
-class Bounds(NamedTuple):
-    """The first offset that can be read, and the one after the last."""
+class QueueBounds(NamedTuple):
+    """The first readable offset, and the offset after the last message."""
 
     earliest: int
     latest: int
 
 
 def confirmed_to(root: Path) -> int | None:
-    """Return how far a running Orbitlog broker lets others read; None where none runs."""
+    """Return the physical offset up to which a running Orbitlog broker allows reads; None if none is running."""
     published = root / CONFIRMED_FILE
     if not (root / tree.ABORT).exists() or not published.exists():
         return None
@@ -57,16 +57,16 @@ def confirmed_to(root: Path) -> int | None:
     return int(CONFIRMED.struct.unpack_from(raw)[0]) if len(raw) >= CONFIRMED.size_bytes else None
 
 
-class StoreLook:
-    """Use in a `with` block: files are mapped while it lasts."""
+class StoreSnapshot:
+    """Use in a `with` block, which keeps the files mapped."""
 
-    def __init__(self, store: NamedStore) -> None:
+    def __init__(self, store: BrokerStore) -> None:
         self.store = store
         self._root = Path(store.root)
         self._disk = RealDisk()
         self._queues: dict[tuple[str, int], ConsumeQueue] = {}
 
-    def __enter__(self) -> StoreLook:
+    def __enter__(self) -> StoreSnapshot:
         return self
 
     def __exit__(
@@ -80,9 +80,9 @@ class StoreLook:
     @cached_property
     def files(self) -> StoreFiles:
         refuse_reading(self._root, Part.LOG)
-        found = find_store_files(self._root, self.store.paths)
-        check_log_is_there(found)
-        return found
+        files = find_store_files(self._root, self.store.paths)
+        check_log_is_there(files)
+        return files
 
     @cached_property
     def segment_bytes(self) -> int:
@@ -95,7 +95,7 @@ class StoreLook:
 
     @cached_property
     def readable_to(self) -> int:
-        """The physical offset that nothing may be read beyond."""
+        """The physical offset at which the readable part of the log ends."""
         written = max(
             (segment.base + written_until(segment.path) for segment in list_segments(self.store.paths).segments),
             default=0,
@@ -113,7 +113,7 @@ class StoreLook:
 
     @cached_property
     def known_topics(self) -> frozenset[str]:
-        """Topics with a queue, and those that the broker knows but nobody has sent to."""
+        """Topics with a queue, and those in topics.json without a message."""
         with_queues = {topic for topic, _ in self.files.queues}
         return frozenset(with_queues | self._configured_topics())
 
@@ -122,32 +122,34 @@ class StoreLook:
         try:
             table = orjson.loads(path.read_bytes()).get("topicConfigTable", {})
         except (OSError, ValueError, AttributeError):
-            return set()  # Java's own JSON may be looser than ours; the queues tell enough
+            return (
+                set()
+            )  # Java's JSON may be laxer than orjson accepts; the queue directories list every topic with messages
         return set(table) if isinstance(table, dict) else set()
 
     def queue_keys(self, subscription: Subscription) -> list[QueueKey]:
-        """Return the queues that are subscribed to and have files; refuse a store whose queues are of another kind."""
+        """Return subscribed queues that have files; raise an error for a store with another kind of queue."""
         refuse_reading(self._root, Part.QUEUES)
         keys = (QueueKey(topic, self.store.broker_name, queue_id) for topic, queue_id in self.files.queues)
         return [key for key in keys if subscription.wants(key) and _is_readable(key.topic)]
 
-    def bounds(self, topic: str, queue_id: int) -> Bounds:
+    def bounds(self, topic: str, queue_id: int) -> QueueBounds:
         queue = self._queue(topic, queue_id)
-        return Bounds(queue.min_offset, queue.max_offset)
+        return QueueBounds(queue.min_offset, queue.max_offset)
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
-        """Return the offset of the first message stored at or after a time, or the queue's end."""
+        """Return the offset of the first message stored at or after a time, or the end of the queue."""
         return TimeSearch(self.log).search(self._queue(topic, queue_id), timestamp_ms)
 
     def sizes_from(self, topic: str, queue_id: int, start: int, stop: int, bytes_max: int) -> list[int]:
-        """Return the sizes of records from a queue offset on, until they are more than `bytes_max`."""
+        """Return record sizes from a queue offset on, until their sum exceeds `bytes_max`."""
         queue = self._queue(topic, queue_id)
         sizes: list[int] = []
         total = 0
         while start < stop and total <= bytes_max:
             units = queue.read(start, min(stop - start, _SIZES_READ_AT_ONCE))
             if not units:
-                units = bytes(ENTRY_BYTES)  # a hole between files counts as nothing
+                units = bytes(ENTRY_BYTES)  # a hole between files counts as size 0
             for _, size_bytes, _ in QUEUE_ENTRY.struct.iter_unpack(units):
                 sizes.append(0 if size_bytes == INT_MAX else max(size_bytes, 0))
                 total += sizes[-1]
@@ -163,12 +165,15 @@ class StoreLook:
             queue = ConsumeQueue(topic, queue_id, segments)
             queue.begin_recovery(self.readable_to)
             queue.correct_min_offset(self.log.min_physical_offset)
-            self._leave_out_unproved(queue)
+            self._trim_invalid_tail(queue)
             self._queues[topic, queue_id] = queue
         return queue
 
-    def _leave_out_unproved(self, queue: ConsumeQueue) -> None:
-        """Let a queue end after its last unit that leads to a whole record: a crash or a writer may be ahead of it."""
+    def _trim_invalid_tail(self, queue: ConsumeQueue) -> None:
+        """End a queue after its last unit that points to a whole record.
+
+        After a crash, or while a broker writes, units may be on disk before their records.
+        """
         while queue.max_offset > queue.min_offset:
             entry = queue.entry(queue.max_offset - 1)
             if entry is not None and self._has_record(entry.physical_offset, entry.size_bytes):
@@ -194,15 +199,15 @@ def _is_readable(topic: str) -> bool:
     return True
 
 
-def check_topics(looks: list[StoreLook], subscription: Subscription) -> None:
-    """Refuse topics that no store knows, with the nearest name that one does."""
-    known = frozenset[str]().union(*(look.known_topics for look in looks))
-    batch = {topic for look in looks for topic, _ in look.files.batch_queues}
+def check_topics(snapshots: list[StoreSnapshot], subscription: Subscription) -> None:
+    """Raise an error with the nearest existing name for a topic that no store has."""
+    known = frozenset[str]().union(*(snapshot.known_topics for snapshot in snapshots))
+    batch = {topic for snapshot in snapshots for topic, _ in snapshot.files.batch_queues}
     for topic in subscription.named_topics:
         if topic in batch:
-            raise OptionError(f"topic {topic!r} has batch queues (batchconsumequeue), which are not read yet")
+            raise OptionError(f"topic {topic!r} has batch queues (batchconsumequeue), which are not supported yet")
         if topic not in known:
             near = difflib.get_close_matches(topic, known, n=1)
             shown = ", ".join(sorted(name for name in known if not re.match("rmq_sys_|%|RMQ_SYS_", name))[:8])
-            hint = f"did you mean {near[0]!r}?" if near else f"there are {shown or 'none'}"
+            hint = f"did you mean {near[0]!r}?" if near else f"available: {shown or 'none'}"
             raise StoreLayoutError(f"no store has topic {topic!r}; {hint}")

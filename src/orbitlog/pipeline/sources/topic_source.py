@@ -1,9 +1,9 @@
-"""`spark.read.format("rocketmq")`: topics of stores through their ConsumeQueues, as a batch or a stream.
+"""`spark.read.format("rocketmq")`: topics of stores, read through their ConsumeQueues as a batch or a stream.
 
     spark.read.format("rocketmq").option("storePath", "PATH").option("subscribe", "Orders").load()
 
-Options and columns: docs/spark.md. Spark imports this module in every session that looks for data sources, so
-whatever is heavy is imported where it is used.
+Options and columns: docs/spark.md. Spark imports this module in every session that discovers data sources, so heavy
+modules are imported inside functions.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from orbitlog.pipeline.sources.read_plan import QueueRange
     from orbitlog.pipeline.sources.source_options import TopicOptions
-    from orbitlog.pipeline.sources.topic_bounds import TopicBounds
+    from orbitlog.pipeline.sources.subscribed_queues import SubscribedQueues
 
 
 class TopicSource(DataSource):
@@ -53,44 +53,44 @@ class TopicSource(DataSource):
 
 
 class TopicReader(DataSourceReader):
-    """Plans a batch when Spark asks for its partitions, and reads them in workers."""
+    """Plans a batch read next to the driver, and reads its partitions in workers."""
 
     def __init__(self, options: TopicOptions, schema: StructType) -> None:
         from orbitlog.pipeline.sources.message_columns import RowMaker
-        from orbitlog.pipeline.sources.pushed_filters import FilterTaker, PushedFilters
+        from orbitlog.pipeline.sources.pushed_filters import PushedFilters, PushFiltersMethod
 
-        RowMaker(schema, is_kafka=options.is_kafka)  # a column that is none is told before anything is read
+        RowMaker(schema, is_kafka=options.is_kafka)  # raises for an unknown column before anything is read
         self._options = options
         self._schema = schema
         self._filters = PushedFilters()
-        self.pushFilters = FilterTaker(self._take_filters)  # type: ignore[method-assign]
+        self.pushFilters = PushFiltersMethod(self._take_filters)  # type: ignore[method-assign]
 
     def _take_filters(self, filters: Any) -> list[Filter]:
         return self._filters.take(filters)
 
     def partitions(self) -> Sequence[InputPartition]:
-        from orbitlog.pipeline.runtime.warm_up import freeze_what_stays
+        from orbitlog.pipeline.runtime.worker_setup import freeze_loaded_objects
         from orbitlog.pipeline.sources.read_plan import plan_ranges, plan_tasks
-        from orbitlog.pipeline.sources.topic_bounds import look_at_topics
+        from orbitlog.pipeline.sources.subscribed_queues import open_subscribed_queues
 
-        freeze_what_stays()
-        with look_at_topics(self._options) as bounds:
-            start, end = bounds.without_lost(bounds.start(), bounds.end())
+        freeze_loaded_objects()
+        with open_subscribed_queues(self._options) as queues:
+            start, end = queues.clip_to_existing(queues.start(), queues.end())
             for key in list(end):
-                start[key], end[key] = self._narrowed(bounds, key, start[key], end[key])
-            ranges = plan_ranges(start, end, bounds.shapes)
+                start[key], end[key] = self._narrowed(queues, key, start[key], end[key])
+            ranges = plan_ranges(start, end, queues.shapes)
         return [InputPartition(task) for task in plan_tasks(ranges, self._options.partitions_min)]
 
-    def _narrowed(self, bounds: TopicBounds, key: Any, start: int, end: int) -> tuple[int, int]:
-        """Leave out what the filters do."""
+    def _narrowed(self, queues: SubscribedQueues, key: Any, start: int, end: int) -> tuple[int, int]:
+        """Return the range of a queue that the pushed filters leave."""
         filters = self._filters
         if not filters.wants(key):
             return end, end
         start, end = max(start, filters.offset_from), min(end, filters.offset_to)
         if filters.time_from_ms is not None and start < end:
-            start = max(start, bounds.offset_at(key, filters.time_from_ms))
+            start = max(start, queues.offset_at(key, filters.time_from_ms))
         if filters.time_to_ms is not None and start < end:
-            end = min(end, bounds.offset_at(key, filters.time_to_ms))
+            end = min(end, queues.offset_at(key, filters.time_to_ms))
         return start, max(start, end)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -100,30 +100,30 @@ class TopicReader(DataSourceReader):
             options = replace(options, tags=tuple(sorted(pushed & set(options.tags) if options.tags else pushed)))
             if not options.tags:
                 return iter(())
-        # Where there are no partitions Spark makes one up, without a value.
+        # If there are no partitions, Spark creates one without a value.
         return read_ranges(partition.value or (), RowRequest(options, self._schema))
 
 
 @dataclass(frozen=True, slots=True)
 class RowRequest:
-    """What rows are to look like."""
+    """The options and the schema of the rows to build."""
 
     options: TopicOptions
     schema: StructType
 
 
 def read_ranges(ranges: Sequence[QueueRange], request: RowRequest) -> Iterator[pa.RecordBatch]:
-    """Read ranges in a worker, as batches in the user's columns."""
-    from orbitlog.pipeline.runtime.warm_up import settle_worker
+    """Read ranges in a worker, as batches with the user's columns."""
+    from orbitlog.pipeline.runtime.worker_setup import set_up_worker
     from orbitlog.pipeline.sources.message_columns import RowMaker, columns_needed
-    from orbitlog.pipeline.sources.queue_scan import CHECKED_BY, QueueScan, ScanRules
+    from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, QueueScan, ScanRules
 
-    settle_worker()
+    set_up_worker()
     options = request.options
     rules = ScanRules(options.tags, options.check_crc, options.fail_on_data_loss)
     maker = RowMaker(request.schema, is_kafka=options.is_kafka, inflate=options.inflate)
-    scan = QueueScan(columns_needed(maker.needs, CHECKED_BY), rules)
-    for found in ranges:
-        for batch in scan.batches(found):
+    scan = QueueScan(columns_needed(maker.needs, IDENTITY_COLUMNS), rules)
+    for queue_range in ranges:
+        for batch in scan.batches(queue_range):
             if batch.num_rows:
-                yield maker.make(batch, found.shape.broker_name)
+                yield maker.make(batch, queue_range.shape.broker_name)

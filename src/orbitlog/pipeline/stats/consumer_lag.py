@@ -1,7 +1,7 @@
-"""How far consumers, delays and transactions are: the tails of queues beside what config/ says was consumed.
+"""Consumer lag, pending delayed messages and pending transactions, from queue bounds and the tables in config/.
 
-No log is read for it. A group's lag on a queue is what the queue holds from the group's next offset on; a queue that
-a group has never consumed from is not in its table, as brokers have it. Delayed messages wait in the queue of
+Reads no log except operation messages. The lag of a group on a queue is the number of messages from the group's next
+offset on; as in brokers, a queue that a group never consumed from is not listed. Delayed messages wait in the queue of
 their level; half messages wait until an operation message names them.
 """
 
@@ -24,11 +24,11 @@ from orbitlog.formats.tables.offset_tables import (
     TopicGroup,
     decode_delay_offsets,
 )
-from orbitlog.pipeline.sources.named_stores import NamedStore
+from orbitlog.pipeline.sources.broker_stores import BrokerStore
 from orbitlog.pipeline.sources.queue_scan import QueueScan, ScanRules
 from orbitlog.pipeline.sources.read_plan import QueueRange, shape_of
 from orbitlog.pipeline.sources.source_options import Subscription
-from orbitlog.pipeline.sources.store_snapshot import Bounds, StoreLook
+from orbitlog.pipeline.sources.store_snapshot import QueueBounds, StoreSnapshot
 from orbitlog.pipeline.sources.topic_offsets import QueueKey
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.store_contents import Part, refuse_reading
@@ -39,7 +39,7 @@ _EVERY_TOPIC = Subscription(pattern=".*")
 
 @dataclass(frozen=True, slots=True)
 class StoreProgress:
-    """Rows of five small tables, as they are shown."""
+    """Rows of five small tables."""
 
     lag: list[dict[str, Any]]
     delays: list[dict[str, Any]]
@@ -48,24 +48,24 @@ class StoreProgress:
     dead_letters: list[dict[str, Any]]
 
 
-def look_at_progress(store: NamedStore) -> StoreProgress:
-    """Look at one store."""
+def read_progress(store: BrokerStore) -> StoreProgress:
+    """Read the progress of one store."""
     refuse_reading(Path(store.root), Part.TABLES)
-    with StoreLook(store) as look:
-        bounds = {key: look.bounds(key.topic, key.queue_id) for key in look.queue_keys(_EVERY_TOPIC)}
+    with StoreSnapshot(store) as snapshot:
+        bounds = {key: snapshot.bounds(key.topic, key.queue_id) for key in snapshot.queue_keys(_EVERY_TOPIC)}
         file = offsets_file(Path(store.root))
         offsets: ConsumerOffsets = _config(store, file.name, file.decode) or ConsumerOffsets()
         delays = _config(store, "delayOffset.json", decode_delay_offsets) or DelayOffsets()
         return StoreProgress(
             lag=list(_lag(store.broker_name, bounds, offsets.offsets)),
-            delays=list(_delays(look, bounds, delays)),
-            transactions=list(_transactions(look, bounds, offsets)),
-            retries=list(_kept(bounds, names.RETRY_PREFIX)),
-            dead_letters=list(_kept(bounds, names.DLQ_PREFIX)),
+            delays=list(_delays(snapshot, bounds, delays)),
+            transactions=list(_transactions(snapshot, bounds, offsets)),
+            retries=list(_message_counts(bounds, names.RETRY_PREFIX)),
+            dead_letters=list(_message_counts(bounds, names.DLQ_PREFIX)),
         )
 
 
-def _config(store: NamedStore, name: str, decode: Callable[[str], T]) -> T | None:
+def _config(store: BrokerStore, name: str, decode: Callable[[str], T]) -> T | None:
     path = Path(store.root) / tree.CONFIG / name
     backup = path.with_name(name + tree.BACKUP_SUFFIX)
     read = [file.read_bytes() if file.exists() else None for file in (path, backup)]
@@ -74,41 +74,43 @@ def _config(store: NamedStore, name: str, decode: Callable[[str], T]) -> T | Non
 
 
 def _lag(
-    broker_name: str, bounds: Mapping[QueueKey, Bounds], offsets: Mapping[TopicGroup, Mapping[int, int]]
+    broker_name: str, bounds: Mapping[QueueKey, QueueBounds], offsets: Mapping[TopicGroup, Mapping[int, int]]
 ) -> Iterator[dict[str, Any]]:
     for (topic, group), queues in sorted(offsets.items()):
         for queue_id, next_offset in sorted(queues.items()):
-            found = bounds.get(QueueKey(topic, broker_name, queue_id), Bounds(0, 0))
+            queue = bounds.get(QueueKey(topic, broker_name, queue_id), QueueBounds(0, 0))
             yield {
                 "brokerName": broker_name,
                 "group": group,
                 "topic": topic,
                 "queueId": queue_id,
                 "nextOffset": next_offset,
-                "latestOffset": found.latest,
-                # What retention removed cannot be consumed any more.
-                "lag": max(found.latest - max(next_offset, found.earliest), 0),
+                "latestOffset": queue.latest,
+                # Messages that retention deleted do not count.
+                "lag": max(queue.latest - max(next_offset, queue.earliest), 0),
             }
 
 
-def _delays(look: StoreLook, bounds: Mapping[QueueKey, Bounds], delays: DelayOffsets) -> Iterator[dict[str, Any]]:
-    for key, found in sorted(bounds.items()):
+def _delays(
+    snapshot: StoreSnapshot, bounds: Mapping[QueueKey, QueueBounds], delays: DelayOffsets
+) -> Iterator[dict[str, Any]]:
+    for key, queue in sorted(bounds.items()):
         if key.topic == names.SCHEDULE_TOPIC:
-            next_offset = max(delays.offsets.get(key.queue_id + 1, 0), found.earliest)
-            pending = max(found.latest - next_offset, 0)
+            next_offset = max(delays.offsets.get(key.queue_id + 1, 0), queue.earliest)
+            pending = max(queue.latest - next_offset, 0)
             yield {
                 "brokerName": key.broker_name,
                 "level": key.queue_id + 1,
                 "pending": pending,
-                "nextDueTimestamp": _due_ms(look, key, next_offset) if pending else None,
+                "nextDueTimestamp": _due_ms(snapshot, key, next_offset) if pending else None,
             }
 
 
-def _due_ms(look: StoreLook, key: QueueKey, queue_offset: int) -> int | None:
-    """Return when a delayed message is due: its unit holds the time (a hash, where some 4.9 rebuilt it)."""
-    directory = Path(look.store.root) / tree.queue_directory(key.topic, key.queue_id)
+def _due_ms(snapshot: StoreSnapshot, key: QueueKey, queue_offset: int) -> int | None:
+    """Return the delivery time in a delayed message's unit; None for a tag hash, which some 4.9 rebuilds store."""
+    directory = Path(snapshot.store.root) / tree.queue_directory(key.topic, key.queue_id)
     position = queue_offset * ENTRY_BYTES
-    base = position - position % look.queue_file_bytes
+    base = position - position % snapshot.queue_file_bytes
     with (directory / tree.offset_file_name(base)).open("rb") as file:
         file.seek(position - base)
         try:
@@ -119,30 +121,30 @@ def _due_ms(look: StoreLook, key: QueueKey, queue_offset: int) -> int | None:
 
 
 def _transactions(
-    look: StoreLook, bounds: Mapping[QueueKey, Bounds], offsets: ConsumerOffsets
+    snapshot: StoreSnapshot, bounds: Mapping[QueueKey, QueueBounds], offsets: ConsumerOffsets
 ) -> Iterator[dict[str, Any]]:
-    broker_name = look.store.broker_name
+    broker_name = snapshot.store.broker_name
     progress = offsets.offsets.get(TopicGroup(names.HALF_TOPIC, names.TRANSACTION_GROUP), {})
     done_progress = offsets.offsets.get(TopicGroup(names.OP_HALF_TOPIC, names.TRANSACTION_GROUP), {})
-    for key, found in sorted(bounds.items()):
+    for key, queue in sorted(bounds.items()):
         if key.topic == names.HALF_TOPIC:
-            first = max(progress.get(key.queue_id, 0), found.earliest)
+            first = max(progress.get(key.queue_id, 0), queue.earliest)
             done_key = QueueKey(names.OP_HALF_TOPIC, broker_name, key.queue_id)
-            done_bounds = bounds.get(done_key, Bounds(0, 0))
+            done_bounds = bounds.get(done_key, QueueBounds(0, 0))
             done_first = max(done_progress.get(key.queue_id, 0), done_bounds.earliest)
-            done = _decided(look, key.queue_id, done_first, done_bounds.latest)
-            waiting = range(first, found.latest)
+            done = _decided(snapshot, key.queue_id, done_first, done_bounds.latest)
+            waiting = range(first, queue.latest)
             yield {
                 "brokerName": broker_name,
                 "queueId": key.queue_id,
-                "halfMessages": found.latest - found.earliest,
+                "halfMessages": queue.latest - queue.earliest,
                 "pending": len(waiting) - sum(number in waiting for number in done),
             }
 
 
-def _decided(look: StoreLook, queue_id: int, start: int, stop: int) -> set[int]:
-    """Return the half messages that operation messages name: one offset a body, or several with commas (5.x)."""
-    shape = shape_of(look.store, look.segment_bytes, look.queue_file_bytes)
+def _decided(snapshot: StoreSnapshot, queue_id: int, start: int, stop: int) -> set[int]:
+    """Return the half messages that operation messages name: one offset per body, or several with commas (5.x)."""
+    shape = shape_of(snapshot.store, snapshot.segment_bytes, snapshot.queue_file_bytes)
     scan = QueueScan(["topic", "queue_id", "queue_offset", "body"], ScanRules(fail_on_data_loss=False))
     decided: set[int] = set()
     if start < stop:
@@ -153,11 +155,11 @@ def _decided(look: StoreLook, queue_id: int, start: int, stop: int) -> set[int]:
     return decided
 
 
-def _kept(bounds: Mapping[QueueKey, Bounds], prefix: str) -> Iterator[dict[str, Any]]:
+def _message_counts(bounds: Mapping[QueueKey, QueueBounds], prefix: str) -> Iterator[dict[str, Any]]:
     counts: dict[tuple[str, str], int] = {}
-    for key, found in bounds.items():
+    for key, queue in bounds.items():
         if key.topic.startswith(prefix):
-            place = key.broker_name, key.topic
-            counts[place] = counts.get(place, 0) + found.latest - found.earliest
+            name = key.broker_name, key.topic
+            counts[name] = counts.get(name, 0) + queue.latest - queue.earliest
     for (broker_name, topic), count in sorted(counts.items()):
         yield {"brokerName": broker_name, "topic": topic, "group": topic.removeprefix(prefix), "messages": count}

@@ -1,14 +1,15 @@
-"""Statistics of whole stores: what was stored, by topic, queue, tag, hour and producer's address.
+"""Log statistics: message counts and sizes by topic, queue, tag, hour and producer's address.
 
-Tasks count ranges of the log with the kernels and report sums; messages never leave them. Sums of all tasks are added
-up here, so the number of distinct groups, not of messages, is what the driver's memory must hold. Quantiles come
-from histograms with steps of 3 % and are therefore that exact.
+Tasks count ranges of the log with the kernels and return sums; messages never leave them. The driver adds the sums of
+all tasks, so its memory use depends on the number of distinct groups, not of messages. Quantiles come from histograms
+with steps of 3 % and have that precision.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,18 +19,18 @@ from orbitlog.formats.java import LONG_MAX, LONG_MIN
 from orbitlog.jobs.local_runner import PhaseProgress, Runner, TaskReport, phase_of
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.kernels.tally import HOUR_MS, Counted, Tally, bucket_bounds
-from orbitlog.pipeline.sources.log_ranges import LogRange, check_end, total_bytes, whole_log
-from orbitlog.pipeline.sources.named_stores import NamedStore
-from orbitlog.pipeline.sources.store_snapshot import StoreLook
+from orbitlog.pipeline.sources.broker_stores import BrokerStore
+from orbitlog.pipeline.sources.log_partitions import LogPartition, check_end, plan_whole_log, total_bytes
+from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 
 KINDS = ("topic", "queue", "tag", "hour", "host")
 
 
 @dataclass(frozen=True, slots=True)
 class StatsTask:
-    """A range to count, and how."""
+    """A partition to count, and how to treat CRCs and damage."""
 
-    found: LogRange
+    partition: LogPartition
     check_crc: bool
     fail_on_damage: bool
 
@@ -55,7 +56,7 @@ class GroupTotals:
             self.histogram[bucket] = self.histogram.get(bucket, 0) + count
 
     def body_size_at(self, share: float) -> int:
-        """Return the size that this share of the bodies does not exceed, to 3 %."""
+        """Return the size that this share of the bodies does not exceed, with a precision of 3 %."""
         wanted, seen = share * self.messages, 0
         for bucket in sorted(self.histogram):
             seen += self.histogram[bucket]
@@ -65,7 +66,7 @@ class GroupTotals:
 
     @property
     def messages_per_second(self) -> float | None:
-        """The mean rate between the first and the last message; None where that is no time at all."""
+        """The mean rate between the first and the last message; None if they have the same timestamp."""
         span_ms = self.last_ms - self.first_ms
         return self.messages * 1000 / span_ms if span_ms > 0 else None
 
@@ -76,14 +77,14 @@ GroupKey = tuple[str, str, str, Any]
 
 @dataclass(frozen=True, slots=True)
 class LogStatistics:
-    """What was counted, group by group."""
+    """Totals by group."""
 
     groups: dict[GroupKey, GroupTotals]
     messages: int
     log_bytes: int
 
     def rows(self, kind: str) -> list[dict[str, Any]]:
-        """Return the groups of one kind as rows, in order."""
+        """Return the groups of one kind as sorted rows."""
         chosen = [(key, totals) for key, totals in self.groups.items() if key[0] == kind]
         chosen.sort(key=lambda item: (item[0][1], item[0][2], item[0][3] is not None, item[0][3] or 0))
         return [_row(key, totals) for key, totals in chosen]
@@ -113,24 +114,24 @@ def _row(key: GroupKey, totals: GroupTotals) -> dict[str, Any]:
 
 def count_logs(
     run: Runner,
-    stores: Sequence[NamedStore],
+    stores: Sequence[BrokerStore],
     *,
     split_bytes: int = SPLIT_BYTES_DEFAULT,
     check_crc: bool = False,
     fail_on_damage: bool = True,
     progress: PhaseProgress | None = None,
 ) -> LogStatistics:
-    """Count everything in the logs of some stores."""
-    ranges: list[LogRange] = []
+    """Count all messages in the logs of the given stores."""
+    partitions: list[LogPartition] = []
     for store in stores:
-        with StoreLook(store) as look:
-            ranges += whole_log(look, split_bytes, fail_on_damage=fail_on_damage)
-    tasks = [StatsTask(found, check_crc, fail_on_damage) for found in ranges]
-    log_bytes = total_bytes(ranges)
+        with StoreSnapshot(store) as snapshot:
+            partitions += plan_whole_log(snapshot, split_bytes, fail_on_damage=fail_on_damage)
+    tasks = [StatsTask(partition, check_crc, fail_on_damage) for partition in partitions]
+    log_bytes = total_bytes(partitions)
     reports = run(count_range, tasks, progress=phase_of(progress, "counting", log_bytes), name="statistics")
     groups: dict[GroupKey, GroupTotals] = {}
     for task, report in zip(tasks, reports, strict=True):
-        for key, totals in _groups_of(report, task.found.broker_name):
+        for key, totals in _groups_of(report, task.partition.broker_name):
             groups.setdefault(key, GroupTotals()).add(totals)
             if key[0] == "queue":
                 groups.setdefault(("topic", key[1], key[2], None), GroupTotals()).add(totals)
@@ -138,29 +139,26 @@ def count_logs(
 
 
 def count_range(task: StatsTask) -> TaskReport:
-    """Count one range in a worker."""
-    found = task.found
+    """Count one partition in a worker."""
+    partition = task.partition
     tally = Tally()
-    view = np.memmap(found.path, np.uint8, mode="r").data[: found.segment_bytes]
-    taken = [
-        part
-        for parts in tally.count(
-            view, found.start, found.stop, base_physical_offset=found.base, check_crc=task.check_crc
-        )
-        for part in parts
-    ]
-    check_end(found, tally.ended, fail_on_damage=task.fail_on_damage)
-    parts = [_as_report(part) for part in (*taken, *tally.take())]
-    return {"parts": parts, "messages": tally.message_count, "scanned_bytes": found.stop - found.start}
+    view = np.memmap(partition.path, np.uint8, mode="r").data[: partition.segment_bytes]
+    counts = tally.count(
+        view, partition.start, partition.stop, base_physical_offset=partition.base, check_crc=task.check_crc
+    )
+    counted = list(chain.from_iterable(counts))
+    check_end(partition, tally.ended, fail_on_damage=task.fail_on_damage)
+    parts = [_as_report(totals) for totals in (*counted, *tally.take())]
+    return {"parts": parts, "messages": tally.message_count, "scanned_bytes": partition.stop - partition.start}
 
 
-def _as_report(part: Counted) -> dict[str, Any]:
-    sums = part.sums
+def _as_report(counted: Counted) -> dict[str, Any]:
+    sums = counted.sums
     rows, buckets = np.nonzero(sums.histogram)
-    values = [value.hex() if isinstance(value, bytes) else value for value in part.values]
+    values = [value.hex() if isinstance(value, bytes) else value for value in counted.values]
     return {
-        "kind": part.kind,
-        "topics": part.topics,
+        "kind": counted.kind,
+        "topics": counted.topics,
         "values": values,
         "sums": [column.tolist() for column in sums[:5]],
         "histogram": [rows.tolist(), buckets.tolist(), sums.histogram[rows, buckets].tolist()],

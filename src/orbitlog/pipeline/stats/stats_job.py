@@ -1,4 +1,4 @@
-"""All statistics of some stores at once, as rows for people and scripts and as DataFrames for Spark."""
+"""Statistics job: all statistics of stores, as rows for display and scripts, and as Spark DataFrames."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from orbitlog.jobs.local_runner import PhaseProgress, Runner
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.pipeline.runtime.task_run import runner
-from orbitlog.pipeline.sources.named_stores import NamedStore
-from orbitlog.pipeline.stats.consumer_lag import StoreProgress, look_at_progress
+from orbitlog.pipeline.runtime.spark_runner import runner
+from orbitlog.pipeline.sources.broker_stores import BrokerStore
+from orbitlog.pipeline.stats.consumer_lag import StoreProgress, read_progress
 from orbitlog.pipeline.stats.log_stats import KINDS, LogStatistics, count_logs
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class StoreStatistics:
     tables: dict[str, list[dict[str, Any]]]
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
-        """Return one table as a DataFrame; its times are timestamps."""
+        """Return one table as a DataFrame; times become timestamps."""
         rows = self.tables[table]
         columns = []
         for name, kind in _SCHEMAS[table]:
@@ -85,22 +85,22 @@ class StoreStatistics:
 
 def store_statistics(
     run: Runner,
-    stores: Sequence[NamedStore],
+    stores: Sequence[BrokerStore],
     *,
     split_bytes: int = SPLIT_BYTES_DEFAULT,
     fail_on_damage: bool = True,
     progress: PhaseProgress | None = None,
 ) -> StoreStatistics:
-    """Count the logs of stores, and look at how far their consumers are."""
+    """Count the logs of stores and read the progress of their consumers."""
     log = count_logs(run, stores, split_bytes=split_bytes, fail_on_damage=fail_on_damage, progress=progress)
     tables = {f"{kind}s": log.rows(kind) for kind in KINDS}
-    looks = [look_at_progress(store) for store in stores]
+    progress_of_stores = [read_progress(store) for store in stores]
     for name in PROGRESS_TABLES:
-        tables[name] = [row for look in looks for row in getattr(look, name)]
+        tables[name] = [row for store_progress in progress_of_stores for row in getattr(store_progress, name)]
     return StoreStatistics(log, tables)
 
 
-def stats_frames(spark: SparkSession, stores: Sequence[NamedStore], **more: Any) -> dict[str, DataFrame]:
+def stats_frames(spark: SparkSession, stores: Sequence[BrokerStore], **more: Any) -> dict[str, DataFrame]:
     """Return all statistics as DataFrames, by table."""
     statistics = store_statistics(runner(spark), stores, **more)
     return {table: statistics.frame(spark, table) for table in TABLES}

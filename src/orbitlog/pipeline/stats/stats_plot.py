@@ -1,4 +1,4 @@
-"""Statistics as one picture: messages by hour, the largest topics, sizes of bodies, and the groups that lag most."""
+"""Statistics plot: messages by hour, largest topics, body sizes and largest consumer lags in one image."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _NAME_CHARACTERS_MAX = 28
 
 
 class PlotUnavailable(OrbitlogError):
-    """There is nothing to draw with."""
+    """matplotlib is not installed."""
 
 
 def plot_statistics(statistics: StoreStatistics, path: Path) -> None:
-    """Draw a picture; the ending of the name chooses its kind (png, svg, pdf)."""
+    """Write the plot; the suffix of `path` selects the format (png, svg, pdf)."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
     except ImportError as error:
         raise PlotUnavailable("plots need the package matplotlib: pip install 'orbitlog[plot]'") from error
-    # A figure of its own: no window, no state of the library that others share.
+    # A Figure without pyplot: no window, and no global state.
     figure = Figure(figsize=(14, 9), layout="constrained")
     FigureCanvasAgg(figure)
     (hours, topics), (sizes, lag) = figure.subplots(2, 2)
@@ -62,12 +62,12 @@ def _draw_hours(axes: Any, statistics: StoreStatistics) -> None:
 
 def _draw_sizes(axes: Any, statistics: StoreStatistics) -> None:
     rows = busiest(statistics.tables["topics"], _BARS_MAX)[::-1]
-    places = range(len(rows))
-    axes.barh(places, [row["bodyP99"] for row in rows], color="0.8", label="99 % are no larger")
-    axes.barh(places, [row["bodyP50"] for row in rows], height=0.5, label="half are no larger")
-    axes.set_yticks(places, [_short(row["topic"]) for row in rows])
+    positions = range(len(rows))
+    axes.barh(positions, [row["bodyP99"] for row in rows], color="0.8", label="99th percentile")
+    axes.barh(positions, [row["bodyP50"] for row in rows], height=0.5, label="median")
+    axes.set_yticks(positions, [_short(row["topic"]) for row in rows])
     axes.set_xscale("symlog", linthresh=1)
-    axes.set_title("bytes of bodies")
+    axes.set_title("body size (bytes)")
     if rows:
         axes.legend(fontsize="small")
 
@@ -92,6 +92,6 @@ def _lag(statistics: StoreStatistics) -> dict[str, int]:
 
 
 def _short(name: str) -> str:
-    # A dollar sign would start a formula.
+    # matplotlib reads a dollar sign as the start of a formula.
     text = name if len(name) <= _NAME_CHARACTERS_MAX else name[: _NAME_CHARACTERS_MAX - 1] + "…"
     return text.replace("$", r"\$")

@@ -210,7 +210,7 @@ def test_the_engine_on_spark_makes_the_same_bytes(root: Path, tmp_path: Path, mo
         yield None
 
     monkeypatch.setattr("orbitlog.cli.doctor.doctor_rebuild.spark_session", session)
-    monkeypatch.setattr("orbitlog.pipeline.runtime.task_run.runner", lambda spark: run_here)
+    monkeypatch.setattr("orbitlog.pipeline.runtime.spark_runner.runner", lambda spark: run_here)
     assert run("rebuild", root, "--out", tmp_path / "here").exit_code == 0
     spark = run("rebuild", root, "--out", tmp_path / "there", "--engine", "spark", "--master", "local[2]")
     assert spark.exit_code == 0, spark.output

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from orbitlog.cli.serve.broker_processes import broker_places
+from orbitlog.cli.serve.broker_processes import plan_brokers
 from orbitlog.cli.serve.cmd_up import BROKERS_MAX
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -27,14 +27,14 @@ SECONDS_MAX = 60
 
 
 def test_names_directories_and_ports() -> None:
-    places = broker_places(3, "broker-a", Path("stores"), 10911)
+    places = plan_brokers(3, "broker-a", Path("stores"), 10911)
     assert [(place.name, str(place.root), place.port) for place in places] == [
         ("broker-a", "stores/broker-a", 10911),
         ("broker-b", "stores/broker-b", 10921),
         ("broker-c", "stores/broker-c", 10931),
     ]
-    assert [place.name for place in broker_places(2, "east", Path("s"), 0)] == ["east-a", "east-b"]
-    assert {place.port for place in broker_places(BROKERS_MAX, "broker-a", Path("s"), 0)} == {0}
+    assert [place.name for place in plan_brokers(2, "east", Path("s"), 0)] == ["east-a", "east-b"]
+    assert {place.port for place in plan_brokers(BROKERS_MAX, "broker-a", Path("s"), 0)} == {0}
 
 
 def words(root: Path, *more: str) -> list[str]:

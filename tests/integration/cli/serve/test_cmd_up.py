@@ -195,4 +195,4 @@ def test_where_spark_ends_the_broker_dispatches(tmp_path: Path, monkeypatch: pyt
     told = Path(ready["log"]).read_text()
     assert "Spark, which dispatched, has ended (exit status 1)" in told
     assert "dispatch is the broker's again" in told
-    assert "cannot be run" in Path(ready["log"]).with_name("dispatch.log").read_text()
+    assert "failed to run" in Path(ready["log"]).with_name("dispatch.log").read_text()

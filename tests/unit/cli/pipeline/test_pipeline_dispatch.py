@@ -13,4 +13,7 @@ def test_without_a_broker_it_says_so_and_starts_nothing(tmp_path: Path) -> None:
     MessageStore.open(tmp_path, StoreConfig(dispatch_engine="spark"), lambda: 0).close()
     ended = CliRunner().invoke(cli, ["pipeline", "dispatch", str(tmp_path)])
     assert ended.exit_code == 1
-    assert ended.stderr == f"orbitlog: no broker has {tmp_path} open; what it left is dispatched when one opens it\n"
+    assert (
+        ended.stderr
+        == f"orbitlog: no broker has {tmp_path} open; a broker dispatches the rest when it opens the store\n"
+    )

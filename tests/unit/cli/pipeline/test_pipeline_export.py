@@ -17,8 +17,8 @@ from orbitlog.cli.main import cli
             "'soon' is neither available-now nor a time such as 500ms, 10s or 1m",
         ),
         (["S", "--to", "d"], 2, "Missing option '--topic'"),
-        (["S", "--topic", "T", "--to", "d", "--json-schema", "id decimal"], 1, "'id decimal' is no column"),
-        (["a/store", "b/../a/store", "--topic", "T", "--to", "d"], 1, "two stores would be called 'a'"),
+        (["S", "--topic", "T", "--to", "d", "--json-schema", "id decimal"], 1, "'id decimal' is not a valid column"),
+        (["a/store", "b/../a/store", "--topic", "T", "--to", "d"], 1, "two stores have the name 'a'"),
     ],
 )
 def test_what_cannot_work_is_told_at_once(arguments: list[str], code: int, sentence: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 from orbitlog.formats.records.message import make_message
 from orbitlog.pipeline.dispatch import dispatch_query
 from orbitlog.pipeline.dispatch.dispatch_query import DispatchQuery
-from orbitlog.pipeline.runtime.task_run import JobFailed
+from orbitlog.pipeline.runtime.spark_runner import JobFailed
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 
@@ -61,9 +61,7 @@ def test_once_is_given_up_and_dispatch_is_handed_back(
     assert store.take_back_dispatch(), "nobody holds it any more"
 
 
-def test_a_query_that_stands_still_is_begun_again(
-    tmp_path: Path, store: MessageStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_stalled_query_is_restarted(tmp_path: Path, store: MessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker that hangs says nothing, and Spark waits for it for ever."""
     stopped: list[int] = []
 
@@ -74,8 +72,8 @@ def test_a_query_that_stands_still_is_begun_again(
     store.append(make_message("T", b"waits"))
     store.dispatch_once()  # tells how far the log may be read
     monkeypatch.setattr(DispatchQuery, "_start", start)
-    monkeypatch.setattr(dispatch_query, "_STILL_S", 0.2)
-    with pytest.raises(JobFailed, match="stood still"):
+    monkeypatch.setattr(dispatch_query, "_STALL_S", 0.2)
+    with pytest.raises(JobFailed, match="made no progress"):
         DispatchQuery(no_spark(), tmp_path / "store").run_once()
     assert len(stopped) == 4
     assert store.take_back_dispatch(), "nobody holds it any more"

@@ -32,9 +32,9 @@ from orbitlog.pipeline.export.export_plan import ExportError, ExportState
 from orbitlog.pipeline.export.export_source import ExportSource, ExportStreamReader
 from orbitlog.pipeline.export.iceberg_export import latest_metadata
 from orbitlog.pipeline.export.parquet_export import ParquetTable
-from orbitlog.pipeline.runtime.stream_end import has_our_reason
+from orbitlog.pipeline.runtime.query_shutdown import is_orbitlog_failure
+from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError
 from orbitlog.pipeline.sources.json_columns import parse_json_columns
-from orbitlog.pipeline.sources.named_stores import NamedStore, OptionError
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
@@ -96,7 +96,7 @@ def send(writer: MessageStore) -> Send:
 @pytest.fixture
 def request_of(tmp_path: Path) -> Callable[..., ExportRequest]:
     def make(table_format: str = "parquet", **more: Any) -> ExportRequest:
-        stores = (NamedStore("b", str(tmp_path / "store")),)
+        stores = (BrokerStore("b", str(tmp_path / "store")),)
         return ExportRequest(stores, "T", tmp_path / table_format, table_format, **more)
 
     return make
@@ -110,7 +110,7 @@ def run(request: ExportRequest) -> list[int]:
 def test_a_topic_of_a_golden_store(golden_497: GoldenStore, tmp_path: Path, table_format: str) -> None:
     topics = [message["topic"] for message in golden_497.manifest["messages"]]
     topic = max({name for name in topics if not name.startswith(("%", "RMQ_", "SCHEDULE"))}, key=topics.count)
-    request = ExportRequest((NamedStore("b", str(golden_497.store)),), topic, tmp_path / "out", table_format)
+    request = ExportRequest((BrokerStore("b", str(golden_497.store)),), topic, tmp_path / "out", table_format)
     assert sum(run(request)) == topics.count(topic)
     expected = [message for message in golden_497.manifest["messages"] if message["topic"] == topic]
     expected.sort(key=lambda message: (message["queueId"], message["queueOffset"]))
@@ -385,11 +385,11 @@ def test_json_bodies_as_columns(send: Send, request_of: Callable[..., ExportRequ
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
-        ("id", "'id' is no column; write `name type`"),
-        ("id decimal", "'id decimal' is no column"),
-        ("topic string", "column 'topic' is there already"),
-        ("a int, A int", "column 'A' is there already"),
-        (", ".join(["a int"] * 1001), "too wide"),
+        ("id", "'id' is not a valid column; write `name type`"),
+        ("id decimal", "'id decimal' is not a valid column"),
+        ("topic string", "column 'topic' already exists"),
+        ("a int, A int", "column 'A' already exists"),
+        (", ".join(["a int"] * 1001), "the maximum is 1000"),
     ],
 )
 def test_schemas_that_cannot_be(text: str, sentence: str) -> None:
@@ -409,13 +409,13 @@ def test_a_directory_with_something_else_is_refused(send: Send, request_of: Call
     foreign = request_of("iceberg")
     foreign.target.mkdir()
     (foreign.target / "notes.txt").write_text("mine")
-    with pytest.raises(ExportError, match="is not empty and holds no export"):
+    with pytest.raises(ExportError, match="is not empty and contains no export"):
         run(foreign)
 
 
 def test_a_query_is_begun_again_unless_it_ended_for_a_reason_of_ours() -> None:
     told = "[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):\n  File x\n"
-    assert has_our_reason(
+    assert is_orbitlog_failure(
         StreamingQueryException(told + "orbitlog.pipeline.sources.queue_scan.DataLoss: message 7 is gone")
     )
-    assert not has_our_reason(StreamingQueryException(told + "EOFError"))
+    assert not is_orbitlog_failure(StreamingQueryException(told + "EOFError"))

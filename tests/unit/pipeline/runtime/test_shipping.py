@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import orbitlog
-from orbitlog.pipeline.runtime.shipping import digest_of, pack_package, pack_with_leading_init
+from orbitlog.pipeline.runtime.shipping import digest_of, pack_package, pack_with_redirect
 
 PACKAGE = Path(orbitlog.__file__).parent
 ASK = "import orbitlog, orbitlog.errors; print(orbitlog.__version__, orbitlog.errors.__file__)"
@@ -16,7 +16,7 @@ ASK = "import orbitlog, orbitlog.errors; print(orbitlog.__version__, orbitlog.er
 
 def unpacked(tmp_path: Path) -> Path:
     directory = tmp_path / "application" / "orbitlog"
-    with zipfile.ZipFile(pack_with_leading_init(PACKAGE, tmp_path / "orbitlog.zip")) as archive:
+    with zipfile.ZipFile(pack_with_redirect(PACKAGE, tmp_path / "orbitlog.zip")) as archive:
         archive.extractall(directory)
     return directory
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 
 from orbitlog.pipeline.sources.rate_limit import limit_bytes, limit_offsets
 from orbitlog.pipeline.sources.read_plan import (
-    MESSAGES_MAX,
-    MESSAGES_TOGETHER,
+    TASK_MESSAGES,
+    TASK_MESSAGES_MAX,
     QueueRange,
     StoreShape,
     plan_ranges,
@@ -31,7 +31,7 @@ def test_empty_ranges_make_no_task_and_new_queues_start_at_their_beginning() -> 
     assert plan_tasks([]) == []
 
 
-counts = st.lists(st.integers(1, 3 * MESSAGES_MAX), max_size=20)
+counts = st.lists(st.integers(1, 3 * TASK_MESSAGES_MAX), max_size=20)
 
 
 @given(counts, st.none() | st.integers(1, 50))
@@ -44,7 +44,7 @@ def test_tasks_hold_every_message_once_and_in_order(messages: list[int], partiti
         assert own[0].start == 100
         assert own[-1].stop == 100 + count
         assert all(earlier.stop == later.start for earlier, later in pairwise(own))
-    assert all(sum(piece.message_count for piece in task) <= max(MESSAGES_TOGETHER, MESSAGES_MAX) for task in tasks)
+    assert all(sum(piece.message_count for piece in task) <= max(TASK_MESSAGES, TASK_MESSAGES_MAX) for task in tasks)
     if partitions_min is not None and sum(messages) >= partitions_min:
         assert len(tasks) >= partitions_min
 
@@ -61,7 +61,7 @@ def test_long_queues_are_cut_side_by_side_and_short_ones_are_put_together() -> N
 
 def test_shares_of_long_queues_come_in_fours_so_that_no_core_waits_for_the_last() -> None:
     for together, shares in ((1, 1), (2, 2), (3, 4), (5, 8), (13, 16)):
-        found = QueueRange(SHAPE, "T", 0, 0, together * MESSAGES_TOGETHER)
+        found = QueueRange(SHAPE, "T", 0, 0, together * TASK_MESSAGES)
         sizes = [sum(piece.message_count for piece in task) for task in plan_tasks([found])]
         assert len(sizes) == shares
         assert max(sizes) - min(sizes) <= 1

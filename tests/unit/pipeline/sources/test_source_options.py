@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from orbitlog.pipeline.sources.named_stores import OptionError, parse_store_paths
+from orbitlog.pipeline.sources.broker_stores import OptionError, parse_store_paths
 from orbitlog.pipeline.sources.source_options import parse_tags, parse_topic_options
 from orbitlog.pipeline.sources.topic_offsets import (
     EARLIEST,
@@ -78,26 +78,26 @@ def test_subscriptions() -> None:
 
 
 WRONG = [
-    ({"subscibe": "T"}, "there is no option 'subscibe'; did you mean subscribe?"),
-    ({"frobnicate": "1"}, "there is no option 'frobnicate'; there are storePath"),
+    ({"subscibe": "T"}, "unknown option 'subscibe'; did you mean subscribe?"),
+    ({"frobnicate": "1"}, "unknown option 'frobnicate'; available: storePath"),
     ({"subscribePattern": "T"}, "exactly one of subscribe, subscribePattern and assign"),
     ({"nameServer": "h:9876"}, "give storePath"),
     ({"startingOffsets": "latest"}, "would read nothing in a batch"),
     ({"startingOffsets": '{"T":{"0":-1}}'}, "would read nothing in a batch"),
     ({"endingOffsets": "earliest"}, "would read nothing"),
     ({"startingOffsets": "begin"}, "neither earliest nor latest nor JSON"),
-    ({"startingOffsets": '{"T":'}, "startingOffsets is no JSON"),
-    ({"startingOffsets": "{}"}, "names no queue"),
-    ({"startingOffsets": '{"T":{"0":-3}}'}, "-3 under topic 'T' is no offset"),
-    ({"startingOffsets": '{"T":{"0":true}}'}, "True under topic 'T' is no offset"),
-    ({"startingOffsets": '{"T":{"x":1}}'}, "'x' is no queue id"),
-    ({"startingOffsets": '{"T":{"other":{"0":1}}}'}, "names broker 'other'; the stores read are called broker-a"),
-    ({"startingOffsets": '{"T":{"broker-a":{"0":1},"0":1}}'}, "side by side"),
-    ({"startingOffsets": '{"T":3}'}, "is no object"),
+    ({"startingOffsets": '{"T":'}, "startingOffsets is not valid JSON"),
+    ({"startingOffsets": "{}"}, "contains no queue"),
+    ({"startingOffsets": '{"T":{"0":-3}}'}, "-3 under topic 'T' is not a valid offset"),
+    ({"startingOffsets": '{"T":{"0":true}}'}, "True under topic 'T' is not a valid offset"),
+    ({"startingOffsets": '{"T":{"x":1}}'}, "'x' is not a valid queue id"),
+    ({"startingOffsets": '{"T":{"other":{"0":1}}}'}, "names broker 'other'; the stores of the query are broker-a"),
+    ({"startingOffsets": '{"T":{"broker-a":{"0":1},"0":1}}'}, "mixes brokers and queues"),
+    ({"startingOffsets": '{"T":3}'}, "is not an object"),
     ({"failOnDataLoss": "maybe"}, "failOnDataLoss=maybe is neither true nor false"),
-    ({"minPartitions": "0"}, "minPartitions=0 is not a whole number from 1 on"),
+    ({"minPartitions": "0"}, "minPartitions=0 is not a whole number of at least 1"),
     ({"maxBytesPerTrigger": "10MB"}, "maxBytesPerTrigger=10MB is not a whole number"),
-    ({"schema": "pulsar"}, "schema=pulsar is none of kafka"),
+    ({"schema": "pulsar"}, "schema=pulsar is not one of kafka"),
     ({"path": "/other"}, "both storePath and load(path)"),
 ]
 
@@ -112,7 +112,7 @@ def test_every_mistake_has_its_sentence(more: dict[str, str], sentence: str) -> 
 
 @pytest.mark.parametrize("name", ["endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp"])
 def test_a_stream_has_no_end(name: str) -> None:
-    with pytest.raises(OptionError, match=f"{name} is for batches"):
+    with pytest.raises(OptionError, match=f"{name} is for batch queries"):
         options(is_stream=True, **{name: "1"})
 
 
@@ -120,10 +120,10 @@ def test_a_stream_has_no_end(name: str) -> None:
     ("text", "sentence"),
     [
         ("", "storePath is empty"),
-        ("/a/store,/b/../a/store", "two stores would be called"),
-        ("[1]", "JSON list of texts"),
-        ("[x", "looks like a JSON list and is none"),
-        (",".join(f"n{number}=/s" for number in range(1025)), "at most 1024"),
+        ("/a/store,/b/../a/store", "two stores have the name"),
+        ("[1]", "JSON list of strings"),
+        ("[x", "starts like a JSON list, but is invalid JSON"),
+        (",".join(f"n{number}=/s" for number in range(1025)), "the maximum is 1024"),
     ],
 )
 def test_store_paths_that_cannot_be(text: str, sentence: str) -> None:
@@ -142,9 +142,9 @@ def test_offsets_survive_json() -> None:
 
 def test_one_store_needs_no_broker_in_json_and_two_do() -> None:
     assert parse_offsets('{"T":{"0":23}}', ["a"], "x") == {QueueKey("T", "a", 0): 23}
-    with pytest.raises(OptionError, match="must say which broker it means, of a, b"):
+    with pytest.raises(OptionError, match="must name the broker, one of a, b"):
         parse_offsets('{"T":{"0":23}}', ["a", "b"], "x")
     assert parse_assignment('{"T":[1]}', ["a", "b"]) == {QueueKey("T", "a", 1), QueueKey("T", "b", 1)}
     assert parse_assignment('{"T":{"b":[1]}}', ["a", "b"]) == {QueueKey("T", "b", 1)}
-    with pytest.raises(OptionError, match="are no list"):
+    with pytest.raises(OptionError, match="are not a list"):
         parse_assignment('{"T":{"b":1}}', ["a", "b"])

@@ -15,9 +15,9 @@ pytest.importorskip("pyspark")
 from orbitlog.formats import names
 from orbitlog.formats.records.message import make_message
 from orbitlog.jobs.local_runner import run_here
-from orbitlog.pipeline.sources.named_stores import NamedStore
+from orbitlog.pipeline.sources.broker_stores import BrokerStore
 from orbitlog.pipeline.sources.queue_scan import DataLoss
-from orbitlog.pipeline.stats.consumer_lag import look_at_progress
+from orbitlog.pipeline.stats.consumer_lag import read_progress
 from orbitlog.pipeline.stats.log_stats import count_logs
 from orbitlog.pipeline.stats.stats_job import TABLES, store_statistics
 from orbitlog.pipeline.stats.stats_plot import plot_statistics
@@ -51,7 +51,7 @@ def groups_of(messages: list[dict[str, Any]], kind: str) -> dict[tuple[str, Any]
 @pytest.mark.parametrize("kind", ["topic", "queue", "tag", "hour", "host"])
 def test_every_group_of_a_golden_store(golden: GoldenStore, kind: str) -> None:
     for split_bytes in (65536, 1 << 27):
-        counted = count_logs(run_here, [NamedStore("b", str(golden.store))], split_bytes=split_bytes)
+        counted = count_logs(run_here, [BrokerStore("b", str(golden.store))], split_bytes=split_bytes)
         messages = golden.manifest["messages"]
         assert counted.messages == len(messages)
         expected = groups_of(messages, kind)
@@ -70,7 +70,7 @@ def test_every_group_of_a_golden_store(golden: GoldenStore, kind: str) -> None:
 
 def test_consumer_lag_is_what_the_offsets_leave(golden: GoldenStore) -> None:
     latest = {(q["topic"], q["queueId"]): q["maxOffset"] for q in golden.manifest["afterOpen"]["queues"]}
-    progress = look_at_progress(NamedStore("b", str(golden.store)))
+    progress = read_progress(BrokerStore("b", str(golden.store)))
     assert progress.lag
     for row in progress.lag:
         end = latest.get((row["topic"], row["queueId"]), 0)
@@ -83,7 +83,7 @@ def test_consumer_lag_is_what_the_offsets_leave(golden: GoldenStore) -> None:
 
 
 def test_delayed_messages_that_wait(golden_497: GoldenStore) -> None:
-    progress = look_at_progress(NamedStore("b", str(golden_497.store)))
+    progress = read_progress(BrokerStore("b", str(golden_497.store)))
     pending = {row["level"]: row for row in progress.delays if row["pending"]}
     waiting = [m for m in golden_497.manifest["messages"] if m["topic"] == names.SCHEDULE_TOPIC and m["queueId"] >= 16]
     assert {17, 18} <= pending.keys()
@@ -94,7 +94,7 @@ def test_delayed_messages_that_wait(golden_497: GoldenStore) -> None:
 
 
 def test_half_messages(golden: GoldenStore) -> None:
-    (row,) = look_at_progress(NamedStore("b", str(golden.store))).transactions
+    (row,) = read_progress(BrokerStore("b", str(golden.store))).transactions
     half = [message for message in golden.manifest["messages"] if message["topic"] == names.HALF_TOPIC]
     assert row["halfMessages"] == len(half)
     assert 0 < row["pending"] < len(half)
@@ -118,7 +118,7 @@ def test_half_messages_that_are_not_decided(writer: MessageStore, tmp_path: Path
     config.mkdir()
     group = f"@{names.TRANSACTION_GROUP}"
     (config / "consumerOffset.json").write_text(f'{{"offsetTable":{{"{names.HALF_TOPIC}{group}":{{0:2}}}}}}')
-    (row,) = look_at_progress(NamedStore("b", str(tmp_path / "store"))).transactions
+    (row,) = read_progress(BrokerStore("b", str(tmp_path / "store"))).transactions
     assert row == {"brokerName": "b", "queueId": 0, "halfMessages": 10, "pending": 8 - 3}
 
 
@@ -132,7 +132,7 @@ def test_what_retention_removed_is_no_lag(writer: MessageStore, tmp_path: Path) 
     (config / "consumerOffset.json").write_text('{"offsetTable":{"T@g":{0:1},"U@g":{0:5}}}')
     writer.close()
     (tmp_path / "store/commitlog" / f"{0:020d}").unlink()
-    rows = look_at_progress(NamedStore("b", str(tmp_path / "store"))).lag
+    rows = read_progress(BrokerStore("b", str(tmp_path / "store"))).lag
     assert 0 < rows[0]["lag"] < 99
     assert (rows[1]["topic"], rows[1]["lag"]) == ("U", 0)
 
@@ -147,14 +147,14 @@ def test_damage_ends_it_unless_it_may_be_left_out(writer: MessageStore, tmp_path
     damaged = bytearray(path.read_bytes())
     damaged[20 * 192 + 4 : 20 * 192 + 8] = b"gone"
     path.write_bytes(damaged)
-    store = NamedStore("b", str(tmp_path / "store"))
+    store = BrokerStore("b", str(tmp_path / "store"))
     with pytest.raises(DataLoss, match="is damaged at physical offset"):
         count_logs(run_here, [store])
     assert 0 < count_logs(run_here, [store], fail_on_damage=False).messages < 100
 
 
 def test_all_tables_and_a_picture(golden_497: GoldenStore, tmp_path: Path) -> None:
-    found = store_statistics(run_here, [NamedStore("b", str(golden_497.store))])
+    found = store_statistics(run_here, [BrokerStore("b", str(golden_497.store))])
     assert set(found.tables) == set(TABLES)
     assert all(found.tables[table] for table in TABLES)
     plot_statistics(found, tmp_path / "stats.png")

@@ -1,0 +1,38 @@
+"""Row output: prints rows as a table, as JSON lines or by a format string."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import click
+
+from orbitlog.cli.output.json_rows import Output
+from orbitlog.cli.output.line_writer import LineWriter
+from orbitlog.cli.output.row_format import RowFormat, cell
+from orbitlog.cli.output.stream_table import Column, StreamTable
+
+
+def show_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], output: Output) -> None:
+    """Print rows; the titles of the columns are the JSON names and the fields of format strings."""
+    if output.template is not None:
+        template = RowFormat(output.template, [column.title for column in columns])
+        for row in rows:
+            # As bytes: a body that is no text goes out as it came in.
+            click.echo(template.text(row).encode("utf-8", "surrogateescape"), nl=False)
+        return
+    with LineWriter() as writer:
+        if output.as_json:
+            for row in rows:
+                writer.line(json.dumps(row, ensure_ascii=False))
+            return
+        table = StreamTable(writer, columns)
+        for row in rows:
+            table.row([cell(row[column.title]) for column in columns])
+        table.finish()
+
+
+def check_template(output: Output, fields: Sequence[str]) -> RowFormat | None:
+    """Understand a format string before the cluster is asked: a mistake in it should cost nothing."""
+    return None if output.template is None else RowFormat(output.template, fields)

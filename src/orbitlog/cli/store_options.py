@@ -1,0 +1,91 @@
+"""Options of commands that read a store's files: the store, its settings, and reports of damage on stderr."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TypeVar
+
+import click
+
+from orbitlog.cli.main import WrongUse
+from orbitlog.settings.setting import SettingError
+from orbitlog.settings.store_settings import SETTINGS, StoreSettings, load_settings, similar_keys
+
+_UNKNOWN_SHOWN_MAX = 8
+_SENTENCES_MAX = 1000
+_PARTS_OF_A_STORE = ("commitlog", "consumequeue", "index", "config", "checkpoint")
+_ENTRIES_TRIED = 100
+
+Command = TypeVar("Command", bound=Callable[..., object])
+
+stores_argument = click.argument(
+    "stores", metavar="STORE...", nargs=-1, required=True, type=click.Path(exists=True, path_type=Path)
+)
+
+
+def _meant(_: click.Context, parameter: click.Parameter, path: Path) -> Path:
+    """Refuse a path that is one level off a store, and name the store."""
+    if not path.is_dir() or any((path / name).exists() for name in _PARTS_OF_A_STORE):
+        return path
+    near = [path.absolute().parent, *sorted(path.iterdir())[:_ENTRIES_TRIED]]
+    if found := [str(one) for one in near if (one / _PARTS_OF_A_STORE[0]).is_dir()]:
+        raise click.BadParameter(f"{path} is no store; did you mean {' or '.join(found[:3])}?", param=parameter)
+    return path
+
+
+store_argument = click.argument("store", type=click.Path(exists=True, path_type=Path), callback=_meant)
+
+
+def settings_options(command: Command) -> Command:
+    """Add --config and --set."""
+    keys = ", ".join(SETTINGS)
+    config = click.option(
+        "--config",
+        "config_path",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="Java's broker.conf; where files do not tell their sizes, its settings do.",
+    )
+    assignments = click.option(
+        "--set",
+        "assignments",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help=f"One setting; wins over --config. Keys: {keys}.",
+    )
+    return config(assignments(command))
+
+
+def read_settings(config_path: Path | None, assignments: Iterable[str]) -> StoreSettings:
+    """Load the settings; warn on stderr about those that concern a store and are not supported, and unknown ones."""
+    try:
+        settings = load_settings(config_path, assignments)
+    except SettingError as error:
+        raise WrongUse(str(error)) from error
+    for sentence in settings.warnings:
+        warn(sentence)
+    if settings.unknown:
+        shown = ", ".join(_with_hint(key) for key in settings.unknown[:_UNKNOWN_SHOWN_MAX])
+        more = len(settings.unknown) - _UNKNOWN_SHOWN_MAX
+        warn(f"settings not used here: {shown}{f' and {more} more' if more > 0 else ''}")
+    return settings
+
+
+def _with_hint(key: str) -> str:
+    similar = similar_keys(key)
+    return f"{key} (did you mean {' or '.join(similar)}?)" if similar else key
+
+
+def warn(sentence: str) -> None:
+    """Say one sentence on stderr."""
+    click.echo(f"orbitlog: {sentence}", err=True)
+
+
+def report_damage(sentences: list[str]) -> None:
+    """Say each on stderr and end with exit code 1; go on where there are none."""
+    for sentence in sentences[:_SENTENCES_MAX]:
+        warn(sentence)
+    if len(sentences) > _SENTENCES_MAX:
+        warn(f"{len(sentences) - _SENTENCES_MAX} more damaged places are not listed")
+    if sentences:
+        click.get_current_context().exit(1)

@@ -1,0 +1,129 @@
+"""Subscribed queues of all stores: resolves start and end positions (marks, offsets, times) to queue offsets."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+
+from orbitlog.pipeline.sources.broker_stores import OptionError
+from orbitlog.pipeline.sources.queue_scan import DataLoss
+from orbitlog.pipeline.sources.read_plan import StoreShape, shape_of
+from orbitlog.pipeline.sources.source_options import Position, TopicOptions
+from orbitlog.pipeline.sources.store_snapshot import QueueBounds, StoreSnapshot, check_topics
+from orbitlog.pipeline.sources.topic_offsets import EARLIEST, LATEST, Offsets, QueueKey
+
+_SHOWN_MAX = 3
+
+
+class SubscribedQueues:
+    """The bounds of all subscribed queues, from one snapshot of each store."""
+
+    def __init__(self, options: TopicOptions, snapshots: Mapping[str, StoreSnapshot]) -> None:
+        self._options = options
+        self._snapshots = snapshots
+        check_topics(list(snapshots.values()), options.subscription)
+        self.bounds: dict[QueueKey, QueueBounds] = {
+            key: snapshot.bounds(key.topic, key.queue_id)
+            for snapshot in snapshots.values()
+            for key in snapshot.queue_keys(options.subscription)
+        }
+
+    @property
+    def earliest(self) -> Offsets:
+        return {key: bounds.earliest for key, bounds in self.bounds.items()}
+
+    @property
+    def latest(self) -> Offsets:
+        return {key: bounds.latest for key, bounds in self.bounds.items()}
+
+    @property
+    def shapes(self) -> dict[str, StoreShape]:
+        return {
+            name: shape_of(snapshot.store, snapshot.segment_bytes, snapshot.queue_file_bytes)
+            for name, snapshot in self._snapshots.items()
+        }
+
+    def start(self) -> Offsets:
+        return self._resolve(self._options.start, "starting")
+
+    def end(self) -> Offsets:
+        return self._resolve(self._options.end, "ending")
+
+    def offset_at(self, key: QueueKey, timestamp_ms: int) -> int:
+        return self._snapshots[key.broker_name].offset_at(key.topic, key.queue_id, timestamp_ms)
+
+    def sizes_from(self, key: QueueKey, start: int, stop: int, bytes_max: int) -> list[int]:
+        return self._snapshots[key.broker_name].sizes_from(key.topic, key.queue_id, start, stop, bytes_max)
+
+    def _resolve(self, position: Position, which: str) -> Offsets:
+        if position.mark is not None:
+            return self.earliest if position.mark == EARLIEST else self.latest
+        if position.timestamp_ms is not None:
+            times = dict.fromkeys(self.bounds, position.timestamp_ms)
+            return {key: self._at(key, time_ms, which) for key, time_ms in times.items()}
+        given = position.offsets or position.timestamps_ms
+        option = f"{which}Offsets" + ("" if position.offsets else "ByTimestamp")
+        self._check_all_given(given, option)
+        if position.timestamps_ms:
+            return {key: self._at(key, given[key], which) for key in self.bounds}
+        marks = {EARLIEST: self.earliest, LATEST: self.latest}
+        return {key: marks[given[key]][key] if given[key] in marks else given[key] for key in self.bounds}
+
+    def _check_all_given(self, given: Offsets, option: str) -> None:
+        unknown = [key for key in given if key not in self.bounds]
+        if unknown:
+            raise OptionError(f"{option} names {_shown(unknown)}, which does not exist or is not subscribed")
+        if missing := [key for key in self.bounds if key not in given]:
+            raise OptionError(f"{option} lacks {_shown(missing)}; give each queue an offset, -2 for the earliest")
+
+    def _at(self, key: QueueKey, timestamp_ms: int, which: str) -> int:
+        queue_offset = self.offset_at(key, timestamp_ms)
+        is_too_late = which == "starting" and queue_offset == self.bounds[key].latest
+        if is_too_late and not self._options.too_late_is_latest:
+            raise OptionError(
+                f"{key} has no message stored at or after {timestamp_ms} ms;"
+                " startingOffsetsByTimestampStrategy=latest starts at its end instead"
+            )
+        return queue_offset
+
+    def clip_to_existing(self, start: Mapping[QueueKey, int], end: Offsets) -> tuple[Offsets, Offsets]:
+        """Return the part of the range that still exists; raise `DataLoss` for the rest unless failOnDataLoss=false.
+
+        Only offsets outside of a queue's bounds are lost; offsets that a filter excludes or that have no message are
+        not.
+        """
+        kept_start, kept_end = dict(start), dict(end)
+        for key, stop in end.items():
+            bounds = self.bounds.get(key)
+            first = start.get(key, 0)
+            if bounds is None:
+                if first < stop:
+                    self._lost(f"{key} was deleted, offsets {first} to {stop} were requested")
+                kept_end[key] = kept_start[key] = stop
+                continue
+            if first < stop and first < bounds.earliest and key in start:
+                self._lost(f"{key} now starts at {bounds.earliest}, offset {first} was requested")
+            if max(first, stop) > bounds.latest:
+                self._lost(f"{key} ends at {bounds.latest}, offset {max(first, stop)} was requested")
+            kept_end[key] = min(stop, bounds.latest)
+            kept_start[key] = min(max(first, bounds.earliest), kept_end[key])
+        return kept_start, kept_end
+
+    def _lost(self, sentence: str) -> None:
+        if self._options.fail_on_data_loss:
+            raise DataLoss(f"{sentence}; option failOnDataLoss=false reads what remains")
+        warnings.warn(f"data was lost: {sentence}", stacklevel=2)
+
+
+def _shown(keys: list[QueueKey]) -> str:
+    more = len(keys) - _SHOWN_MAX
+    return ", ".join(map(str, sorted(keys)[:_SHOWN_MAX])) + (f" and {more} more" if more > 0 else "")
+
+
+@contextmanager
+def open_subscribed_queues(options: TopicOptions) -> Iterator[SubscribedQueues]:
+    """Yield the subscribed queues; files stay open for searches within the block."""
+    with ExitStack() as stack:
+        snapshots = {store.broker_name: stack.enter_context(StoreSnapshot(store)) for store in options.stores}
+        yield SubscribedQueues(options, snapshots)
