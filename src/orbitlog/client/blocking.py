@@ -27,7 +27,7 @@ from orbitlog.client.producer.receipts import Receipt
 from orbitlog.client.producer.transactional import Branch, Check, Outcome
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientClosed, ClientError
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 P = ParamSpec("P")
 R = TypeVar("R")

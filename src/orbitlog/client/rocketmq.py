@@ -38,8 +38,9 @@ from orbitlog.client.producer.request_reply import Asking, Reply
 from orbitlog.client.producer.tracing import Tracer
 from orbitlog.client.producer.transactional import Branch, Check, Outcome, Transactional
 from orbitlog.errors import ClientClosed, ClientError, NoRoute, OrbitlogError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.remoting.connection import Connection
-from orbitlog.wire.bodies.body_json import MessageQueue, encode_body
+from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import ALL, HeartbeatData, ProducerData, SubscriptionData
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.consume_headers import UnregisterClientRequest

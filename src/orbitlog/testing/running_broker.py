@@ -22,10 +22,11 @@ from orbitlog.client.blocking import BlockingRocketMQ
 from orbitlog.client.connection.connecting import Connecting, connect
 from orbitlog.errors import BrokerRefused, OrbitlogError, RequestTimeout
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.remoting.client import RemotingClient
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
+from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.bodies.queue_bodies import ConsumerStatus
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command

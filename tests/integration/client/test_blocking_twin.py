@@ -19,8 +19,8 @@ from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.client.consumer.queue_reading import Reader
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientClosed, ClientError, RemotingError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.testing.running_broker import RunningBroker
-from orbitlog.wire.bodies.body_json import MessageQueue
 
 SECONDS_MAX = 20
 

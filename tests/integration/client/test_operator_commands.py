@@ -10,8 +10,8 @@ from pathlib import Path
 from orbitlog.client.admin.inspection import Inspection
 from orbitlog.client.connection.connecting import connect
 from orbitlog.client.producer.outgoing import make_outgoing, send_request
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.flags import TransactionType
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.consume_headers import SendBackRequest
 from orbitlog.wire.trace_records import PUB, SUB_AFTER, SUB_BEFORE, TraceRecord, encode_trace

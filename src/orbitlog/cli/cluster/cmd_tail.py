@@ -21,7 +21,7 @@ from orbitlog.cli.time_arguments import Place, parse_place
 if TYPE_CHECKING:
     from orbitlog.client.consumer.received import Received
     from orbitlog.client.rocketmq import RocketMQ
-    from orbitlog.wire.bodies.body_json import MessageQueue
+    from orbitlog.formats.message_queue import MessageQueue
 
 _LOOK_SECONDS = 0.05
 

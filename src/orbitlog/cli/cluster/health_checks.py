@@ -12,9 +12,10 @@ from orbitlog.client.admin.administration import Administration
 from orbitlog.client.admin.broker_admin import BrokerAdmin
 from orbitlog.client.admin.group_admin import GroupAdmin
 from orbitlog.errors import OrbitlogError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.names import is_system_group
 from orbitlog.wire.admin_headers import TopicGroupRequest
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
+from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.bodies.queue_bodies import ConsumeTimeSpans
 from orbitlog.wire.codes import RequestCode
 

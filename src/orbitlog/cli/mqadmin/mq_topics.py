@@ -18,9 +18,9 @@ from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
 
 if TYPE_CHECKING:
+    from orbitlog.formats.message_queue import MessageQueue
     from orbitlog.formats.tables.loose_json import Json
     from orbitlog.formats.tables.topic_config import TopicConfig
-    from orbitlog.wire.bodies.body_json import MessageQueue
     from orbitlog.wire.bodies.queue_bodies import TopicOffset
     from orbitlog.wire.bodies.route_bodies import BrokerData, TopicRoute
 

@@ -14,7 +14,8 @@ from orbitlog.client.connection.namespaces import topic_name
 from orbitlog.client.connection.routes import Routes
 from orbitlog.errors import BrokerRefused, ClientError, FormatError, NoRoute
 from orbitlog.formats import names
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.route_bodies import ClusterInfo
 from orbitlog.wire.codes import RequestCode, ResponseCode
 

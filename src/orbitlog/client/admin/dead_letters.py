@@ -20,8 +20,8 @@ from orbitlog.client.producer.outgoing import Outgoing, compressed, send_request
 from orbitlog.client.producer.receipts import STATUS_OF_CODE
 from orbitlog.errors import ClientError, NoRoute
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties as props
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.send_headers import SendMessageResponse
 

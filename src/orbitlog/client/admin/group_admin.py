@@ -13,7 +13,8 @@ from orbitlog.client.admin.name_server_admin import NameServerAdmin
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.errors import BrokerRefused, NoRoute
 from orbitlog.formats import names
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.consume_headers import (
     ConsumerGroupRequest,

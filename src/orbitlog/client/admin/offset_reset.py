@@ -17,7 +17,7 @@ from orbitlog.client.admin.group_admin import GroupAdmin
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import Routes
 from orbitlog.errors import BrokerRefused, ClientError
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.codes import ResponseCode
 
 Target = datetime | int | Literal["earliest", "latest"]

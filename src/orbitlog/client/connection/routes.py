@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.errors import BrokerRefused, NoBroker, NoRoute, RemotingError
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.bodies.route_bodies import TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
 

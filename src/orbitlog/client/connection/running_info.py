@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from orbitlog.client.consumer.group_consumer import Consumer
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.json_records import (
     BOOL,
     INT,
@@ -22,7 +23,7 @@ from orbitlog.formats.tables.json_records import (
     map_of,
     record,
 )
-from orbitlog.wire.bodies.body_json import DOUBLE, MessageQueue, queue_map_of
+from orbitlog.wire.bodies.body_json import DOUBLE, queue_map_of
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
 

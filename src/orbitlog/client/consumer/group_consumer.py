@@ -22,9 +22,9 @@ from orbitlog.client.consumer.queue_feed import QueueFeed
 from orbitlog.client.producer.tracing import Tracer
 from orbitlog.errors import ClientError, OrbitlogError
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties
 from orbitlog.formats.records.message import Message
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import ConsumerData, SubscriptionData
 from orbitlog.wire.consume_headers import SendBackRequest
 

@@ -15,8 +15,9 @@ from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import MASTER_ID, Routes
 from orbitlog.errors import BrokerRefused, ClientError, NoRoute, RemotingError
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire import consume_headers as headers
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, SubscriptionData
 from orbitlog.wire.bodies.list_bodies import ConsumerList
 from orbitlog.wire.codes import RequestCode, ResponseCode

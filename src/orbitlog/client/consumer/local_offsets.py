@@ -10,7 +10,8 @@ import logging
 from pathlib import Path
 
 from orbitlog.errors import FormatError
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.queue_bodies import QueueOffsetTable
 
 log = logging.getLogger(__name__)

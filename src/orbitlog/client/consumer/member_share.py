@@ -22,7 +22,7 @@ from orbitlog.client.consumer.queue_feed import Deliver, QueueFeed
 from orbitlog.client.consumer.subscriptions import make_subscription
 from orbitlog.errors import NoRoute, OrbitlogError
 from orbitlog.formats import names
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import ConsumerData, SubscriptionData
 from orbitlog.wire.queue_shares import Allocate, allocate_average
 

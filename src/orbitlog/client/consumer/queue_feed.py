@@ -17,8 +17,8 @@ from orbitlog.client.consumer.group_link import GroupLink
 from orbitlog.client.consumer.received import decode_pulled
 from orbitlog.client.consumer.subscriptions import wants
 from orbitlog.errors import BrokerRefused, ClientClosed, OrbitlogError, RemotingError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.message import Message
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 from orbitlog.wire.codes import ResponseCode
 

@@ -15,8 +15,8 @@ from orbitlog.client.consumer.group_link import GroupLink, StartFrom, start_of
 from orbitlog.client.consumer.queue_feed import QueueFeed
 from orbitlog.client.consumer.received import Received, SpacedMessage
 from orbitlog.errors import ClientError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.message import Message
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
 

@@ -21,10 +21,10 @@ from orbitlog.client.producer.queue_choice import QueueChoice
 from orbitlog.client.producer.receipts import STATUS_OF_CODE, Receipt
 from orbitlog.errors import RequestTimeout
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties as props
 from orbitlog.remoting.client import SILENT_SECONDS
 from orbitlog.remoting.connection import Connection
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command, encode_command
 from orbitlog.wire.header_codec import parse_int, parse_long

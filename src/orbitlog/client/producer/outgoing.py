@@ -14,11 +14,11 @@ from orbitlog.client.connection import checked_input
 from orbitlog.client.connection.namespaces import topic_name
 from orbitlog.client.connection.routes import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
 from orbitlog.errors import ClientError, FormatError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import flags, properties
 from orbitlog.formats.records.batch import batch_member_parts
 from orbitlog.formats.records.compression import compress_body
 from orbitlog.formats.records.flags import CompressionType, TransactionType
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.send_headers import SendMessageV2Request
 
 BODY_BYTES_MAX = 4 * 1024 * 1024

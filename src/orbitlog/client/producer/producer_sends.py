@@ -38,9 +38,9 @@ from orbitlog.errors import (
     RemotingError,
     RequestTimeout,
 )
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties
 from orbitlog.formats.records.flags import TransactionType
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.send_headers import SendMessageResponse, SendMessageV2Request
 

@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 # A send that took this long keeps its broker out of the round for so long.
 _LATENCY_MS = (550, 1_800, 3_000, 5_000, 15_000)

@@ -12,8 +12,8 @@ from orbitlog.client.consumer.group_link import Pulled
 from orbitlog.client.consumer.queue_feed import QueueFeed
 from orbitlog.client.consumer.subscriptions import make_subscription
 from orbitlog.errors import ConnectionLost, OrbitlogError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.message import Message, encode_message, make_message
-from orbitlog.wire.bodies.body_json import MessageQueue
 
 QUEUE = MessageQueue("Orders", "a", 0)
 

@@ -13,7 +13,7 @@ from orbitlog.client.consumer.group_link import Pulled
 from orbitlog.client.consumer.member_share import ConsumeOptions, MemberShare
 from orbitlog.client.consumer.subscriptions import make_subscription
 from orbitlog.errors import ConnectFailed, NoRoute
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 QUEUES = tuple(MessageQueue("Orders", "a", number) for number in range(4))
 ROUTE = Route(QUEUES, QUEUES, {"a": {0: "a:1"}})

@@ -17,10 +17,10 @@ from orbitlog.client.producer.outgoing import (
     send_request,
 )
 from orbitlog.errors import ClientError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.batch import decode_batch
 from orbitlog.formats.records.compression import inflate_body
 from orbitlog.formats.records.properties import decode_properties
-from orbitlog.wire.bodies.body_json import MessageQueue
 
 QUEUE = MessageQueue("Orders", "a", 3)
 
