@@ -19,7 +19,7 @@ from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import load_broker_settings
 from orbitlog.client.blocking import BlockingRocketMQ
-from orbitlog.client.connection.connecting import Connecting, connect
+from orbitlog.client.connection.connect import ClientContext, connect
 from orbitlog.errors import BrokerRefused, OrbitlogError, RequestTimeout
 from orbitlog.formats import names
 from orbitlog.formats.message_queue import MessageQueue
@@ -148,7 +148,7 @@ class RunningBroker:
     def broker_address(self) -> str:
         return f"{HOST}:{self._broker_port}"
 
-    def connect(self, **options: Any) -> Connecting:
+    def connect(self, **options: Any) -> ClientContext:
         """Connect with Orbitlog's own client: `with broker.connect() as mq:`, or `async with`."""
         return connect(f"rocketmq://{self.address}", **options)
 

@@ -15,7 +15,7 @@ from orbitlog.cli.time_arguments import parse_place
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
-    from orbitlog.client.admin.offset_reset import QueueMove
+    from orbitlog.client.admin.offset_reset import QueueReset
 
 PROGRESS_COLUMNS = (
     Column("topic"),
@@ -85,18 +85,18 @@ def reset_offsets(
 ) -> None:
     place = parse_place("--to", target)
 
-    async def work(admin: Administration) -> list[QueueMove]:
+    async def work(admin: Administration) -> list[QueueReset]:
         from orbitlog.client.admin.offset_reset import OffsetReset
 
         reset = OffsetReset(admin.link, admin.routes)
         plan = await reset.plan(group, topic, place, queue_id=queue_id)
-        return plan if dry_run else await reset.make(group, plan, place)
+        return plan if dry_run else await reset.apply(group, plan, place)
 
     moves = ask_admin(cluster, work, topic=topic)
     show_rows(_MOVE_COLUMNS, [_row(move, done=not dry_run) for move in moves], output)
 
 
-def _row(move: QueueMove, *, done: bool) -> dict[str, Any]:
+def _row(move: QueueReset, *, done: bool) -> dict[str, Any]:
     return {
         "topic": move.queue.topic,
         "brokerName": move.queue.broker_name,

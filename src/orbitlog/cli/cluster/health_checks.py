@@ -77,7 +77,7 @@ async def all_checks(admin: Administration, limits: Limits) -> AsyncIterator[Fin
 async def _name_server(admin: Administration, address: str) -> Finding:
     started = time.perf_counter()
     try:
-        answer = await admin.link.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
+        answer = await admin.link.invoke(address, RequestCode.GET_BROKER_CLUSTER_INFO)
     except OrbitlogError as error:
         return Finding("name server", "-", address, PROBLEM, problem=str(error))
     from orbitlog.wire.bodies.route_bodies import ClusterInfo
@@ -192,7 +192,7 @@ async def _group(
 async def _waited_seconds(admin: Administration, address: str, group: str, topic: str) -> float:
     header = TopicGroupRequest(topic=topic, group=group)
     try:
-        answer = await admin.link.ask(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
+        answer = await admin.link.invoke(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
     except OrbitlogError:
         return 0.0
     return max((span.delay_ms for span in decode_body(ConsumeTimeSpans, answer.body).spans), default=0) / 1000

@@ -60,7 +60,7 @@ async def _told_topics(session: VerbSession) -> list[str]:
     from orbitlog.wire.bodies.list_bodies import TopicList
     from orbitlog.wire.codes import RequestCode
 
-    answer = await session.admin.link.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    answer = await session.admin.link.invoke_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return list(decode_body(TopicList, answer.body).topics)
 
 
