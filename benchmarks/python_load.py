@@ -22,7 +22,7 @@ from pathlib import Path
 
 import uvloop
 
-from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.connect import connect
 from orbitlog.client.rocketmq import RocketMQ
 
 _LOOK_SECONDS = 0.005

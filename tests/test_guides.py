@@ -23,7 +23,7 @@ from orbitlog.client.admin.administration import Administration
 from orbitlog.client.connection import addresses
 from orbitlog.client.consumer.delivery import Delivery
 from orbitlog.client.consumer.group_consumer import Consumer
-from orbitlog.client.consumer.queue_reading import Reader
+from orbitlog.client.consumer.topic_reader import Reader
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.filters import sql_filter
 from orbitlog.testing.running_broker import RunningBroker

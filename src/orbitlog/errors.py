@@ -1,46 +1,52 @@
 """The one tree of errors.
 
     OrbitlogError
-    ├── FormatError              bytes that are not what the format says
+    ├── FormatError              bytes that violate the format
     │   ├── Truncated            the bytes end before the field does
-    │   ├── BadMagic             the magic number is none that we know
-    │   ├── BadField             a field holds a value that cannot be
+    │   ├── BadMagic             an unknown magic number
+    │   ├── BadField             a field holds an invalid value
     │   ├── LengthMismatch       the lengths inside a record do not add up to its size
-    │   ├── ChecksumMismatch     the CRC stored is not the CRC of the bytes
-    │   ├── Misplaced            a record says that it lies somewhere else
-    │   └── LimitExceeded        a length, count or nesting from outside is over its limit
-    ├── BadExpression            a filter expression that cannot be understood
-    ├── StoreLayoutError         a directory or file that is not the store it was taken for
-    ├── StoreError               a store that cannot do what was asked of it now
-    │   ├── StoreLocked          another process is writing to it
-    │   ├── StoreClosed          it was closed
-    │   ├── StoreReadOnly        it takes no messages: opened so, or its disk failed
-    │   ├── StoreFileGone        a file of it was removed while it was looked at
-    │   ├── LeaseLost            dispatch of it belongs to another, or is not to be had
-    │   └── DiskFull             no room for another byte; nothing was lost
-    ├── WireError                bytes on a connection that are no frames: it can only be closed
-    ├── RequestRefused           a request whose answer is a code and a sentence other than success
-    │   └── BadRequest           a field of its header is missing or cannot be read
-    ├── ClientError              what a producer, consumer or administrator asked for cannot be done
+    │   ├── ChecksumMismatch     the stored CRC differs from the CRC of the bytes
+    │   ├── Misplaced            a record states another offset than its own
+    │   └── LimitExceeded        a length, count or nesting depth exceeds its limit
+    ├── BadExpression            an invalid filter expression
+    ├── StoreLayoutError         a directory or file that is not a store of the expected layout
+    ├── StoreError               a store that cannot serve the request now
+    │   ├── StoreLocked          another process has it open for writing
+    │   ├── StoreClosed          the store is closed
+    │   ├── StoreReadOnly        it accepts no messages: opened read-only, or its disk failed
+    │   ├── StoreFileGone        a store file was deleted while it was being read
+    │   ├── LeaseLost            the dispatch lease is held by another process, or unavailable
+    │   └── DiskFull             no space left on the disk; no data was lost
+    ├── WireError                malformed bytes on a connection, which must be closed
+    ├── RequestRefused           a request to answer with an error code and a remark
+    │   └── BadRequest           a header field is missing or invalid
+    ├── ClientError              an invalid or impossible call of a producer, consumer or administrator
     │   ├── NoRoute              no broker serves the topic
-    │   │   └── NoBroker         no broker at all has registered
+    │   │   └── NoBroker         no broker has registered with the name servers
     │   ├── BrokerRefused        a broker or name server answered with an error code
-    │   └── ClientClosed         it was closed
-    └── RemotingError            a peer that cannot be asked, or does not answer
-        ├── ConnectFailed        nobody listens there, or not in time
-        ├── ConnectionLost       the connection ended before the answer came
-        └── RequestTimeout       no answer in time
+    │   └── ClientClosed         the client is closed
+    └── RemotingError            an unreachable or unresponsive peer
+        ├── ConnectFailed        the connection was refused or timed out
+        ├── ConnectionLost       the connection was lost before the response arrived
+        └── RequestTimeout       no response within the time limit
 
-A `FormatError` says which field, where, and what was found; whoever knows the file adds its name.
+A `FormatError` names the field, its position and the invalid value; callers that know the file add its name.
 """
 
 from __future__ import annotations
 
 
 class OrbitlogError(Exception):
-    """Root of everything that Orbitlog raises on purpose.
+    """Base class of every error that Orbitlog raises on purpose.
 
-    `retriable` if the same may work later; `advice` says what to do, where the error does not say it already.
+    `retriable`: the same call may succeed later. `advice`: what a user can do, if the message does not contain it.
+
+    Example:
+        try:
+            await mq.send("Orders", "one")
+        except orbitlog.OrbitlogError as error:
+            print(error, error.retriable, error.advice)
     """
 
     retriable = False
@@ -48,7 +54,7 @@ class OrbitlogError(Exception):
 
 
 class FormatError(OrbitlogError):
-    """Bytes that are not what the format says; `position` counts from the start of the buffer."""
+    """Bytes that violate the format; `position` counts from the start of the buffer."""
 
     def __init__(self, problem: str, *, field: str, position: int = 0) -> None:
         super().__init__(f"{field} at byte {position}: {problem}")
@@ -67,7 +73,7 @@ class Truncated(FormatError):
 
 
 class BadMagic(FormatError):
-    """The magic number is none that we know."""
+    """An unknown magic number."""
 
     def __init__(self, *, field: str, got: int, position: int = 0) -> None:
         super().__init__(f"unknown magic 0x{got & 0xFFFFFFFF:08X}", field=field, position=position)
@@ -75,7 +81,7 @@ class BadMagic(FormatError):
 
 
 class BadField(FormatError):
-    """A field holds a value that cannot be."""
+    """A field holds an invalid value."""
 
 
 class LengthMismatch(FormatError):
@@ -88,7 +94,7 @@ class LengthMismatch(FormatError):
 
 
 class ChecksumMismatch(FormatError):
-    """The CRC stored is not the CRC of the bytes."""
+    """The stored CRC differs from the CRC of the bytes."""
 
     def __init__(self, *, field: str, stored: int, computed: int, position: int = 0) -> None:
         super().__init__(f"CRC stored is {stored}, computed {computed}", field=field, position=position)
@@ -97,16 +103,16 @@ class ChecksumMismatch(FormatError):
 
 
 class Misplaced(FormatError):
-    """A record says that it lies somewhere else."""
+    """A record states another offset than its own."""
 
     def __init__(self, *, field: str, stated: int, actual: int, position: int = 0) -> None:
-        super().__init__(f"says {stated}, lies at {actual}", field=field, position=position)
+        super().__init__(f"states {stated}, is stored at {actual}", field=field, position=position)
         self.stated = stated
         self.actual = actual
 
 
 class LimitExceeded(FormatError):
-    """A length, count or nesting from outside is over its limit."""
+    """A length, count or nesting depth exceeds its limit."""
 
     def __init__(self, *, field: str, limit: int, got: int | str, position: int = 0) -> None:
         super().__init__(f"{got} is over the limit of {limit}", field=field, position=position)
@@ -114,7 +120,7 @@ class LimitExceeded(FormatError):
 
 
 class BadExpression(OrbitlogError):
-    """A filter expression that cannot be understood; `position` counts characters from its start."""
+    """An invalid filter expression; `position` counts characters from its start."""
 
     def __init__(self, problem: str, expression: str, position: int = 0) -> None:
         near = expression[max(0, position - 20) : position + 20]
@@ -124,43 +130,43 @@ class BadExpression(OrbitlogError):
 
 
 class StoreLayoutError(OrbitlogError):
-    """A directory or file that is not the store it was taken for."""
+    """A directory or file that is not a store of the expected layout."""
 
 
 class StoreError(OrbitlogError):
-    """A store that cannot do what was asked of it now."""
+    """A store that cannot serve the request now."""
 
 
 class StoreLocked(StoreError):
-    """Another process is writing to the store."""
+    """Another process has the store open for writing."""
 
 
 class StoreClosed(StoreError):
-    """The store was closed."""
+    """The store is closed."""
 
 
 class StoreReadOnly(StoreError):
-    """The store takes no messages: opened so, or its disk failed."""
+    """The store accepts no messages: it was opened read-only, or its disk failed."""
 
 
 class StoreFileGone(StoreError):
-    """A file was removed while it was looked at; readers look again, so that this means that it keeps happening."""
+    """A store file was deleted while it was being read, and each retry found another one deleted."""
 
 
 class LeaseLost(StoreError):
-    """Dispatch belongs to another engine, or is not to be had: nothing may be written."""
+    """The dispatch lease is held by another engine, or unavailable: derived files must not be written."""
 
 
 class DiskFull(StoreError):
-    """No room for another byte; nothing was lost, and the store goes on when there is room again."""
+    """No space left on the disk. No data was lost; the store resumes when space is available."""
 
 
 class WireError(OrbitlogError):
-    """Bytes on a connection that are no frames: where the next frame starts is unknown, so it can only be closed."""
+    """Malformed bytes on a connection: the start of the next frame is unknown, so the connection must be closed."""
 
 
 class RequestRefused(OrbitlogError):
-    """A request that is answered with `code` and `remark`; raised by whoever handles it."""
+    """A request to answer with `code` and `remark`; raised by request handlers."""
 
     def __init__(self, code: int, remark: str) -> None:
         super().__init__(remark)
@@ -169,7 +175,7 @@ class RequestRefused(OrbitlogError):
 
 
 class BadRequest(RequestRefused):
-    """A field of a request's header is missing or cannot be read."""
+    """A field of the request header is missing or invalid."""
 
     def __init__(self, problem: str, *, field: str) -> None:
         super().__init__(1, problem)
@@ -177,20 +183,20 @@ class BadRequest(RequestRefused):
 
 
 class ClientError(OrbitlogError):
-    """What a producer, consumer or administrator asked for cannot be done."""
+    """An invalid or impossible call of a producer, consumer or administrator."""
 
 
 class NoRoute(ClientError):
-    """No broker serves the topic, as far as the name servers know."""
+    """No broker serves the topic, according to the name servers."""
 
     retriable = True
     advice = "create the topic, or set autoCreateTopicEnable=true at a broker"
 
 
 class NoBroker(NoRoute):
-    """No broker has registered with the name servers: they were started a moment ago, or these are not theirs."""
+    """No broker has registered with these name servers: the brokers have just started, or use other name servers."""
 
-    advice = "start a broker with this name server as its namesrvAddr; one that runs registers every half minute"
+    advice = "start a broker with this name server as its namesrvAddr; a running broker registers every 30 s"
 
 
 class BrokerRefused(ClientError):
@@ -205,30 +211,30 @@ class BrokerRefused(ClientError):
 
 
 class ClientClosed(ClientError):
-    """The client was closed."""
+    """The client is closed."""
 
-    advice = "make another one with orbitlog.connect"
+    advice = "create another client with orbitlog.connect"
 
 
 class RemotingError(OrbitlogError):
-    """A peer that cannot be asked, or does not answer."""
+    """An unreachable or unresponsive peer."""
 
     retriable = True
 
 
 class ConnectFailed(RemotingError):
-    """Nobody listens at the address, or not in time."""
+    """The connection was refused or timed out."""
 
-    advice = "see that a server runs at the address, and that it can be reached from here; nothing was sent"
+    advice = "check that a server runs at the address and is reachable from this host; nothing was sent"
 
 
 class ConnectionLost(RemotingError):
-    """The connection ended before the answer came."""
+    """The connection was lost before the response arrived."""
 
-    advice = "ask again; what was asked for may have been done nevertheless"
+    advice = "retry; the request may have been carried out nevertheless"
 
 
 class RequestTimeout(RemotingError):
-    """No answer in time."""
+    """No response within the time limit."""
 
-    advice = "ask again, perhaps with a longer timeout; what was asked for may have been done nevertheless"
+    advice = "retry, perhaps with a longer timeout; the request may have been carried out nevertheless"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.connect import connect
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import java_550_client
 

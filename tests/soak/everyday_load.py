@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import orbitlog
-from orbitlog.client.connection.connecting import Connecting
+from orbitlog.client.connection.connect import ClientContext
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientError, RemotingError
 from orbitlog.formats.tables.group_config import GroupConfig
@@ -37,7 +37,7 @@ class EverydayLoad:
         """Everything that goes on at a time; each ends soon after `stop`."""
         return [self._send, self._send, self._consume, self._join_and_leave, self._operate, self._misbehave]
 
-    def _connect(self, **options: Any) -> Connecting:
+    def _connect(self, **options: Any) -> ClientContext:
         return orbitlog.connect(f"rocketmq://{self._name_server}", **options)
 
     async def _send(self) -> None:

@@ -24,7 +24,7 @@ FORMAT_ERRORS = [
     (BadField("is empty", field="topic", position=3), "topic at byte 3: is empty"),
     (LengthMismatch(field="record", stated=9, counted=8), "record at byte 0: states 9 bytes, its parts make 8"),
     (ChecksumMismatch(field="body", stored=1, computed=2), "body at byte 0: CRC stored is 1, computed 2"),
-    (Misplaced(field="physical offset", stated=1, actual=2), "physical offset at byte 0: says 1, lies at 2"),
+    (Misplaced(field="physical offset", stated=1, actual=2), "physical offset at byte 0: states 1, is stored at 2"),
     (LimitExceeded(field="body", limit=4, got="more"), "body at byte 0: more is over the limit of 4"),
 ]
 

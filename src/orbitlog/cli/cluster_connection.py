@@ -24,7 +24,7 @@ _ACCESS_DENIED = "AclException"
 def run_with_client(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], *, topic: str | None = None) -> R:
     """Connect, do the work, close; `topic` is what the work is about, for a hint if there is none of that name."""
     load_asyncio()
-    from orbitlog.client.connection.connecting import connect
+    from orbitlog.client.connection.connect import connect
 
     async def run() -> R:
         async with connect(cluster.address, credentials=_credentials(cluster), namespace=cluster.namespace) as mq:
@@ -39,7 +39,7 @@ def run_with_client(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], 
 def run_with_admin(cluster: Cluster, work: Callable[[Administration], Awaitable[R]], *, topic: str | None = None) -> R:
     """The same for what neither sends nor consumes: it starts in half the time."""
     load_asyncio()
-    from orbitlog.client.admin.admin_connection import administer
+    from orbitlog.client.admin.administration import administer
 
     async def run() -> R:
         async with administer(cluster.address, credentials=_credentials(cluster)) as admin:

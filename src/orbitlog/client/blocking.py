@@ -1,288 +1,206 @@
-"""The client for code without an event loop: the same names, each call waits for its result.
+"""Blocking client: the methods of the asyncio client, for code without an event loop.
 
-Nothing is implemented twice: the asynchronous client runs in a thread of its own, and every method here hands its call
-over and waits.
+Nothing is implemented twice: the asyncio client runs in a background thread, and each method here passes its call to
+that thread and waits for the result. Signatures are those of the asyncio client, by construction (`ParamSpec`).
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-import os
-import threading
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from concurrent.futures import CancelledError, ThreadPoolExecutor
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
-from datetime import datetime
+from contextvars import ContextVar
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from orbitlog.client.admin.administration import Administration
+from orbitlog.client.connection.loop_thread import LoopThread
 from orbitlog.client.consumer.delivery import Delivery
 from orbitlog.client.consumer.group_consumer import WORK_SECONDS, Consumer
-from orbitlog.client.consumer.group_link import StartFrom
-from orbitlog.client.consumer.queue_reading import Reader
 from orbitlog.client.consumer.received import Received
+from orbitlog.client.consumer.topic_reader import Reader
+from orbitlog.client.producer.fast_producer import SEND_SECONDS
 from orbitlog.client.producer.receipts import Receipt
-from orbitlog.client.producer.transactional import Branch, Check, Outcome
+from orbitlog.client.producer.transactions import Branch, Check, Outcome
 from orbitlog.client.rocketmq import RocketMQ
-from orbitlog.errors import ClientClosed, ClientError
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.errors import ClientClosed
+from orbitlog.formats.message_queue import MessageQueue
 
+A = TypeVar("A")
+B = TypeVar("B")
 P = ParamSpec("P")
 R = TypeVar("R")
-T = TypeVar("T")
 
-_STOP_SECONDS = 10.0
-_LISTENER = "orbitlog listener"
+# The consumer whose listener runs in this thread, if any: a listener that closes its own consumer must not wait for
+# itself to return.
+_current_listener: ContextVar[BlockingConsumer | None] = ContextVar("orbitlog_current_listener", default=None)
 
 
-class _LoopThread:
-    """An event loop in a thread of its own, for callers that have none.
+class _Twin(Generic[A]):
+    """Blocking counterpart of an object that lives in a loop thread."""
 
-    Nobody waits for a loop that has ended: whoever calls while it is being stopped, or waits for an answer then, hears
-    that the client is closed.
+    def __init__(self, thread: LoopThread, original: A) -> None:
+        self._thread = thread
+        self._original = original
+
+
+class _ClosableTwin(_Twin[A]):
+    def close(self) -> None:
+        raise NotImplementedError
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, R]]) -> Callable[Concatenate[_Twin[A], P], R]:
+    """Return a method that runs a coroutine method in the loop thread."""
+
+    @wraps(method)
+    def call(twin: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return twin._thread.run(method(twin._original, *args, **kwargs))
+
+    return call
+
+
+def _blocking_plain(method: Callable[Concatenate[A, P], R]) -> Callable[Concatenate[_Twin[A], P], R]:
+    """Return a method that runs a plain method in the loop thread."""
+
+    @wraps(method)
+    def call(twin: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return twin._thread.call(lambda: method(twin._original, *args, **kwargs))
+
+    return call
+
+
+def _blocking_list(
+    method: Callable[Concatenate[A, P], AsyncIterator[R]],
+) -> Callable[Concatenate[_Twin[A], P], list[R]]:
+    """Return a method that collects the results of an async generator method."""
+
+    async def collected(results: AsyncIterator[R]) -> list[R]:
+        return [result async for result in results]
+
+    @wraps(method)
+    def call(twin: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> list[R]:
+        return twin._thread.run(collected(method(twin._original, *args, **kwargs)))
+
+    return call
+
+
+def _blocking_as(
+    kind: Callable[[LoopThread, B], R], method: Callable[Concatenate[A, P], Awaitable[B]]
+) -> Callable[Concatenate[_Twin[A], P], R]:
+    """Return a method that wraps the result of an awaitable method in its blocking counterpart."""
+
+    @wraps(method)
+    def call(twin: _Twin[A], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return kind(twin._thread, twin._thread.run(method(twin._original, *args, **kwargs)))
+
+    return call
+
+
+class BlockingAdministration(_Twin[Administration]):
+    """Administration of a cluster, available as `mq.admin` of the blocking client. See `Administration`.
+
+    Example:
+        with orbitlog.connect(address) as mq:
+            print(mq.admin.topics())
     """
 
-    def __init__(self) -> None:
-        self._loop = _new_event_loop()
-        self._gate = threading.RLock()  # a signal's handler may call while its thread is calling
-        self._is_stopping = False
-        self._process_id = os.getpid()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="orbitlog client", daemon=True)
-        self._thread.start()
-
-    def run(self, coming: Awaitable[R]) -> R:
-        try:
-            self._refuse_what_would_wait_for_ever()
-        except ClientError:
-            if isinstance(coming, Coroutine):
-                coming.close()
-            raise
-        with self._gate:
-            if self._is_stopping:
-                if isinstance(coming, Coroutine):
-                    coming.close()
-                raise ClientClosed("the client is closed")
-            future = asyncio.run_coroutine_threadsafe(_awaited(coming), self._loop)
-        try:
-            return future.result()
-        except CancelledError:
-            if not self._is_stopping:
-                raise
-            raise ClientClosed("the client was closed meanwhile") from None
-        finally:
-            future.cancel()  # does nothing to one that is done
-
-    def _refuse_what_would_wait_for_ever(self) -> None:
-        if threading.current_thread() is self._thread:
-            raise ClientError("called from the client's own thread, which would wait for itself")
-        if os.getpid() != self._process_id:
-            raise ClientError("the process was forked, and the client's thread stayed behind: connect after the fork")
-
-    def stop(self) -> None:
-        if os.getpid() != self._process_id:
-            return
-        with self._gate:
-            if self._is_stopping:
-                return
-            self._is_stopping = True
-        ending = asyncio.run_coroutine_threadsafe(_end_tasks(), self._loop)
-        with suppress(TimeoutError):
-            ending.result(_STOP_SECONDS)
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(_STOP_SECONDS)
-        if not self._thread.is_alive():
-            self._loop.close()
-
-
-async def _end_tasks() -> None:
-    """Cancel what other threads still wait for."""
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
-        task.cancel()
-    if others:
-        await asyncio.wait(others, timeout=_STOP_SECONDS)
-
-
-def _new_event_loop() -> asyncio.AbstractEventLoop:
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.new_event_loop()
-    return uvloop.new_event_loop()
-
-
-async def _awaited(coming: Awaitable[R]) -> R:
-    return await coming
-
-
-def _blocking(
-    method: Callable[Concatenate[RocketMQ, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[BlockingRocketMQ, P], R]:
-    @wraps(method)
-    def call(twin: BlockingRocketMQ, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return twin._thread.run(method(twin._client, *args, **kwargs))
-
-    return call
-
-
-def _blocking_admin(
-    method: Callable[Concatenate[Administration, P], Coroutine[Any, Any, R]],
-) -> Callable[Concatenate[BlockingAdministration, P], R]:
-    @wraps(method)
-    def call(twin: BlockingAdministration, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return twin._thread.run(method(twin._admin, *args, **kwargs))
-
-    return call
-
-
-class BlockingAdministration:
-    """What operators ask and change."""
-
-    cluster = _blocking_admin(Administration.cluster)
-    brokers = _blocking_admin(Administration.brokers)
-    topics = _blocking_admin(Administration.topics)
-    topic_configs = _blocking_admin(Administration.topic_configs)
-    create_topic = _blocking_admin(Administration.create_topic)
-    delete_topic = _blocking_admin(Administration.delete_topic)
-    topic_offsets = _blocking_admin(Administration.topic_offsets)
-    groups = _blocking_admin(Administration.groups)
-    create_group = _blocking_admin(Administration.create_group)
-    delete_group = _blocking_admin(Administration.delete_group)
-    progress = _blocking_admin(Administration.progress)
-    reset_offsets = _blocking_admin(Administration.reset_offsets)
-    message = _blocking_admin(Administration.message)
-
-    def __init__(self, thread: _LoopThread, admin: Administration) -> None:
-        self._thread = thread
-        self._admin = admin
-
-    @wraps(Administration.find)
-    def find(self, topic: str, key: str, **options: Any) -> list[Received]:
-        return self._thread.run(self._found(topic, key, options))
-
-    async def _found(self, topic: str, key: str, options: dict[str, Any]) -> list[Received]:
-        return [message async for message in self._admin.find(topic, key, **options)]
-
-
-class BlockingRocketMQ:
-    """The client; safe to use from several threads."""
-
-    send = _blocking(RocketMQ.send)
-    send_batch = _blocking(RocketMQ.send_batch)
-    send_oneway = _blocking(RocketMQ.send_oneway)
-    request = _blocking(RocketMQ.request)
-    reply = _blocking(RocketMQ.reply)
-
-    def __init__(self, make: Callable[[], RocketMQ]) -> None:
-        self._thread = _LoopThread()
-        with ExitStack() as undo:
-            undo.callback(self._thread.stop)
-            self._client = self._thread.run(_called(make))
-            undo.pop_all()
-        self.admin = BlockingAdministration(self._thread, self._client.admin)
-
-    @wraps(RocketMQ.send_in_transaction)
-    def send_in_transaction(
-        self, topic: str, body: bytes | str, branch: Branch, *, check: Check | None = None, **options: Any
-    ) -> tuple[Receipt, Outcome]:
-        checking = None if check is None else _aside(check)
-        return self._thread.run(
-            self._client.send_in_transaction(topic, body, _aside(branch), check=checking, **options)
-        )
-
-    @wraps(RocketMQ.check_transactions)
-    def check_transactions(self, check: Check, *topics: str) -> None:
-        self._thread.run(self._client.check_transactions(_aside(check), *topics))
-
-    @wraps(RocketMQ.consume)
-    def consume(self, *topics: str, **options: Any) -> BlockingConsumer:
-        return BlockingConsumer(self._thread, self._thread.run(self._client.consume(*topics, **options)))
-
-    @wraps(RocketMQ.read)
-    def read(self, topic: str, **options: Any) -> BlockingReader:
-        return BlockingReader(self._thread, self._thread.run(self._client.read(topic, **options)))
-
-    def close(self) -> None:
-        """Close as the asynchronous client does, and end its thread."""
-        try:
-            self._thread.run(self._client.close())
-        except ClientClosed:
-            return
-        finally:
-            self._thread.stop()
-
-
-def _aside(function: Callable[[T], Awaitable[R] | R]) -> Callable[[T], Awaitable[R]]:
-    """Call a user's function in a thread: it may block, and use the client."""
-
-    async def call(argument: T) -> R:
-        result = await asyncio.to_thread(function, argument)
-        return await result if inspect.isawaitable(result) else result
-
-    return call
-
-
-async def _called(what: Callable[[], R]) -> R:
-    """Call something in the thread of the event loop."""
-    return what()
+    cluster = _blocking(Administration.cluster)
+    brokers = _blocking(Administration.brokers)
+    topics = _blocking(Administration.topics)
+    topic_configs = _blocking(Administration.topic_configs)
+    create_topic = _blocking(Administration.create_topic)
+    delete_topic = _blocking(Administration.delete_topic)
+    topic_offsets = _blocking(Administration.topic_offsets)
+    groups = _blocking(Administration.groups)
+    create_group = _blocking(Administration.create_group)
+    delete_group = _blocking(Administration.delete_group)
+    progress = _blocking(Administration.progress)
+    reset_offsets = _blocking(Administration.reset_offsets)
+    message = _blocking(Administration.message)
+    find = _blocking_list(Administration.find)
 
 
 class BlockingDelivery(Received):
-    """A message of a consumer group, with `ack` and `retry` that wait."""
+    """A message delivered to a consumer group; settle it with `ack()` or `retry()`. See `Delivery`.
+
+    Example:
+        with orbitlog.connect(address) as mq, mq.consume("Orders", group="audit", start_from="first") as consumer:
+            message = consumer.next(10)
+            if message is not None:
+                message.ack()
+    """
 
     __slots__ = ("_delivery", "_thread")
 
-    def __init__(self, thread: _LoopThread, delivery: Delivery) -> None:
+    def __init__(self, thread: LoopThread, delivery: Delivery) -> None:
         super().__init__(delivery.stored, delivery.broker_name, delivery.local_attempts)
         self._thread = thread
         self._delivery = delivery
 
     @property
     def topic(self) -> str:
+        """The topic it was sent to, without namespace, also for a retried message."""
         return self._delivery.topic
 
     @property
     def is_settled(self) -> bool:
+        """Whether `ack` or `retry` was called."""
         return self._delivery.is_settled
 
     def ack(self) -> None:
-        """It is done with."""
+        """Acknowledge the message: it is consumed, and its offset may be committed."""
         self._thread.run(self._delivery.ack())
 
     def retry(self, after: float | None = None) -> None:
-        """Have it delivered again, after about so many seconds."""
+        """Have the message redelivered after about `after` seconds."""
         self._thread.run(self._delivery.retry(after))
 
 
-class BlockingConsumer:
-    """A consumer to iterate over: a message counts as done when the next one is asked for."""
+class BlockingConsumer(_ClosableTwin[Consumer]):
+    """A member of a consumer group; iterate over it. Requesting the next message acknowledges the last. See `Consumer`.
 
-    def __init__(self, thread: _LoopThread, consumer: Consumer) -> None:
-        self._thread = thread
-        self._consumer = consumer
+    Example:
+        with orbitlog.connect(address) as mq, mq.consume("Orders", group="audit", start_from="first") as consumer:
+            for message in consumer:
+                print(message.text)
+                break
+    """
+
+    commit = _blocking(Consumer.commit)
 
     @property
     def group(self) -> str:
-        return self._consumer.group
+        """The name of the group."""
+        return self._original.group
 
     @property
     def queues(self) -> list[MessageQueue]:
-        return self._consumer.queues
+        """The queues assigned to this member."""
+        return self._original.queues
 
     def __iter__(self) -> Iterator[BlockingDelivery]:
         while (delivery := self.next()) is not None:
             try:
                 yield delivery
             except GeneratorExit:
-                self._thread.run(self._put_back(delivery))
+                self._requeue(delivery)
                 raise
             delivery.ack()
 
+    def _requeue(self, delivery: BlockingDelivery) -> None:
+        self._thread.call(lambda: self._original.requeue(delivery._delivery))
+
     def batches(self, count: int = 32) -> Iterator[list[BlockingDelivery]]:
-        """Iterate over lists of what is there, at most `count`; done with when the next list is asked for."""
-        batches = self._consumer.batches(count)
+        """Iterate over lists of at most `count` available messages; requesting the next list acknowledges the last."""
+        batches = self._original.batches(count)
         try:
             while (batch := self._thread.run(anext(batches, None))) is not None:
                 yield [BlockingDelivery(self._thread, delivery) for delivery in batch]
@@ -290,90 +208,144 @@ class BlockingConsumer:
             with suppress(ClientClosed):
                 self._thread.run(batches.aclose())
 
-    async def _put_back(self, delivery: BlockingDelivery) -> None:
-        self._consumer.put_back(delivery._delivery)
-
     def next(self, seconds: float | None = None) -> BlockingDelivery | None:
-        """Wait for the next message; None when the time is up or the consumer is closed. Needs its `ack`."""
-        delivery = self._thread.run(self._consumer.next(seconds))
+        """Wait for the next message; None after `seconds`, or if the consumer is closed. Settle it with `ack()`."""
+        delivery = self._thread.run(self._original.next(seconds))
         return None if delivery is None else BlockingDelivery(self._thread, delivery)
 
     def run(self, listener: Callable[[BlockingDelivery], object], *, concurrency: int = 20) -> None:
-        """Call `listener` in threads for every message until closed: returning is `ack`, raising is `retry`."""
-        with ThreadPoolExecutor(concurrency, _LISTENER) as threads:
+        """Call `listener` in threads for every message until closed: a return acknowledges, an exception retries."""
+
+        def work(delivery: Delivery) -> None:
+            token = _current_listener.set(self)
+            try:
+                listener(BlockingDelivery(self._thread, delivery))
+            finally:
+                _current_listener.reset(token)
+
+        with ThreadPoolExecutor(concurrency, "orbitlog listener") as threads:
 
             async def call(delivery: Delivery) -> None:
-                loop = asyncio.get_running_loop()
-                await loop.run_in_executor(threads, listener, BlockingDelivery(self._thread, delivery))
+                await asyncio.get_running_loop().run_in_executor(threads, work, delivery)
 
-            self._thread.run(self._consumer.run(call, concurrency=concurrency))
+            self._thread.run(self._original.run(call, concurrency=concurrency))
 
-    def commit(self) -> None:
-        self._thread.run(self._consumer.commit())
-
-    def close(self) -> None:
-        """Give the queues back; listeners of `run` may finish the message that they work on."""
-        # One that closes its own consumer cannot be waited for.
-        is_listener = threading.current_thread().name.startswith(_LISTENER)
-        self._thread.run(self._consumer.close(work_seconds=0.0 if is_listener else WORK_SECONDS))
-
-    def __enter__(self) -> BlockingConsumer:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
+    def close(self, *, work_seconds: float = WORK_SECONDS) -> None:
+        """Commit, and leave the group; wait up to `work_seconds` for listeners of `run`, unless called by one."""
+        is_listener = _current_listener.get() is self
+        self._thread.run(self._original.close(work_seconds=0.0 if is_listener else work_seconds))
 
 
-class BlockingReader:
-    """A reader to iterate over."""
+class BlockingReader(_ClosableTwin[Reader]):
+    """A reader of some queues of a topic; iterate over it, or call `next`. See `Reader`.
 
-    def __init__(self, thread: _LoopThread, reader: Reader) -> None:
-        self._thread = thread
-        self._reader = reader
+    Example:
+        with orbitlog.connect(address) as mq, mq.read("Orders", start="first") as reader:
+            message = reader.next(10)
+    """
+
+    next = _blocking(Reader.next)
+    assign = _blocking(Reader.assign)
+    seek = _blocking(Reader.seek)
+    pause = _blocking_plain(Reader.pause)
+    resume = _blocking_plain(Reader.resume)
+    positions = _blocking_plain(Reader.positions)
+    close = _blocking(Reader.close)
 
     @property
     def topic(self) -> str:
-        return self._reader.topic
+        """The topic, without namespace."""
+        return self._original.topic
 
     @property
     def queues(self) -> list[MessageQueue]:
-        return self._reader.queues
+        """The assigned queues."""
+        return self._original.queues
 
     def __iter__(self) -> Iterator[Received]:
         while (message := self.next()) is not None:
             yield message
 
-    def next(self, seconds: float | None = None) -> Received | None:
-        """Wait for the next message; None when the time is up or the reader is closed."""
-        return self._thread.run(self._reader.next(seconds))
 
-    def assign(
-        self, queues: Sequence[MessageQueue] | None = None, start: datetime | str | int = StartFrom.FIRST
-    ) -> None:
-        """Read these queues (all of the topic if None) from `start` on, and no others."""
-        self._thread.run(self._reader.assign(queues, start))
+class BlockingRocketMQ(_Twin[RocketMQ]):
+    """A blocking client of one cluster, created by `with orbitlog.connect(...)`; safe to use from several threads.
 
-    def seek(self, queue: MessageQueue, to: int | datetime | str) -> None:
-        """Go on elsewhere in a queue: at an offset, its begin, its end, or a moment."""
-        self._thread.run(self._reader.seek(queue, to))
+    It has the methods of `RocketMQ` without `await`; `consume` and `read` return blocking counterparts.
 
-    def pause(self, *queues: MessageQueue) -> None:
-        """Fetch no more of these queues (of all, if none are named) until `resume`."""
-        self._thread.run(_called(lambda: self._reader.pause(*queues)))
+    Example:
+        with orbitlog.connect(address) as mq:
+            print(mq.send("Orders", "one"))
+    """
 
-    def resume(self, *queues: MessageQueue) -> None:
-        """Fetch these queues again (all, if none are named)."""
-        self._thread.run(_called(lambda: self._reader.resume(*queues)))
+    send = _blocking(RocketMQ.send)
+    send_batch = _blocking(RocketMQ.send_batch)
+    send_oneway = _blocking(RocketMQ.send_oneway)
+    request = _blocking(RocketMQ.request)
+    reply = _blocking(RocketMQ.reply)
+    consume = _blocking_as(BlockingConsumer, RocketMQ.consume)
+    read = _blocking_as(BlockingReader, RocketMQ.read)
 
-    def positions(self) -> Mapping[MessageQueue, int]:
-        """The offset of the next message of each queue that was not handed out."""
-        return self._thread.run(_called(self._reader.positions))
+    def __init__(self, make: Callable[[], RocketMQ]) -> None:
+        thread = LoopThread()
+        with ExitStack() as undo:
+            undo.callback(thread.stop)
+            super().__init__(thread, thread.call(make))
+            undo.pop_all()
+        self.admin = BlockingAdministration(thread, self._original.admin)
+
+    @property
+    def client_id(self) -> str:
+        """The id of this client in the cluster."""
+        return self._original.client_id
+
+    def send_in_transaction(
+        self,
+        topic: str,
+        body: bytes | str,
+        branch: Branch,
+        *,
+        check: Check | None = None,
+        tags: str | None = None,
+        keys: str | Iterable[str] = (),
+        properties: Mapping[str, str] | None = None,
+        timeout: float = SEND_SECONDS,
+    ) -> tuple[Receipt, Outcome]:
+        """Send a half message, run `branch`, and commit if it returns True; see `RocketMQ.send_in_transaction`.
+
+        `branch` and `check` run in threads: they may block, and use the client.
+        """
+        return self._thread.run(
+            self._original.send_in_transaction(
+                topic,
+                body,
+                _in_thread(branch),
+                check=None if check is None else _in_thread(check),
+                tags=tags,
+                keys=keys,
+                properties=properties,
+                timeout=timeout,
+            )
+        )
+
+    def check_transactions(self, check: Check, *topics: str) -> None:
+        """Answer transaction checks for this producer group; `check` runs in a thread."""
+        self._thread.run(self._original.check_transactions(_in_thread(check), *topics))
 
     def close(self) -> None:
-        self._thread.run(self._reader.close())
+        """Close the client as `RocketMQ.close` does, and end its thread."""
+        try:
+            self._thread.run(self._original.close())
+        except ClientClosed:
+            return
+        finally:
+            self._thread.stop()
 
-    def __enter__(self) -> BlockingReader:
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        self.close()
+def _in_thread(function: Callable[[A], Awaitable[R] | R]) -> Callable[[A], Awaitable[R]]:
+    """Return a coroutine function that calls a user's function in a thread."""
+
+    async def call(argument: A) -> R:
+        result = await asyncio.to_thread(function, argument)
+        return await result if inspect.isawaitable(result) else result
+
+    return call

@@ -1,4 +1,4 @@
-"""The client: one connection to a cluster, for sending and consuming.
+"""The asyncio client of a cluster: producer, consumers, readers and administration over shared connections.
 
 async with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
     await mq.send("Orders", b"one", tags="new", keys=["42"])
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -22,26 +22,28 @@ from orbitlog.client.connection.client_identity import UniqueIdMaker, make_clien
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.namespaces import group_name, topic_name, wrapped
 from orbitlog.client.connection.routes import REFRESH_SECONDS, Routes
-from orbitlog.client.connection.server_requests import BrokerQuestions
+from orbitlog.client.connection.server_requests import ServerRequests
 from orbitlog.client.connection.signature import Credentials
-from orbitlog.client.consumer.group_consumer import CLOSE_SECONDS, Consumer, Joining
+from orbitlog.client.consumer.group_consumer import CLOSE_SECONDS, Consumer, ConsumerContext
 from orbitlog.client.consumer.group_link import GroupLink, StartFrom, start_of
-from orbitlog.client.consumer.member_share import CONSUME_SECONDS, ConsumeOptions
-from orbitlog.client.consumer.queue_reading import Reader
+from orbitlog.client.consumer.queue_assignment import CONSUME_SECONDS, ConsumeOptions
 from orbitlog.client.consumer.received import Received
 from orbitlog.client.consumer.subscriptions import make_subscription
+from orbitlog.client.consumer.topic_reader import Reader
 from orbitlog.client.producer.fast_producer import SEND_SECONDS
+from orbitlog.client.producer.message_producer import Producer
 from orbitlog.client.producer.outgoing import Outgoing, body_bytes, make_batch, make_outgoing
-from orbitlog.client.producer.producer_sends import Sending
 from orbitlog.client.producer.receipts import Receipt
-from orbitlog.client.producer.request_reply import Asking, Reply
+from orbitlog.client.producer.request_reply import Reply, RequestReply
 from orbitlog.client.producer.tracing import Tracer
-from orbitlog.client.producer.transactional import Branch, Check, Outcome, Transactional
+from orbitlog.client.producer.transactions import Branch, Check, Outcome, Transactions
 from orbitlog.errors import ClientClosed, ClientError, NoRoute, OrbitlogError
-from orbitlog.remoting.connection import Connection
-from orbitlog.wire.bodies.body_json import MessageQueue, encode_body
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import ALL, HeartbeatData, ProducerData, SubscriptionData
 from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.command import Command
 from orbitlog.wire.consume_headers import UnregisterClientRequest
 from orbitlog.wire.queue_shares import STRATEGIES
 
@@ -50,11 +52,18 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS = 30.0
 PRODUCER_GROUP = "orbitlog-producers"
 READER_GROUP = "orbitlog-readers"
-_TURNS_TO_LEAVE = 4
+_LEAVE_TURNS = 4
 
 
 class RocketMQ:
-    """A client of one cluster. Made by `orbitlog.connect`, closed by leaving its block."""
+    """A client of one cluster, created by `async with orbitlog.connect(...)` and closed when the block ends.
+
+    Use one client per event loop and share it between tasks: all sends and consumers share its connections.
+
+    Example:
+        async with orbitlog.connect(address) as mq:
+            print(await mq.send("Orders", "one"))
+    """
 
     def __init__(
         self,
@@ -68,24 +77,29 @@ class RocketMQ:
         self._namespace = namespace
         producer_group = wrapped(namespace, group_name(producer_group))
         self.client_id = make_client_id()
-        self._questions = BrokerQuestions(self._consumer_of, ";".join(name_servers))
-        self._link = ClusterLink(name_servers, self._questions, credentials)
+        self._link = ClusterLink(name_servers, self._serve_broker, credentials)
         self._routes = Routes(self._link)
-        self._sending = Sending(self._link, self._routes, producer_group)
-        self._transactional = self._questions.transactional = Transactional(
-            self._link, self._routes, self._sending, namespace
-        )
-        self._asking = self._questions.asking = Asking(self._link, self._routes, self._sending, self.client_id)
         self.admin = Administration(self._link, self._routes)
-        self._tracer = self._sending.tracer = Tracer(self._link, self._routes) if trace else None
+        self._tracer = Tracer(self._link, self._routes) if trace else None
+        self._producer = Producer(self._link, self._routes, producer_group, self._tracer)
+        self._transactions = Transactions(self._link, self._routes, self._producer, namespace)
+        self._request_reply = RequestReply(self._link, self._routes, self._producer, self.client_id)
+        self._server_requests = ServerRequests(
+            self._consumer_of, ";".join(name_servers), self._transactions, self._request_reply
+        )
         self._unique_ids = UniqueIdMaker()
         self._consumers: list[Consumer] = []
         self._readers: list[Reader] = []
-        self._greeted: dict[str, Connection] = {}
-        self._loop_task = asyncio.get_running_loop().create_task(self._keep_up(), name="orbitlog client")
+        self._registered_at: dict[str, Connection] = {}
+        self._loop_task = asyncio.get_running_loop().create_task(self._background_loop(), name="orbitlog client")
         self._is_closed = False
 
-    # Sending
+    def _serve_broker(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:
+        # A method, because the link needs its handler before the parts that answer requests exist. No connection is
+        # opened before the constructor returns, so no request can arrive too early.
+        return self._server_requests(connection, request)
+
+    # Producing
 
     async def send(
         self,
@@ -100,22 +114,23 @@ class RocketMQ:
         delay_level: int | None = None,
         ordered_by: str | None = None,
         queue: MessageQueue | None = None,
-        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers several tries
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers all attempts
     ) -> Receipt:
-        """Send a message and wait until a broker has it.
+        """Send a message and wait for the broker's acknowledgement.
 
-        `ordered_by`: messages with the same key go to the same queue, and are consumed in the order sent by an
-        orderly consumer. `delay` (seconds), `deliver_at` or `delay_level` (1 to 18): delivered later.
+        `ordered_by`: messages with the same key go to the same queue; an orderly consumer receives them in the order
+        sent. `delay` (seconds), `deliver_at` or `delay_level` (1 to 18) schedule the delivery. `timeout` covers all
+        attempts, in seconds. Raise `ClientError` for invalid arguments, `NoRoute`, `BrokerRefused` or `RemotingError`.
 
         Example:
             receipt = await mq.send("Orders", "one", tags="new", keys=["42"], delay=0.1)
             print(receipt.status, receipt.message_id)
         """
-        is_more_said = tags or keys or properties or deliver_at or queue
-        is_usual = timeout == SEND_SECONDS and delay is None and delay_level is None and ordered_by is None
-        if is_usual and not is_more_said:
+        has_options = tags or keys or properties or deliver_at or queue
+        has_defaults = timeout == SEND_SECONDS and delay is None and delay_level is None and ordered_by is None
+        if has_defaults and not has_options:
             raw = body_bytes(body)
-            return await self._sending.send_plain(wrapped(self._namespace, topic), raw, self._unique_ids.make())
+            return await self._producer.send_plain(wrapped(self._namespace, topic), raw, self._unique_ids.make())
         message = make_outgoing(
             wrapped(self._namespace, topic),
             body,
@@ -129,8 +144,8 @@ class RocketMQ:
             ordered_by=ordered_by,
         )
         if queue is not None and queue.topic != message.topic:
-            raise ClientError(f"the queue is one of topic {queue.topic}, the message is for {message.topic}")
-        return await self._sending.send(message, seconds=time_limit(timeout), ordered_by=ordered_by, queue=queue)
+            raise ClientError(f"queue of topic {queue.topic} given for a message of topic {message.topic}")
+        return await self._producer.send(message, seconds=time_limit(timeout), ordered_by=ordered_by, queue=queue)
 
     async def send_batch(
         self,
@@ -140,11 +155,11 @@ class RocketMQ:
         tags: str | None = None,
         keys: Iterable[str | Iterable[str]] = (),
         properties: Mapping[str, str] | None = None,
-        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers several tries
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers all attempts
     ) -> Receipt:
-        """Send several messages in one request: all are stored, or none. Much faster than one by one.
+        """Send several messages in one request: all are stored, or none. Much faster than single sends.
 
-        `keys` has one entry for each body; tags and properties are those of all.
+        `keys` has one entry for each body; tags and properties apply to all messages.
 
         Example:
             await mq.send_batch("Orders", [f"order {number}" for number in range(100)], tags="new")
@@ -154,7 +169,7 @@ class RocketMQ:
         all_bodies = bodies_list(bodies)
         unique_ids = self._unique_ids.make_many(len(all_bodies))
         batch = make_batch(topic, all_bodies, unique_ids, tags=tags, keys=keys, user_properties=properties)
-        return await self._sending.send_batch(batch, self._unique_ids.make(), seconds=time_limit(timeout))
+        return await self._producer.send_batch(batch, self._unique_ids.make(), seconds=time_limit(timeout))
 
     async def send_oneway(
         self,
@@ -165,12 +180,12 @@ class RocketMQ:
         keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
     ) -> None:
-        """Send without waiting for an answer: fastest, and a loss goes unnoticed.
+        """Send without waiting for a response: fastest, but losses are not detected.
 
         Example:
             await mq.send_oneway("Metrics", "load 0.7")
         """
-        await self._sending.send_oneway(self._plain(topic, body, tags, keys, properties))
+        await self._producer.send_oneway(self._make_message(topic, body, tags, keys, properties))
 
     async def send_in_transaction(
         self,
@@ -182,43 +197,36 @@ class RocketMQ:
         tags: str | None = None,
         keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
-        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers several tries
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers all attempts
     ) -> tuple[Receipt, Outcome]:
-        """Send a message that counts only if `branch` returns True; False or an exception takes it back.
+        """Send a half message, run `branch`, and commit if it returns True; False or an exception rolls back.
 
-        `branch` gets the receipt of the half message. Where it returns None, or this process dies, the broker asks
-        later: `check` gets the message and says how it ended.
+        `branch` gets the receipt of the half message. If it returns None, or this process dies, the broker checks
+        the transaction later: `check` gets the message and returns the outcome. Return receipt and outcome.
 
         Example:
             receipt, outcome = await mq.send_in_transaction("Paid", "order 42", lambda receipt: True)
         """
         if check is not None:
-            self._transactional.check = check
-        message = make_outgoing(
-            wrapped(self._namespace, topic),
-            body,
-            self._unique_ids.make(),
-            tags=tags,
-            keys=keys,
-            user_properties=properties,
-        )
-        await self._introduce(message.topic)  # so that the broker knows whom to ask
-        return await self._transactional.send(message, branch, seconds=time_limit(timeout))
+            self._transactions.register_check(check)
+        message = self._make_message(topic, body, tags, keys, properties)
+        await self._register_with(message.topic)  # so that the broker can send transaction checks to this client
+        return await self._transactions.send(message, branch, seconds=time_limit(timeout))
 
     async def check_transactions(self, check: Check, *topics: str) -> None:
-        """Answer brokers that ask how a transaction of this producer group ended, whoever began it.
+        """Answer transaction checks for this producer group, also for transactions of earlier processes.
 
-        For a process that was started again: brokers of these topics learn of it at once, not when it first sends.
-        `check` gets the message and returns True (it counts), False (it does not) or None (ask again later).
+        For a restarted process: registers with the brokers of `topics` now instead of at the first send.
+        `check` gets the message and returns True (commit), False (roll back) or None (check later).
 
         Example:
             await mq.check_transactions(lambda message: message.text == "order 42", "Paid")
         """
         if not topics:
-            raise ClientError("name the topics whose transactions are meant")
-        self._transactional.check = check
+            raise ClientError("check_transactions needs at least one topic")
+        self._transactions.register_check(check)
         for topic in topics:
-            await self._introduce(wrapped(self._namespace, topic_name(topic)))
+            await self._register_with(wrapped(self._namespace, topic_name(topic)))
 
     async def request(
         self,
@@ -228,9 +236,9 @@ class RocketMQ:
         tags: str | None = None,
         keys: str | Iterable[str] = (),
         properties: Mapping[str, str] | None = None,
-        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers connecting, sending and waiting
+        timeout: float = SEND_SECONDS,  # noqa: ASYNC109 - covers connect, send and wait
     ) -> Reply:
-        """Send a message and wait for the reply of whoever consumes it.
+        """Send a request message and wait for the reply of its consumer; raise `RequestTimeout` if none arrives.
 
         Example:
             async def serve():
@@ -242,11 +250,11 @@ class RocketMQ:
             print(reply.text)
             serving.cancel()
         """
-        message = self._plain(topic, body, tags, keys, properties)
-        return await self._asking.ask(message, self._introduce, seconds=time_limit(timeout))
+        message = self._make_message(topic, body, tags, keys, properties)
+        return await self._request_reply.request(message, self._register_with, seconds=time_limit(timeout))
 
     async def reply(self, message: Received, body: bytes | str) -> None:
-        """Reply to a request that was consumed.
+        """Reply to a consumed request; raise `ClientError` if the message does not expect a reply.
 
         Example:
             async for message in mq.consume("Orders", group="answering", start_from="first"):
@@ -254,9 +262,9 @@ class RocketMQ:
                     await mq.reply(message, "seen")
                 break
         """
-        await self._asking.reply(message, body_bytes(body), self._unique_ids.make())
+        await self._request_reply.reply(message, body_bytes(body), self._unique_ids.make())
 
-    def _plain(
+    def _make_message(
         self,
         topic: str,
         body: bytes | str,
@@ -282,13 +290,13 @@ class RocketMQ:
         consume_timeout: float | None = CONSUME_SECONDS,
         strategy: str = "average",
         offsets_file: Path | str | None = None,
-    ) -> Joining:
+    ) -> ConsumerContext:
         """Join a consumer group: `async for` over it, `async with` it, or await it for a `Consumer`.
 
-        A group that never consumed a queue begins at its end, or where `start_from` says: "first", "last", a time.
-        What failed `max_attempts` times (16; in order: for ever) goes to the group's dead letters. A message without
-        a word for `consume_timeout` seconds goes back to the broker, unless it is consumed in order. `broadcasting`:
-        every member gets every message, and `offsets_file` is where this one keeps how far it is.
+        `start_from` ("first", "last" or a datetime) applies to queues without a committed offset. After
+        `max_attempts` failures (default 16; unlimited if `orderly`) a message goes to the group's dead letters.
+        A message not settled within `consume_timeout` seconds is redelivered, unless `orderly`. `broadcasting`:
+        every member gets every message, and keeps its offsets in `offsets_file`.
 
         Example:
             async for message in mq.consume("Orders", group="billing", tags="new || paid", start_from="first"):
@@ -297,13 +305,13 @@ class RocketMQ:
         """
         group = wrapped(self._namespace, group_name(group))
         if not topics:
-            raise ClientError("name at least one topic to consume")
+            raise ClientError("consume needs at least one topic")
         if strategy not in STRATEGIES:
-            raise ClientError(f"strategy {strategy!r} is none of {', '.join(STRATEGIES)}")
+            raise ClientError(f"unknown strategy {strategy!r}; use one of {', '.join(STRATEGIES)}")
         if offsets_file is not None and not broadcasting:
-            raise ClientError("offsets_file is for broadcasting: otherwise brokers keep the offsets")
+            raise ClientError("offsets_file needs broadcasting=True: otherwise brokers keep the offsets")
         if max_attempts is not None and max_attempts < 0:
-            raise ClientError(f"max_attempts={max_attempts}: give 0 or more, or None for as often as is usual")
+            raise ClientError(f"invalid max_attempts={max_attempts}: give 0 or more, or None for the default")
         version = time.time_ns() // 1_000_000
         wanted = [wrapped(self._namespace, topic_name(topic)) for topic in topics]
         subscriptions = [make_subscription(topic, tags, sql, version=version) for topic in wanted]
@@ -317,12 +325,12 @@ class RocketMQ:
             namespace=self._namespace,
             consume_seconds=None if consume_timeout is None else time_limit(consume_timeout),
         )
-        return Joining(lambda: self._join(group, subscriptions, options))
+        return ConsumerContext(lambda: self._join(group, subscriptions, options))
 
     async def _join(self, group: str, subscriptions: Sequence[SubscriptionData], options: ConsumeOptions) -> Consumer:
-        self._refuse_when_closed()
-        if await self._member_that_stays(group):
-            raise ClientError(f"this client is a member of {group} already; a second member needs its own connection")
+        self._check_open()
+        if await self._is_member(group):
+            raise ClientError(f"this client is already a member of {group}; a second member needs its own client")
         link = GroupLink(self._link, self._routes, group, self.client_id)
         for subscription in subscriptions:
             try:
@@ -331,16 +339,16 @@ class RocketMQ:
                     await link.check(subscription)
             except NoRoute:
                 log.warning(
-                    "%s: nobody serves topic %s yet; its messages come when somebody does", group, subscription.topic
+                    "%s: no broker serves topic %s yet; consumption starts when one does", group, subscription.topic
                 )
-        await link.warn_of_others(subscriptions)
+        await link.warn_of_mismatch(subscriptions)
         consumer = Consumer(
             link,
             self._routes,
             subscriptions,
             options,
-            announce=self._beat,
-            forget=self._forget_consumer,
+            send_heartbeat=self._send_heartbeats,
+            on_close=self._forget_consumer,
             tracer=self._tracer,
         )
         self._consumers.append(consumer)
@@ -360,19 +368,19 @@ class RocketMQ:
         sql: str | None = None,
         group: str = READER_GROUP,
     ) -> Reader:
-        """Read a topic without a group: nothing is shared, nothing is committed. `assign`, `seek`, `pause` it.
+        """Read a topic without joining a group: no queue is shared, no offset committed. See `Reader`.
 
-        `group` is the name that the broker is told; nobody joins it.
+        `group` is only the name sent to the broker with each pull.
 
         Example:
             async with await mq.read("Orders", start="first") as reader:
                 message = await reader.next(10)
         """
-        self._refuse_when_closed()
+        self._check_open()
         topic = wrapped(self._namespace, topic_name(topic))
         subscription = make_subscription(topic, tags, sql, version=time.time_ns() // 1_000_000)
         link = GroupLink(self._link, self._routes, wrapped(self._namespace, group_name(group)), self.client_id)
-        reader = Reader(link, self._routes, subscription, forget=self._forget_reader, namespace=self._namespace)
+        reader = Reader(link, self._routes, subscription, on_close=self._forget_reader, namespace=self._namespace)
         self._readers.append(reader)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(reader.close)
@@ -380,12 +388,12 @@ class RocketMQ:
             undo.pop_all()
         return reader
 
-    async def _member_that_stays(self, group: str) -> bool:
-        """Tell whether this client is a member already; one that is leaving is waited for.
+    async def _is_member(self, group: str) -> bool:
+        """Return whether this client is already a member of the group; wait for a member that is leaving.
 
-        An `async for` that was left by `break` leaves its group a few turns of the event loop later.
+        After `break`, an `async for` over `consume` leaves its group a few turns of the event loop later.
         """
-        for _ in range(_TURNS_TO_LEAVE):
+        for _ in range(_LEAVE_TURNS):
             member = self._consumer_of(group)
             if member is None:
                 return False
@@ -406,63 +414,65 @@ class RocketMQ:
         if consumer in self._consumers:
             self._consumers.remove(consumer)
             header = UnregisterClientRequest(client_id=self.client_id, consumer_group=consumer.group)
-            await self._ask_all(RequestCode.UNREGISTER_CLIENT, header)
+            await self._invoke_all(RequestCode.UNREGISTER_CLIENT, header)
 
-    # Keeping in touch
+    # Heartbeats
 
-    async def _keep_up(self) -> None:
+    async def _background_loop(self) -> None:
         while True:
             await asyncio.sleep(min(HEARTBEAT_SECONDS, REFRESH_SECONDS))
             try:
                 await self._routes.refresh_all()
-                await self._beat()
+                await self._send_heartbeats()
             except OrbitlogError as error:
-                log.warning("out of touch with the cluster: %s", error)
+                log.warning("could not refresh routes or send heartbeats: %s", error)
 
-    async def _introduce(self, topic: str) -> None:
-        """Have every broker of a topic know this client, over the connection that is open now."""
+    async def _register_with(self, topic: str) -> None:
+        """Register this client with every broker of a topic, over the current connection."""
         route = await self._routes.of(topic, create=True)
         for broker_name in route.brokers:
-            greeted = self._greeted.get(self._routes.address(broker_name) or "")
-            if greeted is None or greeted.is_closed:
-                await self._beat()
+            registered = self._registered_at.get(self._routes.address(broker_name) or "")
+            if registered is None or registered.is_closed:
+                await self._send_heartbeats()
                 return
 
-    async def _beat(self) -> None:
-        """Tell every broker in use who we are; one that does not answer hears it the next time."""
+    async def _send_heartbeats(self) -> None:
+        """Send a heartbeat to every broker in use; brokers that fail get the next one."""
         data = HeartbeatData(
             self.client_id,
-            producers=(ProducerData(self._sending.group),),
-            consumers=tuple(consumer.described() for consumer in self._consumers),
+            producers=(ProducerData(self._producer.group),),
+            consumers=tuple(consumer.heartbeat_data() for consumer in self._consumers),
         )
-        for address in await self._ask_all(RequestCode.HEART_BEAT, None, encode_body(data)):
-            self._greeted[address] = await self._link.connection(address)
+        for address in await self._invoke_all(RequestCode.HEART_BEAT, None, encode_body(data)):
+            self._registered_at[address] = await self._link.connection(address)
 
-    async def _ask_all(self, code: RequestCode, header: UnregisterClientRequest | None, body: bytes = b"") -> list[str]:
-        """Ask every broker in use at once; return the addresses of those that agreed."""
+    async def _invoke_all(
+        self, code: RequestCode, header: UnregisterClientRequest | None, body: bytes = b""
+    ) -> list[str]:
+        """Send a request to every broker in use concurrently; return the addresses that answered with success."""
         addresses = self._routes.all_addresses(masters_only=not self._consumers)
-        asked = [self._link.ask(address, code, header, body) for address in addresses]
-        agreed = []
-        for address, answer in zip(addresses, await asyncio.gather(*asked, return_exceptions=True), strict=True):
-            if isinstance(answer, OrbitlogError):
-                log.warning("%s: %s", address, answer)
-            elif isinstance(answer, BaseException):
-                raise answer
+        requests = [self._link.invoke(address, code, header, body) for address in addresses]
+        succeeded = []
+        for address, response in zip(addresses, await asyncio.gather(*requests, return_exceptions=True), strict=True):
+            if isinstance(response, OrbitlogError):
+                log.warning("%s: %s", address, response)
+            elif isinstance(response, BaseException):
+                raise response
             else:
-                agreed.append(address)
-        return agreed
+                succeeded.append(address)
+        return succeeded
 
-    def _refuse_when_closed(self) -> None:
+    def _check_open(self) -> None:
         if self._is_closed:
             raise ClientClosed("the client is closed")
 
     async def close(self) -> None:
-        """Wait for sends on their way, give queues back, commit, say goodbye. Ends in seconds, whoever is gone.
+        """Wait for sends in flight, commit offsets, leave groups, unregister. Takes seconds at most.
 
         Example:
             async with orbitlog.connect(address) as mq:
                 await mq.send("Orders", "one")
-                await mq.close()  # leaving the block does it, too
+                await mq.close()  # also done when the block ends
         """
         if self._is_closed:
             return
@@ -472,10 +482,10 @@ class RocketMQ:
         for reader in list(self._readers):
             await reader.close()
         closing = [consumer.close() for consumer in self._consumers]
-        await asyncio.gather(self._sending.finish(CLOSE_SECONDS), *closing)
+        await asyncio.gather(self._producer.finish(CLOSE_SECONDS), *closing)
         if self._tracer is not None:
             await self._tracer.close()
-        await self._questions.stop()
-        header = UnregisterClientRequest(client_id=self.client_id, producer_group=self._sending.group)
-        await self._ask_all(RequestCode.UNREGISTER_CLIENT, header)
+        await self._server_requests.stop()
+        header = UnregisterClientRequest(client_id=self.client_id, producer_group=self._producer.group)
+        await self._invoke_all(RequestCode.UNREGISTER_CLIENT, header)
         await self._link.close()

@@ -19,13 +19,14 @@ from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import load_broker_settings
 from orbitlog.client.blocking import BlockingRocketMQ
-from orbitlog.client.connection.connecting import Connecting, connect
+from orbitlog.client.connection.connect import ClientContext, connect
 from orbitlog.errors import BrokerRefused, OrbitlogError, RequestTimeout
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.remoting.client import RemotingClient
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
+from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.bodies.queue_bodies import ConsumerStatus
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
@@ -147,7 +148,7 @@ class RunningBroker:
     def broker_address(self) -> str:
         return f"{HOST}:{self._broker_port}"
 
-    def connect(self, **options: Any) -> Connecting:
+    def connect(self, **options: Any) -> ClientContext:
         """Connect with Orbitlog's own client: `with broker.connect() as mq:`, or `async with`."""
         return connect(f"rocketmq://{self.address}", **options)
 

@@ -11,7 +11,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 _VIRTUAL_NODES = 10
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import inspect
 import threading
+from collections.abc import Callable
 
 import pytest
 
+from orbitlog.client import blocking
 from orbitlog.client.admin.administration import Administration
 from orbitlog.client.blocking import (
     BlockingAdministration,
@@ -15,12 +17,13 @@ from orbitlog.client.blocking import (
     BlockingReader,
     BlockingRocketMQ,
 )
+from orbitlog.client.consumer.delivery import Delivery
 from orbitlog.client.consumer.group_consumer import Consumer
-from orbitlog.client.consumer.queue_reading import Reader
+from orbitlog.client.consumer.topic_reader import Reader
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientClosed, ClientError, RemotingError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.testing.running_broker import RunningBroker
-from orbitlog.wire.bodies.body_json import MessageQueue
 
 SECONDS_MAX = 20
 
@@ -30,26 +33,41 @@ def public(kind: type) -> set[str]:
 
 
 PAIRS = [(BlockingRocketMQ, RocketMQ), (BlockingAdministration, Administration), (BlockingReader, Reader)]
-# What the parts of the client say to each other.
-INNER = {
-    "start",
-    "described",
-    "membership_changed",
-    "consume_directly",
-    "plain_name",
-    "put_back",
-    "take_back",
-    "try_again",
+# Methods that other parts of the client call, and users do not.
+INTERNAL = {
+    *("start", "heartbeat_data", "membership_changed", "consume_directly", "plain_name"),
+    *("requeue", "redeliver", "retry"),
 }
 
 
 @pytest.mark.parametrize(("twin", "original"), PAIRS)
-def test_the_twin_has_every_name(twin: type, original: type) -> None:
+def test_blocking_class_has_every_name(twin: type, original: type) -> None:
     assert public(twin) == public(original)
 
 
-def test_the_twin_of_a_consumer_has_every_name() -> None:
-    assert public(BlockingConsumer) == public(Consumer) - INNER
+def test_blocking_consumer_has_every_public_name() -> None:
+    assert public(BlockingConsumer) == public(Consumer) - INTERNAL
+
+
+def parameters(function: Callable[..., object]) -> list[tuple[str, object, object, object]]:
+    """Names, kinds, defaults and annotations; annotations of callbacks that get a delivery differ."""
+    return [
+        (each.name, each.kind, each.default, str(each.annotation).replace("Blocking", ""))
+        for each in inspect.signature(function).parameters.values()
+    ]
+
+
+@pytest.mark.parametrize(("twin", "original"), [*PAIRS, (BlockingConsumer, Consumer), (BlockingDelivery, Delivery)])
+def test_blocking_signatures_equal_the_asyncio_ones(twin: type, original: type) -> None:
+    for name in (public(twin) & public(original)) - {"properties"}:
+        blocking_method, method = getattr(twin, name), getattr(original, name)
+        assert not any(each[1] is inspect.Parameter.VAR_KEYWORD for each in parameters(blocking_method)), name
+        if (twin, name) != (BlockingConsumer, "run"):  # its listener is a plain function over a BlockingDelivery
+            assert parameters(blocking_method) == parameters(method), name
+
+
+def test_blocking_module_has_no_untyped_options() -> None:
+    assert "**options" not in inspect.getsource(blocking)
 
 
 def test_a_day_without_an_event_loop(orbitlog_broker: RunningBroker) -> None:
@@ -101,7 +119,7 @@ def test_batches_and_a_reader_that_pauses(orbitlog_broker: RunningBroker) -> Non
             reader.assign(start=2)
             assert reader.next(SECONDS_MAX).text == "2"  # type: ignore[union-attr]
             assert reader.positions() == {reader.queues[0]: 3}
-            with pytest.raises(ClientError, match="is not read"):
+            with pytest.raises(ClientError, match="is not assigned"):
                 reader.resume(MessageQueue("Twin", "nobody", 0))
 
 
@@ -135,7 +153,7 @@ def test_nobody_waits_for_a_thread_that_a_fork_left_behind(
 ) -> None:
     with orbitlog_broker.connect() as mq:
         with monkeypatch.context() as child:
-            child.setattr("orbitlog.client.blocking.os.getpid", lambda: -1)
+            child.setattr("orbitlog.client.connection.loop_thread.os.getpid", lambda: -1)
             with pytest.raises(ClientError, match="connect after the fork"):
                 mq.admin.topics()
         mq.admin.topics()

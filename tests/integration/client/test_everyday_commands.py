@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from orbitlog.cli.main import cli
-from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.connect import connect
 
 SECONDS_MAX = 60
 
@@ -125,11 +125,12 @@ def test_offsets_of_a_group_without_members_go_exactly_where_they_are_sent(orbit
     moment = datetime.fromtimestamp(middle["storeTimestamp"] / 1000 + 0.001, UTC).isoformat()
     assert reset(moment)[1] >= 3
     assert (
-        "has no queue 7"
+        "has no readable queue 7"
         in orbitlog("offsets", "reset", "moved-group", "Moved", "--to", "0", "--queue", "7", exit_code=1).stderr
     )
     assert (
-        "there is no group" in orbitlog("offsets", "reset", "no-such-group", "Moved", "--to", "0", exit_code=1).stderr
+        "no-such-group does not exist"
+        in orbitlog("offsets", "reset", "no-such-group", "Moved", "--to", "0", exit_code=1).stderr
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from orbitlog.cli.main import cli
-from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.connect import connect
 
 TOPIC, GROUP = "VerbTopic", "verb_group"
 Mqadmin = Callable[..., str]

@@ -8,10 +8,10 @@ import time
 from pathlib import Path
 
 from orbitlog.client.admin.inspection import Inspection
-from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.connect import connect
 from orbitlog.client.producer.outgoing import make_outgoing, send_request
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.flags import TransactionType
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.consume_headers import SendBackRequest
 from orbitlog.wire.trace_records import PUB, SUB_AFTER, SUB_BEFORE, TraceRecord, encode_trace
@@ -30,7 +30,7 @@ def kill_letters(cluster: str, topic: str, group: str, bodies: list[str]) -> Non
                 receipt = await mq.send(topic, body, tags=f"t{number % 2}", keys=[f"k{number}"])
                 physical_offset = int(receipt.offset_message_id[-16:], 16)
                 back = SendBackRequest(group=group, physical_offset=physical_offset, delay_level=TO_DEAD_LETTERS)
-                await mq.admin.link.ask(address, RequestCode.CONSUMER_SEND_MSG_BACK, back)
+                await mq.admin.link.invoke(address, RequestCode.CONSUMER_SEND_MSG_BACK, back)
 
     asyncio.run(work())
 
@@ -88,7 +88,7 @@ def test_a_replay_that_was_cut_off_sends_nothing_twice(cluster: str, tmp_path: P
     record.write_text("".join(lines[:2]) + json.dumps(unsent) + "\n" + "".join(lines[4:]))
     assert [each["newMsgId"] for each in objects(cluster, *replay)] == ["0" * 32]
     record.write_text("nonsense}\n" + lines[0])
-    assert "line 1: this is no record" in run(cluster, *replay, exit_code=1)
+    assert "line 1: not a valid replay record" in run(cluster, *replay, exit_code=1)
 
 
 def test_a_letter_goes_back_to_its_group_alone(cluster: str, tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ def test_transactions_that_are_not_ended(cluster: str) -> None:
                     transaction=TransactionType.PREPARED,
                 )
                 (address,) = (await mq.admin.brokers()).values()
-                await mq.admin.link.ask(address, RequestCode.SEND_MESSAGE_V2, header, body)
+                await mq.admin.link.invoke(address, RequestCode.SEND_MESSAGE_V2, header, body)
                 ids.append(message.unique_id)
             return ids
 

@@ -137,7 +137,7 @@ def test_closing_ends_though_nobody_takes_its_traces(
             await run(None, orbitlog_broker.stop_name_server)
 
     asyncio.run(scenario())
-    assert "the last traces were given up" in caplog.text
+    assert "dropped the last trace records" in caplog.text
 
 
 def test_closing_ends_though_a_broker_does_not_answer(
@@ -227,4 +227,4 @@ def test_a_client_that_closes_waits_for_a_consumer_that_is_leaving(
         assert leaving.done()
 
     asyncio.run(scenario())
-    assert "is not committed" not in caplog.text
+    assert "could not commit" not in caplog.text

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.connect import connect
 from orbitlog.client.consumer.delivery import Delivery
 from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.errors import ClientError, ConnectFailed, NoRoute
@@ -154,14 +154,14 @@ def test_errors_say_what_to_do(cluster: str) -> None:
         async with connect(cluster) as mq:
             with pytest.raises(ClientError, match="give one of delay, deliver_at and delay_level"):
                 await mq.send("Errors", "x", delay=1, delay_level=1)
-            with pytest.raises(ClientError, match="UNIQ_KEY has a parameter of its own"):
+            with pytest.raises(ClientError, match="UNIQ_KEY is reserved"):
                 await mq.send("Errors", "x", properties={"UNIQ_KEY": "mine"})
-            with pytest.raises(ClientError, match="name at least one topic"):
+            with pytest.raises(ClientError, match="at least one topic"):
                 await mq.consume(group="none")
         async with connect("127.0.0.1:1") as mq:
             with pytest.raises((ConnectFailed, NoRoute)):
                 await mq.send("Errors", "x", timeout=1)
 
     asyncio.run(scenario())
-    with pytest.raises(ClientError, match="names no name server"):
+    with pytest.raises(ClientError, match="contains no name server"):
         connect("rocketmq://")

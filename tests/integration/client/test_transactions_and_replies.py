@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.connect import connect
 from orbitlog.client.consumer.received import Received
 from orbitlog.client.producer.receipts import Receipt
 from orbitlog.client.rocketmq import RocketMQ
@@ -24,7 +24,7 @@ def test_only_committed_messages_are_consumed(cluster: str) -> None:
                 assert ended is outcome
             with pytest.raises(ZeroDivisionError):
                 await mq.send_in_transaction("Paid", "broken", branch=lambda _: bool(1 / 0))
-            with pytest.raises(ClientError, match="not 'yes'; it stays open"):
+            with pytest.raises(ClientError, match="invalid transaction outcome 'yes'"):
                 await mq.send_in_transaction("Paid", "unclear", branch=lambda _: "yes")  # type: ignore[arg-type, return-value]
             consumer = await mq.consume("Paid", group="bookkeeping", start_from="first")
             assert sorted(message.text for message in await take(consumer, 2)) == ["0", "2"]
@@ -45,7 +45,7 @@ def test_a_request_is_answered(cluster: str) -> None:
             serving = asyncio.create_task(echo(server, "Questions"))
             reply = await mq.request("Questions", "hello", timeout=SECONDS_MAX)
             assert reply.text == "HELLO"
-            with pytest.raises(RequestTimeout, match="nobody replied within"):
+            with pytest.raises(RequestTimeout, match="no reply within"):
                 await mq.request("Unheard", "hello", timeout=0.3)
             serving.cancel()
 
@@ -128,7 +128,7 @@ def started_again_and_asked(cluster: str) -> None:
 
         assert mq.send_in_transaction("Paid", "42", pay)[1] is None
     with connect(cluster, producer_group="payments", namespace="shop") as mq:
-        with pytest.raises(ClientError, match="name the topics"):
+        with pytest.raises(ClientError, match="at least one topic"):
             mq.check_transactions(was_paid)
         mq.check_transactions(was_paid, "Paid")
         with mq.read("Paid") as reader:

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.connect import connect
 from orbitlog.client.consumer.delivery import Delivery
 from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.errors import BrokerRefused, ClientError
@@ -121,7 +121,7 @@ def test_everybody_gets_everything_and_remembers_where_it_was(cluster: str) -> N
     async def scenario(directory: str) -> None:
         path = Path(directory) / "kept" / "offsets.json"
         async with connect(cluster) as mq:
-            with pytest.raises(ClientError, match="offsets_file is for broadcasting"):
+            with pytest.raises(ClientError, match="offsets_file needs broadcasting"):
                 mq.consume("News", group="all", offsets_file=path)
             await mq.admin.create_topic("News", 1)
             await mq.send("News", "one")
@@ -170,7 +170,7 @@ def test_batches_are_done_when_the_next_is_asked_for(cluster: str) -> None:
                     if sum(sizes) == 40:
                         break
                 assert max(sizes) == 16
-                progress = consumer.share.feeds
+                progress = consumer.assignment.feeds
                 undone = sum(len(feed.window) for feed in progress.values())
                 assert undone == sizes[-1]
 
@@ -193,7 +193,7 @@ def test_what_is_held_too_long_goes_back_and_comes_again(make_orbitlog_broker: M
                 assert stuck.is_settled, "a word on the first copy comes too late"
                 await stuck.retry()
                 await again.ack()
-                assert not consumer.at_work
+                assert not consumer.in_progress
             assert sum(each.lag for each in await mq.admin.progress("holders", "Held")) == 0
 
     asyncio.run(scenario())
@@ -243,6 +243,6 @@ def test_members_that_want_different_things_are_warned(
             async with second.consume("Mixed", group="at-odds", tags="B || A"):
                 assert "other members" not in caplog.text
             await second.consume("Mixed", group="at-odds", tags="A")
-            assert "at-odds: other members want Mixed (A || B); those of one group" in caplog.text
+            assert "at-odds: other members subscribe to Mixed (A || B); members of a group" in caplog.text
 
     asyncio.run(scenario())

@@ -133,8 +133,8 @@ def test_who_may_not_is_told_where_credentials_come_from(monkeypatch: pytest.Mon
     ("address", "sentence"),
     [
         ("127.0.0.1:1", "`orbitlog up` starts one, -n or --context says where it is"),
-        ("a:b:c", "is no address of the form host:port"),
-        ("host:99999", "is no address of the form host:port"),
+        ("a:b:c", "is not a valid host:port address"),
+        ("host:99999", "is not a valid host:port address"),
     ],
 )
 def test_a_wrong_address(run: Any, address: str, sentence: str) -> None:

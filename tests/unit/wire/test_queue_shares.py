@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.queue_shares import STRATEGIES, allocate_average, allocate_circle, allocate_consistent_hash
 
 

@@ -16,8 +16,9 @@ from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.clients import Member, Subscription, no_property_filter
 from orbitlog.broker.tables.queue_locks import QueueName
 from orbitlog.errors import ConnectionLost, FormatError, RequestRefused
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, ConsumerData, HeartbeatData
 from orbitlog.wire.bodies.list_bodies import ConsumerList
 from orbitlog.wire.bodies.queue_bodies import LockRequestBody, LockResponseBody

@@ -10,6 +10,7 @@ from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.statistics import GROUP_GET_NUMS
 from orbitlog.errors import RequestRefused
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.names import popped_topic
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
@@ -22,7 +23,7 @@ from orbitlog.wire.admin_headers import (
     ResetOffsetRequest,
     TopicGroupRequest,
 )
-from orbitlog.wire.bodies.body_json import MessageQueue, encode_body
+from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.bodies.list_bodies import GroupList
 from orbitlog.wire.bodies.queue_bodies import (
     ConsumeOffset,

@@ -10,9 +10,10 @@ from collections.abc import Mapping
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.clients import Member
 from orbitlog.errors import FormatError, RemotingError, RequestRefused, RequestTimeout
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.message import encode_message
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.queue_bodies import ConsumerStatus
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to

@@ -14,11 +14,12 @@ from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.statistics import TOPIC_PUT_NUMS
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.storefiles.store_contents import unsupported_attributes
 from orbitlog.wire.admin_headers import CreateTopicRequest, GetTopicConfigRequest
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.config_lists import TopicConfigList
 from orbitlog.wire.bodies.list_bodies import TopicList
 from orbitlog.wire.bodies.queue_bodies import TopicOffset, TopicStats

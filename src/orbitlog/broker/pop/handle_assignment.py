@@ -15,12 +15,13 @@ from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.clients import BROADCASTING
 from orbitlog.errors import FormatError, RemotingError, RequestRefused
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.names import RETRY_PREFIX
 from orbitlog.formats.tables.group_config import RequestMode
 from orbitlog.formats.tables.topic_config import PERMISSION_READ
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.client_bodies import REQUEST_MODES, QueryAssignmentBody, QueueAssignment, QueueAssignments
 from orbitlog.wire.bodies.route_bodies import TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode

@@ -102,8 +102,8 @@ def list_letters(*, group: str | None, limit: int, cluster: Cluster, output: Out
         return [
             {
                 "group": each.group,
-                "brokerName": each.place.broker_name,
-                "queueId": each.place.queue_id,
+                "brokerName": each.queue.broker_name,
+                "queueId": each.queue.queue_id,
                 "letters": each.end - each.first,
                 "firstOffset": each.first,
             }

@@ -21,7 +21,7 @@ from orbitlog.cli.output.stream_table import Column
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
-    from orbitlog.client.admin.inspection import WaitingMessage
+    from orbitlog.client.admin.inspection import ScheduledMessage
     from orbitlog.client.consumer.received import Received
     from orbitlog.wire.trace_records import TraceRecord
 
@@ -96,18 +96,18 @@ def delayed_messages(*, topic: str | None, limit: int, cluster: Cluster, output:
     show_rows(_WAITING_COLUMNS, map(_waiting_row, found[:limit]), output)
 
 
-async def _waiting(admin: Administration, topic: str | None) -> list[WaitingMessage]:
+async def _waiting(admin: Administration, topic: str | None) -> list[ScheduledMessage]:
     from orbitlog.client.admin.inspection import Inspection
 
-    return [each async for each in Inspection(admin).waiting(time.time_ns() // 1_000_000, topic)]
+    return [each async for each in Inspection(admin).scheduled(time.time_ns() // 1_000_000, topic)]
 
 
-def _waiting_row(waiting: WaitingMessage) -> dict[str, Any]:
+def _waiting_row(waiting: ScheduledMessage) -> dict[str, Any]:
     return {
         "msgId": waiting.message.message_id,
         "topic": printable(waiting.topic),
         "dueTime": local_time(waiting.due_ms),
-        "brokerName": waiting.place.broker_name,
+        "brokerName": waiting.queue.broker_name,
         "cancellable": waiting.recall_handle is not None,
         "recallHandle": waiting.recall_handle,
     }
@@ -125,7 +125,7 @@ def cancel_message(*, topic: str, message_id: str, cluster: Cluster, output: Out
             if message_id in (each.message.message_id, each.recall_handle):
                 if each.recall_handle is None:
                     raise Problem(f"{message_id} waits by a delay level; brokers cannot take such a message back")
-                return await Inspection(admin).recall(each.place.broker_name, topic, each.recall_handle)
+                return await Inspection(admin).recall(each.queue.broker_name, topic, each.recall_handle)
         raise Problem(f"no message {message_id} waits for its moment in {topic}")
 
     cancelled = run_with_admin(cluster, work)

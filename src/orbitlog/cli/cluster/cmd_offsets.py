@@ -17,7 +17,7 @@ from orbitlog.cli.topic_positions import parse_position
 
 if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration
-    from orbitlog.client.admin.offset_reset import QueueMove
+    from orbitlog.client.admin.offset_reset import QueueReset
 
 PROGRESS_COLUMNS = (
     Column("topic"),
@@ -87,18 +87,18 @@ def reset_offsets(
 ) -> None:
     place = parse_position("--to", target)
 
-    async def work(admin: Administration) -> list[QueueMove]:
+    async def work(admin: Administration) -> list[QueueReset]:
         from orbitlog.client.admin.offset_reset import OffsetReset
 
         reset = OffsetReset(admin.link, admin.routes)
         plan = await reset.plan(group, topic, place, queue_id=queue_id)
-        return plan if dry_run else await reset.make(group, plan, place)
+        return plan if dry_run else await reset.apply(group, plan, place)
 
     moves = run_with_admin(cluster, work, topic=topic)
     show_rows(_MOVE_COLUMNS, [_row(move, done=not dry_run) for move in moves], output)
 
 
-def _row(move: QueueMove, *, done: bool) -> dict[str, Any]:
+def _row(move: QueueReset, *, done: bool) -> dict[str, Any]:
     return {
         "topic": move.queue.topic,
         "brokerName": move.queue.broker_name,

@@ -22,7 +22,7 @@ from orbitlog.cli.topic_positions import Place, parse_position
 if TYPE_CHECKING:
     from orbitlog.client.consumer.received import Received
     from orbitlog.client.rocketmq import RocketMQ
-    from orbitlog.wire.bodies.body_json import MessageQueue
+    from orbitlog.formats.message_queue import MessageQueue
 
 _LOOK_SECONDS = 0.05
 

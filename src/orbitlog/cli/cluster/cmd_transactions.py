@@ -63,6 +63,6 @@ def _row(pending: PendingTransaction) -> dict[str, Any]:
         "producerGroup": printable(properties.get("PGROUP", "")),
         "ageSeconds": max(pending.age_ms, 0) // 1000,
         "checks": pending.check_count,
-        "brokerName": pending.place.broker_name,
+        "brokerName": pending.queue.broker_name,
         "queueOffset": pending.half.queue_offset,
     }

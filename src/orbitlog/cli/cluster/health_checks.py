@@ -12,9 +12,10 @@ from orbitlog.client.admin.administration import Administration
 from orbitlog.client.admin.broker_admin import BrokerAdmin
 from orbitlog.client.admin.group_admin import GroupAdmin
 from orbitlog.errors import OrbitlogError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.names import is_system_group
 from orbitlog.wire.admin_headers import TopicGroupRequest
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
+from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.bodies.queue_bodies import ConsumeTimeSpans
 from orbitlog.wire.codes import RequestCode
 
@@ -76,7 +77,7 @@ async def all_checks(admin: Administration, limits: Limits) -> AsyncIterator[Che
 async def _name_server(admin: Administration, address: str) -> CheckResult:
     started = time.perf_counter()
     try:
-        answer = await admin.link.ask(address, RequestCode.GET_BROKER_CLUSTER_INFO)
+        answer = await admin.link.invoke(address, RequestCode.GET_BROKER_CLUSTER_INFO)
     except OrbitlogError as error:
         return CheckResult("name server", "-", address, PROBLEM, problem=str(error))
     from orbitlog.wire.bodies.route_bodies import ClusterInfo
@@ -195,7 +196,7 @@ async def _group(
 async def _waited_seconds(admin: Administration, address: str, group: str, topic: str) -> float:
     header = TopicGroupRequest(topic=topic, group=group)
     try:
-        answer = await admin.link.ask(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
+        answer = await admin.link.invoke(address, RequestCode.QUERY_CONSUME_TIME_SPAN, header)
     except OrbitlogError:
         return 0.0
     return max((span.delay_ms for span in decode_body(ConsumeTimeSpans, answer.body).spans), default=0) / 1000

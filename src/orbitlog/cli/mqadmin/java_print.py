@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TypeVar
 
 from orbitlog.formats.java import string_hash
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 T = TypeVar("T")
 

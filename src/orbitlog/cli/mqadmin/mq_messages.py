@@ -47,7 +47,7 @@ async def query_msg_by_unique_key(session: VerbSession, given: FlagValues) -> No
 
 async def query_msg_by_offset(session: VerbSession, given: FlagValues) -> None:
     from orbitlog.cli.mqadmin.tools_consumer import ToolsConsumer
-    from orbitlog.wire.bodies.body_json import MessageQueue
+    from orbitlog.formats.message_queue import MessageQueue
 
     queue = MessageQueue(given["t"], given["b"], given.number("i", 0))
     pulled = await (await ToolsConsumer.of(session, given["t"])).pull(queue, given.number("o", 0), count=1)

@@ -9,7 +9,7 @@ from orbitlog.cli.mqadmin.mq_topics import selected
 from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import VerbSession
 from orbitlog.errors import BrokerRefused
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.codes import ResponseCode
 
 _MOVED = "%-40s  %-40s  %-40s"

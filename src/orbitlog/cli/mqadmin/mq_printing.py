@@ -12,7 +12,7 @@ from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import VerbSession
 from orbitlog.cli.output.display_text import host_text
 from orbitlog.client.consumer.received import Received
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 _RULE = "-" * 56
 

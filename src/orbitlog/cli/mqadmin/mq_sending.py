@@ -11,7 +11,7 @@ from orbitlog.cli.mqadmin.verb_flags import FlagValues
 from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession
 from orbitlog.client.producer.receipts import SendStatus
 from orbitlog.errors import OrbitlogError
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 _SENT = "%-32s  %-4s  %-20s    %s"
 _ROUND_TRIP = "%-24s  %-24s  %-8s  %-16s  %-16s"

@@ -18,9 +18,9 @@ from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
 
 if TYPE_CHECKING:
+    from orbitlog.formats.message_queue import MessageQueue
     from orbitlog.formats.tables.loose_json import Json
     from orbitlog.formats.tables.topic_config import TopicConfig
-    from orbitlog.wire.bodies.body_json import MessageQueue
     from orbitlog.wire.bodies.queue_bodies import TopicOffset
     from orbitlog.wire.bodies.route_bodies import BrokerData, TopicRoute
 
@@ -60,7 +60,7 @@ async def _told_topics(session: VerbSession) -> list[str]:
     from orbitlog.wire.bodies.list_bodies import TopicList
     from orbitlog.wire.codes import RequestCode
 
-    answer = await session.admin.link.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+    answer = await session.admin.link.invoke_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
     return list(decode_body(TopicList, answer.body).topics)
 
 

@@ -8,7 +8,7 @@ from orbitlog.cli.mqadmin.verb_session import VerbSession
 from orbitlog.client.consumer.group_link import GroupLink
 from orbitlog.client.consumer.received import Received, decode_pulled
 from orbitlog.client.consumer.subscriptions import make_subscription, wants
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.codes import ResponseCode
 
 GROUP = "TOOLS_CONSUMER"

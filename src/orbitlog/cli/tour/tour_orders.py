@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from orbitlog.client.connection.connecting import connect
+from orbitlog.client.connection.connect import connect
 from orbitlog.errors import ClientError, RemotingError
 
 if TYPE_CHECKING:

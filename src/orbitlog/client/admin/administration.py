@@ -1,28 +1,35 @@
 """Administration of a cluster: topics, groups, progress, offsets, messages; typed results.
 
-Mirrors Java `DefaultMQAdminExt`, as far as people use it every day.
+Mirrors the everyday part of Java `DefaultMQAdminExt`.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from orbitlog.client.connection.addresses import parse_addresses
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.namespaces import topic_name
 from orbitlog.client.connection.routes import Routes
 from orbitlog.errors import BrokerRefused, ClientError, FormatError, NoRoute
 from orbitlog.formats import names
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.remoting.connection import Answer, Connection
+from orbitlog.remoting.request_dispatch import not_supported
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.route_bodies import ClusterInfo
 from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
 
-# A header or body is a class that takes a millisecond to make, and there are two hundred of them: a command that asks
-# one question imports what it is made of alone, and starts in half the time.
+# Headers and bodies are imported by the methods that need them: a class takes up to a millisecond to create, and there
+# are two hundred, so a command that sends one request starts in half the time.
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from orbitlog.client.connection.signature import Credentials
     from orbitlog.client.consumer.received import Received
     from orbitlog.formats.tables.group_config import GroupConfig
     from orbitlog.formats.tables.topic_config import TopicConfig
@@ -35,7 +42,12 @@ _LOOKUP_SECONDS = 10.0
 
 @dataclass(frozen=True, slots=True)
 class QueueProgress:
-    """How far a group is in one queue."""
+    """Progress of a group in one queue: its committed offset and the end of the queue.
+
+    Example:
+        for progress in await mq.admin.progress("billing", "Orders"):
+            print(progress.queue, progress.committed, progress.lag)
+    """
 
     queue: MessageQueue
     committed: int
@@ -43,11 +55,17 @@ class QueueProgress:
 
     @property
     def lag(self) -> int:
+        """The number of messages that the group has not consumed yet."""
         return max(0, self.end - self.committed)
 
 
 class Administration:
-    """What operators ask and change."""
+    """Administration of a cluster, available as `mq.admin`.
+
+    Example:
+        print(await mq.admin.topics())
+        print(await mq.admin.brokers())
+    """
 
     def __init__(self, link: ClusterLink, routes: Routes) -> None:
         self._link = link
@@ -55,27 +73,28 @@ class Administration:
 
     @property
     def link(self) -> ClusterLink:
-        """Where requests go that have no method here."""
+        """The link to the cluster, for requests without a method here."""
         return self._link
 
     @property
     def routes(self) -> Routes:
+        """The route cache."""
         return self._routes
 
     # The cluster
 
     async def cluster(self) -> ClusterInfo:
-        """Return brokers and clusters as the name server knows them.
+        """Return the brokers and clusters registered with the name server.
 
         Example:
             for name, broker in (await mq.admin.cluster()).brokers.items():
                 print(name, broker.addresses)
         """
-        answer = await self._link.ask_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
+        answer = await self._link.invoke_name_server(RequestCode.GET_BROKER_CLUSTER_INFO)
         return decode_body(ClusterInfo, answer.body)
 
     async def brokers(self) -> dict[str, str]:
-        """Return the address of every master by its name.
+        """Return the address of every master by broker name.
 
         Example:
             address_of = await mq.admin.brokers()
@@ -92,11 +111,11 @@ class Administration:
         """
         from orbitlog.wire.bodies.list_bodies import TopicList
 
-        answer = await self._link.ask_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+        answer = await self._link.invoke_name_server(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
         return sorted(decode_body(TopicList, answer.body).topics)
 
     async def topic_configs(self, broker: str) -> dict[str, TopicConfig]:
-        """Return every topic of one broker, given by its address.
+        """Return the configuration of every topic at the broker with this address.
 
         Example:
             for broker in (await mq.admin.brokers()).values():
@@ -104,13 +123,13 @@ class Administration:
         """
         from orbitlog.formats.tables.topic_config import TopicTable
 
-        answer = await self._link.ask(broker, RequestCode.GET_ALL_TOPIC_CONFIG, seconds=_LOOKUP_SECONDS)
+        answer = await self._link.invoke(broker, RequestCode.GET_ALL_TOPIC_CONFIG, seconds=_LOOKUP_SECONDS)
         return dict(decode_body(TopicTable, answer.body).topics)
 
     async def create_topic(
         self, topic: str, queues: int = 8, *, permission: int = _READ_WRITE, ordered: bool = False
     ) -> None:
-        """Make a topic, or change it, at every broker.
+        """Create or change a topic at every broker.
 
         Example:
             await mq.admin.create_topic("Orders", 8)
@@ -119,7 +138,7 @@ class Administration:
 
         topic_name(topic)
         if queues < 1:
-            raise ClientError(f"a topic of {queues} queues holds nothing; give at least 1")
+            raise ClientError(f"invalid queue count {queues}: must be at least 1")
         header = CreateTopicRequest(
             topic=topic,
             default_topic=names.AUTO_CREATE_TOPIC,
@@ -130,8 +149,8 @@ class Administration:
             sys_flag=0,
             ordered=ordered,
         )
-        for address in (await self._some_brokers()).values():
-            await self._link.ask(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
+        for address in (await self._masters()).values():
+            await self._link.invoke(address, RequestCode.UPDATE_AND_CREATE_TOPIC, header)
 
     async def delete_topic(self, topic: str) -> None:
         """Delete a topic at every broker, then at the name servers.
@@ -142,13 +161,13 @@ class Administration:
         from orbitlog.wire.nameserver_headers import DeleteTopicRequest
 
         header = DeleteTopicRequest(topic=topic)
-        for address in (await self._some_brokers()).values():
-            await self._link.ask(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
+        for address in (await self._masters()).values():
+            await self._link.invoke(address, RequestCode.DELETE_TOPIC_IN_BROKER, header)
         for address in self._link.name_servers:
-            await self._link.ask(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
+            await self._link.invoke(address, RequestCode.DELETE_TOPIC_IN_NAMESRV, header)
 
     async def topic_offsets(self, topic: str) -> dict[MessageQueue, TopicOffset]:
-        """Return where each queue of a topic begins and ends.
+        """Return the minimum and maximum offset of each queue of a topic.
 
         Example:
             for queue, bounds in (await mq.admin.topic_offsets("Orders")).items():
@@ -157,16 +176,16 @@ class Administration:
         from orbitlog.wire.bodies.queue_bodies import TopicStats
         from orbitlog.wire.nameserver_headers import TopicRequest
 
-        found: dict[MessageQueue, TopicOffset] = {}
+        offsets: dict[MessageQueue, TopicOffset] = {}
         for address in await self._masters_of(topic):
-            answer = await self._link.ask(address, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic=topic))
-            found |= decode_body(TopicStats, answer.body).offsets
-        return dict(sorted(found.items()))
+            answer = await self._link.invoke(address, RequestCode.GET_TOPIC_STATS_INFO, TopicRequest(topic=topic))
+            offsets |= decode_body(TopicStats, answer.body).offsets
+        return dict(sorted(offsets.items()))
 
     # Groups
 
     async def groups(self, broker: str) -> dict[str, GroupConfig]:
-        """Return every group of one broker, given by its address.
+        """Return the configuration of every group at the broker with this address.
 
         Example:
             for broker in (await mq.admin.brokers()).values():
@@ -174,22 +193,22 @@ class Administration:
         """
         from orbitlog.formats.tables.group_config import GroupTable
 
-        answer = await self._link.ask(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, seconds=_LOOKUP_SECONDS)
+        answer = await self._link.invoke(broker, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, seconds=_LOOKUP_SECONDS)
         return dict(decode_body(GroupTable, answer.body).groups)
 
     async def create_group(self, config: GroupConfig) -> None:
-        """Make a group, or change it, at every broker.
+        """Create or change a group at every broker.
 
         Example:
             from orbitlog.formats.tables.group_config import GroupConfig
 
             await mq.admin.create_group(GroupConfig("billing", retry_times_max=3))
         """
-        for address in (await self._some_brokers()).values():
-            await self._link.ask(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config))
+        for address in (await self._masters()).values():
+            await self._link.invoke(address, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, None, encode_body(config))
 
     async def delete_group(self, group: str, *, forget_offsets: bool = True) -> None:
-        """Delete a group at every broker, with what it committed if `forget_offsets`.
+        """Delete a group at every broker; with `forget_offsets`, also its committed offsets.
 
         Example:
             await mq.admin.delete_group("mistaken")
@@ -197,31 +216,31 @@ class Administration:
         from orbitlog.wire.admin_headers import DeleteGroupRequest
 
         header = DeleteGroupRequest(group=group, clean_offset=forget_offsets, remove_offset=forget_offsets)
-        for address in (await self._some_brokers()).values():
-            await self._link.ask(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
+        for address in (await self._masters()).values():
+            await self._link.invoke(address, RequestCode.DELETE_SUBSCRIPTIONGROUP, header)
 
     async def progress(self, group: str, topic: str | None = None) -> list[QueueProgress]:
-        """Return how far a group is in every queue, over all brokers.
+        """Return the progress of a group in every queue, over all brokers.
 
         Example:
-            print(sum(each.lag for each in await mq.admin.progress("billing", "Orders")))
+            print(sum(progress.lag for progress in await mq.admin.progress("billing", "Orders")))
         """
         from orbitlog.wire.admin_headers import ConsumeStatsRequest
         from orbitlog.wire.bodies.queue_bodies import ConsumeStats
 
-        found: list[QueueProgress] = []
+        progress: list[QueueProgress] = []
         header = ConsumeStatsRequest(group=group, topic=topic)
-        for address in (await self._some_brokers()).values():
-            answer = await self._link.ask(address, RequestCode.GET_CONSUME_STATS, header, seconds=_LOOKUP_SECONDS)
+        for address in (await self._masters()).values():
+            answer = await self._link.invoke(address, RequestCode.GET_CONSUME_STATS, header, seconds=_LOOKUP_SECONDS)
             stats = decode_body(ConsumeStats, answer.body)
-            found += [
-                QueueProgress(queue, each.consumer_queue_offset, each.broker_queue_offset)
-                for queue, each in stats.offsets.items()
+            progress += [
+                QueueProgress(queue, offsets.consumer_queue_offset, offsets.broker_queue_offset)
+                for queue, offsets in stats.offsets.items()
             ]
-        return sorted(found, key=lambda each: each.queue)
+        return sorted(progress, key=lambda entry: entry.queue)
 
     async def reset_offsets(self, group: str, topic: str, to: datetime | int | None) -> dict[MessageQueue, int]:
-        """Let a group go on at a moment (or a queue offset, or the end if None); returns the new offsets.
+        """Reset a group to a timestamp, a queue offset, or the end (None); return the new offsets.
 
         Example:
             from datetime import UTC, datetime, timedelta
@@ -232,13 +251,13 @@ class Administration:
 
         reset = OffsetReset(self._link, self._routes)
         target: Target = "latest" if to is None else to
-        moves = await reset.make(group, await reset.plan(group, topic, target), target)
-        return {move.queue: move.target for move in moves}
+        done = await reset.apply(group, await reset.plan(group, topic, target), target)
+        return {entry.queue: entry.target for entry in done}
 
     # Messages
 
     async def message(self, message_id: str, topic: str | None = None) -> Received | None:
-        """Find a message by the id that its sender gave (needs the topic), or by the broker's.
+        """Return a message by the producer's id (needs the topic) or the broker's id, or None.
 
         Example:
             receipt = await mq.send("Orders", "one")
@@ -249,21 +268,21 @@ class Administration:
         from orbitlog.wire.consume_headers import ViewMessageRequest
 
         if topic is not None:
-            found = [each async for each in self.find(topic, message_id, count=1, by_id=True)]
-            if found:
-                return found[0]
+            messages = [message async for message in self.find(topic, message_id, count=1, by_id=True)]
+            if messages:
+                return messages[0]
         try:
-            place = parse_offset_message_id(message_id)
+            offset_id = parse_offset_message_id(message_id)
         except FormatError as error:
             if topic is not None:
                 return None
-            raise ClientError(f"{error.problem}; an id that its sender gave needs the topic, too") from None
-        header = ViewMessageRequest(physical_offset=place.physical_offset)
+            raise ClientError(f"{error.problem}; an id generated by a producer needs the topic") from None
+        header = ViewMessageRequest(physical_offset=offset_id.physical_offset)
         try:
-            answer = await self._link.ask(str(place.store_host), RequestCode.VIEW_MESSAGE_BY_ID, header)
+            answer = await self._link.invoke(str(offset_id.store_host), RequestCode.VIEW_MESSAGE_BY_ID, header)
         except BrokerRefused:
             return None
-        return next((Received(each, "") for each in decode_pulled(answer.body)), None)
+        return next((Received(record, "") for record in decode_pulled(answer.body)), None)
 
     async def find(
         self,
@@ -275,7 +294,7 @@ class Administration:
         count: int = 32,
         by_id: bool = False,
     ) -> AsyncIterator[Received]:
-        """Find messages by a key, over all brokers of the topic.
+        """Yield messages with a key, over all brokers of the topic; with `by_id`, the key is a producer's message id.
 
         Example:
             async for message in mq.admin.find("Orders", "42"):
@@ -294,7 +313,7 @@ class Administration:
         )
         accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         for address in await self._masters_of(topic):
-            answer = await self._link.ask(
+            answer = await self._link.invoke(
                 address, RequestCode.QUERY_MESSAGE, header, seconds=_LOOKUP_SECONDS, accept=accept
             )
             for message in decode_pulled(answer.body):
@@ -302,7 +321,7 @@ class Administration:
                 if key in received.keys or key == received.message_id:
                     yield received
 
-    async def _some_brokers(self) -> dict[str, str]:
+    async def _masters(self) -> dict[str, str]:
         brokers = await self.brokers()
         if not brokers:
             raise NoRoute(f"no broker has registered with {', '.join(self._link.name_servers)}")
@@ -311,3 +330,17 @@ class Administration:
     async def _masters_of(self, topic: str) -> Sequence[str]:
         route = await self._routes.refresh(topic)
         return [addresses[0] for addresses in route.brokers.values() if 0 in addresses]
+
+
+@asynccontextmanager
+async def administer(address: str, *, credentials: Credentials | None = None) -> AsyncIterator[Administration]:
+    """Open a connection for administration only: no producer, consumer or heartbeats, and half of the start-up time."""
+    link = ClusterLink(parse_addresses(address), _refuse_request, credentials)
+    try:
+        yield Administration(link, Routes(link))
+    finally:
+        await link.close()
+
+
+def _refuse_request(_: Connection, request: Command) -> Answer:
+    return not_supported(request)

@@ -1,6 +1,6 @@
-"""Dead letters: messages that a group has given up on, looked at and sent again.
+"""Dead letters: listing, and replay.
 
-Sent again means: a new message, to the group alone (its retry topic), or to a topic. The dead letter stays where it is.
+A replay sends a copy as a new message: to the group only (its retry topic), or to a topic. The dead letter is kept.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 
 from orbitlog.client.admin.administration import Administration
-from orbitlog.client.admin.inspection import Inspection, QueuePlace
+from orbitlog.client.admin.inspection import BrokerQueue, Inspection
 from orbitlog.client.admin.replay_record import SENDING, SENT, ReplayedMessage, ReplayRecord
 from orbitlog.client.connection.client_identity import UniqueIdMaker
 from orbitlog.client.connection.routes import Route, Routes
@@ -20,15 +20,15 @@ from orbitlog.client.producer.outgoing import Outgoing, compressed, send_request
 from orbitlog.client.producer.receipts import STATUS_OF_CODE
 from orbitlog.errors import ClientError, NoRoute
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties as props
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.send_headers import SendMessageResponse
 
 PRODUCER_GROUP = "orbitlog-replay"
 REPLAYED_FROM, REPLAYED_ID = "REPLAYED_FROM", "REPLAYED_ID"
 
-# What belongs to the dead letter's own way, and not to the message.
+# Properties of the delivery history, not of the message.
 _NOT_COPIED = frozenset(
     (props.DELAY, props.REAL_TOPIC, props.REAL_QUEUE_ID, props.WAIT, props.CLUSTER, props.MSG_REGION, props.TRACE_ON)
 ) | {
@@ -41,7 +41,7 @@ _NOT_COPIED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class LetterFilter:
-    """Which dead letters are meant; what is None does not matter."""
+    """Filter of dead letters; a criterion of None matches all."""
 
     tags: str | None = None
     key: str | None = None
@@ -67,13 +67,13 @@ class DeadLetterQueue:
     """The dead letters of one group at one broker."""
 
     group: str
-    place: QueuePlace
+    queue: BrokerQueue
     first: int
     end: int
 
 
 class DeadLetters:
-    """Finds dead letters, and sends them again."""
+    """Lists and replays dead letters."""
 
     def __init__(self, admin: Administration) -> None:
         self._admin = admin
@@ -84,33 +84,33 @@ class DeadLetters:
         self._turn = 0
 
     async def queues(self, group: str | None = None) -> list[DeadLetterQueue]:
-        """Return where dead letters are, of one group or of all."""
-        found: list[DeadLetterQueue] = []
+        """Return the dead letter queues of one group, or of all."""
+        queues: list[DeadLetterQueue] = []
         for broker_name, address in (await self._inspection.masters()).items():
             for topic, config in sorted((await self._admin.topic_configs(address)).items()):
                 owner = topic.removeprefix(names.DLQ_PREFIX)
                 if owner == topic or (group is not None and owner != group):
                     continue
                 for queue_id in range(max(config.read_queue_count, config.write_queue_count)):
-                    place = QueuePlace(broker_name, address, topic, queue_id)
-                    first, end = await self._inspection.bounds(place)
-                    found.append(DeadLetterQueue(owner, place, first, end))
-        return found
+                    queue = BrokerQueue(broker_name, address, topic, queue_id)
+                    first, end = await self._inspection.bounds(queue)
+                    queues.append(DeadLetterQueue(owner, queue, first, end))
+        return queues
 
     async def letters(self, group: str, wanted: LetterFilter) -> AsyncIterator[Received]:
-        """Yield the dead letters of a group that are meant, oldest first at each broker."""
-        for queue in await self.queues(group):
-            async for letter in self._inspection.walk(queue.place, queue.first, queue.end):
+        """Yield the dead letters of a group that match, oldest first at each broker."""
+        for entry in await self.queues(group):
+            async for letter in self._inspection.walk(entry.queue, entry.first, entry.end):
                 if wanted.wants(letter):
                     yield letter
 
     async def settle(self, record: ReplayRecord) -> None:
-        """Find out about a message of which the record does not know whether it was sent, by its id."""
+        """Look up messages whose send was interrupted by their ids, and record those that were stored."""
         for line in record.unfinished:
             if not await self._exists(line.toTopic):
                 continue
-            async for found in self._admin.find(line.toTopic, line.newMsgId, count=1, by_id=True):
-                record.note_sent(line, found.queue_id, found.queue_offset)
+            async for message in self._admin.find(line.toTopic, line.newMsgId, count=1, by_id=True):
+                record.note_sent(line, message.queue_id, message.queue_offset)
 
     async def _exists(self, topic: str) -> bool:
         try:
@@ -120,46 +120,48 @@ class DeadLetters:
         return True
 
     async def replay(self, letter: Received, to_topic: str, record: ReplayRecord) -> ReplayedMessage | None:
-        """Send one again, and write it down; None if the record says that it was."""
+        """Replay one dead letter and record it; return None if the record contains it already."""
         stored = letter.stored
-        place = (stored.topic, letter.broker_name, stored.queue_id, stored.queue_offset)
-        before = record.find(place)
-        if before is not None and before.state == SENT:
+        source = (stored.topic, letter.broker_name, stored.queue_id, stored.queue_offset)
+        earlier = record.find(source)
+        if earlier is not None and earlier.state == SENT:
             return None
-        new_id = before.newMsgId if before is not None else self._unique_ids.make()
-        line = ReplayedMessage(SENDING, *place, letter.message_id, to_topic, new_id, time.time_ns() // 1_000_000)
-        message = _again(letter, to_topic, new_id)
+        new_id = earlier.newMsgId if earlier is not None else self._unique_ids.make()
+        line = ReplayedMessage(SENDING, *source, letter.message_id, to_topic, new_id, time.time_ns() // 1_000_000)
+        message = _copy(letter, to_topic, new_id)
         queue, address = await self._queue(to_topic)
         record.note(line)
         header, body = send_request(message, queue, PRODUCER_GROUP)
-        answer = await self._link.ask(address, RequestCode.SEND_MESSAGE_V2, header, body, accept=tuple(STATUS_OF_CODE))
-        told = SendMessageResponse.from_ext_fields(answer.ext_fields)
-        record.note_sent(line, told.queue_id, told.queue_offset)
-        return record.find(place)
+        answer = await self._link.invoke(
+            address, RequestCode.SEND_MESSAGE_V2, header, body, accept=tuple(STATUS_OF_CODE)
+        )
+        reply = SendMessageResponse.from_ext_fields(answer.ext_fields)
+        record.note_sent(line, reply.queue_id, reply.queue_offset)
+        return record.find(source)
 
     async def _queue(self, topic: str) -> tuple[MessageQueue, str]:
-        """Return a queue of the topic in turn; never another one for the same message, so that it is stored once."""
+        """Return the next queue of the topic and its address. No retry elsewhere: it could create a copy."""
         route: Route = await self._routes.of(topic)
         if not route.write_queues:
-            raise ClientError(f"topic {topic} has no queue that can be written")
+            raise ClientError(f"topic {topic} has no writable queue")
         self._turn += 1
         queue = route.write_queues[self._turn % len(route.write_queues)]
         return queue, route.brokers[queue.broker_name][0]
 
 
 def target_topic(letter: Received, group: str, *, to_origin: bool, to_topic: str | None) -> str:
-    """Return where a dead letter goes: to the topic that was named, to the one it came from, or to its group alone."""
+    """Return the target of a replay: the given topic, the original one, or the retry topic of the group."""
     if to_topic is not None:
         return to_topic
     if not to_origin:
         return names.retry_topic(group)
     origin = letter.properties.get(props.RETRY_TOPIC) or letter.properties.get("DLQ_ORIGIN_TOPIC")
     if not origin:
-        raise ClientError(f"dead letter {letter.message_id} does not say which topic it came from; name one")
+        raise ClientError(f"dead letter {letter.message_id} does not contain its original topic; give one")
     return origin
 
 
-def _again(letter: Received, to_topic: str, new_id: str) -> Outgoing:
+def _copy(letter: Received, to_topic: str, new_id: str) -> Outgoing:
     stored = letter.stored
     kept = {name: value for name, value in letter.properties.items() if name not in _NOT_COPIED}
     if not to_topic.startswith(names.RETRY_PREFIX):
@@ -172,7 +174,7 @@ def _again(letter: Received, to_topic: str, new_id: str) -> Outgoing:
 
 
 async def paced(rate: float | None, clock: Callable[[], float] = time.monotonic) -> AsyncIterator[None]:
-    """Yield at most `rate` times a second; as often as asked where it is None."""
+    """Yield at most `rate` times a second; without limit if it is None."""
     next_at = clock()
     while True:
         yield

@@ -1,6 +1,6 @@
-"""What is asked about consumer groups: who is in them, how far they are, what a member does; and moving them.
+"""Administration of consumer groups: members, progress, running info, offset resets.
 
-Mirrors the group calls of Java `DefaultMQAdminExtImpl`. A group is at the brokers of its retry topic.
+Mirrors the group calls of Java `DefaultMQAdminExtImpl`. A group is known to the brokers of its retry topic.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from orbitlog.client.admin.name_server_admin import NameServerAdmin
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.errors import BrokerRefused, NoRoute
 from orbitlog.formats import names
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.wire.bodies.body_json import decode_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.consume_headers import (
     ConsumerGroupRequest,
@@ -32,40 +33,40 @@ if TYPE_CHECKING:
     from orbitlog.wire.bodies.queue_bodies import ConsumeOffset, ConsumeStats
 
 _SECONDS = 5.0
-_NOWHERE = BrokerRefused(206, "the group has no offsets: it never consumed anything here")
+_NO_OFFSETS = BrokerRefused(206, "the group has no committed offsets")
 
 
 @dataclass(frozen=True, slots=True)
 class GroupStats:
-    """How far a group is in each queue, and how fast it consumes."""
+    """Progress of a group in each queue, and its consume rate."""
 
     offsets: Mapping[MessageQueue, ConsumeOffset]
     consume_tps: float
 
     @property
     def total_diff(self) -> int:
-        return sum(each.broker_queue_offset - each.consumer_queue_offset for each in self.offsets.values())
+        return sum(entry.broker_queue_offset - entry.consumer_queue_offset for entry in self.offsets.values())
 
 
 class GroupAdmin:
-    """Questions about groups, over all brokers that know them."""
+    """Administration requests about groups, over all brokers that know them."""
 
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
         self._name_servers = NameServerAdmin(link)
 
     async def brokers_of(self, topic: str) -> dict[str, str]:
-        """Return the brokers of a topic: the master of each name, or a copy where there is no master."""
+        """Return the address of each broker of a topic: the master, or a replica without one."""
         route = await self._name_servers.route(topic)
         return {data.broker_name: data.addresses[min(data.addresses)] for data in route.brokers if data.addresses}
 
     async def _any_broker_of(self, topic: str) -> str:
         for address in (await self.brokers_of(topic)).values():
             return address
-        raise NoRoute(f"topic {topic} has a route, and no broker in it")
+        raise NoRoute(f"the route of topic {topic} has no broker")
 
     async def stats(self, group: str, topic: str | None = None) -> GroupStats:
-        """Return how far a group is in every queue; raises `BrokerRefused` if nobody knows it."""
+        """Return the progress of a group in every queue; raise `BrokerRefused` if it has no committed offsets."""
         from orbitlog.wire.admin_headers import ConsumeStatsRequest
         from orbitlog.wire.bodies.queue_bodies import ConsumeStats
 
@@ -73,47 +74,47 @@ class GroupAdmin:
         offsets: dict[MessageQueue, ConsumeOffset] = {}
         tps = 0.0
         for address in (await self.brokers_of(names.retry_topic(group))).values():
-            answer = await self._link.ask(address, RequestCode.GET_CONSUME_STATS, header, seconds=_SECONDS * 3)
-            told: ConsumeStats = decode_body(ConsumeStats, answer.body)
-            offsets |= told.offsets
-            tps += told.consume_tps
+            answer = await self._link.invoke(address, RequestCode.GET_CONSUME_STATS, header, seconds=_SECONDS * 3)
+            stats: ConsumeStats = decode_body(ConsumeStats, answer.body)
+            offsets |= stats.offsets
+            tps += stats.consume_tps
         if not offsets:
-            raise _NOWHERE
+            raise _NO_OFFSETS
         return GroupStats(dict(sorted(offsets.items())), tps)
 
     async def connections(self, group: str, address: str | None = None) -> ConsumerConnection:
-        """Return the members of a group; raises `BrokerRefused` with code 206 if none is there."""
+        """Return the members of a group; raise `BrokerRefused` with CONSUMER_NOT_ONLINE if it has none."""
         from orbitlog.wire.bodies.client_bodies import ConsumerConnection
 
         if address is None:
             address = await self._any_broker_of(names.retry_topic(group))
         header = ConsumerGroupRequest(group=group)
-        answer = await self._link.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header, seconds=_SECONDS)
+        answer = await self._link.invoke(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header, seconds=_SECONDS)
         return decode_body(ConsumerConnection, answer.body)
 
     async def producers(self, group: str, topic: str) -> ProducerConnection:
-        """Return the producers of a group, as one broker of a topic knows them."""
+        """Return the producers of a group that are connected to one broker of a topic."""
         from orbitlog.wire.admin_headers import ProducerGroupRequest
         from orbitlog.wire.bodies.client_bodies import ProducerConnection
 
         address = await self._any_broker_of(topic)
         header = ProducerGroupRequest(group=group)
-        answer = await self._link.ask(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, seconds=_SECONDS)
+        answer = await self._link.invoke(address, RequestCode.GET_PRODUCER_CONNECTION_LIST, header, seconds=_SECONDS)
         return decode_body(ProducerConnection, answer.body)
 
     async def running_info(self, group: str, client_id: str, *, with_stacks: bool = False) -> RunningInfo:
-        """Return what a member says of itself."""
+        """Return the running info of a member."""
         from orbitlog.client.connection.running_info import RunningInfo
 
         address = await self._any_broker_of(names.retry_topic(group))
         header = ConsumerRunningInfoRequest(group=group, client_id=client_id, with_stacks=with_stacks)
-        answer = await self._link.ask(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, seconds=_SECONDS * 4)
+        answer = await self._link.invoke(address, RequestCode.GET_CONSUMER_RUNNING_INFO, header, seconds=_SECONDS * 4)
         return decode_body(RunningInfo, answer.body)
 
     # Offsets
 
     async def offset_at(self, address: str, queue: MessageQueue, timestamp_ms: int) -> int:
-        """Return the first offset stored at or after a moment; -1 is the end."""
+        """Return the offset of the first message stored at or after a timestamp; -1 means the end of the queue."""
         if timestamp_ms == -1:
             return await self.max_offset(address, queue)
         header = SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms)
@@ -128,23 +129,23 @@ class GroupAdmin:
         return await self._offset(address, RequestCode.GET_MIN_OFFSET, header)
 
     async def committed(self, address: str, group: str, queue: MessageQueue) -> int | None:
-        """Return how far a group is in a queue; None if it never was there."""
+        """Return the committed offset of a group in a queue, or None."""
         header = QueryConsumerOffsetRequest(
             group=group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
         )
         accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
         code = RequestCode.QUERY_CONSUMER_OFFSET
-        answer = await self._link.ask(address, code, header, seconds=_SECONDS, accept=accept)
+        answer = await self._link.invoke(address, code, header, seconds=_SECONDS, accept=accept)
         if answer.code == ResponseCode.QUERY_NOT_FOUND:
             return None
         return QueueOffsetResponse.from_ext_fields(answer.ext_fields).queue_offset
 
     async def commit(self, address: str, group: str, queue: MessageQueue, queue_offset: int) -> None:
-        """Say for a group that it has consumed up to here; a member that is running says otherwise later."""
+        """Commit an offset for a group; running members overwrite it with their next commit."""
         header = UpdateConsumerOffsetRequest(
             group=group, topic=queue.topic, queue_id=queue.queue_id, commit_queue_offset=queue_offset
         )
-        await self._link.ask(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, seconds=_SECONDS)
+        await self._link.invoke(address, RequestCode.UPDATE_CONSUMER_OFFSET, header, seconds=_SECONDS)
 
     async def reset(
         self,
@@ -156,7 +157,7 @@ class GroupAdmin:
         queue_id: int = -1,
         offset_to: int | None = None,
     ) -> dict[MessageQueue, int] | None:
-        """Have a broker move a group and tell its members; None if it leaves a group without members to the tools."""
+        """Have a broker reset a group and notify its members; None if it does not reset groups without members."""
         from orbitlog.wire.admin_headers import ResetOffsetRequest
         from orbitlog.wire.bodies.queue_bodies import QueueOffsetTable
 
@@ -165,7 +166,7 @@ class GroupAdmin:
         )
         accept = (ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE)
         code = RequestCode.INVOKE_BROKER_TO_RESET_OFFSET
-        answer = await self._link.ask(address, code, header, seconds=_SECONDS, accept=accept)
+        answer = await self._link.invoke(address, code, header, seconds=_SECONDS, accept=accept)
         if answer.code == ResponseCode.CONSUMER_NOT_ONLINE:
             return None
         return dict(decode_body(QueueOffsetTable, answer.body).offsets)
@@ -173,5 +174,5 @@ class GroupAdmin:
     async def _offset(
         self, address: str, code: RequestCode, header: SearchOffsetRequest | GetMaxOffsetRequest | TopicQueueRequest
     ) -> int:
-        answer = await self._link.ask(address, code, header, seconds=_SECONDS)
+        answer = await self._link.invoke(address, code, header, seconds=_SECONDS)
         return QueueOffsetResponse.from_ext_fields(answer.ext_fields).queue_offset

@@ -1,7 +1,7 @@
-"""What is asked of name servers besides routes of one's own: whole routes, key-value configs, permissions, settings.
+"""Administration of name servers: routes, key-value configs, write permissions, settings.
 
-Mirrors the calls of Java `MQClientAPIImpl` that take name servers' addresses. A change is told to all of them: they do
-not tell each other.
+Mirrors the calls of Java `MQClientAPIImpl` that take name servers' addresses. Changes are sent to every name server,
+because name servers do not replicate.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ORDER_NAMESPACE = "ORDER_TOPIC_CONFIG"
 
 
 class NameServerAdmin:
-    """Questions to name servers."""
+    """Administration requests to name servers."""
 
     def __init__(self, link: ClusterLink) -> None:
         self._link = link
@@ -32,11 +32,11 @@ class NameServerAdmin:
         return self._link.name_servers
 
     async def route(self, topic: str) -> TopicRoute:
-        """Return the whole route of a topic; raises `BrokerRefused` with code 17 if there is none."""
+        """Return the full route of a topic; raise `BrokerRefused` with TOPIC_NOT_EXIST for an unknown topic."""
         from orbitlog.wire.nameserver_headers import GetRouteInfoRequest
 
         header = GetRouteInfoRequest(topic=topic, standard_json_only=True)
-        answer = await self._link.ask_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
+        answer = await self._link.invoke_name_server(RequestCode.GET_ROUTEINFO_BY_TOPIC, header)
         return decode_body(TopicRoute, answer.body)
 
     async def value(self, namespace: str, key: str) -> str | None:
@@ -44,21 +44,21 @@ class NameServerAdmin:
         from orbitlog.wire.nameserver_headers import KvConfigRequest, KvConfigResponse
 
         header = KvConfigRequest(namespace=namespace, key=key)
-        answer = await self._link.ask_name_server(RequestCode.GET_KV_CONFIG, header)
+        answer = await self._link.invoke_name_server(RequestCode.GET_KV_CONFIG, header)
         return KvConfigResponse.from_ext_fields(answer.ext_fields).value
 
     async def put_value(self, namespace: str, key: str, value: str) -> None:
         from orbitlog.wire.nameserver_headers import PutKvConfigRequest
 
-        await self._tell_all(RequestCode.PUT_KV_CONFIG, PutKvConfigRequest(namespace=namespace, key=key, value=value))
+        await self._invoke_all(RequestCode.PUT_KV_CONFIG, PutKvConfigRequest(namespace=namespace, key=key, value=value))
 
     async def delete_value(self, namespace: str, key: str) -> None:
         from orbitlog.wire.nameserver_headers import KvConfigRequest
 
-        await self._tell_all(RequestCode.DELETE_KV_CONFIG, KvConfigRequest(namespace=namespace, key=key))
+        await self._invoke_all(RequestCode.DELETE_KV_CONFIG, KvConfigRequest(namespace=namespace, key=key))
 
     async def put_order(self, topic: str, order: str, *, whole_cluster: bool) -> None:
-        """Say in which order the queues of an ordered topic count: `broker-a:8;broker-b:8`, all of it or one part."""
+        """Set the queue order of an ordered topic, `broker-a:8;broker-b:8`: all of it, or the entry of one broker."""
         if not whole_cluster:
             from orbitlog.errors import BrokerRefused
 
@@ -70,36 +70,36 @@ class NameServerAdmin:
                 before = None
             parts = dict(part.split(":", 1) for part in (before or "").split(";") if ":" in part)
             name, _, count = order.partition(":")
-            order = ";".join(f"{each}:{number}" for each, number in (parts | {name: count}).items())
+            order = ";".join(f"{broker}:{queues}" for broker, queues in (parts | {name: count}).items())
         await self.put_value(ORDER_NAMESPACE, topic, order)
 
     async def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         from orbitlog.wire.nameserver_headers import DeleteTopicRequest
 
-        await self._tell_all(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicRequest(topic=topic, cluster=cluster))
+        await self._invoke_all(RequestCode.DELETE_TOPIC_IN_NAMESRV, DeleteTopicRequest(topic=topic, cluster=cluster))
 
     async def wipe_write_permission(self, address: str, broker_name: str) -> int:
-        """Have nobody write to a broker; returns of how many topics that is true now."""
+        """Remove the write permission of a broker; return the number of topics changed."""
         from orbitlog.wire.nameserver_headers import BrokerNameRequest, WipeWritePermissionResponse
 
         header = BrokerNameRequest(broker_name=broker_name)
-        answer = await self._link.ask(address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
+        answer = await self._link.invoke(address, RequestCode.WIPE_WRITE_PERM_OF_BROKER, header)
         return WipeWritePermissionResponse.from_ext_fields(answer.ext_fields).topic_count
 
     async def add_write_permission(self, address: str, broker_name: str) -> int:
-        """Have a broker written to again."""
+        """Restore the write permission of a broker; return the number of topics changed."""
         from orbitlog.wire.nameserver_headers import AddWritePermissionResponse, BrokerNameRequest
 
         header = BrokerNameRequest(broker_name=broker_name)
-        answer = await self._link.ask(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
+        answer = await self._link.invoke(address, RequestCode.ADD_WRITE_PERM_OF_BROKER, header)
         return AddWritePermissionResponse.from_ext_fields(answer.ext_fields).topic_count
 
     async def settings(self, address: str) -> dict[str, str]:
-        return parse_settings((await self._link.ask(address, RequestCode.GET_NAMESRV_CONFIG)).body)
+        return parse_settings((await self._link.invoke(address, RequestCode.GET_NAMESRV_CONFIG)).body)
 
     async def change_settings(self, address: str, settings: Mapping[str, str]) -> None:
-        await self._link.ask(address, RequestCode.UPDATE_NAMESRV_CONFIG, None, encode_settings(settings))
+        await self._link.invoke(address, RequestCode.UPDATE_NAMESRV_CONFIG, None, encode_settings(settings))
 
-    async def _tell_all(self, code: RequestCode, header: Header) -> None:
+    async def _invoke_all(self, code: RequestCode, header: Header) -> None:
         for address in self._link.name_servers:
-            await self._link.ask(address, code, header)
+            await self._link.invoke(address, code, header)

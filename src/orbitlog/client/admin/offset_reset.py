@@ -1,8 +1,8 @@
-"""Moving a consumer group elsewhere in a topic: a plan, queue by queue, that says exactly where to; then the move.
+"""Offset reset of a consumer group: a plan with the target offset of each queue, then the reset.
 
-Brokers of 5.x and ours move a group queue by queue, whether its members are running or not: they are told at once.
-Brokers of 4.x can move running members only by a time, all queues together, and leave groups without members to the
-tools, which then commit for them. Mirrors Java `ResetOffsetByTimeCommand` and `AdminBrokerProcessor.resetOffset`.
+Orbitlog and 5.x brokers reset a group queue by queue, and notify running members. 4.x brokers reset running members
+only by timestamp, all queues together; for groups without members the tool commits the offsets.
+Mirrors Java `ResetOffsetByTimeCommand` and `AdminBrokerProcessor.resetOffset`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from orbitlog.client.admin.group_admin import GroupAdmin
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import Routes
 from orbitlog.errors import BrokerRefused, ClientError
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.codes import ResponseCode
 
 Target = datetime | int | Literal["earliest", "latest"]
@@ -27,8 +27,8 @@ _END_MS = -1
 
 
 @dataclass(frozen=True, slots=True)
-class QueueMove:
-    """One queue: where the group is (None: it never was there), both ends, and where it goes."""
+class QueueReset:
+    """Reset of one queue: committed offset before (or None), both ends, and the target offset."""
 
     queue: MessageQueue
     address: str
@@ -43,17 +43,17 @@ class QueueMove:
 
 
 class OffsetReset:
-    """Plans and makes moves of groups."""
+    """Plans and applies offset resets."""
 
     def __init__(self, link: ClusterLink, routes: Routes) -> None:
         self._routes = routes
         self._groups = GroupAdmin(link)
         self._brokers = BrokerAdmin(link)
 
-    async def plan(self, group: str, topic: str, to: Target, *, queue_id: int | None = None) -> list[QueueMove]:
-        """Say where every queue (or one of each broker) would go; an offset beyond an end means that end."""
+    async def plan(self, group: str, topic: str, to: Target, *, queue_id: int | None = None) -> list[QueueReset]:
+        """Return the target of every queue (or of `queue_id` at each broker); offsets out of range are clamped."""
         route = await self._routes.refresh(topic)
-        moves: list[QueueMove] = []
+        plan: list[QueueReset] = []
         for queue in route.read_queues:
             address = route.brokers[queue.broker_name].get(0)
             if address is None or queue_id not in (None, queue.queue_id):
@@ -65,59 +65,59 @@ class OffsetReset:
             else:
                 target = to if isinstance(to, int) else first if to == "earliest" else end
             before = await self._groups.committed(address, group, queue)
-            moves.append(QueueMove(queue, address, before, first, end, min(max(target, first), end)))
-        if queue_id is not None and not moves:
-            raise ClientError(f"topic {topic} has no queue {queue_id} that can be read")
-        return moves
+            plan.append(QueueReset(queue, address, before, first, end, min(max(target, first), end)))
+        if queue_id is not None and not plan:
+            raise ClientError(f"topic {topic} has no readable queue {queue_id}")
+        return plan
 
-    async def make(self, group: str, moves: Sequence[QueueMove], to: Target) -> list[QueueMove]:
-        """Move the group; returns where each queue is now. Brokers are asked afterwards, not believed beforehand."""
-        done: list[QueueMove] = []
-        for address in dict.fromkeys(move.address for move in moves):
-            theirs = [move for move in moves if move.address == address]
+    async def apply(self, group: str, plan: Sequence[QueueReset], to: Target) -> list[QueueReset]:
+        """Reset the group; return the plan with the offsets that the brokers have committed afterwards."""
+        done: list[QueueReset] = []
+        for address in dict.fromkeys(reset.address for reset in plan):
+            at_broker = [reset for reset in plan if reset.address == address]
             is_old = await self._is_old(address)
             if is_old and await self._has_members(group, address):
-                done += await self._move_by_time(group, theirs, to)
+                done += await self._reset_by_time(group, at_broker, to)
                 continue
-            for move in theirs:
+            for reset in at_broker:
                 if is_old:
-                    await self._groups.commit(address, group, move.queue, move.target)
+                    await self._groups.commit(address, group, reset.queue, reset.target)
                 else:
-                    await self._move(group, move)
-                now = await self._groups.committed(address, group, move.queue)
-                done.append(replace(move, target=move.target if now is None else now))
+                    await self._reset_queue(group, reset)
+                committed = await self._groups.committed(address, group, reset.queue)
+                done.append(replace(reset, target=reset.target if committed is None else committed))
         return done
 
-    async def _move(self, group: str, move: QueueMove) -> None:
+    async def _reset_queue(self, group: str, reset: QueueReset) -> None:
         try:
-            moved = await self._groups.reset(
-                move.address,
+            offsets = await self._groups.reset(
+                reset.address,
                 group,
-                move.queue.topic,
+                reset.queue.topic,
                 timestamp_ms=_END_MS,
-                queue_id=move.queue.queue_id,
-                offset_to=move.target,
+                queue_id=reset.queue.queue_id,
+                offset_to=reset.target,
             )
         except BrokerRefused as error:
             if error.code != ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST:
                 raise
-            raise ClientError(f"there is no group {group}; `orbitlog group create` makes one") from error
-        if moved is None:
-            await self._groups.commit(move.address, group, move.queue, move.target)
+            raise ClientError(f"group {group} does not exist; create it with `orbitlog group create`") from error
+        if offsets is None:
+            await self._groups.commit(reset.address, group, reset.queue, reset.target)
 
-    async def _move_by_time(self, group: str, moves: Sequence[QueueMove], to: Target) -> list[QueueMove]:
+    async def _reset_by_time(self, group: str, plan: Sequence[QueueReset], to: Target) -> list[QueueReset]:
         if isinstance(to, int):
             raise ClientError(
-                f"brokers of 4.x move a running group by a time only: stop the members of {group}, or give a time"
+                f"4.x brokers reset a running group only by timestamp: stop the members of {group}, or give a timestamp"
             )
         timestamp_ms = int(to.timestamp() * 1000) if isinstance(to, datetime) else 0 if to == "earliest" else _END_MS
-        topic = moves[0].queue.topic
-        moved = await self._groups.reset(moves[0].address, group, topic, timestamp_ms=timestamp_ms)
-        return [replace(move, target=(moved or {}).get(move.queue, move.target)) for move in moves]
+        topic = plan[0].queue.topic
+        offsets = await self._groups.reset(plan[0].address, group, topic, timestamp_ms=timestamp_ms)
+        return [replace(reset, target=(offsets or {}).get(reset.queue, reset.target)) for reset in plan]
 
     async def _is_old(self, address: str) -> bool:
-        numbers = await self._brokers.runtime(address)
-        return numbers.get("brokerVersionDesc", "").startswith(_OLD_VERSIONS)
+        statistics = await self._brokers.runtime(address)
+        return statistics.get("brokerVersionDesc", "").startswith(_OLD_VERSIONS)
 
     async def _has_members(self, group: str, address: str) -> bool:
         try:

@@ -1,7 +1,7 @@
-"""The record of a replay: which dead letter was sent again, where to and under which id. One JSON object a line.
+"""Replay record: source, target and new id of each replayed dead letter, one JSON object per line.
 
-A line goes to the disk before each send and another after it. So a replay that was cut off knows of every message
-whether it was sent, but for the last: that one is looked for where it should be, by its id.
+A line is synced before each send, and another after it. After a crash, only the last send is uncertain: it is looked
+up in its target topic by its id.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _LINES_MAX = 10_000_000
 
 @dataclass(frozen=True, slots=True)
 class ReplayedMessage:
-    """One line."""
+    """One line of a replay record."""
 
     state: str
     topic: str
@@ -36,13 +36,13 @@ class ReplayedMessage:
     toQueueOffset: int = -1
 
     @property
-    def place(self) -> tuple[str, str, int, int]:
-        """What it was sent from."""
+    def source(self) -> tuple[str, str, int, int]:
+        """Topic, broker, queue and offset of the dead letter."""
         return self.topic, self.brokerName, self.queueId, self.queueOffset
 
 
 class ReplayRecord:
-    """A file of such lines; what it holds already counts."""
+    """A replay record file; existing lines are read."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -51,18 +51,18 @@ class ReplayRecord:
 
     @property
     def sent(self) -> list[ReplayedMessage]:
-        return [each for each in self._lines.values() if each.state == SENT]
+        return [line for line in self._lines.values() if line.state == SENT]
 
     @property
     def unfinished(self) -> list[ReplayedMessage]:
-        """Those of which nobody knows whether they were sent: the last, if any."""
-        return [each for each in self._lines.values() if each.state == SENDING]
+        """Messages whose send was interrupted: the last one, if any."""
+        return [line for line in self._lines.values() if line.state == SENDING]
 
-    def find(self, place: tuple[str, str, int, int]) -> ReplayedMessage | None:
-        return self._lines.get(place)
+    def find(self, source: tuple[str, str, int, int]) -> ReplayedMessage | None:
+        return self._lines.get(source)
 
     def __enter__(self) -> ReplayRecord:
-        # A last line that was cut off is ended, so that the next does not grow together with it.
+        # Terminate a torn last line, so that the next one starts on a line of its own.
         self._file = self.path.open("ab")
         if self._file.tell() and self.path.read_bytes()[-1:] != b"\n":
             self._file.write(b"\n")
@@ -75,21 +75,21 @@ class ReplayRecord:
             self._file.close()
 
     def note(self, line: ReplayedMessage) -> None:
-        """Write a line down; it is on the disk when this returns."""
+        """Append a line; it is synced when this returns."""
         assert self._file is not None
         self._file.write(json.dumps(asdict(line)).encode() + b"\n")
         self._file.flush()
         os.fdatasync(self._file.fileno())
-        self._lines[line.place] = line
+        self._lines[line.source] = line
 
     def note_sent(self, line: ReplayedMessage, queue_id: int, queue_offset: int) -> None:
         self.note(replace(line, state=SENT, toQueueId=queue_id, toQueueOffset=queue_offset))
 
 
 def _read(path: Path) -> dict[tuple[str, str, int, int], ReplayedMessage]:
-    found: dict[tuple[str, str, int, int], ReplayedMessage] = {}
+    by_source: dict[tuple[str, str, int, int], ReplayedMessage] = {}
     if not path.exists():
-        return found
+        return by_source
     lines = path.read_bytes().split(b"\n")
     for number, text in enumerate(lines[:_LINES_MAX], 1):
         if not text.strip():
@@ -98,7 +98,7 @@ def _read(path: Path) -> dict[tuple[str, str, int, int], ReplayedMessage]:
             line = ReplayedMessage(**json.loads(text))
         except (ValueError, TypeError) as error:
             if number >= len(lines) - 1 or not text.endswith(b"}"):
-                continue  # cut off while it was written
-            raise ClientError(f"{path}, line {number}: this is no record of a replay ({error})") from None
-        found[line.place] = line
-    return found
+                continue  # torn by a crash
+            raise ClientError(f"{path}, line {number}: not a valid replay record ({error})") from None
+        by_source[line.source] = line
+    return by_source

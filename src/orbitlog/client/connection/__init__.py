@@ -1,1 +1,1 @@
-"""Connections: addresses, routes, credentials, names, and requests that a broker sends to clients."""
+"""Connections to a cluster: addresses, routes, credentials, namespaces, requests from brokers."""

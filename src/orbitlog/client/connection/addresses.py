@@ -1,4 +1,4 @@
-"""Where a cluster is: `rocketmq://host:port,host:port`, `host:port;host:port` as Java writes it, IPv6 in brackets."""
+"""Name server addresses: `rocketmq://host:port,host:port`, Java's `host:port;host:port`, IPv6 in brackets."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ _ADDRESSES_MAX = 64
 
 
 def parse_addresses(text: str) -> tuple[str, ...]:
-    """Return the name servers as `host:port`; raises `ClientError` for what is no address.
+    """Return the name servers as `host:port`; raise `ClientError` if the text is not a valid address list.
 
     >>> parse_addresses("rocketmq://10.0.0.1,10.0.0.2:9999")
     ('10.0.0.1:9876', '10.0.0.2:9999')
     """
     if not isinstance(text, str):
-        raise ClientError(f"an address is text, not {type(text).__name__}: {SCHEME}host:port,host:port")
+        raise ClientError(f"an address must be a str, not {type(text).__name__}: {SCHEME}host:port,host:port")
     rest = text.strip().removeprefix(SCHEME).rstrip("/")
     parts = [part for part in re.split(r"[,;\s]+", rest) if part]
     if not parts or len(parts) > _ADDRESSES_MAX:
-        raise ClientError(f"{text[:80]!r} names no name server; write {SCHEME}127.0.0.1:{DEFAULT_PORT}")
+        raise ClientError(f"{text[:80]!r} contains no name server; expected {SCHEME}127.0.0.1:{DEFAULT_PORT}")
     return tuple(map(_with_port, parts))
 
 
 def _with_port(part: str) -> str:
-    found = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::([0-9]{1,5}))?", part, re.ASCII)
-    if found is None or int(found[2] or 0) > 65535:
-        raise ClientError(f"{part[:80]!r} is no address of the form host:port")
-    return f"{found[1]}:{found[2] or DEFAULT_PORT}"
+    match = re.fullmatch(r"(\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::([0-9]{1,5}))?", part, re.ASCII)
+    if match is None or int(match[2] or 0) > 65535:
+        raise ClientError(f"{part[:80]!r} is not a valid host:port address")
+    return f"{match[1]}:{match[2] or DEFAULT_PORT}"

@@ -1,4 +1,4 @@
-"""What a program hands to the client, checked before anything is sent: a mistake is told in a sentence."""
+"""Validation of arguments before a request is sent; each check raises `ClientError` with the value and the rule."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ _TAG_SEPARATOR = "||"
 
 
 def text(what: str, value: object) -> str:
-    """Return what is text."""
+    """Return the value if it is a str."""
     if not isinstance(value, str):
-        raise ClientError(f"{what} is text, not {type(value).__name__}: {value!r:.80}")
+        raise ClientError(f"{what} must be a str, not {type(value).__name__}: {value!r:.80}")
     return value
 
 
 def body_bytes(body: object) -> bytes:
-    """Return a body as it goes over the wire. Never guesses: `bytes(5)` would be five zeros."""
+    """Return a body as bytes. Integers are rejected: `bytes(5)` would be five zeros."""
     if isinstance(body, bytes):
         return body
     if isinstance(body, str):
         try:
             return body.encode()
         except UnicodeEncodeError as error:
-            raise ClientError(f"a body that UTF-8 cannot write: {error.reason} at {error.start}") from None
+            raise ClientError(f"body is not encodable as UTF-8: {error.reason} at {error.start}") from None
     if isinstance(body, bytearray | memoryview):
         return bytes(body)
-    raise ClientError(f"a body is bytes or text, not {type(body).__name__}; write objects as JSON: json.dumps(…)")
+    raise ClientError(f"a body must be bytes or str, not {type(body).__name__}; encode objects as JSON: json.dumps(…)")
 
 
 def bodies_list(bodies: Iterable[bytes | str]) -> Sequence[bytes | str]:
-    """Return the bodies of a batch; one body is not mistaken for many."""
+    """Return the bodies of a batch; a single str or bytes is rejected, although it is iterable."""
     if isinstance(bodies, str | bytes | bytearray | memoryview):
-        raise ClientError("a batch is a list of bodies; `send` sends one")
+        raise ClientError("send_batch needs a list of bodies; use `send` for one")
     return bodies if isinstance(bodies, list | tuple) else list(bodies)
 
 
 def one_tag(tags: object) -> str:
-    """Return the tag of a message; it has one, or none."""
+    """Return the tag of a message, which has at most one."""
     tag = text("a tag", tags)
     if _TAG_SEPARATOR in tag:
         raise ClientError(f"{tag!r}: a message has one tag; 'A || B' is for consumers")
@@ -50,56 +50,56 @@ def one_tag(tags: object) -> str:
 
 
 def joined_keys(keys: str | Iterable[str] | None) -> str:
-    """Return keys as they are stored: with spaces between them, so that none may hold one."""
+    """Return keys as they are stored: separated by spaces, so a key must not contain one."""
     if keys is None or isinstance(keys, str):
         return keys or ""
     if not isinstance(keys, Iterable):
-        raise ClientError(f"keys are a list of texts, not {type(keys).__name__}: [str({keys!r:.40})]")
-    each = [text("a key", key) for key in keys]
-    for key in each:
+        raise ClientError(f"keys must be a list of str, not {type(keys).__name__}: [str({keys!r:.40})]")
+    checked = [text("a key", key) for key in keys]
+    for key in checked:
         if not key or properties.KEY_SEPARATOR in key:
-            raise ClientError(f"key {key!r:.80} is empty or holds a space, which is what separates keys")
-    return properties.KEY_SEPARATOR.join(each)
+            raise ClientError(f"key {key!r:.80} is empty or contains a space, the separator of keys")
+    return properties.KEY_SEPARATOR.join(checked)
 
 
 def user_properties(given: Mapping[str, str] | None) -> dict[str, str]:
-    """Return a copy of a message's properties, all of them text."""
+    """Return a copy of user properties after checking that names and values are str."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
-        raise ClientError(f"properties are a mapping of names to texts, not {type(given).__name__}")
+        raise ClientError(f"properties must be a mapping of str to str, not {type(given).__name__}")
     for name, value in given.items():
-        text(f"property {text('the name of a property', name)}", value)
+        text(f"property {text('a property name', name)}", value)
     return dict(given)
 
 
 def delay_level(value: object) -> int:
-    """Return a level of delay that all brokers have unless they are told otherwise."""
+    """Return a delay level of the default configuration of brokers."""
     if not isinstance(value, int) or not 1 <= value <= STANDARD_LEVELS.max_level:
-        raise ClientError(f"delay levels go from 1 to {STANDARD_LEVELS.max_level}")
+        raise ClientError(f"invalid delay level {value!r:.40}: levels are 1 to {STANDARD_LEVELS.max_level}")
     return value
 
 
-def moment(what: str, value: object) -> datetime:
-    """Return a moment that everybody understands the same."""
+def aware_datetime(what: str, value: object) -> datetime:
+    """Return a datetime with a time zone."""
     if not isinstance(value, datetime):
-        raise ClientError(f"{what} is a datetime, not {type(value).__name__}")
+        raise ClientError(f"{what} must be a datetime, not {type(value).__name__}")
     if value.tzinfo is None:
         raise ClientError(f"{what} needs a time zone: datetime.now(UTC) + …")
     return value
 
 
 def seconds(what: str, value: object) -> float:
-    """Return a time in seconds that is a number and has an end."""
+    """Return a finite number of seconds."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
-        raise ClientError(f"{what} is a number of seconds, not {value!r:.80}")
+        raise ClientError(f"{what} must be a number of seconds, not {value!r:.80}")
     return number
 
 
 def time_limit(value: float) -> float:
-    """Return a time limit in seconds: every wait has one."""
+    """Return a time limit in seconds, greater than 0."""
     limit = seconds("timeout", value)
     if limit <= 0:
-        raise ClientError(f"a timeout of {limit:g} s leaves no time; give seconds greater than 0")
+        raise ClientError(f"invalid timeout {limit:g} s: must be greater than 0")
     return limit

@@ -1,4 +1,4 @@
-"""Asking brokers and name servers: answers as they are, or typed errors that say what to do."""
+"""Requests to brokers and name servers: returns the response, or raises a typed error with advice."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from orbitlog.wire.header_codec import Header
 if TYPE_CHECKING:
     from orbitlog.client.connection.signature import Credentials
 
-ASK_SECONDS = 3.0
+INVOKE_SECONDS = 3.0
 
 
 class ClusterLink:
-    """All connections of one client. Name servers are asked in turn until one answers, then that one is kept."""
+    """All connections of one client. The name server that answered last is used first; the others are fallbacks."""
 
     def __init__(self, name_servers: Sequence[str], handler: Handler, credentials: Credentials | None = None) -> None:
         self._remoting = RemotingClient(handler)
@@ -29,42 +29,44 @@ class ClusterLink:
         self._credentials = credentials
         self._is_closed = False
 
-    async def ask(
+    async def invoke(
         self,
         address: str,
         code: RequestCode,
         header: Header | None = None,
         body: bytes = b"",
         *,
-        seconds: float = ASK_SECONDS,
+        seconds: float = INVOKE_SECONDS,
         accept: Sequence[int] = (ResponseCode.SUCCESS,),
     ) -> Command:
-        """Return the answer if its code is accepted, else raise `BrokerRefused`."""
+        """Return the response if its code is accepted; raise `BrokerRefused` otherwise."""
         if self._is_closed:
             raise ClientClosed("the client is closed")
-        answer = await self._remoting.invoke(address, self.command(code, header, body), seconds)
-        if answer.code not in accept:
-            raise refusal(answer)
-        return answer
+        response = await self._remoting.invoke(address, self.command(code, header, body), seconds)
+        if response.code not in accept:
+            raise refusal(response)
+        return response
 
-    async def tell(self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b"") -> None:
-        """Send without waiting for an answer."""
+    async def invoke_oneway(
+        self, address: str, code: RequestCode, header: Header | None = None, body: bytes = b""
+    ) -> None:
+        """Send a request without waiting for a response."""
         if self._is_closed:
             raise ClientClosed("the client is closed")
         await self._remoting.invoke_oneway(address, self.command(code, header, body))
 
-    async def ask_name_server(
+    async def invoke_name_server(
         self, code: RequestCode, header: Header | None = None, *, accept: Sequence[int] = (ResponseCode.SUCCESS,)
     ) -> Command:
-        """Ask the name servers until one answers."""
+        """Send a request to one name server after the other until one answers."""
         failure: RemotingError | None = None
         for _ in range(len(self._name_servers)):
             address = self._name_servers[0]
             try:
-                return await self.ask(address, code, header, accept=accept)
+                return await self.invoke(address, code, header, accept=accept)
             except BrokerRefused as error:
                 if error.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED:
-                    advice = f"is {address} a name server? brokers have addresses of their own"
+                    advice = f"is {address} a name server? it may be the address of a broker"
                     raise BrokerRefused(error.code, error.remark, advice=advice) from None
                 raise
             except RemotingError as error:
@@ -74,16 +76,16 @@ class ClusterLink:
         raise failure
 
     async def connection(self, address: str) -> Connection:
-        """The connection over which `address` is asked."""
+        """Return the connection to `address`; open it if necessary."""
         return await self._remoting.connect(address)
 
     def open_connection(self, address: str) -> Connection | None:
-        """The same if it is open; None where it has to be opened first."""
+        """Return the connection to `address` if it is open, else None."""
         return None if self._is_closed else self._remoting.open_connection(address)
 
     @property
     def signs(self) -> bool:
-        """Tell whether requests are signed."""
+        """Return whether requests are signed."""
         return self._credentials is not None
 
     @property
@@ -91,7 +93,7 @@ class ClusterLink:
         return tuple(self._name_servers)
 
     def command(self, code: RequestCode, header: Header | None, body: bytes = b"") -> Command:
-        """Make a request, signed if need be."""
+        """Build a request command; sign it if there are credentials."""
         command = Command(code, ext_fields={} if header is None else header.to_ext_fields(), body=body)
         if self._credentials is not None:
             self._credentials.sign(command)

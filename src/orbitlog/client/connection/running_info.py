@@ -1,6 +1,6 @@
-"""What a consumer tells operators about itself: mqadmin's `consumerStatus`, a dashboard's client page.
+"""Consumer running info for mqadmin `consumerStatus` and dashboards.
 
-Mirrors Java `ConsumerRunningInfo` and `ProcessQueueInfo`, as far as there is something to tell.
+Mirrors Java `ConsumerRunningInfo` and `ProcessQueueInfo`; fields without a counterpart here keep their defaults.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import field
 
 from orbitlog.client.consumer.group_consumer import Consumer
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.json_records import (
     BOOL,
     INT,
@@ -22,13 +23,13 @@ from orbitlog.formats.tables.json_records import (
     map_of,
     record,
 )
-from orbitlog.wire.bodies.body_json import DOUBLE, MessageQueue, queue_map_of
+from orbitlog.wire.bodies.body_json import DOUBLE, queue_map_of
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
 
 @json_record
 class FeedInfo(JsonRecord):
-    """One queue of a consumer."""
+    """State of one queue of a consumer."""
 
     commit_queue_offset: int = field(default=0, metadata=java("commitOffset", LONG))
     cached_count: int = field(default=0, metadata=java("cachedMsgCount", INT))
@@ -39,7 +40,7 @@ class FeedInfo(JsonRecord):
 
 @json_record
 class ConsumeStatus(JsonRecord):
-    """How fast a consumer is in one topic; milliseconds, and messages a second."""
+    """Consume rates of one topic: latencies in milliseconds, messages per second."""
 
     pull_ms: float = field(default=0.0, metadata=java("pullRT", DOUBLE))
     pull_tps: float = field(default=0.0, metadata=java("pullTPS", DOUBLE))
@@ -51,7 +52,7 @@ class ConsumeStatus(JsonRecord):
 
 @json_record
 class RunningInfo(JsonRecord):
-    """One consumer (307)."""
+    """Body of the response to GET_CONSUMER_RUNNING_INFO."""
 
     properties: Mapping[str, str] = field(default_factory=dict, metadata=java("properties", map_of(TEXT_KEY, TEXT)))
     subscriptions: tuple[SubscriptionData, ...] = field(
@@ -66,23 +67,23 @@ class RunningInfo(JsonRecord):
 
 
 def running_info(consumer: Consumer, name_servers: str) -> RunningInfo:
-    """Look at a consumer."""
+    """Return the running info of a consumer."""
     ordered = consumer.options.orderly
-    described = consumer.described()
+    data = consumer.heartbeat_data()
     return RunningInfo(
         properties={
             "PROP_NAMESERVER_ADDR": name_servers,
-            "PROP_CONSUME_TYPE": described.consume_type,
+            "PROP_CONSUME_TYPE": data.consume_type,
             "PROP_CONSUMEORDERLY": "true" if ordered else "false",
             "PROP_THREADPOOL_CORE_SIZE": "1",
             "PROP_CLIENT_VERSION": "orbitlog",
             "PROP_CONSUMER_START_TIMESTAMP": str(consumer.started_ms),
         },
-        subscriptions=described.subscriptions,
+        subscriptions=data.subscriptions,
         queues={
             queue: FeedInfo(
                 feed.window.commit_offset, len(feed.window), feed.window.size_bytes >> 20, ordered, feed.is_dropped
             )
-            for queue, feed in consumer.share.feeds.items()
+            for queue, feed in consumer.assignment.feeds.items()
         },
     )

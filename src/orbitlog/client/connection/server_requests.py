@@ -1,4 +1,4 @@
-"""What brokers ask of clients, over the connections on which the clients ask them.
+"""Requests that brokers send to clients: transaction checks, rebalance notices, offset resets, replies.
 
 Mirrors Java `ClientRemotingProcessor`.
 """
@@ -12,8 +12,8 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from orbitlog.client.consumer.group_consumer import Consumer
-from orbitlog.client.producer.request_reply import Asking
-from orbitlog.client.producer.transactional import Transactional
+from orbitlog.client.producer.request_reply import RequestReply
+from orbitlog.client.producer.transactions import Transactions
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.records.message import decode_message
 from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
@@ -32,15 +32,21 @@ from orbitlog.wire.consume_headers import (
 log = logging.getLogger(__name__)
 
 
-class BrokerQuestions:
-    """Answers 39, 40, 220, 221, 307, 309 and 326; what rare answers are made of is imported when one is asked for."""
+class ServerRequests:
+    """Handlers of the requests that brokers send to this client; rarely used bodies are imported on demand."""
 
-    def __init__(self, consumer_of: Callable[[str], Consumer | None], name_servers: str) -> None:
+    def __init__(
+        self,
+        consumer_of: Callable[[str], Consumer | None],
+        name_servers: str,
+        transactions: Transactions,
+        request_reply: RequestReply,
+    ) -> None:
         self._consumer_of = consumer_of
         self._name_servers = name_servers
+        self._transactions = transactions
+        self._request_reply = request_reply
         self._tasks: set[asyncio.Task[None]] = set()
-        self.transactional: Transactional | None = None
-        self.asking: Asking | None = None
         self._dispatch = Dispatch(
             {
                 RequestCode.CHECK_TRANSACTION_STATE: self._check_transaction,
@@ -57,13 +63,11 @@ class BrokerQuestions:
         return self._dispatch(connection, request)
 
     def _check_transaction(self, connection: Connection, request: Command) -> Answer:
-        if self.transactional is not None:
-            self._start(self.transactional.answer(connection, request))
+        self._start(self._transactions.answer_check(connection, request))
         return NO_ANSWER
 
     def _reply(self, _: Connection, request: Command) -> Answer:
-        assert self.asking is not None
-        return self.asking.take(request)
+        return self._request_reply.receive(request)
 
     def _members_changed(self, _: Connection, request: Command) -> Answer:
         consumer = self._consumer_of(ConsumerGroupRequest.from_ext_fields(request.ext_fields).group)
@@ -76,16 +80,16 @@ class BrokerQuestions:
 
         header = ResetConsumerRequest.from_ext_fields(request.ext_fields)
         table = decode_body(QueueOffsetTable, request.body)
-        await self._member(header.group).share.move(dict(table.offsets))
+        await self._member(header.group).assignment.reset(dict(table.offsets))
         return response_to(request, ResponseCode.SUCCESS)
 
     def _status(self, _: Connection, request: Command) -> Answer:
         from orbitlog.wire.bodies.queue_bodies import ConsumerStatus
 
         header = ConsumerStatusRequest.from_ext_fields(request.ext_fields)
-        feeds = self._member(header.group).share.feeds
-        found = {queue: feed.window.commit_offset for queue, feed in feeds.items() if queue.topic == header.topic}
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumerStatus(queues=found)))
+        feeds = self._member(header.group).assignment.feeds
+        offsets = {queue: feed.window.commit_offset for queue, feed in feeds.items() if queue.topic == header.topic}
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumerStatus(queues=offsets)))
 
     def _running_info(self, _: Connection, request: Command) -> Answer:
         from orbitlog.client.connection.running_info import running_info
@@ -104,7 +108,7 @@ class BrokerQuestions:
         result = ConsumeDirectlyResult(
             {True: "CR_SUCCESS", False: "CR_LATER", None: "CR_THROW_EXCEPTION"}[done],
             ordered=consumer.options.orderly,
-            remark=None if done is not None else "nobody took the message in time",
+            remark=None if done is not None else "the consumer did not take the message in time",
             spent_ms=int((time.monotonic() - started) * 1000),
         )
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(result))
@@ -112,7 +116,7 @@ class BrokerQuestions:
     def _member(self, group: str) -> Consumer:
         consumer = self._consumer_of(group)
         if consumer is None:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"no consumer of group {group[:255]} is here")
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"this client has no consumer of group {group[:255]}")
         return consumer
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
@@ -123,7 +127,7 @@ class BrokerQuestions:
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (failure := task.exception()) is not None:
-            log.error("a broker's question could not be answered", exc_info=failure)
+            log.error("could not answer a broker's request", exc_info=failure)
 
     async def stop(self) -> None:
         for task in self._tasks:

@@ -1,4 +1,4 @@
-"""Signed requests, as brokers with access control want them: HMAC-SHA1 over all fields and the body.
+"""Request signatures for brokers with access control: HMAC-SHA1 over all header fields and the body.
 
 Mirrors Java `AclClientRPCHook` and `AclUtils.combineRequestContent`.
 """
@@ -19,14 +19,20 @@ _SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of a field
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Who asks; the secret is never shown."""
+    """Access key and secret key for brokers with access control; the secret is never part of `repr`.
+
+    Example:
+        credentials = orbitlog.Credentials("access-key", "secret-key")
+        async with orbitlog.connect(address, credentials=credentials) as mq:
+            await mq.send("Orders", "one")
+    """
 
     access_key: str
     secret_key: str = field(repr=False)
     security_token: str | None = field(default=None, repr=False)
 
     def sign(self, command: Command) -> None:
-        """Add the fields of a signed request."""
+        """Add access key, security token and signature to the header fields of a request."""
         fields = command.ext_fields
         fields[_ACCESS_KEY] = self.access_key
         if self.security_token is not None:

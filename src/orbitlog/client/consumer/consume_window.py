@@ -1,8 +1,7 @@
-"""Messages of one queue that were fetched and are not done with: what may be committed, and when to fetch more.
+"""Consume window: unsettled messages of one queue; decides the offset to commit and when to pull more.
 
-Messages may be finished in any order, but a committed offset says that everything before it is done. So the window
-commits the smallest unfinished offset, or what follows the last one fetched when nothing is left. Mirrors Java
-`ProcessQueue`.
+Messages may be settled in any order, but a committed offset means that all earlier messages are consumed. So the
+window commits the smallest unsettled offset, or the next offset to pull if none is left. Mirrors Java `ProcessQueue`.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ SPAN_MAX = 2_000
 
 @dataclass
 class ConsumeWindow:
-    """Unfinished messages of one queue, by queue offset."""
+    """Unsettled messages of one queue, by queue offset."""
 
     next_queue_offset: int
     count_max: int = COUNT_MAX
     bytes_max: int = BYTES_MAX
     span_max: int = SPAN_MAX
     size_bytes: int = 0
-    _sizes: dict[int, int] = field(default_factory=dict)  # in ascending order: fetched so, and removed anywhere
+    _sizes: dict[int, int] = field(default_factory=dict)  # ascending: inserted in offset order, removed anywhere
     _finished_to: int = field(init=False)
 
     def __post_init__(self) -> None:
@@ -34,7 +33,7 @@ class ConsumeWindow:
         return len(self._sizes)
 
     def fetched(self, messages: Iterable[tuple[int, int]], next_queue_offset: int) -> None:
-        """Take (queue offset, size) of what was fetched; the next fetch begins at `next_queue_offset`."""
+        """Add pulled messages as (queue offset, size); the next pull starts at `next_queue_offset`."""
         for queue_offset, size_bytes in messages:
             if queue_offset not in self._sizes:
                 self._sizes[queue_offset] = size_bytes
@@ -42,11 +41,11 @@ class ConsumeWindow:
         self.next_queue_offset = next_queue_offset
 
     def has(self, queue_offset: int) -> bool:
-        """Tell whether a message was fetched and is not done with."""
+        """Return whether a message was pulled and is not settled."""
         return queue_offset in self._sizes
 
     def finish(self, queue_offset: int) -> bool:
-        """A message is done with; False if it was not here, or already done."""
+        """Remove a settled message; return False if it is not in the window."""
         size_bytes = self._sizes.pop(queue_offset, None)
         if size_bytes is None:
             return False
@@ -55,14 +54,14 @@ class ConsumeWindow:
 
     @property
     def commit_offset(self) -> int:
-        """Everything before it is done; never goes back."""
+        """The offset to commit: all earlier messages are settled. Never decreases."""
         unfinished = next(iter(self._sizes), self.next_queue_offset)
         self._finished_to = max(self._finished_to, unfinished)
         return self._finished_to
 
     @property
     def is_full(self) -> bool:
-        """Tell whether fetching should wait for consumers."""
+        """Return whether pulling should wait until messages are settled."""
         if len(self._sizes) >= self.count_max or self.size_bytes >= self.bytes_max:
             return True
         first = next(iter(self._sizes), None)

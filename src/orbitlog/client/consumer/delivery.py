@@ -1,4 +1,4 @@
-"""A message that waits for a word: done with, or to be tried again."""
+"""Deliveries: messages of a consumer group, to be settled with `ack()` or `retry()`."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from orbitlog.client.consumer.received import Received
 from orbitlog.formats.records.message import Message
 
 if TYPE_CHECKING:
-    from orbitlog.client.producer.tracing import Given, Tracer
+    from orbitlog.client.producer.tracing import ConsumeSpan, Tracer
 
 
-class Retries(Protocol):
-    """Whoever knows how a message is tried again, and what its topic is called."""
+class DeliveryOwner(Protocol):
+    """The part of a consumer that its deliveries use."""
 
-    async def try_again(self, message: Delivery, feed: QueueFeed, after: float | None) -> None: ...
+    async def retry(self, delivery: Delivery, feed: QueueFeed, after: float | None) -> None: ...
 
-    async def take_back(self, message: Delivery, feed: QueueFeed, delay_level: int) -> None: ...
+    async def redeliver(self, delivery: Delivery, feed: QueueFeed, delay_level: int) -> None: ...
 
     def plain_name(self, topic: str) -> str: ...
 
@@ -29,123 +29,129 @@ class Retries(Protocol):
     def tracer(self) -> Tracer | None: ...
 
     @property
-    def at_work(self) -> dict[Delivery, float]: ...
+    def in_progress(self) -> dict[Delivery, float]: ...
 
 
 class Delivery(Received):
-    """A message of a consumer group. Say `ack` or `retry`; the first word counts, a second changes nothing."""
+    """A message delivered to a consumer group; settle it with `ack()` or `retry()`. Only the first call counts.
 
-    __slots__ = ("_consumer", "_feed", "_given", "_window", "is_settled")
+    Example:
+        consumer = await mq.consume("Orders", group="billing", start_from="first")
+        message = await consumer.next(10)
+        if message is not None:
+            print(message.text, message.attempts)
+            await message.ack()
+        await consumer.close()
+    """
 
-    def __init__(self, stored: Message, feed: QueueFeed, consumer: Retries) -> None:
+    __slots__ = ("_consumer", "_feed", "_span", "_window", "is_settled")
+
+    def __init__(self, stored: Message, feed: QueueFeed, consumer: DeliveryOwner) -> None:
         super().__init__(stored, feed.queue.broker_name, feed.attempts(stored.queue_offset))
         self._feed = feed
         self._window = feed.window
         self._consumer = consumer
-        self._given: Given | None = None
+        self._span: ConsumeSpan | None = None
         self.is_settled = False
 
     @property
     def topic(self) -> str:
-        """The topic it was sent to, as the sender named it, also when it comes back for a retry."""
+        """The topic it was sent to, without namespace, also for a retried message."""
         return self._consumer.plain_name(super().topic)
 
     @property
-    def is_gone(self) -> bool:
-        """Its queue belongs to another member now, or goes on elsewhere: a word about it would not count."""
+    def is_stale(self) -> bool:
+        """Whether its queue was assigned to another member or reset: settling it has no effect then."""
         return self._feed.is_dropped or self._window is not self._feed.window
 
     async def ack(self) -> None:
-        """It is done with.
+        """Acknowledge the message: it is consumed, and its offset may be committed.
 
         Example:
             await message.ack()
         """
         if not self.is_settled:
             self.is_settled = True
-            self._consumer.at_work.pop(self, None)
+            self._consumer.in_progress.pop(self, None)
             self._trace_end(success=True)
-            self._finish()
+            self.finish()
 
     async def retry(self, after: float | None = None) -> None:
-        """Have it delivered again, after about so many seconds.
+        """Have the message redelivered after about `after` seconds.
 
-        In order, it stays where it is and the rest of its queue waits. Else it goes back to the broker, which has
-        eighteen delays from 1 s to 2 h, each longer than the one before if `after` is not given, and the rest goes on.
+        An orderly consumer requeues it locally, and the rest of its queue waits. Otherwise the broker redelivers it:
+        brokers have 18 delays from 1 s to 2 h. If `after` is None, each attempt has a longer delay than the last.
 
         Example:
             await message.retry(after=30)
         """
         if not self.is_settled:
-            self._end_in_vain()
-            await self._consumer.try_again(self, self._feed, after)
+            self._settle_as_failed()
+            await self._consumer.retry(self, self._feed, after)
 
-    async def give_back(self, delay_level: int) -> None:
-        """Its user has had it for too long: another copy of it comes from the broker."""
+    async def redeliver(self, delay_level: int) -> None:
+        """Have the broker redeliver the message, because it was not settled in time."""
         if not self.is_settled:
-            self._end_in_vain()
-            await self._consumer.take_back(self, self._feed, delay_level)
+            self._settle_as_failed()
+            await self._consumer.redeliver(self, self._feed, delay_level)
 
-    def _end_in_vain(self) -> None:
+    def _settle_as_failed(self) -> None:
         self.is_settled = True
-        self._consumer.at_work.pop(self, None)
+        self._consumer.in_progress.pop(self, None)
         self._trace_end(success=False)
 
-    def taken(self, now: float) -> None:
-        """It is handed to the user now."""
-        self._feed.taken()
-        self._consumer.at_work[self] = now
+    def start(self, now: float) -> None:
+        """Record that the message is handed to the user now."""
+        self._feed.mark_busy()
+        self._consumer.in_progress[self] = now
         if self._consumer.tracer is not None:
-            self._given = self._consumer.tracer.given(self, self._consumer.group)
+            self._span = self._consumer.tracer.started(self, self._consumer.group)
+
+    def release(self) -> None:
+        """Undo `start`: the user left the loop without settling the message."""
+        self._consumer.in_progress.pop(self, None)
+        self._feed.idle.set()
 
     def _trace_end(self, *, success: bool) -> None:
-        if self._consumer.tracer is not None and self._given is not None:
-            self._consumer.tracer.settled(self, self._consumer.group, self._given, success=success)
+        if self._consumer.tracer is not None and self._span is not None:
+            self._consumer.tracer.settled(self, self._consumer.group, self._span, success=success)
 
-    def put_back(self) -> None:
-        """The user left it without a word: it waits for the next one who asks."""
-        self._consumer.at_work.pop(self, None)
-        self._feed.settled.set()
-
-    def _finish(self) -> None:
+    def finish(self) -> None:
+        """Remove the message from its queue's window: it was consumed, or the broker redelivers it."""
         self._feed.finish(self._window, self.stored.queue_offset)
 
-    def finish_after_retry(self) -> None:
-        """Another copy of it will come."""
-        self._finish()
-
-    def again_here(self, after_seconds: float) -> None:
-        """Deliver it once more from here, not from the broker."""
-        if not self.is_gone:
-            self._feed.again(self._window, self.stored, after_seconds)
+    def requeue_after(self, seconds: float) -> None:
+        """Deliver the message from memory after `seconds`."""
+        if not self.is_stale:
+            self._feed.requeue(self._window, self.stored, seconds)
 
 
 class DirectDelivery(Delivery):
-    """A message that an operator hands to one consumer: the word about it is the answer, and nothing else happens."""
+    """A message sent to one consumer by an operator: its outcome is the response, and no offset changes."""
 
-    __slots__ = ("is_done_with",)
+    __slots__ = ("outcome",)
 
-    def __init__(self, stored: Message, feed: QueueFeed, consumer: Retries) -> None:
+    def __init__(self, stored: Message, feed: QueueFeed, consumer: DeliveryOwner) -> None:
         super().__init__(stored, feed, consumer)
-        self.is_done_with: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
+        self.outcome: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
 
     @property
-    def is_gone(self) -> bool:
-        return self.is_done_with.done()
+    def is_stale(self) -> bool:
+        return self.outcome.done()
 
     async def ack(self) -> None:
-        self._say(True)
+        self._set_outcome(True)
 
     async def retry(self, after: float | None = None) -> None:
-        self._say(False)
+        self._set_outcome(False)
 
-    def taken(self, now: float) -> None:
+    def start(self, now: float) -> None:
         pass
 
-    def put_back(self) -> None:
+    def release(self) -> None:
         pass
 
-    def _say(self, done_with: bool) -> None:
+    def _set_outcome(self, is_consumed: bool) -> None:
         self.is_settled = True
-        if not self.is_done_with.done():
-            self.is_done_with.set_result(done_with)
+        if not self.outcome.done():
+            self.outcome.set_result(is_consumed)

@@ -1,4 +1,4 @@
-"""A member of a consumer group: hands the messages of its queues to whoever iterates, and tries again what failed.
+"""Consumer: a member of a consumer group that delivers messages of its queues and retries failed ones.
 
 Mirrors Java `DefaultMQPushConsumerImpl`, `ConsumeMessageConcurrentlyService` and `ConsumeMessageOrderlyService`.
 """
@@ -17,14 +17,14 @@ from orbitlog.client.connection.namespaces import unwrapped
 from orbitlog.client.connection.routes import Routes
 from orbitlog.client.consumer.delivery import Delivery, DirectDelivery
 from orbitlog.client.consumer.group_link import GroupLink
-from orbitlog.client.consumer.member_share import ConsumeOptions, MemberShare
+from orbitlog.client.consumer.queue_assignment import ConsumeOptions, QueueAssignment
 from orbitlog.client.consumer.queue_feed import QueueFeed
 from orbitlog.client.producer.tracing import Tracer
 from orbitlog.errors import ClientError, OrbitlogError
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties
 from orbitlog.formats.records.message import Message
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import ConsumerData, SubscriptionData
 from orbitlog.wire.consume_headers import SendBackRequest
 
@@ -34,11 +34,11 @@ COMMIT_SECONDS = 5.0
 CLOSE_SECONDS = 8.0
 WORK_SECONDS = 5.0
 SUSPEND_SECONDS = 1.0
-AGAIN_HERE_SECONDS = 5.0
+REQUEUE_SECONDS = 5.0
 DIRECT_SECONDS = 9.0
 _TURN_SECONDS = 0.005
-OVERDUE_LOOK_SECONDS = 60.0
-_TO_DEAD_LETTERS = -1
+OVERDUE_CHECK_SECONDS = 60.0
+_DEAD_LETTER_LEVEL = -1
 _OVERDUE_LEVEL = 3
 
 ListenerResult = Awaitable[object] | object
@@ -46,10 +46,16 @@ Listener = Callable[[Delivery], ListenerResult]
 
 
 class Consumer:
-    """Iterate over it: `async for message in consumer`. A message counts as done when the next one is asked for.
+    """A member of a consumer group; iterate with `async for`. Requesting the next message acknowledges the last one.
 
-    Leaving the loop, by `break` or by an exception, leaves the message at hand undone: whoever asks next gets it again,
-    and if nobody does, it comes back to the group when this member closes.
+    Leaving the loop by `break` or by an exception does not acknowledge the current message: it is requeued for the
+    next caller, and redelivered to the group if this member closes first.
+
+    Example:
+        async with mq.consume("Orders", group="shipping", start_from="first") as consumer:
+            async for message in consumer:
+                print(message.text)
+                break
     """
 
     def __init__(
@@ -59,21 +65,23 @@ class Consumer:
         subscriptions: Sequence[SubscriptionData],
         options: ConsumeOptions,
         *,
-        announce: Callable[[], Awaitable[None]],
-        forget: Callable[[Consumer], Awaitable[None]],
+        send_heartbeat: Callable[[], Awaitable[None]],
+        on_close: Callable[[Consumer], Awaitable[None]],
         tracer: Tracer | None = None,
     ) -> None:
         self._link = link
         self._options = options
-        self._forget = forget
+        self._on_close = on_close
         self.tracer = tracer
-        self.share = MemberShare(link, routes, subscriptions, options, announce=announce, deliver=self._deliver)
+        self.assignment = QueueAssignment(
+            link, routes, subscriptions, options, send_heartbeat=send_heartbeat, deliver=self._deliver
+        )
         self._ready: deque[Delivery] = deque()
         self._arrived = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._workers: set[asyncio.Task[None]] = set()
-        self.at_work: dict[Delivery, float] = {}
-        """What users have at hand, since when; oldest first."""
+        self.in_progress: dict[Delivery, float] = {}
+        """Deliveries handed to users and not settled, with their start times; oldest first."""
         self._loop = asyncio.get_running_loop()
         self._turn_ends_at = 0.0
         self._is_closed = False
@@ -90,28 +98,28 @@ class Consumer:
 
     @property
     def queues(self) -> list[MessageQueue]:
-        """The queues that this member has now."""
-        return sorted(self.share.feeds)
+        """The queues assigned to this member."""
+        return sorted(self.assignment.feeds)
 
     @property
     def is_leaving(self) -> bool:
-        """It was closed, or is being closed."""
+        """Whether the consumer is closed or closing."""
         return self._is_closed
 
-    def described(self) -> ConsumerData:
-        """What heartbeats say of this member."""
-        return self.share.described()
+    def heartbeat_data(self) -> ConsumerData:
+        """Return the part of a heartbeat about this member."""
+        return self.assignment.heartbeat_data()
 
     def membership_changed(self) -> None:
-        """A broker said that members came or went."""
-        self.share.look_again()
+        """Rebalance, because a broker reported that members joined or left."""
+        self.assignment.request_rebalance()
 
     async def start(self) -> Consumer:
-        await self.share.start()
-        loops = [self.share.keep_balanced(), self._commit_loop()]
+        await self.assignment.start()
+        loops = [self.assignment.keep_balanced(), self._commit_loop()]
         if self._options.consume_seconds is not None and not (self._options.orderly or self._options.broadcasting):
             loops.append(self._overdue_loop(self._options.consume_seconds))
-        self._tasks = [self._loop.create_task(each) for each in loops]
+        self._tasks = [self._loop.create_task(loop) for loop in loops]
         return self
 
     # Delivery
@@ -120,7 +128,7 @@ class Consumer:
         return DeliveryLoop(self)
 
     async def next(self, seconds: float | None = None) -> Delivery | None:
-        """Wait for the next message; None when the time is up or the consumer is closed. Needs its `ack`.
+        """Wait for the next message; None after `seconds`, or if the consumer is closed. Settle it with `ack()`.
 
         Example:
             message = await consumer.next(10)
@@ -128,7 +136,7 @@ class Consumer:
                 await message.ack()
         """
         if self._ready:
-            # A backlog in memory must not keep the loop from heartbeats and from fetching more.
+            # Yield now and then: otherwise a backlog in memory would starve heartbeats and pulls.
             now = self._loop.time()
             if now > self._turn_ends_at:
                 await asyncio.sleep(0)
@@ -148,20 +156,20 @@ class Consumer:
     def _next_ready(self) -> Delivery | None:
         while self._ready and not self._is_closed:
             delivery = self._ready.popleft()
-            if not delivery.is_gone:
-                delivery.taken(self._loop.time())
+            if not delivery.is_stale:
+                delivery.start(self._loop.time())
                 return delivery
         return None
 
-    def put_back(self, delivery: Delivery) -> None:
-        """Somebody took a message and went away without a word about it."""
-        if not (delivery.is_settled or delivery.is_gone):
-            delivery.put_back()
+    def requeue(self, delivery: Delivery) -> None:
+        """Deliver a message to the next caller, because its user left without settling it."""
+        if not (delivery.is_settled or delivery.is_stale):
+            delivery.release()
             self._ready.appendleft(delivery)
             self._arrived.set()
 
     async def batches(self, count: int = 32) -> AsyncGenerator[list[Delivery], None]:
-        """Iterate over lists of what is there, at most `count`; done with when the next list is asked for.
+        """Iterate over lists of at most `count` available messages; requesting the next list acknowledges the last.
 
         Example:
             async for batch in consumer.batches(100):
@@ -169,7 +177,7 @@ class Consumer:
                 break
         """
         if count < 1:
-            raise ClientError(f"batches of {count} messages; give at least 1")
+            raise ClientError(f"invalid batch size {count}: must be at least 1")
         while (first := await self.next()) is not None:
             batch = [first]
             while len(batch) < count and (more := await self.next(0)) is not None:
@@ -178,26 +186,26 @@ class Consumer:
                 yield batch
             except GeneratorExit:
                 for delivery in reversed(batch):
-                    self.put_back(delivery)
+                    self.requeue(delivery)
                 raise
             for delivery in batch:
                 await delivery.ack()
 
     async def run(self, listener: Listener, *, concurrency: int = 20) -> None:
-        """Call `listener` for every message until closed: returning is `ack`, raising is `retry`.
+        """Call `listener` for every message until closed: a return acknowledges, an exception retries.
 
-        At most `concurrency` messages are worked on at a time. Give it an `async def`: a plain function runs on the
-        event loop, and what blocks there stops everything else.
+        At most `concurrency` calls run at a time. `listener` should be an `async def`: a plain function runs on the
+        event loop and blocks it.
 
         Example:
             async def listener(message):
                 print(message.text)
-                await consumer.close()  # here after the first; usually on a signal
+                await consumer.close()  # usually on a signal
 
             await consumer.run(listener, concurrency=4)
         """
         if concurrency < 1:
-            raise ClientError(f"{concurrency} messages at a time; give at least 1")
+            raise ClientError(f"invalid concurrency {concurrency}: must be at least 1")
         async with asyncio.TaskGroup() as workers:
             for _ in range(concurrency):
                 worker = workers.create_task(self._work(listener))
@@ -211,7 +219,7 @@ class Consumer:
                 if inspect.isawaitable(result):
                     await result
             except Exception:
-                log.exception("%s: message %s is tried again", self.group, delivery.message_id)
+                log.exception("%s: listener failed; retrying message %s", self.group, delivery.message_id)
                 await delivery.retry()
             else:
                 await delivery.ack()
@@ -223,78 +231,74 @@ class Consumer:
     def plain_name(self, topic: str) -> str:
         return unwrapped(self._options.namespace, topic)
 
-    # Another try
+    # Retries
 
-    async def try_again(self, message: Delivery, feed: QueueFeed, after: float | None) -> None:
-        """What `Delivery.retry` does. Never waits long: a broker that cannot be asked is asked again later."""
-        if message.is_gone:
+    async def retry(self, delivery: Delivery, feed: QueueFeed, after: float | None) -> None:
+        """Retry a failed delivery: from memory if orderly or broadcasting, else by the broker; or give up on it."""
+        if delivery.is_stale:
             return
         limit = self._options.attempts_max
-        is_last = limit is not None and message.attempts >= limit
-        if self._options.broadcasting:
-            if is_last:
-                log.warning("%s: given up on %s after %d tries", self.group, message.message_id, message.attempts)
-                message.finish_after_retry()
-            else:
-                message.again_here(SUSPEND_SECONDS if after is None else after)
+        is_last = limit is not None and delivery.attempts >= limit
+        if (self._options.broadcasting or self._options.orderly) and not is_last:
+            delivery.requeue_after(SUSPEND_SECONDS if after is None else after)
+        elif self._options.broadcasting:
+            log.warning("%s: dropping %s after %d attempts", self.group, delivery.message_id, delivery.attempts)
+            delivery.finish()
         elif self._options.orderly:
-            if not is_last:
-                message.again_here(SUSPEND_SECONDS if after is None else after)
-            elif await self._send_back(message, feed, _TO_DEAD_LETTERS):
-                message.finish_after_retry()
-        elif await self._send_back(message, feed, 0 if after is None else delay_level_of(after)):
-            message.finish_after_retry()
+            await self.redeliver(delivery, feed, _DEAD_LETTER_LEVEL)
+        else:
+            await self.redeliver(delivery, feed, 0 if after is None else delay_level_of(after))
 
-    async def _send_back(self, message: Delivery, feed: QueueFeed, delay_level: int) -> bool:
-        """Give a message back to the broker; where that fails it is delivered again from here, in a while."""
+    async def redeliver(self, delivery: Delivery, feed: QueueFeed, delay_level: int) -> None:
+        """Have the broker redeliver a message; requeue it locally if the broker does not accept it now."""
+        if delivery.is_stale:
+            return
         header = SendBackRequest(
-            physical_offset=message.stored.physical_offset,
+            physical_offset=delivery.stored.physical_offset,
             group=self.group,
             delay_level=delay_level,
-            origin_message_id=message.properties.get(properties.UNIQ_KEY, message.offset_message_id),
-            origin_topic=message.stored.topic,
+            origin_message_id=delivery.properties.get(properties.UNIQ_KEY, delivery.offset_message_id),
+            origin_topic=delivery.stored.topic,
             max_reconsume_times=self._options.attempts_max,
         )
         try:
-            await self._link.send_back(feed.queue, header)
+            await self._link.redeliver(feed.queue, header)
         except OrbitlogError as error:
-            log.warning("%s: %s cannot be sent back now: %s", self.group, message.message_id, error)
-            message.again_here(AGAIN_HERE_SECONDS)
-            return False
-        return True
-
-    async def take_back(self, message: Delivery, feed: QueueFeed, delay_level: int) -> None:
-        """What `Delivery.give_back` does."""
-        if not message.is_gone and await self._send_back(message, feed, delay_level):
-            message.finish_after_retry()
+            log.warning("%s: could not send back %s: %s", self.group, delivery.message_id, error)
+            delivery.requeue_after(REQUEUE_SECONDS)
+        else:
+            delivery.finish()
 
     async def _overdue_loop(self, seconds: float) -> None:
-        """Give back what users have had for too long: the rest of its queue could never be committed."""
+        """Have the broker redeliver messages that were not settled in time: they block the commits of their queues."""
         while not self._is_closed:
-            await asyncio.sleep(min(seconds / 4, OVERDUE_LOOK_SECONDS))
-            overdue = [each for each, since in self.at_work.items() if self._loop.time() - since > seconds]
+            await asyncio.sleep(min(seconds / 4, OVERDUE_CHECK_SECONDS))
+            now = self._loop.time()
+            overdue = [delivery for delivery, since in self.in_progress.items() if now - since > seconds]
             for delivery in overdue:
-                if delivery.is_gone:
-                    self.at_work.pop(delivery, None)
+                if delivery.is_stale:
+                    self.in_progress.pop(delivery, None)
                     continue
-                log.warning("%s: %s was given out %g s ago, and goes back", self.group, delivery.message_id, seconds)
-                await delivery.give_back(_OVERDUE_LEVEL)
+                log.warning(
+                    "%s: message %s was not settled within %g s; redelivering", self.group, delivery.message_id, seconds
+                )
+                await delivery.redeliver(_OVERDUE_LEVEL)
 
     async def consume_directly(self, stored: Message) -> bool | None:
-        """Hand one message to whoever iterates, on an operator's behalf; None if nobody dealt with it in time."""
-        feed = next(iter(self.share.feeds.values()), None)
+        """Deliver one message for an operator; return whether it was acknowledged, None if not settled in time."""
+        feed = next(iter(self.assignment.feeds.values()), None)
         if feed is None:
             return None
         delivery = DirectDelivery(stored, feed, self)
         self._ready.appendleft(delivery)
         self._arrived.set()
-        done, _ = await asyncio.wait({delivery.is_done_with}, timeout=DIRECT_SECONDS)
+        done, _ = await asyncio.wait({delivery.outcome}, timeout=DIRECT_SECONDS)
         if not done:
-            delivery.is_done_with.cancel()
+            delivery.outcome.cancel()
             return None
-        return delivery.is_done_with.result()
+        return delivery.outcome.result()
 
-    # Offsets and the end
+    # Commit and close
 
     async def _commit_loop(self) -> None:
         while not self._is_closed:
@@ -302,17 +306,17 @@ class Consumer:
             await self.commit()
 
     async def commit(self) -> None:
-        """Tell the brokers how far this member is; done every few seconds anyway, and on closing.
+        """Commit the offsets of this member now; also done every 5 s and on close.
 
         Example:
             await consumer.commit()
         """
-        await self.share.commit()
+        await self.assignment.commit()
 
     async def close(self, *, work_seconds: float = WORK_SECONDS) -> None:
-        """Give the queues back; what was not done with is delivered to another member, or to this one next time.
+        """Commit, and leave the group; unsettled messages are redelivered to the group.
 
-        Listeners of `run` may finish the message that they work on, for so many seconds.
+        Waits up to `work_seconds` for listeners of `run` to finish their current message.
 
         Example:
             await consumer.close()
@@ -336,14 +340,14 @@ class Consumer:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self.share.drop_all()
+                await self.assignment.drop_all()
         except TimeoutError:
-            log.warning("%s: left without an answer from every broker; some messages may come again", self.group)
+            log.warning("%s: closed without a response from every broker; some messages may be redelivered", self.group)
         for message in self._ready:
             if isinstance(message, DirectDelivery):
-                message.is_done_with.cancel()
+                message.outcome.cancel()
         self._ready.clear()
-        await self._forget(self)
+        await self._on_close(self)
 
     async def __aenter__(self) -> Consumer:
         return self
@@ -355,32 +359,32 @@ class Consumer:
 class DeliveryLoop:
     """One `async for` over a consumer.
 
-    Not a generator: one that a loop leaves is closed some time later, and the message at hand should be there for the
-    next loop at once.
+    Not a generator: Python closes an abandoned async generator some time later, but the current message must be
+    available to the next loop immediately. `__del__` runs as soon as the loop drops its iterator.
     """
 
     def __init__(self, consumer: Consumer) -> None:
         self._consumer = consumer
-        self._at_hand: Delivery | None = None
+        self._current: Delivery | None = None
 
     def __aiter__(self) -> DeliveryLoop:
         return self
 
     async def __anext__(self) -> Delivery:
-        if self._at_hand is not None:
-            await self._at_hand.ack()
-        self._at_hand = await self._consumer.next()
-        if self._at_hand is None:
+        if self._current is not None:
+            await self._current.ack()
+        self._current = await self._consumer.next()
+        if self._current is None:
             raise StopAsyncIteration
-        return self._at_hand
+        return self._current
 
     def __del__(self) -> None:
-        if self._at_hand is not None:
-            self._consumer.put_back(self._at_hand)
+        if self._current is not None:
+            self._consumer.requeue(self._current)
 
 
-class Joining:
-    """What `consume` returns: iterate over it, enter it with `async with`, or await it for the `Consumer`."""
+class ConsumerContext:
+    """Result of `consume`: iterate over it, enter it with `async with`, or await it for the `Consumer`."""
 
     def __init__(self, join: Callable[[], Awaitable[Consumer]]) -> None:
         self._join = join
@@ -407,5 +411,5 @@ class Joining:
 
 
 def delay_level_of(seconds: float) -> int:
-    """Return the first level whose delay is at least so long."""
+    """Return the first delay level of at least `seconds`."""
     return STANDARD_LEVELS.clamp(bisect_left(STANDARD_LEVELS.delays_ms, seconds * 1000) + 1)

@@ -1,4 +1,4 @@
-"""What the members of a consumer group ask of brokers: members, offsets, locks, messages, another try.
+"""Requests of consumer group members to brokers: members, offsets, queue locks, pulls, redelivery.
 
 Mirrors Java `MQClientAPIImpl`, `RemoteBrokerOffsetStore`, `RebalancePushImpl.computePullFromWhere`.
 """
@@ -15,8 +15,9 @@ from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import MASTER_ID, Routes
 from orbitlog.errors import BrokerRefused, ClientError, NoRoute, RemotingError
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire import consume_headers as headers
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, SubscriptionData
 from orbitlog.wire.bodies.list_bodies import ConsumerList
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -41,25 +42,30 @@ _PULL_CODES = (
 
 
 class StartFrom(StrEnum):
-    """Where a group begins in a queue in which it never committed."""
+    """Where a group starts in a queue without a committed offset.
+
+    Example:
+        async with await mq.read("Orders", start=orbitlog.StartFrom.FIRST) as reader:
+            print(reader.positions())
+    """
 
     LAST = "last"
     FIRST = "first"
 
 
 def start_of(value: StartFrom | datetime | str) -> StartFrom | datetime:
-    """Return what a program means by where to begin."""
+    """Return a valid start position; raise `ClientError` otherwise."""
     if isinstance(value, datetime):
         return value
     try:
         return StartFrom(value)
     except ValueError:
-        raise ClientError(f"begin at {value!r:.80}? 'first', 'last' or a datetime is meant") from None
+        raise ClientError(f"invalid start position {value!r:.80}: must be 'first', 'last' or a datetime") from None
 
 
 @dataclass(frozen=True, slots=True)
-class Pulled:
-    """Messages as they lie in the log, and where to go on."""
+class PullResult:
+    """Result of a pull: records as stored, and the next queue offset."""
 
     body: bytes
     next_queue_offset: int
@@ -71,7 +77,7 @@ class Pulled:
 
 
 class GroupLink:
-    """The requests of one consumer group."""
+    """Requests of one consumer group."""
 
     def __init__(self, link: ClusterLink, routes: Routes, group: str, client_id: str) -> None:
         self._link = link
@@ -80,7 +86,7 @@ class GroupLink:
         self.client_id = client_id
 
     async def members(self, topic: str) -> list[str]:
-        """Return the ids of all members, sorted as all of them sort; any broker of the topic knows them."""
+        """Return the sorted client ids of all members, from any broker of the topic."""
         header = headers.ConsumerGroupRequest(group=self.group)
         failure: RemotingError | NoRoute = NoRoute(f"topic {topic} has no broker")
         for addresses in (await self._routes.of(topic)).brokers.values():
@@ -88,53 +94,55 @@ class GroupLink:
             if address is None:
                 continue
             try:
-                answer = await self._link.ask(address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header, accept=_LISTED)
+                answer = await self._link.invoke(
+                    address, RequestCode.GET_CONSUMER_LIST_BY_GROUP, header, accept=_LISTED
+                )
             except RemotingError as error:
                 failure = error
                 continue
-            # A broker that was just started knows of no members: code 1.
+            # A broker without members of the group, such as after a restart, answers with code 1 and no body.
             return sorted(decode_body(ConsumerList, answer.body).client_ids) if answer.body else []
         raise failure
 
     async def check(self, subscription: SubscriptionData) -> None:
-        """Have a broker look at a filter expression; raises what it says of one that it cannot use."""
+        """Have a broker validate a filter expression; raise `BrokerRefused` if it is invalid or not supported."""
         body = encode_body(CheckClientRequestBody(self.client_id, self.group, subscription))
         for broker_name in (await self._routes.of(subscription.topic)).brokers:
             address = self._routes.address(broker_name)
             if address is not None:
                 try:
-                    await self._link.ask(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
+                    await self._link.invoke(address, RequestCode.CHECK_CLIENT_CONFIG, None, body)
                 except BrokerRefused as error:
-                    # Brokers that have no filters by properties say so with the code for whatever went wrong.
+                    # Brokers without property filters answer with the generic error code.
                     if error.code != ResponseCode.SYSTEM_ERROR:
                         raise
                     raise BrokerRefused(error.code, error.remark, advice=_NO_SQL) from None
                 return
 
-    async def warn_of_others(self, subscriptions: Sequence[SubscriptionData]) -> None:
-        """Warn if members that are there want something else: each would then lose what the others do not want."""
+    async def warn_of_mismatch(self, subscriptions: Sequence[SubscriptionData]) -> None:
+        """Warn if other members have other subscriptions: the broker keeps only one set, so messages would be lost."""
         from orbitlog.wire.bodies.client_bodies import ConsumerConnection
 
-        route = next(filter(None, (self._routes.known(each.topic) for each in subscriptions)), None)
+        route = next(filter(None, (self._routes.known(subscription.topic) for subscription in subscriptions)), None)
         address = next(filter(None, map(self._routes.address, route.brokers)), None) if route else None
         if address is None:
             return
         header = headers.ConsumerGroupRequest(group=self.group)
         try:
-            answer = await self._link.ask(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
+            answer = await self._link.invoke(address, RequestCode.GET_CONSUMER_CONNECTION_LIST, header)
         except (BrokerRefused, RemotingError):
-            return  # usually: nobody is there
-        theirs = decode_body(ConsumerConnection, answer.body).subscriptions
-        others = {_wish(each) for topic, each in theirs.items() if not topic.startswith(names.RETRY_PREFIX)}
-        if others and others != set(map(_wish, subscriptions)):
-            wishes = ", ".join(f"{topic} ({wanted})" for topic, wanted in sorted(others))
+            return  # usually: the group has no members
+        registered = decode_body(ConsumerConnection, answer.body).subscriptions
+        others = {_filter_of(entry) for topic, entry in registered.items() if not topic.startswith(names.RETRY_PREFIX)}
+        if others and others != set(map(_filter_of, subscriptions)):
+            filters = ", ".join(f"{topic} ({expression})" for topic, expression in sorted(others))
             log.warning(
-                "%s: other members want %s; those of one group must want the same, or messages are lost to it",
+                "%s: other members subscribe to %s; members of a group need equal subscriptions, or messages are lost",
                 self.group,
-                wishes,
+                filters,
             )
 
-    async def pull(  # noqa: PLR0917 - what a pull is made of
+    async def pull(  # noqa: PLR0917 - all parts of a pull
         self,
         queue: MessageQueue,
         queue_offset: int,
@@ -143,10 +151,10 @@ class GroupLink:
         broker_id: int = MASTER_ID,
         count: int = PULL_COUNT,
         suspend_seconds: float = SUSPEND_SECONDS,
-    ) -> Pulled:
-        """Fetch messages from an offset on, waiting at the broker for the first one to come.
+    ) -> PullResult:
+        """Pull messages from an offset, with long polling for the first one.
 
-        Other ids than the master's are copies of it: they are read from, and nothing is committed there.
+        A `broker_id` other than the master's is a replica: it serves reads, and takes no commits.
         """
         header = headers.PullMessageRequest(
             group=self.group,
@@ -165,50 +173,50 @@ class GroupLink:
         )
         seconds = max(PULL_SECONDS, suspend_seconds + 5)
         address = self._routes.address_of(queue, broker_id)
-        answer = await self._link.ask(address, RequestCode.PULL_MESSAGE, header, seconds=seconds, accept=_PULL_CODES)
-        told = headers.PullMessageResponse.from_ext_fields(answer.ext_fields)
-        return Pulled(
+        answer = await self._link.invoke(address, RequestCode.PULL_MESSAGE, header, seconds=seconds, accept=_PULL_CODES)
+        reply = headers.PullMessageResponse.from_ext_fields(answer.ext_fields)
+        return PullResult(
             answer.body if answer.code == ResponseCode.SUCCESS else b"",
-            told.next_queue_offset,
-            told.min_queue_offset,
-            told.max_queue_offset,
+            reply.next_queue_offset,
+            reply.min_queue_offset,
+            reply.max_queue_offset,
             answer.code == ResponseCode.PULL_OFFSET_MOVED,
-            told.suggested_broker_id,
+            reply.suggested_broker_id,
             answer.code,
         )
 
     # Offsets
 
     async def committed(self, queue: MessageQueue) -> int | None:
-        """Return how far the group is in a queue; None if it never committed there."""
-        # Brokers say 0 for a group that never was there as long as the queue is young; 5.x can be asked not to.
+        """Return the committed offset of a queue, or None."""
+        # Brokers answer 0 for an unknown group while the queue still has its first file, unless this 5.x flag is False.
         header = headers.QueryConsumerOffsetRequest(
             group=self.group, topic=queue.topic, queue_id=queue.queue_id, set_zero_if_not_found=False
         )
         accept = (ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND)
-        answer = await self._ask(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, accept=accept)
+        answer = await self._invoke(queue, RequestCode.QUERY_CONSUMER_OFFSET, header, accept=accept)
         return _queue_offset(answer) if answer.code == ResponseCode.SUCCESS else None
 
     async def start_offset(self, queue: MessageQueue, start: StartFrom | datetime) -> int:
-        """Return where to begin: where the group left off, or where it wants to begin."""
+        """Return the committed offset, or the start position of a group without one."""
         committed = await self.committed(queue)
         return await self.first_offset(queue, start) if committed is None else committed
 
     async def first_offset(self, queue: MessageQueue, start: StartFrom | datetime) -> int:
-        """Return where a group begins that never was in a queue."""
+        """Return the first offset for a group without a committed one."""
         if start == StartFrom.FIRST or queue.topic.startswith(names.RETRY_PREFIX):
             return 0
         return await (self.offset_at(queue, start) if isinstance(start, datetime) else self.max_offset(queue))
 
     async def commit(self, queue: MessageQueue, queue_offset: int) -> None:
-        """Say that everything before an offset is done. One-way, as official clients do it."""
-        await self._link.tell(
+        """Commit an offset: all earlier messages are consumed. One-way, as official clients do."""
+        await self._link.invoke_oneway(
             self._address(queue), RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, queue_offset)
         )
 
     async def commit_now(self, queue: MessageQueue, queue_offset: int) -> None:
-        """The same, and wait until the broker has it."""
-        await self._ask(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, queue_offset))
+        """Commit an offset, and wait for the response."""
+        await self._invoke(queue, RequestCode.UPDATE_CONSUMER_OFFSET, self._update(queue, queue_offset))
 
     def _update(self, queue: MessageQueue, queue_offset: int) -> headers.UpdateConsumerOffsetRequest:
         return headers.UpdateConsumerOffsetRequest(
@@ -217,33 +225,33 @@ class GroupLink:
 
     async def max_offset(self, queue: MessageQueue) -> int:
         header = headers.GetMaxOffsetRequest(topic=queue.topic, queue_id=queue.queue_id)
-        return _queue_offset(await self._ask(queue, RequestCode.GET_MAX_OFFSET, header))
+        return _queue_offset(await self._invoke(queue, RequestCode.GET_MAX_OFFSET, header))
 
     async def min_offset(self, queue: MessageQueue) -> int:
         header = headers.TopicQueueRequest(topic=queue.topic, queue_id=queue.queue_id)
-        return _queue_offset(await self._ask(queue, RequestCode.GET_MIN_OFFSET, header))
+        return _queue_offset(await self._invoke(queue, RequestCode.GET_MIN_OFFSET, header))
 
-    async def offset_at(self, queue: MessageQueue, moment: datetime) -> int:
-        """Return the first offset stored at or after a moment."""
-        timestamp_ms = int(moment.timestamp() * 1000)
+    async def offset_at(self, queue: MessageQueue, timestamp: datetime) -> int:
+        """Return the offset of the first message stored at or after a timestamp."""
+        timestamp_ms = int(timestamp.timestamp() * 1000)
         header = headers.SearchOffsetRequest(topic=queue.topic, queue_id=queue.queue_id, timestamp_ms=timestamp_ms)
-        return _queue_offset(await self._ask(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
+        return _queue_offset(await self._invoke(queue, RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, header))
 
-    # Locks and retries
+    # Queue locks and redelivery
 
     async def lock(self, queues: Sequence[MessageQueue]) -> tuple[set[MessageQueue], set[MessageQueue]]:
-        """Lock queues for this member; return those that it has now, and those whose broker did not answer."""
+        """Lock queues for this member; return the locked ones, and those whose broker did not answer."""
         from orbitlog.wire.bodies.queue_bodies import LockRequestBody, LockResponseBody
 
         locked: set[MessageQueue] = set()
         unknown: set[MessageQueue] = set()
-        for address, theirs in self._by_broker(queues).items():
-            body = encode_body(LockRequestBody(self.group, self.client_id, tuple(theirs)))
+        for address, its_queues in self._by_broker(queues).items():
+            body = encode_body(LockRequestBody(self.group, self.client_id, tuple(its_queues)))
             try:
-                answer = await self._link.ask(address, RequestCode.LOCK_BATCH_MQ, None, body)
+                answer = await self._link.invoke(address, RequestCode.LOCK_BATCH_MQ, None, body)
             except RemotingError as error:
-                log.warning("%s: %d queues cannot be locked now: %s", self.group, len(theirs), error)
-                unknown |= set(theirs)
+                log.warning("%s: could not lock %d queues: %s", self.group, len(its_queues), error)
+                unknown |= set(its_queues)
             else:
                 locked |= set(decode_body(LockResponseBody, answer.body).queues)
         return locked, unknown
@@ -251,21 +259,21 @@ class GroupLink:
     async def unlock(self, queues: Sequence[MessageQueue]) -> None:
         from orbitlog.wire.bodies.queue_bodies import LockRequestBody
 
-        for address, theirs in self._by_broker(queues).items():
-            body = encode_body(LockRequestBody(self.group, self.client_id, tuple(theirs)))
-            await self._link.ask(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
+        for address, its_queues in self._by_broker(queues).items():
+            body = encode_body(LockRequestBody(self.group, self.client_id, tuple(its_queues)))
+            await self._link.invoke(address, RequestCode.UNLOCK_BATCH_MQ, None, body)
 
-    async def send_back(self, queue: MessageQueue, header: headers.SendBackRequest) -> None:
-        """Have a message delivered to the group again, later."""
-        await self._ask(queue, RequestCode.CONSUMER_SEND_MSG_BACK, header, seconds=5.0)
+    async def redeliver(self, queue: MessageQueue, header: headers.SendBackRequest) -> None:
+        """Have the broker redeliver a message to the group, or move it to the dead letters."""
+        await self._invoke(queue, RequestCode.CONSUMER_SEND_MSG_BACK, header, seconds=5.0)
 
     def _by_broker(self, queues: Iterable[MessageQueue]) -> dict[str, list[MessageQueue]]:
-        found: dict[str, list[MessageQueue]] = {}
+        by_address: dict[str, list[MessageQueue]] = {}
         for queue in queues:
-            found.setdefault(self._address(queue), []).append(queue)
-        return found
+            by_address.setdefault(self._address(queue), []).append(queue)
+        return by_address
 
-    async def _ask(
+    async def _invoke(
         self,
         queue: MessageQueue,
         code: RequestCode,
@@ -274,14 +282,14 @@ class GroupLink:
         seconds: float = 5.0,
         accept: Sequence[int] = (ResponseCode.SUCCESS,),
     ) -> Command:
-        return await self._link.ask(self._address(queue), code, header, seconds=seconds, accept=accept)
+        return await self._link.invoke(self._address(queue), code, header, seconds=seconds, accept=accept)
 
     def _address(self, queue: MessageQueue) -> str:
         return self._routes.address_of(queue)
 
 
-def _wish(subscription: SubscriptionData) -> tuple[str, str]:
-    """Topic and expression, however it is spelled."""
+def _filter_of(subscription: SubscriptionData) -> tuple[str, str]:
+    """Return topic and filter expression, with tags in a canonical order."""
     return subscription.topic, " || ".join(sorted(subscription.tags)) or subscription.expression
 
 

@@ -1,6 +1,6 @@
-"""How far a broadcasting consumer is, in a file of its own: brokers keep no offsets of such groups.
+"""Local offsets of a broadcasting consumer: brokers keep no offsets of such groups.
 
-Mirrors Java `LocalFileOffsetStore`, in its form.
+Mirrors Java `LocalFileOffsetStore`, with the same file format.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ import logging
 from pathlib import Path
 
 from orbitlog.errors import FormatError
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.queue_bodies import QueueOffsetTable
 
 log = logging.getLogger(__name__)
 
 
 class LocalOffsets:
-    """Queue offsets, kept in memory, and in a file if there is one."""
+    """Queue offsets in memory, and in a file if `path` is given."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -27,7 +28,7 @@ class LocalOffsets:
             try:
                 self._offsets = dict(decode_body(QueueOffsetTable, path.read_bytes()).offsets)
             except FormatError as error:
-                log.warning("%s cannot be read, so it is not used: %s", path, error)
+                log.warning("ignoring offsets file %s: %s", path, error)
 
     def get(self, queue: MessageQueue) -> int | None:
         return self._offsets.get(queue)
@@ -36,20 +37,20 @@ class LocalOffsets:
         self._offsets[queue] = queue_offset
 
     async def save(self) -> None:
-        """Write the file if something changed; a crash leaves the one before."""
+        """Write the file if an offset changed. It is replaced atomically: a crash leaves the old or the new one."""
         if self._path is None or self._offsets == self._saved:
             return
         offsets = dict(self._offsets)
         try:
             await asyncio.to_thread(_write, self._path, encode_body(QueueOffsetTable(offsets)))
         except OSError as error:
-            log.warning("%s cannot be written: %s", self._path, error)
+            log.warning("could not write offsets file %s: %s", self._path, error)
         else:
             self._saved = offsets
 
 
 def _write(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    beside.write_bytes(text)
-    beside.replace(path)
+    temporary = path.with_name(path.name + ".new")
+    temporary.write_bytes(text)
+    temporary.replace(path)

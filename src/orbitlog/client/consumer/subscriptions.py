@@ -1,4 +1,4 @@
-"""What a consumer wants of a topic: `*`, tags `A || B`, or an SQL92 expression. Mirrors Java `FilterAPI`."""
+"""Subscriptions: all messages (`*`), tags (`A || B`) or an SQL92 expression. Mirrors Java `FilterAPI`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SQL92 = "SQL92"
 
 
 def make_subscription(topic: str, tags: str = ALL, sql: str | None = None, *, version: int = 0) -> SubscriptionData:
-    """Build a subscription; `version` is when it was made, in milliseconds."""
+    """Build a subscription; `version` is its creation time in milliseconds."""
     text("tags", tags)
     if sql is not None:
         text("sql", sql)
@@ -24,12 +24,12 @@ def make_subscription(topic: str, tags: str = ALL, sql: str | None = None, *, ve
         return SubscriptionData(topic, version=version)
     wanted = tuple(dict.fromkeys(tag for tag in (part.strip() for part in tags.split("||")) if tag))
     if not wanted:
-        raise ClientError(f"{tags!r} names no tag; write 'A || B', or '*' for all")
+        raise ClientError(f"{tags!r} contains no tag; write 'A || B', or '*' for all")
     return SubscriptionData(
         topic, expression=tags, tags=wanted, tag_codes=tuple(string_hash(tag) for tag in wanted), version=version
     )
 
 
 def wants(subscription: SubscriptionData, message: Message) -> bool:
-    """Compare real tags: the broker compared only their hashes."""
+    """Return whether the tag matches; the broker compared only hashes, which may collide."""
     return not subscription.tags or message.properties.get(properties.TAGS) in subscription.tags

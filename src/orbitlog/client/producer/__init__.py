@@ -1,1 +1,1 @@
-"""Producers: sends, queue choice, transactions, request-reply, traces."""
+"""Producers: sends, retries, queue choice, transactions, request-reply, traces."""

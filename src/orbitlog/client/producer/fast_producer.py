@@ -1,8 +1,8 @@
-"""The short way of an ordinary send: a frame made from a template, one future, no timer of its own.
+"""Fast path of a send: the frame is built from a template, with one future and no timer of its own.
 
-An ordinary send has a body too small to compress, the usual time limit and no wish as to queue or moment, and its
-broker is connected already: nearly all sends are such, and each costs a few dictionaries and tasks less here than in
-`Sending`. Whatever is not ordinary, or fails in a way that another try may mend, goes the long way.
+A send is eligible if its body is too small to compress, it has the default timeout, no delay and no chosen queue, and
+the connection to its broker is open. This holds for nearly all sends, and saves several dictionaries and tasks each.
+All other sends, and those that fail with a retriable error, take the slow path in `Producer`.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from orbitlog.client.producer.queue_choice import QueueChoice
 from orbitlog.client.producer.receipts import STATUS_OF_CODE, Receipt
 from orbitlog.errors import RequestTimeout
 from orbitlog.formats import names
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties as props
 from orbitlog.remoting.client import SILENT_SECONDS
 from orbitlog.remoting.connection import Connection
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command, encode_command
 from orbitlog.wire.header_codec import parse_int, parse_long
@@ -33,14 +33,15 @@ SEND_SECONDS = 3.0
 _SLOW_SECONDS = 0.5
 _TEMPLATES_MAX = 4096
 _LENGTHS = struct.Struct(">II")
-# Stand in for what differs from send to send while a template is made; none of them can occur in a name.
+# Placeholders for the varying fields of a template. A topic or group name contains neither `<` nor a number this long,
+# so splitting the encoded header at them cannot hit anything else.
 _OPAQUE, _BORN_MS, _PROPERTIES = 2_101_234_567, 7_701_234_567_890_123, "<properties>"
 _PLAIN = f"{props.UNIQ_KEY}\\u0001%b\\u0002{props.WAIT}\\u0001true\\u0002".encode()
 
 
 @dataclass(slots=True)
 class _Template:
-    """The header of a send to one queue, without the numbers and the text that differ."""
+    """Encoded header of a send to one queue, split at opaque number, timestamp and properties."""
 
     queue: MessageQueue
     address: str
@@ -49,8 +50,8 @@ class _Template:
 
 
 @dataclass(slots=True)
-class _Flight:
-    """A send that waits for its answer."""
+class _PendingSend:
+    """A send in send."""
 
     deadline: float
     future: asyncio.Future[Command]
@@ -58,8 +59,8 @@ class _Flight:
     opaque: int
 
 
-class QuickSending:
-    """Sends what is ordinary."""
+class FastProducer:
+    """Sends eligible messages by template."""
 
     def __init__(self, link: ClusterLink, routes: Routes, choice: QueueChoice, group: str) -> None:
         self._link = link
@@ -67,12 +68,12 @@ class QuickSending:
         self._choice = choice
         self._group = group
         self._loop = asyncio.get_running_loop()
-        self._templates: dict[int, _Template] = {}  # by id(): queues are told apart slowly, and routes keep theirs
-        self._flights: deque[_Flight] = deque()
+        self._templates: dict[int, _Template] = {}  # by id(): cheaper than hashing; routes keep their queues alive
+        self._pending: deque[_PendingSend] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
     def ready(self, topic: str, body_bytes: int) -> tuple[_Template, Connection] | None:
-        """Return by which template and connection a message can go; None if it is not ordinary."""
+        """Return template and open connection for the next queue; None if the send is not eligible."""
         route = self._routes.known(topic)
         if route is None or not route.write_queues or body_bytes >= COMPRESS_BYTES_MIN or self._link.signs:
             return None
@@ -85,8 +86,9 @@ class QuickSending:
         if connection is None or connection.is_closed:
             connection = template.connection = self._link.open_connection(template.address)
         if connection is None:
-            # The long way connects; it must be this broker's turn there, or one that is not connected never is.
-            self._choice.give_back(topic)
+            # The slow path opens the connection. Return the turn, so that it picks the same broker: otherwise a broker
+            # without a connection would never get one.
+            self._choice.return_turn(topic)
             return None
         return template, connection
 
@@ -107,7 +109,7 @@ class QuickSending:
     async def send(
         self, template: _Template, connection: Connection, body: bytes, unique_id: str, text: bytes
     ) -> Receipt:
-        """Send a message with these properties, as JSON writes them; empty stands for those that all have."""
+        """Send a message; `text` holds its properties as JSON text, or is empty for the default properties."""
         now_ms = time.time_ns() // 1_000_000
         properties = text or _PLAIN % unique_id.encode()
         first, second, third, fourth = template.parts
@@ -116,7 +118,7 @@ class QuickSending:
         lengths = _LENGTHS.pack(4 + len(header) + len(body), len(header))
         started = self._loop.time()
         future = connection.ask_frame(opaque, b"".join((lengths, header, body)))
-        self._watch(_Flight(started + SEND_SECONDS, future, connection, opaque))
+        self._watch(_PendingSend(started + SEND_SECONDS, future, connection, opaque))
         answer = await future
         if answer.code not in STATUS_OF_CODE:
             raise refusal(answer)
@@ -125,53 +127,53 @@ class QuickSending:
             self._choice.sent(template.queue.broker_name, int((now - started) * 1000), int(now * 1000))
         return _receipt(template.queue, unique_id, answer)
 
-    # Time limits: all are the same, so the first in line is the first that is over
+    # Timeouts: all sends have the same, so the oldest one expires first and one timer serves all
 
-    def _watch(self, flight: _Flight) -> None:
-        flights = self._flights
-        while flights and flights[0].future.done():
-            flights.popleft()
-        flights.append(flight)
+    def _watch(self, send: _PendingSend) -> None:
+        pending = self._pending
+        while pending and pending[0].future.done():
+            pending.popleft()
+        pending.append(send)
         if self._timer is None:
-            self._timer = self._loop.call_at(flight.deadline, self._look)
+            self._timer = self._loop.call_at(send.deadline, self._expire)
 
-    def _look(self) -> None:
-        """Give up those whose time is over, and look again when the next one's is."""
+    def _expire(self) -> None:
+        """Fail the sends whose time limit has passed; schedule the timer for the next one."""
         self._timer = None
-        now, flights = self._loop.time(), self._flights
-        while flights and (flights[0].future.done() or flights[0].deadline <= now):
-            flight = flights.popleft()
-            if not flight.future.done():
-                self._give_up(flight, now)
-        if flights:
-            self._timer = self._loop.call_at(flights[0].deadline, self._look)
+        now, pending = self._loop.time(), self._pending
+        while pending and (pending[0].future.done() or pending[0].deadline <= now):
+            send = pending.popleft()
+            if not send.future.done():
+                self._fail(send, now)
+        if pending:
+            self._timer = self._loop.call_at(pending[0].deadline, self._expire)
 
-    def _give_up(self, flight: _Flight, now: float) -> None:
-        connection = flight.connection
-        connection.forget_request(flight.opaque)
+    def _fail(self, send: _PendingSend, now: float) -> None:
+        connection = send.connection
+        connection.forget_request(send.opaque)
         code = int(RequestCode.SEND_MESSAGE_V2)
-        told = f"{connection.peer} did not answer request {code} within {SEND_SECONDS:g} s"
-        flight.future.set_exception(RequestTimeout(told))
+        problem = f"{connection.peer} did not answer request {code} within {SEND_SECONDS:g} s"
+        send.future.set_exception(RequestTimeout(problem))
         if connection.idle_seconds(now) >= SILENT_SECONDS:
-            connection.abort()  # gone without a word: the next one who asks dials anew
+            connection.abort()  # silent peer: the next request opens a new connection
 
     def close(self) -> None:
-        """Look after nobody any more."""
+        """Stop the timer."""
         if self._timer is not None:
             self._timer.cancel()
 
 
 def _receipt(queue: MessageQueue, unique_id: str, answer: Command) -> Receipt:
-    told = answer.ext_fields
-    queue_id = parse_int(told.get("queueId", ""), "queueId")
+    fields = answer.ext_fields
+    queue_id = parse_int(fields.get("queueId", ""), "queueId")
     if queue_id != queue.queue_id:
         queue = MessageQueue(queue.topic, queue.broker_name, queue_id)
     return Receipt(
         STATUS_OF_CODE[answer.code],
         unique_id,
-        told.get("msgId", ""),
+        fields.get("msgId", ""),
         queue,
-        parse_long(told.get("queueOffset", ""), "queueOffset"),
-        told.get("transactionId"),
-        told.get("recallHandle"),
+        parse_long(fields.get("queueOffset", ""), "queueOffset"),
+        fields.get("transactionId"),
+        fields.get("recallHandle"),
     )

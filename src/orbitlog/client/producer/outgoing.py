@@ -1,4 +1,4 @@
-"""A message on its way out: what the user gave, checked, and turned into the request that official clients send.
+"""Outgoing messages: validated arguments, encoded as the request that official clients send.
 
 Mirrors Java `DefaultMQProducerImpl.sendKernelImpl`, `Validators`, `MessageBatch`.
 """
@@ -14,20 +14,22 @@ from orbitlog.client.connection import checked_input
 from orbitlog.client.connection.namespaces import topic_name
 from orbitlog.client.connection.routes import AUTO_CREATE_QUEUES, AUTO_CREATE_TOPIC
 from orbitlog.errors import ClientError, FormatError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import flags, properties
 from orbitlog.formats.records.batch import batch_member_parts
 from orbitlog.formats.records.compression import compress_body
 from orbitlog.formats.records.flags import CompressionType, TransactionType
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.send_headers import SendMessageV2Request
 
 BODY_BYTES_MAX = 4 * 1024 * 1024
 COMPRESS_BYTES_MIN = 4096
-COMPRESS_ASIDE_BYTES = 128 * 1024
+COMPRESS_IN_THREAD_BYTES = 128 * 1024
 TIMER_DELIVER_MS = "TIMER_DELIVER_MS"
 SHARDING_KEY = "__SHARDINGKEY"
-_ANY_ID = "<id>"
-_SURELY_FITS_CHARACTERS = 4_000  # each of them at most four bytes, and two of separators
+_PLACEHOLDER_ID = "<id>"  # replaced by the id of each message of a batch
+# Properties with fewer characters fit into PROPERTIES_BYTES_MAX: a character has at most four bytes, a property two
+# separators.
+_FITS_CHARACTERS = 4_000
 _RESERVED = frozenset(
     (properties.KEYS, properties.TAGS, properties.UNIQ_KEY, properties.WAIT, properties.DELAY, TIMER_DELIVER_MS)
 ) | {properties.TRANSACTION_PREPARED, properties.PRODUCER_GROUP, properties.REAL_TOPIC, properties.REAL_QUEUE_ID}
@@ -35,7 +37,7 @@ _RESERVED = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Outgoing:
-    """A message to send."""
+    """A validated message to send."""
 
     topic: str
     body: bytes
@@ -53,13 +55,13 @@ class Outgoing:
 
 
 def body_bytes(body: bytes | str) -> bytes:
-    """Return what goes over the wire; raises `ClientError` for what no broker takes."""
+    """Return the body as bytes; raise `ClientError` if it is empty or over the limit of brokers."""
     raw = checked_input.body_bytes(body)
     if not raw:
-        raise ClientError("a message needs a body: brokers refuse an empty one")
+        raise ClientError("a message needs a body: brokers reject empty ones")
     if len(raw) > BODY_BYTES_MAX:
         raise ClientError(
-            f"a body of {len(raw)} bytes; brokers take {BODY_BYTES_MAX}: keep it elsewhere, and send where it is"
+            f"body of {len(raw)} bytes is over the limit of {BODY_BYTES_MAX}: store it elsewhere and send a reference"
         )
     return raw
 
@@ -78,12 +80,12 @@ def make_outgoing(
     ordered_by: str | None = None,
     flag: int = 0,
 ) -> Outgoing:
-    """Check what the user gave; raises `ClientError` before anything is sent."""
+    """Build a message from user arguments; raise `ClientError` if one is invalid."""
     topic_name(topic)
     raw = body_bytes(body)
     given = checked_input.user_properties(user_properties)
-    if wrong := _RESERVED & given.keys():
-        raise ClientError(f"property {min(wrong)} has a parameter of its own, or belongs to the broker")
+    if reserved := _RESERVED & given.keys():
+        raise ClientError(f"property {min(reserved)} is reserved: use the parameter for it, or leave it to the broker")
     if joined := checked_input.joined_keys(keys):
         given[properties.KEYS] = joined
     if tags:
@@ -98,15 +100,15 @@ def make_outgoing(
 
 
 def _check_properties(given: Mapping[str, str]) -> None:
-    told = "".join((*given, *given.values()))
-    if len(told) < _SURELY_FITS_CHARACTERS and told.isprintable():
-        return  # nearly all: these are looked at once more when they are written
+    characters = "".join((*given, *given.values()))
+    if len(characters) < _FITS_CHARACTERS and characters.isprintable():
+        return  # nearly all messages: short, and without separators, which are not printable
     try:
         size_bytes = len(properties.encode_properties(given))
     except FormatError as error:
         raise ClientError(f"{error.field} {error.problem}") from None
     if size_bytes > properties.PROPERTIES_BYTES_MAX:
-        raise ClientError(f"properties of {size_bytes} bytes; brokers take {properties.PROPERTIES_BYTES_MAX}")
+        raise ClientError(f"properties of {size_bytes} bytes are over the limit of {properties.PROPERTIES_BYTES_MAX}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,19 +129,19 @@ def make_batch(
     keys: Iterable[str | Iterable[str]] = (),
     user_properties: Mapping[str, str] | None = None,
 ) -> OutgoingBatch:
-    """Make messages that differ in bodies, ids and keys alone: what they share is checked, and encoded, once.
+    """Build a batch of messages that differ only in bodies, ids and keys; shared properties are encoded once.
 
-    `keys` has those of each message, in the order of bodies, or nothing.
+    `keys` is empty or has one entry for each body.
     """
     if not bodies:
-        raise ClientError("an empty batch")
+        raise ClientError("send_batch needs at least one body")
     if isinstance(keys, str):
-        raise ClientError("keys of a batch are a list, with one entry for each body")
+        raise ClientError("keys of a batch must be a list with one entry for each body")
     keys_of = list(keys)
     if keys_of and len(keys_of) != len(bodies):
-        raise ClientError(f"keys for {len(keys_of)} messages, and {len(bodies)} bodies: give one entry for each")
-    shared = make_outgoing(topic, b"any", _ANY_ID, tags=tags, user_properties=user_properties).properties
-    before, after = properties.encode_properties(shared).rsplit(_ANY_ID.encode(), 1)
+        raise ClientError(f"{len(keys_of)} entries of keys for {len(bodies)} bodies: give one entry for each body")
+    shared = make_outgoing(topic, b"any", _PLACEHOLDER_ID, tags=tags, user_properties=user_properties).properties
+    before, after = properties.encode_properties(shared).rsplit(_PLACEHOLDER_ID.encode(), 1)
     parts: list[bytes] = []
     for body, unique_id, own_keys in zip(bodies, unique_ids, keys_of or [()] * len(bodies), strict=True):
         raw = body_bytes(body)
@@ -148,12 +150,12 @@ def make_batch(
         parts += batch_member_parts(raw, own)
     joined = b"".join(parts)
     if len(joined) > BODY_BYTES_MAX:
-        raise ClientError(f"a batch of {len(joined)} bytes; brokers take {BODY_BYTES_MAX}: send it in parts")
+        raise ClientError(f"batch of {len(joined)} bytes is over the limit of {BODY_BYTES_MAX}: split it")
     return OutgoingBatch(topic, unique_ids, joined)
 
 
 def _keys_property(keys: str | Iterable[str], shared: Mapping[str, str]) -> bytes:
-    """Return what goes before the properties that a message of a batch shares with the others."""
+    """Return the encoded KEYS property of one message of a batch; it precedes the shared properties."""
     joined = checked_input.joined_keys(keys)
     if not joined:
         return b""
@@ -171,7 +173,7 @@ def _delay_properties(
     if delay is not None:
         due_ms = time.time_ns() // 1_000_000 + int(checked_input.seconds("delay", delay) * 1000)
     elif deliver_at is not None:
-        due_ms = int(checked_input.moment("deliver_at", deliver_at).timestamp() * 1000)
+        due_ms = int(checked_input.aware_datetime("deliver_at", deliver_at).timestamp() * 1000)
     else:
         return {}
     return {TIMER_DELIVER_MS: str(due_ms)}
@@ -180,14 +182,14 @@ def _delay_properties(
 def send_request(
     message: Outgoing, queue: MessageQueue, group: str, *, transaction: TransactionType = TransactionType.NONE
 ) -> tuple[SendMessageV2Request, bytes]:
-    """Return header and body of the request that puts a message into a queue."""
+    """Return header and body of the request that sends a message to a queue."""
     text = properties.encode_properties(message.properties).decode()
     sys_flag = message.sys_flag | int(transaction)
     return _header(message.topic, queue, group, text, sys_flag=sys_flag, flag=message.flag), message.body
 
 
 def compressed(message: Outgoing) -> Outgoing:
-    """Return the message with a smaller body, or as it is if it gets no smaller."""
+    """Return the message with a compressed body, or unchanged if compression does not make it smaller."""
     smaller = compress_body(message.body, CompressionType.ZLIB)
     if len(smaller) >= len(message.body):
         return message
@@ -198,7 +200,7 @@ def compressed(message: Outgoing) -> Outgoing:
 def batch_request(
     batch: OutgoingBatch, queue: MessageQueue, group: str, unique_id: str
 ) -> tuple[SendMessageV2Request, bytes]:
-    """Return header and body of one request for several messages of one topic."""
+    """Return header and body of the request that sends a batch to a queue."""
     text = properties.encode_properties({properties.WAIT: "true", properties.UNIQ_KEY: unique_id}).decode()
     header = _header(batch.topic, queue, group, text)
     header.batch = True

@@ -1,7 +1,7 @@
-"""Traces: what this client sends and consumes, written down in a topic that everybody's tools read.
+"""Message traces: records of sends and deliveries, written to the trace topic that RocketMQ tools read.
 
-Records are gathered and sent by a producer of their own. They never hold up a message, and where they cannot be sent
-they are given up with a warning. Mirrors Java `AsyncTraceDispatcher`.
+Records are batched and sent by a separate producer. They never delay a message; records that cannot be sent are
+dropped with a warning. Mirrors Java `AsyncTraceDispatcher`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from orbitlog.client.connection.client_identity import UniqueIdMaker
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import Routes
 from orbitlog.client.consumer.received import Received
+from orbitlog.client.producer.message_producer import Producer
 from orbitlog.client.producer.outgoing import Outgoing, make_outgoing
-from orbitlog.client.producer.producer_sends import Sending
 from orbitlog.client.producer.receipts import Receipt
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
@@ -28,11 +28,11 @@ from orbitlog.wire.trace_records import PUB, SUB_AFTER, SUB_BEFORE, TraceRecord,
 log = logging.getLogger(__name__)
 
 TRACE_GROUP = "_INNER_TRACE_PRODUCER"
-GATHER_SECONDS = 0.5
+BATCH_SECONDS = 0.5
 SEND_SECONDS = 5.0
 CLOSE_SECONDS = 5.0
 RECORDS_MAX = 100
-WAITING_MAX = 10_000
+PENDING_MAX = 10_000
 
 _REGION = "DefaultRegion"
 _NORMAL, _HALF, _DELAYED = 0, 1, 3
@@ -40,31 +40,31 @@ _SUCCESS, _FAILED = 0, 4
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
-    """One message in the hands of a consumer."""
+class ConsumeSpan:
+    """Delivery of one message: its trace request id and start time."""
 
     request_id: str
     since: float
 
 
 class Tracer:
-    """The records of one client."""
+    """Trace records of one client."""
 
     def __init__(self, link: ClusterLink, routes: Routes, topic: str = names.TRACE_TOPIC) -> None:
         self._routes = routes
         self._topic = topic
-        self._sending = Sending(link, routes, TRACE_GROUP)
+        self._producer = Producer(link, routes, TRACE_GROUP)
         self._unique_ids = UniqueIdMaker()
-        self._waiting: list[TraceRecord] = []
+        self._pending: list[TraceRecord] = []
         self._dropped = 0
-        self._gathering: asyncio.TimerHandle | None = None
+        self._flush_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
     def sent(self, message: Outgoing, group: str, receipt: Receipt | None, started_ms: int, *, is_half: bool) -> None:
-        """Note a send; without a receipt it failed."""
+        """Record a send; `receipt` is None if it failed."""
         now_ms = _now_ms()
-        told = message.properties
-        kind = _HALF if is_half else _DELAYED if properties.DELAY in told or wants_timer(told) else _NORMAL
+        fields = message.properties
+        kind = _HALF if is_half else _DELAYED if properties.DELAY in fields or wants_timer(fields) else _NORMAL
         self._add(
             TraceRecord(
                 PUB,
@@ -73,8 +73,8 @@ class Tracer:
                 group,
                 message.topic,
                 _REGION,
-                told.get(properties.TAGS, ""),
-                told.get(properties.KEYS, ""),
+                fields.get(properties.TAGS, ""),
+                fields.get(properties.KEYS, ""),
                 self._routes.address_of(receipt.queue) if receipt is not None else "",
                 len(message.body),
                 now_ms - started_ms,
@@ -84,11 +84,11 @@ class Tracer:
             )
         )
 
-    def given(self, message: Received, group: str) -> Given | None:
-        """Note that a consumer has a message; None if its sender wants no traces."""
+    def started(self, message: Received, group: str) -> ConsumeSpan | None:
+        """Record a delivery; return None if the producer disabled traces of the message."""
         if message.properties.get(properties.TRACE_ON) == "false":
             return None
-        given = Given(uuid.uuid4().hex.upper(), time.monotonic())
+        span = ConsumeSpan(uuid.uuid4().hex.upper(), time.monotonic())
         self._add(
             TraceRecord(
                 SUB_BEFORE,
@@ -97,14 +97,14 @@ class Tracer:
                 group,
                 region=message.properties.get(properties.MSG_REGION, _REGION),
                 keys=" ".join(message.keys),
-                request_id=given.request_id,
+                request_id=span.request_id,
                 retry_times=message.attempts,
             )
         )
-        return given
+        return span
 
-    def settled(self, message: Received, group: str, given: Given, *, success: bool) -> None:
-        """Note the consumer's word about it."""
+    def settled(self, message: Received, group: str, span: ConsumeSpan, *, success: bool) -> None:
+        """Record that a delivery was acknowledged (`success`) or failed."""
         self._add(
             TraceRecord(
                 SUB_AFTER,
@@ -112,53 +112,53 @@ class Tracer:
                 _now_ms(),
                 group,
                 keys=" ".join(message.keys),
-                cost_ms=int((time.monotonic() - given.since) * 1000),
+                cost_ms=int((time.monotonic() - span.since) * 1000),
                 success=success,
-                request_id=given.request_id,
+                request_id=span.request_id,
                 result=_SUCCESS if success else _FAILED,
             )
         )
 
     def _add(self, record: TraceRecord) -> None:
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._pending) >= PENDING_MAX:
             self._dropped += 1
             return
-        self._waiting.append(record)
-        if self._gathering is None:
+        self._pending.append(record)
+        if self._flush_timer is None:
             loop = asyncio.get_running_loop()
-            self._gathering = loop.call_later(GATHER_SECONDS, self._begin_flush)
+            self._flush_timer = loop.call_later(BATCH_SECONDS, self._start_flush)
 
-    def _begin_flush(self) -> None:
+    def _start_flush(self) -> None:
         task = asyncio.get_running_loop().create_task(self.flush(), name="orbitlog traces")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     async def flush(self) -> None:
-        """Send what has gathered."""
-        if self._gathering is not None:
-            self._gathering.cancel()
-            self._gathering = None
-        waiting, self._waiting = self._waiting, []
+        """Send the pending records."""
+        if self._flush_timer is not None:
+            self._flush_timer.cancel()
+            self._flush_timer = None
+        pending, self._pending = self._pending, []
         if self._dropped:
-            log.warning("%d traces were given up: more came than could be sent", self._dropped)
+            log.warning("dropped %d trace records: more than %d were pending", self._dropped, PENDING_MAX)
             self._dropped = 0
-        for start in range(0, len(waiting), RECORDS_MAX):
-            records = waiting[start : start + RECORDS_MAX]
-            keys = dict.fromkeys(key for each in records for key in (each.message_id, *each.keys.split()) if key)
+        for start in range(0, len(pending), RECORDS_MAX):
+            records = pending[start : start + RECORDS_MAX]
+            keys = dict.fromkeys(key for record in records for key in (record.message_id, *record.keys.split()) if key)
             message = make_outgoing(self._topic, encode_trace(records), self._unique_ids.make(), keys=keys)
             try:
-                await self._sending.send(message, seconds=SEND_SECONDS)
+                await self._producer.send(message, seconds=SEND_SECONDS)
             except OrbitlogError as error:
-                log.warning("%d traces were given up: %s", len(records), error)
+                log.warning("could not send %d trace records: %s", len(records), error)
 
     async def close(self) -> None:
-        """Send the rest, as far as that goes in a few seconds."""
+        """Send the remaining records within CLOSE_SECONDS; drop the rest."""
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
                 await asyncio.gather(*self._tasks, return_exceptions=True)
                 await self.flush()
         except TimeoutError:
-            log.warning("the last traces were given up: no broker took them in time")
+            log.warning("dropped the last trace records: no broker answered within %g s", CLOSE_SECONDS)
 
 
 def _now_ms() -> int:

@@ -17,6 +17,7 @@ import orjson
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded
 from orbitlog.formats.compat import COMPATS
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.json_records import (
     INT,
     TEXT,
@@ -155,25 +156,24 @@ DOUBLE: Codec[float] = Codec(_decode_double, lambda value, _: value)
 
 
 @json_record
-class MessageQueue(JsonRecord):
-    """One queue of a topic at one broker; as a key it is compared by its three fields."""
+class _QueueBody(JsonRecord):
+    """The JSON form of a message queue."""
 
     topic: str = field(metadata=java("topic", TEXT))
     broker_name: str = field(metadata=java("brokerName", TEXT))
     queue_id: int = field(metadata=java("queueId", INT))
-    unknown: Mapping[str | int, Json] = field(default_factory=dict, compare=False, kw_only=True, repr=False)
 
-    # By hand: clients look for queues in tables all the time.
-    def __eq__(self, other: object) -> bool:
-        if not isinstance(other, MessageQueue):
-            return NotImplemented
-        return self.queue_id == other.queue_id and self.topic == other.topic and self.broker_name == other.broker_name
 
-    def __hash__(self) -> int:
-        return hash((self.topic, self.broker_name, self.queue_id))
+def _decode_queue(value: Json, path: str) -> MessageQueue:
+    body = decode_record(_QueueBody, value, path)
+    return MessageQueue(body.topic, body.broker_name, body.queue_id)
 
-    def __lt__(self, other: MessageQueue) -> bool:
-        return (self.topic, self.broker_name, self.queue_id) < (other.topic, other.broker_name, other.queue_id)
+
+def _encode_queue(queue: MessageQueue, _: object) -> Json:
+    return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
+
+
+QUEUE: Codec[MessageQueue] = Codec(_decode_queue, _encode_queue)
 
 
 def queue_map_of(codec: Codec[T]) -> Codec[Mapping[MessageQueue, T]]:
@@ -186,9 +186,7 @@ def queue_map_of(codec: Codec[T]) -> Codec[Mapping[MessageQueue, T]]:
 
     def encode(entries: Mapping[MessageQueue, T], _: object) -> Json:
         members = [
-            orjson.dumps({"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic})
-            + b":"
-            + write_body(codec.encode(value, COMPAT))
+            orjson.dumps(_encode_queue(queue, COMPAT)) + b":" + write_body(codec.encode(value, COMPAT))
             for queue, value in entries.items()
         ]
         # A fragment is put into the text as it is: orjson itself has no objects as keys.
@@ -199,6 +197,6 @@ def queue_map_of(codec: Codec[T]) -> Codec[Mapping[MessageQueue, T]]:
 
 def _queue_of_key(key: str | int, path: str) -> MessageQueue:
     try:
-        return decode_record(MessageQueue, read_body(str(key).encode()), path)
+        return _decode_queue(read_body(str(key).encode()), path)
     except FormatError as error:
         raise BadField(f"a key that is no message queue: {error.problem}", field=path) from None

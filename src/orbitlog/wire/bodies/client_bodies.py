@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.json_records import (
     BOOL,
     INT,
@@ -23,7 +24,7 @@ from orbitlog.formats.tables.json_records import (
     optional,
     record,
 )
-from orbitlog.wire.bodies.body_json import DOUBLE, MessageQueue, enum_of
+from orbitlog.wire.bodies.body_json import DOUBLE, QUEUE, enum_of
 from orbitlog.wire.bodies.heartbeat_bodies import (
     CONSUME_FROM_WHERE,
     CONSUME_TYPES,
@@ -138,7 +139,7 @@ class QueryAssignmentBody(JsonRecord):
 class QueueAssignment(JsonRecord):
     """One queue, and how to consume it."""
 
-    queue: MessageQueue = field(metadata=java("messageQueue", record(MessageQueue)))
+    queue: MessageQueue = field(metadata=java("messageQueue", QUEUE))
     mode: str = field(default="PULL", metadata=java("mode", enum_of(*REQUEST_MODES)))
 
 

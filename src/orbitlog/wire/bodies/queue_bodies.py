@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.json_records import (
     BOOL,
     INT,
@@ -25,7 +26,7 @@ from orbitlog.formats.tables.json_records import (
     optional,
     record,
 )
-from orbitlog.wire.bodies.body_json import DOUBLE, MessageQueue, queue_map_of
+from orbitlog.wire.bodies.body_json import DOUBLE, QUEUE, queue_map_of
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
 
@@ -35,7 +36,7 @@ class LockRequestBody(JsonRecord):
 
     group: str = field(metadata=java("consumerGroup", TEXT))
     client_id: str = field(metadata=java("clientId", TEXT))
-    queues: tuple[MessageQueue, ...] = field(default=(), metadata=java("mqSet", list_of(record(MessageQueue))))
+    queues: tuple[MessageQueue, ...] = field(default=(), metadata=java("mqSet", list_of(QUEUE)))
     only_this_broker: bool = field(default=False, metadata=java("onlyThisBroker", BOOL))
 
 
@@ -43,7 +44,7 @@ class LockRequestBody(JsonRecord):
 class LockResponseBody(JsonRecord):
     """Queues that it got (41)."""
 
-    queues: tuple[MessageQueue, ...] = field(default=(), metadata=java("lockOKMQSet", list_of(record(MessageQueue))))
+    queues: tuple[MessageQueue, ...] = field(default=(), metadata=java("lockOKMQSet", list_of(QUEUE)))
 
 
 @json_record
@@ -139,7 +140,7 @@ class ConsumeStatsList(JsonRecord):
 class QueueTimeSpan(JsonRecord):
     """From when to when the messages of a queue are, and where a group is."""
 
-    queue: MessageQueue = field(metadata=java("messageQueue", record(MessageQueue)))
+    queue: MessageQueue = field(metadata=java("messageQueue", QUEUE))
     min_timestamp_ms: int = field(default=0, metadata=java("minTimeStamp", LONG))
     max_timestamp_ms: int = field(default=0, metadata=java("maxTimeStamp", LONG))
     consume_timestamp_ms: int = field(default=0, metadata=java("consumeTimeStamp", LONG))

@@ -8,12 +8,12 @@ import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from orbitlog.client.consumer.group_link import Pulled
+from orbitlog.client.consumer.group_link import PullResult
 from orbitlog.client.consumer.queue_feed import QueueFeed
 from orbitlog.client.consumer.subscriptions import make_subscription
 from orbitlog.errors import ConnectionLost, OrbitlogError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.message import Message, encode_message, make_message
-from orbitlog.wire.bodies.body_json import MessageQueue
 
 QUEUE = MessageQueue("Orders", "a", 0)
 
@@ -22,20 +22,20 @@ def record(queue_offset: int, tags: str = "t") -> Message:
     return make_message("Orders", b"%d" % queue_offset, properties={"TAGS": tags}, queue_offset=queue_offset)
 
 
-def found(*messages: Message, broker_id: int = 0) -> Pulled:
+def found(*messages: Message, broker_id: int = 0) -> PullResult:
     body = b"".join(map(encode_message, messages))
     following = messages[-1].queue_offset + 1
-    return Pulled(body, following, 0, following, False, broker_id)
+    return PullResult(body, following, 0, following, False, broker_id)
 
 
 class Broker:
     """Answers pulls as it is told, in turn; then they wait."""
 
-    def __init__(self, *answers: Pulled | OrbitlogError) -> None:
+    def __init__(self, *answers: PullResult | OrbitlogError) -> None:
         self.answers = list(answers)
         self.pulls: list[tuple[int, int | None, int]] = []
 
-    async def pull(self, _: object, queue_offset: int, __: object, commit: int | None, broker_id: int) -> Pulled:
+    async def pull(self, _: object, queue_offset: int, __: object, commit: int | None, broker_id: int) -> PullResult:
         self.pulls.append((queue_offset, commit, broker_id))
         if not self.answers:
             await asyncio.Event().wait()
@@ -84,9 +84,9 @@ def test_what_only_shares_a_hash_is_passed_over_and_committed() -> None:
 def test_in_order_the_next_waits_for_the_one_before() -> None:
     async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
         assert offsets(delivered) == [0]
-        feed.taken()
-        assert not feed.settled.is_set()
-        feed.again(feed.window, delivered[0], 0)
+        feed.mark_busy()
+        assert not feed.idle.is_set()
+        feed.requeue(feed.window, delivered[0], 0)
         await asyncio.sleep(0.01)
         assert offsets(delivered) == [0, 0] and feed.attempts(0) == 1
         feed.finish(feed.window, 0)
@@ -98,8 +98,8 @@ def test_in_order_the_next_waits_for_the_one_before() -> None:
 def test_a_word_about_the_time_before_a_move_counts_no_more() -> None:
     async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
         before = feed.window
-        feed.again(before, delivered[0], 0)
-        feed.move_to(0)
+        feed.requeue(before, delivered[0], 0)
+        feed.reset_to(0)
         assert not feed.finish(before, 0)
         await asyncio.sleep(0.01)
         assert offsets(delivered) == [0]
@@ -109,7 +109,7 @@ def test_a_word_about_the_time_before_a_move_counts_no_more() -> None:
 
 
 def test_an_offset_that_is_gone_is_left_for_the_one_that_is_there() -> None:
-    moved = Pulled(b"", 70, 70, 90, True)
+    moved = PullResult(b"", 70, 70, 90, True)
     broker = Broker(moved, found(record(70)))
 
     async def scenario(_: QueueFeed, delivered: list[Message]) -> None:
@@ -142,7 +142,7 @@ def test_a_broker_that_is_lost_is_asked_again_and_told_everything_again(monkeypa
         feed.finish(feed.window, 1)
         assert feed.committed_to < feed.window.commit_offset == 2
 
-    run(scenario, broker, out_of_touch=lambda: lost.append(True))
+    run(scenario, broker, on_unreachable=lambda: lost.append(True))
 
 
 def test_one_that_was_stopped_leaves_nothing_for_the_collector() -> None:

@@ -12,8 +12,8 @@ import pytest
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import Routes
 from orbitlog.client.producer import fast_producer as quick_sending
+from orbitlog.client.producer.message_producer import Producer
 from orbitlog.client.producer.outgoing import make_outgoing
-from orbitlog.client.producer.producer_sends import Sending
 from orbitlog.errors import BrokerRefused, RequestTimeout
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.remoting.request_dispatch import not_supported
@@ -59,16 +59,16 @@ class Place:
 
 
 @asynccontextmanager
-async def sending_to(place: Place) -> AsyncIterator[Sending]:
+async def producer_to(place: Place) -> AsyncIterator[Producer]:
     await place.server.start()
     link = ClusterLink([place.address], lambda _, request: not_supported(request))
-    sending = Sending(link, Routes(link), "group")
+    producer = Producer(link, Routes(link), "group")
     try:
-        await sending.send(make_outgoing("Orders", "opens the connection", ID), seconds=3.0)
+        await producer.send(make_outgoing("Orders", "opens the connection", ID), seconds=3.0)
         place.sent.clear()
-        yield sending
+        yield producer
     finally:
-        await sending.finish(1.0)
+        await producer.finish(1.0)
         await link.close()
         await place.server.stop()
 
@@ -86,10 +86,10 @@ def header_of(request: Command) -> dict[str, Any]:
 def test_both_ways_send_the_same(more: dict[str, Any]) -> None:
     async def scenario() -> None:
         place = Place()
-        async with sending_to(place) as sending:
+        async with producer_to(place) as producer:
             message = make_outgoing("Orders", "body", ID, **more)
-            long = await sending.send(message, seconds=2.9)
-            short = await (sending.send(message, seconds=3.0) if more else sending.send_plain("Orders", b"body", ID))
+            long = await producer.send(message, seconds=2.9)
+            short = await (producer.send(message, seconds=3.0) if more else producer.send_plain("Orders", b"body", ID))
             assert short == long and short.message_id == ID and short.queue_offset == 5
             first, second = map(header_of, place.sent)
             assert first == second
@@ -101,13 +101,13 @@ def test_both_ways_send_the_same(more: dict[str, Any]) -> None:
 def test_a_refusal_is_an_error_or_another_try() -> None:
     async def scenario() -> None:
         place = Place()
-        async with sending_to(place) as sending:
+        async with producer_to(place) as producer:
             place.behave = [lambda _, request: stored(request, ResponseCode.MESSAGE_ILLEGAL)]
             with pytest.raises(BrokerRefused, match="told so"):
-                await sending.send_plain("Orders", b"body", ID)
+                await producer.send_plain("Orders", b"body", ID)
             assert len(place.sent) == 1
             place.behave = [lambda _, request: stored(request, ResponseCode.SYSTEM_BUSY)]
-            assert (await sending.send_plain("Orders", b"body", ID)).queue_offset == 5
+            assert (await producer.send_plain("Orders", b"body", ID)).queue_offset == 5
             assert len(place.sent) == 3
 
     asyncio.run(scenario())
@@ -120,10 +120,10 @@ def test_a_connection_that_is_lost_is_dialled_anew() -> None:
 
     async def scenario() -> None:
         place = Place()
-        async with sending_to(place) as sending:
+        async with producer_to(place) as producer:
             place.behave = [cut]
-            assert (await sending.send_plain("Orders", b"body", ID)).queue_offset == 5
-            assert sending.in_flight == 0
+            assert (await producer.send_plain("Orders", b"body", ID)).queue_offset == 5
+            assert producer.in_flight == 0
 
     asyncio.run(scenario())
 
@@ -133,14 +133,14 @@ def test_no_answer_is_a_timeout_and_nothing_stays_behind(monkeypatch: pytest.Mon
 
     async def scenario() -> None:
         place = Place()
-        async with sending_to(place) as sending:
+        async with producer_to(place) as producer:
             place.behave = [lambda *_: None, lambda _, request: stored(request), lambda *_: None]
-            sends = [sending.send_plain("Orders", b"body", ID) for _ in range(3)]
+            sends = [producer.send_plain("Orders", b"body", ID) for _ in range(3)]
             first, second, third = await asyncio.gather(*sends, return_exceptions=True)
             assert isinstance(first, RequestTimeout) and isinstance(third, RequestTimeout)
             assert not isinstance(second, BaseException)
-            assert not sending._quick._flights and sending.in_flight == 0
-            assert (await sending.send_plain("Orders", b"body", ID)).queue_offset == 5
+            assert not producer._fast._pending and producer.in_flight == 0
+            assert (await producer.send_plain("Orders", b"body", ID)).queue_offset == 5
 
     asyncio.run(scenario())
 
@@ -148,8 +148,8 @@ def test_no_answer_is_a_timeout_and_nothing_stays_behind(monkeypatch: pytest.Mon
 def test_what_is_large_goes_the_long_way_and_is_compressed() -> None:
     async def scenario() -> None:
         place = Place()
-        async with sending_to(place) as sending:
-            await sending.send_plain("Orders", b"x" * 10_000, ID)
+        async with producer_to(place) as producer:
+            await producer.send_plain("Orders", b"x" * 10_000, ID)
             assert len(place.sent[0].body) < 1_000
 
     asyncio.run(scenario())
@@ -162,10 +162,10 @@ def test_every_broker_has_its_turn() -> None:
         other = Place()
         await other.server.start()
         place = Place(other)
-        async with sending_to(place) as sending:
+        async with producer_to(place) as producer:
             for _ in range(20):
-                await sending.send_plain("Orders", b"body", ID)
-                await sending.send(make_outgoing("Orders", "body", ID), seconds=3.0)
+                await producer.send_plain("Orders", b"body", ID)
+                await producer.send(make_outgoing("Orders", "body", ID), seconds=3.0)
             assert len(place.sent) + len(other.sent) == 40
             assert abs(len(place.sent) - len(other.sent)) <= 2
         await other.server.stop()

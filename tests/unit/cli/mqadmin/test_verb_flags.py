@@ -12,7 +12,7 @@ from orbitlog.cli.mqadmin import java_print
 from orbitlog.cli.mqadmin.unsupported_verbs import NOT_OFFERED
 from orbitlog.cli.mqadmin.verb_flags import BadFlags, parse_flags, usage
 from orbitlog.cli.mqadmin.verb_table import VERBS, find_verb
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 # What `mqadmin` of 5.3.3 lists, of every family.
 APACHE_VERBS = """

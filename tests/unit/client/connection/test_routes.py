@@ -26,7 +26,7 @@ class NameServer:
         self.is_away = False
         self.asked: list[str] = []
 
-    async def ask_name_server(self, code: RequestCode, header: Any, *, accept: object) -> Command:
+    async def invoke_name_server(self, code: RequestCode, header: Any, *, accept: object) -> Command:
         await asyncio.sleep(0)
         if self.is_away:
             raise ConnectFailed("nobody there")

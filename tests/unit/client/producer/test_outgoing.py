@@ -17,10 +17,10 @@ from orbitlog.client.producer.outgoing import (
     send_request,
 )
 from orbitlog.errors import ClientError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.batch import decode_batch
 from orbitlog.formats.records.compression import inflate_body
 from orbitlog.formats.records.properties import decode_properties
-from orbitlog.wire.bodies.body_json import MessageQueue
 
 QUEUE = MessageQueue("Orders", "a", 3)
 
@@ -45,29 +45,29 @@ def test_what_is_given_becomes_properties() -> None:
     ("given", "reason"),
     [
         ({"delay": 1, "delay_level": 1}, "give one of"),
-        ({"delay_level": 0}, "from 1 to 18"),
-        ({"delay_level": 19}, "from 1 to 18"),
+        ({"delay_level": 0}, "levels are 1 to 18"),
+        ({"delay_level": 19}, "levels are 1 to 18"),
         ({"deliver_at": datetime(2030, 1, 1)}, "needs a time zone"),
-        ({"user_properties": {"TAGS": "x"}}, "TAGS has a parameter of its own"),
-        ({"body": bytes(BODY_BYTES_MAX + 1)}, "brokers take 4194304"),
+        ({"user_properties": {"TAGS": "x"}}, "TAGS is reserved"),
+        ({"body": bytes(BODY_BYTES_MAX + 1)}, "over the limit of 4194304"),
         ({"body": ""}, "needs a body"),
-        ({"body": 5}, "bytes or text, not int; write objects as JSON"),
-        ({"body": [1, 2]}, "bytes or text, not list"),
-        ({"body": None}, "bytes or text, not NoneType"),
-        ({"body": "\ud800"}, "UTF-8 cannot write"),
-        ({"keys": 42}, "keys are a list of texts, not int"),
-        ({"keys": [42]}, "a key is text, not int: 42"),
-        ({"keys": ["a b"]}, "'a b' is empty or holds a space"),
-        ({"tags": ["A"]}, "a tag is text, not list"),
+        ({"body": 5}, "bytes or str, not int; encode objects as JSON"),
+        ({"body": [1, 2]}, "bytes or str, not list"),
+        ({"body": None}, "bytes or str, not NoneType"),
+        ({"body": "\ud800"}, "not encodable as UTF-8"),
+        ({"keys": 42}, "keys must be a list of str, not int"),
+        ({"keys": [42]}, "a key must be a str, not int: 42"),
+        ({"keys": ["a b"]}, "'a b' is empty or contains a space"),
+        ({"tags": ["A"]}, "a tag must be a str, not list"),
         ({"tags": "A || B"}, "a message has one tag"),
-        ({"ordered_by": 42}, "ordered_by is text, not int"),
-        ({"user_properties": {"price": 7}}, "property price is text, not int: 7"),
-        ({"user_properties": ["price"]}, "a mapping of names to texts"),
+        ({"ordered_by": 42}, "ordered_by must be a str, not int"),
+        ({"user_properties": {"price": 7}}, "property price must be a str, not int: 7"),
+        ({"user_properties": ["price"]}, "a mapping of str to str"),
         ({"user_properties": {"a": "b\x02c"}}, "property 'a' holds a separator"),
-        ({"user_properties": {"a": "b" * 32_768}}, "brokers take 32767"),
-        ({"delay": float("inf")}, "delay is a number of seconds, not inf"),
-        ({"delay": "5"}, "delay is a number of seconds, not '5'"),
-        ({"deliver_at": 5}, "deliver_at is a datetime, not int"),
+        ({"user_properties": {"a": "b" * 32_768}}, "over the limit of 32767"),
+        ({"delay": float("inf")}, "delay must be a number of seconds, not inf"),
+        ({"delay": "5"}, "delay must be a number of seconds, not '5'"),
+        ({"deliver_at": 5}, "deliver_at must be a datetime, not int"),
     ],
 )
 def test_mistakes_are_told_before_anything_is_sent(given: dict[str, Any], reason: str) -> None:
@@ -94,7 +94,7 @@ def test_one_body_is_not_mistaken_for_a_batch() -> None:
 
 @pytest.mark.parametrize("limit", [0, -1, None, "3", float("inf"), True])
 def test_a_time_limit_is_a_number_of_seconds(limit: Any) -> None:
-    with pytest.raises(ClientError, match="seconds"):
+    with pytest.raises(ClientError, match=r"invalid timeout|number of seconds"):
         time_limit(limit)
 
 
@@ -126,11 +126,11 @@ def test_messages_of_a_batch_share_all_but_body_and_id() -> None:
     shared = {"a": "<id>", "TAGS": "t", "WAIT": "true"}
     found = [decode_properties(member.properties_raw) for member in members]
     assert found == [{**shared, "UNIQ_KEY": "ID0"}, {**shared, "UNIQ_KEY": "ID1"}]
-    with pytest.raises(ClientError, match="an empty batch"):
+    with pytest.raises(ClientError, match="at least one body"):
         make_batch("T", [], [])
-    with pytest.raises(ClientError, match="keys for 1 messages, and 2 bodies"):
+    with pytest.raises(ClientError, match="1 entries of keys for 2 bodies"):
         make_batch("T", ["one", "two"], ["ID0", "ID1"], keys=["k"])
-    with pytest.raises(ClientError, match="are a list"):
+    with pytest.raises(ClientError, match="must be a list"):
         make_batch("T", ["one", "two"], ["ID0", "ID1"], keys="ab")
-    with pytest.raises(ClientError, match="send it in parts"):
+    with pytest.raises(ClientError, match="split it"):
         make_batch("T", [bytes(BODY_BYTES_MAX // 2)] * 2, ["ID0", "ID1"])

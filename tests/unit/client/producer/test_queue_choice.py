@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from orbitlog.client.producer.queue_choice import FAILURE_MS, QueueChoice
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 QUEUES = [MessageQueue("T", broker, number) for broker in ("a", "b") for number in range(4)]
 

@@ -3,11 +3,15 @@ from __future__ import annotations
 import pytest
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded
-from orbitlog.formats.tables.json_records import LONG, JsonRecord
+from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.formats.tables.json_records import LONG
+from orbitlog.formats.tables.loose_json import Json
 from orbitlog.wire.bodies.body_json import (
+    COMPAT,
     DEPTH_MAX,
     DOUBLE,
-    MessageQueue,
+    QUEUE,
+    decode_body,
     enum_of,
     queue_map_of,
     read_body,
@@ -65,7 +69,7 @@ def test_maps_of_queues_keep_javas_form() -> None:
     codec = queue_map_of(LONG)
     queues = {MessageQueue("T", "b", 0): 7, MessageQueue("T", 'q"', 1): 8}
     table = QueueOffsetTable(offsets=queues)
-    from orbitlog.wire.bodies.body_json import decode_body, encode_body
+    from orbitlog.wire.bodies.body_json import encode_body
 
     body = encode_body(table)
     assert body == (
@@ -80,12 +84,12 @@ def test_maps_of_queues_keep_javas_form() -> None:
             codec.decode(bad, "offsetTable")  # type: ignore[arg-type]
 
 
-def test_queues_are_compared_by_their_fields_alone() -> None:
-    queue = MessageQueue("T", "b", 1)
-    assert queue == MessageQueue("T", "b", 1, unknown={"more": 1})
-    assert hash(queue) == hash(MessageQueue("T", "b", 1, unknown={"more": 1}))
-    assert sorted([MessageQueue("T", "b", 2), MessageQueue("S", "z", 9), queue])[1] == queue
-    assert isinstance(queue, JsonRecord)
+def test_queue_codec_drops_unknown_fields_and_names_missing_ones() -> None:
+    spelled: dict[str | int, Json] = {"brokerName": "b", "queueId": 1, "topic": "T"}
+    assert QUEUE.decode(spelled | {"more": 1}, "q") == MessageQueue("T", "b", 1)
+    assert QUEUE.encode(MessageQueue("T", "b", 1), COMPAT) == spelled
+    with pytest.raises(BadField, match=r"q\.topic"):
+        QUEUE.decode({"brokerName": "b", "queueId": 1}, "q")
 
 
 def test_enumerations_by_name_and_ordinal() -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.json_records import JsonRecord
-from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.client_bodies import (
     BatchAck,
     BatchAckBody,

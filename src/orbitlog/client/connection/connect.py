@@ -1,4 +1,4 @@
-"""`orbitlog.connect`: one call for both worlds, `async with` and plain `with`."""
+"""`orbitlog.connect`: creates the asyncio client (`async with`) or the blocking client (`with`)."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from orbitlog.client.blocking import BlockingRocketMQ
 
 
-class Connecting:
-    """Not connected yet: enter it with `async with` for the asynchronous client, with `with` for its twin."""
+class ClientContext:
+    """Result of `connect`: enter it with `async with` for the asyncio client, or with `with` for the blocking one."""
 
     def __init__(
         self,
@@ -30,12 +30,12 @@ class Connecting:
         self._namespace = namespace
         self._trace = trace
         self._client: RocketMQ | None = None
-        self._twin: BlockingRocketMQ | None = None
+        self._blocking: BlockingRocketMQ | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise AttributeError(f"not connected yet: write `async with orbitlog.connect(…) as mq:`, then `mq.{name}`")
+        raise AttributeError(f"not connected: write `async with orbitlog.connect(…) as mq:`, then `mq.{name}`")
 
     def _open(self) -> RocketMQ:
         return RocketMQ(
@@ -57,12 +57,12 @@ class Connecting:
     def __enter__(self) -> BlockingRocketMQ:
         from orbitlog.client.blocking import BlockingRocketMQ
 
-        self._twin = BlockingRocketMQ(self._open)
-        return self._twin
+        self._blocking = BlockingRocketMQ(self._open)
+        return self._blocking
 
     def __exit__(self, *_: object) -> None:
-        if self._twin is not None:
-            self._twin.close()
+        if self._blocking is not None:
+            self._blocking.close()
 
 
 def connect(
@@ -72,12 +72,12 @@ def connect(
     credentials: Credentials | None = None,
     namespace: str = "",
     trace: bool = False,
-) -> Connecting:
-    """Connect to the cluster whose name servers are at `address`: `rocketmq://127.0.0.1:9876`.
+) -> ClientContext:
+    """Create a client of the cluster whose name servers are at `address`, such as `rocketmq://127.0.0.1:9876`.
 
-    Nothing is dialled yet: a name server is asked when something is first sent or consumed. `credentials` sign every
-    request (access control); `namespace` keeps topics and groups of one cluster apart. `trace`: what is sent
-    and consumed is written down in RMQ_SYS_TRACE_TOPIC, for `orbitlog message trace` and Java's tools.
+    Connections are opened at the first send, consume or query. `credentials` sign every request (access control);
+    `namespace` is a prefix that isolates topics and groups. `trace` records sends and deliveries in
+    RMQ_SYS_TRACE_TOPIC, for `orbitlog message trace` and Java's tools. Raise `ClientError` for an invalid address.
 
     Example:
         async with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
@@ -85,4 +85,4 @@ def connect(
         with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
             print(mq.admin)
     """
-    return Connecting(parse_addresses(address), producer_group, credentials, namespace, trace=trace)
+    return ClientContext(parse_addresses(address), producer_group, credentials, namespace, trace=trace)

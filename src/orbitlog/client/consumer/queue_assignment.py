@@ -1,4 +1,4 @@
-"""The queues that one member of a group has: shared out among the members, locked, taken, committed, given back.
+"""Queue assignment: rebalances the queues of a topic among group members, locks, starts, commits and drops them.
 
 Mirrors Java `RebalanceImpl`, `RebalancePushImpl` and the offset stores.
 """
@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -22,7 +21,7 @@ from orbitlog.client.consumer.queue_feed import Deliver, QueueFeed
 from orbitlog.client.consumer.subscriptions import make_subscription
 from orbitlog.errors import NoRoute, OrbitlogError
 from orbitlog.formats import names
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import ConsumerData, SubscriptionData
 from orbitlog.wire.queue_shares import Allocate, allocate_average
 
@@ -30,13 +29,12 @@ log = logging.getLogger(__name__)
 
 REBALANCE_SECONDS = 20.0
 UNBALANCED_SECONDS = 1.0
-IN_VAIN_MAX = 3  # a topic that nobody made yet is looked for every so many seconds
+BACKOFF_MAX = 3  # a topic that does not exist yet is looked up at most every BACKOFF_MAX * UNBALANCED_SECONDS
 LOCK_SECONDS = 30.0
-HAND_OVER_SECONDS = 1.0
+REVOKE_SECONDS = 1.0
 MAX_ATTEMPTS = 16
 CONSUME_SECONDS = 15 * 60.0
-AT_A_TIME = 64
-_PLACE = attrgetter("topic", "broker_name", "queue_id")
+BATCH_SIZE = 64
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -44,9 +42,9 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class ConsumeOptions:
-    """How a group consumes. In order, `max_attempts` of None means for ever, else 16 times.
+    """Options of a consumer. `max_attempts` None means unlimited if `orderly`, else 16.
 
-    A message that was given out and not settled for `consume_seconds` goes back to the broker; None lets it stay.
+    A message that is not settled within `consume_seconds` is redelivered by the broker; None disables this.
     """
 
     orderly: bool = False
@@ -63,8 +61,8 @@ class ConsumeOptions:
         return MAX_ATTEMPTS if self.max_attempts is None and not self.orderly else self.max_attempts
 
 
-class MemberShare:
-    """This member's share of every topic of its subscriptions."""
+class QueueAssignment:
+    """The queues of every subscribed topic that are assigned to this member."""
 
     def __init__(
         self,
@@ -73,15 +71,15 @@ class MemberShare:
         subscriptions: Sequence[SubscriptionData],
         options: ConsumeOptions,
         *,
-        announce: Callable[[], Awaitable[None]],
+        send_heartbeat: Callable[[], Awaitable[None]],
         deliver: Deliver,
     ) -> None:
         self._link = link
         self._routes = routes
         self._options = options
-        self._announce = announce
+        self._send_heartbeat = send_heartbeat
         self._deliver = deliver
-        self._subscriptions = {each.topic: each for each in subscriptions}
+        self._subscriptions = {subscription.topic: subscription for subscription in subscriptions}
         if not options.broadcasting:
             retry = names.retry_topic(link.group)
             self._subscriptions[retry] = make_subscription(retry, version=_now_ms())
@@ -90,8 +88,8 @@ class MemberShare:
         self._changed = asyncio.Event()
         self._is_balanced = False
 
-    def described(self) -> ConsumerData:
-        """What heartbeats say of this member."""
+    def heartbeat_data(self) -> ConsumerData:
+        """Return the part of a heartbeat about this member."""
         start = self._options.start_from
         where = {StartFrom.LAST: "LAST_OFFSET", StartFrom.FIRST: "FIRST_OFFSET"}
         return ConsumerData(
@@ -101,70 +99,72 @@ class MemberShare:
             subscriptions=tuple(self._subscriptions.values()),
         )
 
-    # Shares
+    # Rebalancing
 
-    def look_again(self) -> None:
-        """Members came or went."""
+    def request_rebalance(self) -> None:
+        """Rebalance soon, because members joined or left."""
         self._is_balanced = False
         self._changed.set()
 
-    def lost_touch(self) -> None:
-        """A broker could not be asked; it may have been restarted, and have forgotten us."""
+    def broker_unreachable(self) -> None:
+        """Rebalance soon, because a broker did not answer: after a restart it no longer knows this member."""
         if self._is_balanced:
-            self.look_again()
+            self.request_rebalance()
 
     async def start(self) -> None:
-        await self._introduce()
+        await self._try_heartbeat()
         self._is_balanced = await self.rebalance()
 
     async def keep_balanced(self) -> None:
-        in_vain = 0
+        failures = 0
         while True:
-            in_vain = 0 if self._is_balanced or self._changed.is_set() else in_vain + 1
-            again_in = REBALANCE_SECONDS if self._is_balanced else UNBALANCED_SECONDS * min(in_vain, IN_VAIN_MAX)
+            failures = 0 if self._is_balanced or self._changed.is_set() else failures + 1
+            wait_seconds = REBALANCE_SECONDS if self._is_balanced else UNBALANCED_SECONDS * min(failures, BACKOFF_MAX)
             try:
-                async with asyncio.timeout(again_in):
+                async with asyncio.timeout(wait_seconds):
                     await self._changed.wait()
             except TimeoutError:
                 pass
-            self._changed.clear()  # before looking: what changes meanwhile is looked at in the next round
+            self._changed.clear()  # before the rebalance, so that a change during it starts another round
             if not self._is_balanced:
-                await self._introduce()  # to a broker that was not known before, or has forgotten
+                await self._try_heartbeat()  # to brokers that are new, or were restarted
             self._is_balanced = await self.rebalance() and not self._changed.is_set()
 
-    async def _introduce(self) -> None:
+    async def _try_heartbeat(self) -> None:
         try:
-            await self._announce()
+            await self._send_heartbeat()
         except OrbitlogError as error:
-            log.warning("%s: no heartbeat: %s", self._link.group, error)
+            log.warning("%s: could not send a heartbeat: %s", self._link.group, error)
 
     async def rebalance(self) -> bool:
-        """Take this member's share of every topic; False if something was not to be had yet."""
+        """Assign the queues of every topic; return False if some could not be assigned yet."""
         changed, is_balanced = False, True
         for topic in list(self._subscriptions):
             try:
                 changed |= await self._rebalance_topic(topic)
             except NoRoute:
-                is_balanced = False  # nobody sent to it yet, or the name server has not heard of it
+                is_balanced = False  # the topic does not exist yet, or is not registered yet
             except OrbitlogError as error:
                 is_balanced = False
-                log.warning("%s: shares of %s cannot be told now: %s", self._link.group, topic, error)
+                log.warning("%s: could not rebalance %s: %s", self._link.group, topic, error)
         if self._options.orderly:
             await self._drop_unlocked()
         if changed:
             now_ms = _now_ms()
-            self._subscriptions = {name: replace(each, version=now_ms) for name, each in self._subscriptions.items()}
-            await self._introduce()
+            self._subscriptions = {
+                topic: replace(subscription, version=now_ms) for topic, subscription in self._subscriptions.items()
+            }
+            await self._try_heartbeat()
         return is_balanced
 
     async def _rebalance_topic(self, topic: str) -> bool:
         share = list((await self._routes.freshest(topic)).read_queues)
         if not self._options.broadcasting:
-            share = self._options.allocate(self._link.client_id, sorted(share, key=_PLACE), await self._members(topic))
+            share = self._options.allocate(self._link.client_id, sorted(share), await self._members(topic))
         mine = {queue for queue in self.feeds if queue.topic == topic}
-        gone = list(mine - set(share))
-        handed = await _in_parts(self._hand_over, gone)
-        stays = [queue for queue, is_handed in zip(gone, handed, strict=True) if not is_handed]
+        revoked = list(mine - set(share))
+        dropped = await _in_batches(self._revoke, revoked)
+        kept = [queue for queue, was_dropped in zip(revoked, dropped, strict=True) if not was_dropped]
         new = [queue for queue in share if queue not in mine]
         if self._options.orderly and share:
             locked, unknown = await self._link.lock(share)
@@ -177,34 +177,34 @@ class MemberShare:
             new = [queue for queue in new if queue in locked]
         else:
             missing = []
-        await self._take_all(new)
-        if stays or missing:
-            raise NoRoute(f"{len(stays) + len(missing)} queues of {topic} change hands later")
-        return bool(gone or new)
+        await self._start_all(new)
+        if kept or missing:
+            raise NoRoute(f"{len(kept) + len(missing)} queues of {topic} are not assigned yet")
+        return bool(revoked or new)
 
     async def _members(self, topic: str) -> list[str]:
         members = await self._link.members(topic)
         if self._link.client_id not in members:
-            await self._introduce()
+            await self._try_heartbeat()
             members = await self._link.members(topic)
         if self._link.client_id not in members:
             raise NoRoute(f"no broker of {topic} lists this member of {self._link.group} yet")
         return members
 
-    async def _take_all(self, queues: Sequence[MessageQueue]) -> None:
-        for failure in await _in_parts(self._take, queues):
+    async def _start_all(self, queues: Sequence[MessageQueue]) -> None:
+        for failure in await _in_batches(self._try_start, queues):
             if failure is not None:
                 raise failure
 
-    async def _take(self, queue: MessageQueue) -> OrbitlogError | None:
-        """Fetch a queue from now on; returns why that cannot be, so that the others are taken all the same."""
+    async def _try_start(self, queue: MessageQueue) -> OrbitlogError | None:
+        """Start pulling a queue; return the error instead of raising it, so that the other queues are started."""
         try:
-            await self._begin(queue)
+            await self._start_queue(queue)
         except OrbitlogError as error:
             return error
         return None
 
-    async def _begin(self, queue: MessageQueue) -> None:
+    async def _start_queue(self, queue: MessageQueue) -> None:
         start = await self._start_offset(queue)
         if queue in self.feeds:
             return
@@ -216,32 +216,32 @@ class MemberShare:
             self._deliver,
             ordered=self._options.orderly,
             commits=not self._options.broadcasting,
-            out_of_touch=self.lost_touch,
+            on_unreachable=self.broker_unreachable,
         )
 
     async def _start_offset(self, queue: MessageQueue) -> int:
         if self._options.broadcasting:
-            known = self._local.get(queue)
-            return await self._link.first_offset(queue, self._options.start_from) if known is None else known
+            saved = self._local.get(queue)
+            return await self._link.first_offset(queue, self._options.start_from) if saved is None else saved
         return await self._link.start_offset(queue, self._options.start_from)
 
-    async def _hand_over(self, queue: MessageQueue) -> bool:
-        """Give a queue to another member; in order, not while a message of it is being worked on."""
+    async def _revoke(self, queue: MessageQueue) -> bool:
+        """Drop a queue for another member; an orderly one only while no message of it is in progress."""
         feed = self.feeds[queue]
         if self._options.orderly:
             try:
-                async with asyncio.timeout(HAND_OVER_SECONDS):
-                    await feed.settled.wait()
+                async with asyncio.timeout(REVOKE_SECONDS):
+                    await feed.idle.wait()
             except TimeoutError:
                 return False
         await self._drop(queue)
         return True
 
     async def _drop_unlocked(self) -> None:
-        """Stop what could not be locked again for so long that another member may have it by now."""
+        """Drop queues whose lock was not renewed: another member may have locked them since."""
         oldest = asyncio.get_running_loop().time() - LOCK_SECONDS
         for queue in [queue for queue, feed in self.feeds.items() if feed.locked_at < oldest]:
-            log.warning("%s: the lock of %s/%d is lost", self._link.group, queue.topic, queue.queue_id)
+            log.warning("%s: lost the lock of %s/%d", self._link.group, queue.topic, queue.queue_id)
             await self._drop(queue)
 
     async def _drop(self, queue: MessageQueue) -> None:
@@ -252,49 +252,49 @@ class MemberShare:
             try:
                 await self._link.unlock([queue])
             except OrbitlogError as error:
-                log.warning("%s: %s/%d stays locked: %s", self._link.group, queue.topic, queue.queue_id, error)
+                log.warning("%s: could not unlock %s/%d: %s", self._link.group, queue.topic, queue.queue_id, error)
 
     async def drop_all(self) -> None:
-        await _in_parts(self._drop, list(self.feeds))
+        await _in_batches(self._drop, list(self.feeds))
         await self._local.save()
 
-    async def move(self, queue_offsets: dict[MessageQueue, int]) -> None:
-        """An operator had the group go on elsewhere."""
+    async def reset(self, queue_offsets: dict[MessageQueue, int]) -> None:
+        """Reset queues to the offsets that an operator chose."""
         for queue, queue_offset in queue_offsets.items():
             feed = self.feeds.get(queue)
             if feed is not None:
-                feed.move_to(queue_offset)
+                feed.reset_to(queue_offset)
                 await self._commit(feed, at_once=True)
 
     # Offsets
 
     async def commit(self) -> None:
-        """Tell the brokers, or the file of offsets, how far this member is."""
-        await _in_parts(lambda feed: self._commit(feed, at_once=False), list(self.feeds.values()))
+        """Commit all queues, at the brokers or in the offsets file."""
+        await _in_batches(lambda feed: self._commit(feed, at_once=False), list(self.feeds.values()))
         await self._local.save()
 
     async def _commit(self, feed: QueueFeed, *, at_once: bool) -> None:
-        done_to = feed.window.commit_offset
+        commit_offset = feed.window.commit_offset
         if self._options.broadcasting:
-            self._local.put(feed.queue, done_to)
+            self._local.put(feed.queue, commit_offset)
             return
-        if done_to <= feed.committed_to:
+        if commit_offset <= feed.committed_to:
             return
         try:
-            await (self._link.commit_now if at_once else self._link.commit)(feed.queue, done_to)
+            await (self._link.commit_now if at_once else self._link.commit)(feed.queue, commit_offset)
         except OrbitlogError as error:
             queue = feed.queue
-            log.warning("%s: %s/%d is not committed: %s", self._link.group, queue.topic, queue.queue_id, error)
+            log.warning("%s: could not commit %s/%d: %s", self._link.group, queue.topic, queue.queue_id, error)
         else:
-            feed.committed_to = done_to
+            feed.committed_to = commit_offset
 
 
-async def _in_parts(work: Callable[[T], Coroutine[Any, Any, R]], items: Sequence[T]) -> list[R]:
-    """Do something with many at a time, but not with so many that the event loop is kept busy for long."""
-    done: list[R] = []
-    for start in range(0, len(items), AT_A_TIME):
-        done += await asyncio.gather(*map(work, items[start : start + AT_A_TIME]))
-    return done
+async def _in_batches(work: Callable[[T], Coroutine[Any, Any, R]], items: Sequence[T]) -> list[R]:
+    """Run `work` for all items, at most BATCH_SIZE concurrently, so that the event loop is not blocked for long."""
+    results: list[R] = []
+    for start in range(0, len(items), BATCH_SIZE):
+        results += await asyncio.gather(*map(work, items[start : start + BATCH_SIZE]))
+    return results
 
 
 def _now_ms() -> int:

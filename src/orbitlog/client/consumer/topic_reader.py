@@ -1,4 +1,4 @@
-"""Reading a topic without being a member of a group: from where one likes, as often as one likes.
+"""Reader: reads queues of a topic from any position, without a consumer group.
 
 Mirrors Java `DefaultLitePullConsumer` in its assign mode.
 """
@@ -13,15 +13,22 @@ from orbitlog.client.connection.namespaces import unwrapped
 from orbitlog.client.connection.routes import Routes
 from orbitlog.client.consumer.group_link import GroupLink, StartFrom, start_of
 from orbitlog.client.consumer.queue_feed import QueueFeed
-from orbitlog.client.consumer.received import Received, SpacedMessage
+from orbitlog.client.consumer.received import NamespacedMessage, Received
 from orbitlog.errors import ClientError
+from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.message import Message
-from orbitlog.wire.bodies.body_json import MessageQueue
 from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
 
 class Reader:
-    """Messages of some queues; iterate over it, or ask for the next one."""
+    """A reader of some queues of a topic, created by `read`; iterate over it, or call `next`.
+
+    Example:
+        async with await mq.read("Orders", start="first") as reader:
+            async for message in reader:
+                print(message.queue_id, message.queue_offset, message.text)
+                break
+    """
 
     def __init__(
         self,
@@ -29,14 +36,14 @@ class Reader:
         routes: Routes,
         subscription: SubscriptionData,
         *,
-        forget: Callable[[Reader], None],
+        on_close: Callable[[Reader], None],
         namespace: str = "",
     ) -> None:
         self._link = link
         self._routes = routes
         self._subscription = subscription
         self._feeds: dict[MessageQueue, QueueFeed] = {}
-        self._forget = forget
+        self._on_close = on_close
         self._namespace = namespace
         self._ready: asyncio.Queue[tuple[QueueFeed, Message] | None] = asyncio.Queue()
         self._is_closed = False
@@ -52,7 +59,7 @@ class Reader:
     async def assign(
         self, queues: Sequence[MessageQueue] | None = None, start: StartFrom | datetime | str | int = StartFrom.FIRST
     ) -> None:
-        """Read these queues (all of the topic if None) from `start` on, and no others.
+        """Read only these queues (all of the topic if None), from `start`: "first", "last", a datetime or an offset.
 
         Example:
             await reader.assign(reader.queues[:1], start="last")
@@ -62,13 +69,13 @@ class Reader:
         await asyncio.gather(*(self.seek(queue, start) for queue in wanted))
 
     async def seek(self, queue: MessageQueue, to: int | StartFrom | datetime | str) -> None:
-        """Go on elsewhere in a queue: at an offset, its begin, its end, or a moment.
+        """Continue a queue at an offset, at "first", "last", or at a datetime.
 
         Example:
             await reader.seek(reader.queues[0], 0)
         """
         if queue.topic != self._subscription.topic:
-            raise ClientError(f"this reader reads {self.topic}, not {queue.topic}")
+            raise ClientError(f"queue of topic {queue.topic} given to a reader of {self.topic}")
         feed = self._feeds.pop(queue, None)
         if feed is not None:
             await feed.stop()
@@ -83,7 +90,7 @@ class Reader:
         return await (self._link.min_offset(queue) if start_of(to) is StartFrom.FIRST else self._link.max_offset(queue))
 
     def pause(self, *queues: MessageQueue) -> None:
-        """Fetch no more of these queues (of all, if none are named) until `resume`.
+        """Stop pulling these queues (all, if none are given) until `resume`.
 
         Example:
             reader.pause(reader.queues[0])
@@ -91,7 +98,7 @@ class Reader:
         self._set_paused(queues, paused=True)
 
     def resume(self, *queues: MessageQueue) -> None:
-        """Fetch these queues again (all, if none are named).
+        """Resume pulling these queues (all, if none are given).
 
         Example:
             reader.resume()
@@ -102,12 +109,12 @@ class Reader:
         for queue in queues or self.queues:
             feed = self._feeds.get(queue)
             if feed is None:
-                raise ClientError(f"{queue} is not read; assigned are {', '.join(map(str, self.queues)) or 'none'}")
+                raise ClientError(f"{queue} is not assigned; assigned: {', '.join(map(str, self.queues)) or 'none'}")
             feed.is_paused = paused
             feed.wake()
 
     def positions(self) -> Mapping[MessageQueue, int]:
-        """The offset of the next message of each queue that was not handed out.
+        """Return the queue offset of the next message to return, by queue.
 
         Example:
             for queue, queue_offset in reader.positions().items():
@@ -116,7 +123,7 @@ class Reader:
         return {queue: feed.window.commit_offset for queue, feed in self._feeds.items()}
 
     async def next(self, seconds: float | None = None) -> Received | None:
-        """Wait for the next message; None when the time is up or the reader is closed.
+        """Wait for the next message; None after `seconds`, or if the reader is closed.
 
         Example:
             message = await reader.next(10)
@@ -128,7 +135,7 @@ class Reader:
                 while (ready := await self._ready.get()) is not None:
                     feed, message = ready
                     if self._feeds.get(feed.queue) is feed and feed.finish(feed.window, message.queue_offset):
-                        return SpacedMessage(message, feed.queue.broker_name, self._namespace)
+                        return NamespacedMessage(message, feed.queue.broker_name, self._namespace)
         except TimeoutError:
             pass
         return None
@@ -141,7 +148,7 @@ class Reader:
         self._ready.put_nowait((feed, message))
 
     async def close(self) -> None:
-        """Read no more; whoever waits for the next message gets None.
+        """Stop reading; a pending `next` returns None.
 
         Example:
             await reader.close()
@@ -149,7 +156,7 @@ class Reader:
         self._is_closed = True
         await self._drop_all()
         self._ready.put_nowait(None)
-        self._forget(self)
+        self._on_close(self)
 
     async def _drop_all(self) -> None:
         feeds, self._feeds = list(self._feeds.values()), {}

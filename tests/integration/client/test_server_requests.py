@@ -27,7 +27,7 @@ def test_an_operator_looks_into_a_consumer_and_hands_it_a_message(orbitlog_broke
             receipt = await mq.send("Asked", "one")
             consumer = await mq.consume("Asked", group="asked", tags="never || ever")
             header = ConsumerRunningInfoRequest(group="asked", client_id=mq.client_id)
-            answer = await link.ask(orbitlog_broker.broker_address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
+            answer = await link.invoke(orbitlog_broker.broker_address, RequestCode.GET_CONSUMER_RUNNING_INFO, header)
             info = decode_body(RunningInfo, answer.body)
             assert {queue.topic for queue in info.queues} >= {"Asked"}
             assert "never || ever" in {each.expression for each in info.subscriptions}
@@ -39,7 +39,9 @@ def test_an_operator_looks_into_a_consumer_and_hands_it_a_message(orbitlog_broke
                     group="asked", client_id=mq.client_id, message_id=receipt.offset_message_id
                 )
                 asking = asyncio.create_task(
-                    link.ask(orbitlog_broker.broker_address, RequestCode.CONSUME_MESSAGE_DIRECTLY, direct, seconds=12)
+                    link.invoke(
+                        orbitlog_broker.broker_address, RequestCode.CONSUME_MESSAGE_DIRECTLY, direct, seconds=12
+                    )
                 )
                 message = await consumer.next(SECONDS_MAX)
                 assert message is not None and message.text == "one"

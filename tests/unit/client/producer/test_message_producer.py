@@ -10,8 +10,8 @@ import pytest
 
 from orbitlog.client.connection.error_advice import refusal
 from orbitlog.client.connection.routes import Routes
+from orbitlog.client.producer.message_producer import Producer
 from orbitlog.client.producer.outgoing import make_outgoing
-from orbitlog.client.producer.producer_sends import Sending
 from orbitlog.client.producer.receipts import SendStatus
 from orbitlog.errors import (
     BrokerRefused,
@@ -39,7 +39,7 @@ class Brokers(NameServer):
         self.answers = list(answers)
         self.tried: list[str] = []
 
-    async def ask(self, address: str, code: RequestCode, header: Any, body: bytes, **options: Any) -> Command:
+    async def invoke(self, address: str, code: RequestCode, header: Any, body: bytes, **options: Any) -> Command:
         self.tried.append(address)
         answer = self.answers.pop(0) if self.answers else ResponseCode.SUCCESS
         if isinstance(answer, OrbitlogError):
@@ -52,8 +52,8 @@ class Brokers(NameServer):
 
 def send(brokers: Brokers, **options: Any) -> Any:
     async def scenario() -> Any:
-        sending = Sending(brokers, Routes(brokers), "group")  # type: ignore[arg-type]
-        return await sending.send(make_outgoing("Orders", "one", "ID"), **{"seconds": 3.0, **options})
+        producer = Producer(brokers, Routes(brokers), "group")  # type: ignore[arg-type]
+        return await producer.send(make_outgoing("Orders", "one", "ID"), **{"seconds": 3.0, **options})
 
     return asyncio.run(scenario())
 
@@ -91,17 +91,17 @@ def test_a_refusal_that_will_not_change_is_told_at_once() -> None:
 def test_an_address_that_another_server_has_now_is_worth_another_try() -> None:
     brokers = Brokers("a", answers=[ResponseCode.REQUEST_CODE_NOT_SUPPORTED])
     assert send(brokers).status is SendStatus.SENT and len(brokers.tried) == 2
-    with pytest.raises(NoRoute, match="a is not at a:1 any more: told so") as caught:
+    with pytest.raises(NoRoute, match="a:1 is no longer broker a: told so") as caught:
         send(Brokers("a", answers=[ResponseCode.REQUEST_CODE_NOT_SUPPORTED] * 9))
     assert caught.value.retriable
 
 
 def test_when_the_time_is_over_the_error_says_what_kept_failing() -> None:
     class Vanished(Brokers):
-        async def ask_name_server(self, *_: Any, **__: Any) -> Command:
+        async def invoke_name_server(self, *_: Any, **__: Any) -> Command:
             if self.tried:
                 await asyncio.sleep(60)
-            return await super().ask_name_server(*_, **__)
+            return await super().invoke_name_server(*_, **__)
 
     brokers = Vanished("a", answers=[ConnectFailed("down")] * 9)
     with pytest.raises(ConnectFailed, match="down"):
@@ -130,12 +130,12 @@ def test_an_ordered_message_goes_to_no_other_queue() -> None:
 
 def test_nothing_is_sent_after_the_end() -> None:
     async def scenario() -> None:
-        sending = Sending(Brokers("a"), Routes(Brokers("a")), "group")  # type: ignore[arg-type]
-        await sending.finish(1)
+        producer = Producer(Brokers("a"), Routes(Brokers("a")), "group")  # type: ignore[arg-type]
+        await producer.finish(1)
         with pytest.raises(ClientClosed):
-            await sending.send(make_outgoing("Orders", "one", "ID"), seconds=1)
+            await producer.send(make_outgoing("Orders", "one", "ID"), seconds=1)
         with pytest.raises(ClientClosed):
-            await sending.send_oneway(make_outgoing("Orders", "one", "ID"))
+            await producer.send_oneway(make_outgoing("Orders", "one", "ID"))
 
     asyncio.run(scenario())
 
@@ -144,15 +144,15 @@ def test_large_bodies_are_compressed_and_stay_so_when_tried_again() -> None:
     sizes: list[int] = []
 
     class Measuring(Brokers):
-        async def ask(self, address: str, code: RequestCode, header: Any, body: bytes, **options: Any) -> Command:
+        async def invoke(self, address: str, code: RequestCode, header: Any, body: bytes, **options: Any) -> Command:
             sizes.append(len(body))
             assert header.sys_flag == 0x301
-            return await super().ask(address, code, header, body, **options)
+            return await super().invoke(address, code, header, body, **options)
 
     async def scenario(size: int) -> None:
         brokers = Measuring("a", answers=[ConnectionLost("gone")])
-        sending = Sending(brokers, Routes(brokers), "group")  # type: ignore[arg-type]
-        await sending.send(make_outgoing("Orders", bytes(size), "ID"), seconds=3)
+        producer = Producer(brokers, Routes(brokers), "group")  # type: ignore[arg-type]
+        await producer.send(make_outgoing("Orders", bytes(size), "ID"), seconds=3)
 
     for size in (4096, 300_000):
         asyncio.run(scenario(size))
@@ -165,17 +165,17 @@ def test_a_send_waits_for_brokers_that_have_not_registered_yet() -> None:
     async def scenario() -> None:
         brokers = Brokers("a")
         topics, brokers.topics = brokers.topics, {}
-        sending = Sending(brokers, Routes(brokers), "group")  # type: ignore[arg-type]
-        task = asyncio.create_task(sending.send(make_outgoing("Orders", "one", "ID"), seconds=60.0))
+        producer = Producer(brokers, Routes(brokers), "group")  # type: ignore[arg-type]
+        task = asyncio.create_task(producer.send(make_outgoing("Orders", "one", "ID"), seconds=60.0))
         while len(brokers.asked) < 12:  # noqa: ASYNC110 - more often than a send tries what may have been done
             await asyncio.sleep(0)
         brokers.topics = topics
         assert (await task).status is SendStatus.SENT
         brokers.topics = {}
         with pytest.raises(NoBroker, match="no broker has registered with ns:9876"):
-            await sending.send(make_outgoing("Others", "one", "ID"), seconds=0.01)
+            await producer.send(make_outgoing("Others", "one", "ID"), seconds=0.01)
         brokers.topics = topics
-        with pytest.raises(NoRoute, match="brokers do not create topics"):
-            await sending.send(make_outgoing("Others", "one", "ID"), seconds=60.0)
+        with pytest.raises(NoRoute, match="automatic topic creation is disabled"):
+            await producer.send(make_outgoing("Others", "one", "ID"), seconds=60.0)
 
     asyncio.run(scenario())

@@ -1,4 +1,4 @@
-"""Messages that count only if something else happened: half messages, their ends, and the broker's questions.
+"""Transactional messages: half messages, commit and rollback, and transaction checks by the broker.
 
 Mirrors Java `DefaultMQProducerImpl.sendMessageInTransaction` and `checkTransactionState`.
 """
@@ -12,9 +12,9 @@ from collections.abc import Awaitable, Callable
 
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import Routes
-from orbitlog.client.consumer.received import Received, SpacedMessage
+from orbitlog.client.consumer.received import NamespacedMessage, Received
+from orbitlog.client.producer.message_producer import Producer
 from orbitlog.client.producer.outgoing import Outgoing
-from orbitlog.client.producer.producer_sends import Sending
 from orbitlog.client.producer.receipts import Receipt
 from orbitlog.errors import ClientError, OrbitlogError, RemotingError
 from orbitlog.formats.records import properties
@@ -29,42 +29,46 @@ from orbitlog.wire.send_headers import CheckTransactionRequest, EndTransactionRe
 log = logging.getLogger(__name__)
 
 Outcome = bool | None
-"""True commits, False rolls back, None leaves it open: the broker will ask."""
+"""True commits, False rolls back, None leaves the transaction open for a check by the broker."""
 Branch = Callable[[Receipt], Awaitable[Outcome] | Outcome]
 Check = Callable[[Received], Awaitable[Outcome] | Outcome]
 
 _TYPES = {True: TransactionType.COMMIT, False: TransactionType.ROLLBACK, None: TransactionType.NONE}
 
 
-class Transactional:
-    """The transactions of one client."""
+class Transactions:
+    """Transactions of one producer group."""
 
-    def __init__(self, link: ClusterLink, routes: Routes, sending: Sending, namespace: str = "") -> None:
+    def __init__(self, link: ClusterLink, routes: Routes, producer: Producer, namespace: str = "") -> None:
         self._link = link
         self._routes = routes
-        self._sending = sending
+        self._producer = producer
         self._namespace = namespace
-        self.check: Check | None = None
+        self._check: Check | None = None
+
+    def register_check(self, check: Check) -> None:
+        """Use `check` to answer the transaction checks of brokers; it replaces an earlier one."""
+        self._check = check
 
     async def send(self, message: Outgoing, branch: Branch, *, seconds: float) -> tuple[Receipt, Outcome]:
-        """Send a half message, run the branch, and commit if it returns True. What it raises rolls back."""
+        """Send a half message, run the branch, and commit if it returns True; roll back if it raises."""
         message.properties[properties.TRANSACTION_PREPARED] = "true"
-        message.properties[properties.PRODUCER_GROUP] = self._sending.group
-        receipt = await self._sending.send(message, seconds=seconds, transaction=TransactionType.PREPARED)
+        message.properties[properties.PRODUCER_GROUP] = self._producer.group
+        receipt = await self._producer.send(message, seconds=seconds, transaction=TransactionType.PREPARED)
         outcome: Outcome = False
         try:
-            outcome = await _settled(branch(receipt))
+            outcome = await _outcome_of(branch(receipt))
         except (asyncio.CancelledError, _NoOutcome):
-            outcome = None  # how it ended is for `check` to say
+            outcome = None  # unknown: left to a transaction check
             raise
         finally:
             await self._end(receipt, outcome)
         return receipt, outcome
 
     async def _end(self, receipt: Receipt, outcome: Outcome) -> None:
-        """Tell the broker. It is not told twice: one that did not hear it asks, when it is back."""
+        """Send commit or rollback to the broker, once: a broker that misses it checks the transaction later."""
         header = EndTransactionRequest(
-            producer_group=self._sending.group,
+            producer_group=self._producer.group,
             half_queue_offset=receipt.queue_offset,
             half_physical_offset=parse_offset_message_id(receipt.offset_message_id).physical_offset,
             commit_or_rollback=_TYPES[outcome],
@@ -73,23 +77,23 @@ class Transactional:
             topic=receipt.queue.topic,
         )
         try:
-            await self._link.tell(self._routes.address_of(receipt.queue), RequestCode.END_TRANSACTION, header)
+            await self._link.invoke_oneway(self._routes.address_of(receipt.queue), RequestCode.END_TRANSACTION, header)
         except OrbitlogError as error:
-            log.warning("the end of transaction %s is not told; the broker will ask: %s", receipt.message_id, error)
+            log.warning("could not end transaction %s; the broker will check it: %s", receipt.message_id, error)
 
-    async def answer(self, connection: Connection, request: Command) -> None:
-        """A broker asks how a transaction ended; where `check` fails it is not told, and asks again."""
+    async def answer_check(self, connection: Connection, request: Command) -> None:
+        """Handle CHECK_TRANSACTION_STATE. If `check` raises, nothing is sent, and the broker checks later."""
         header = CheckTransactionRequest.from_ext_fields(request.ext_fields)
-        if self.check is None:
+        if self._check is None:
             log.warning(
-                "a broker asks about transaction %s, and nobody can say: give `check_transactions` a function that can",
+                "cannot answer the check of transaction %s: register a function with `check_transactions`",
                 header.transaction_id,
             )
             return
-        message = SpacedMessage(decode_message(request.body), header.broker_name or "", self._namespace)
-        outcome = await _settled(self.check(message))
+        message = NamespacedMessage(decode_message(request.body), header.broker_name or "", self._namespace)
+        outcome = await _outcome_of(self._check(message))
         answer = EndTransactionRequest(
-            producer_group=message.properties.get(properties.PRODUCER_GROUP, self._sending.group),
+            producer_group=message.properties.get(properties.PRODUCER_GROUP, self._producer.group),
             half_queue_offset=header.half_queue_offset,
             half_physical_offset=header.half_physical_offset,
             commit_or_rollback=_TYPES[outcome],
@@ -101,17 +105,17 @@ class Transactional:
         try:
             connection.request_oneway(self._link.command(RequestCode.END_TRANSACTION, answer))
         except RemotingError as error:
-            log.warning("the end of transaction %s is not told: %s", header.transaction_id, error)
+            log.warning("could not answer the check of transaction %s: %s", header.transaction_id, error)
 
 
 class _NoOutcome(ClientError):
-    """A branch or a check returned something else than how it ended."""
+    """A branch or a check returned an invalid outcome."""
 
 
-async def _settled(outcome: Awaitable[Outcome] | Outcome) -> Outcome:
-    told = await outcome if inspect.isawaitable(outcome) else outcome
-    if told not in (True, False, None):
+async def _outcome_of(outcome: Awaitable[Outcome] | Outcome) -> Outcome:
+    value = await outcome if inspect.isawaitable(outcome) else outcome
+    if value not in (True, False, None):
         raise _NoOutcome(
-            f"a transaction ends with True, False or None, not {told!r}; it stays open, and the broker will ask"
+            f"invalid transaction outcome {value!r}: must be True, False or None; the transaction stays open"
         )
-    return told
+    return value

@@ -1,4 +1,4 @@
-"""One member's share of the queues: taken, given back, locked, and looked at again when members come and go."""
+"""One member's assignment of the queues: taken, given back, locked, and looked at again when members come and go."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from orbitlog.client.connection.routes import Route
-from orbitlog.client.consumer.group_link import Pulled
-from orbitlog.client.consumer.member_share import ConsumeOptions, MemberShare
+from orbitlog.client.consumer.group_link import PullResult
+from orbitlog.client.consumer.queue_assignment import ConsumeOptions, QueueAssignment
 from orbitlog.client.consumer.subscriptions import make_subscription
 from orbitlog.errors import ConnectFailed, NoRoute
-from orbitlog.wire.bodies.body_json import MessageQueue
+from orbitlog.formats.message_queue import MessageQueue
 
 QUEUES = tuple(MessageQueue("Orders", "a", number) for number in range(4))
 ROUTE = Route(QUEUES, QUEUES, {"a": {0: "a:1"}})
@@ -56,7 +56,7 @@ class Cluster:
     async def commit_now(self, queue: MessageQueue, queue_offset: int) -> None:
         self.committed[queue] = queue_offset
 
-    async def pull(self, *_: object) -> Pulled:
+    async def pull(self, *_: object) -> PullResult:
         await asyncio.Event().wait()
         raise AssertionError
 
@@ -65,59 +65,59 @@ async def nothing() -> None:
     pass
 
 
-def run(scenario: Callable[[Cluster, MemberShare], Coroutine[Any, Any, None]], **options: Any) -> None:
+def run(scenario: Callable[[Cluster, QueueAssignment], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def whole() -> None:
         cluster = Cluster()
-        share = MemberShare(
+        assignment = QueueAssignment(
             cluster,  # type: ignore[arg-type]
             cluster,  # type: ignore[arg-type]
             [make_subscription("Orders")],
             ConsumeOptions(**options),
-            announce=nothing,
+            send_heartbeat=nothing,
             deliver=lambda feed, message: None,
         )
-        await scenario(cluster, share)
-        await share.drop_all()
+        await scenario(cluster, assignment)
+        await assignment.drop_all()
 
     asyncio.run(whole())
 
 
-def ids(share: MemberShare) -> list[int]:
-    return sorted(queue.queue_id for queue in share.feeds)
+def ids(assignment: QueueAssignment) -> list[int]:
+    return sorted(queue.queue_id for queue in assignment.feeds)
 
 
 def test_a_share_shrinks_and_grows_and_what_goes_is_committed() -> None:
-    async def scenario(cluster: Cluster, share: MemberShare) -> None:
-        await share.start()
-        assert ids(share) == [0, 1, 2, 3]
+    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
+        await assignment.start()
+        assert ids(assignment) == [0, 1, 2, 3]
         cluster.members_now = ["me", "you"]
-        await share.rebalance()
-        assert ids(share) == [0, 1]
+        await assignment.rebalance()
+        assert ids(assignment) == [0, 1]
         assert set(cluster.committed) == set(QUEUES[2:])
         cluster.members_now = ["me"]
-        await share.rebalance()
-        assert ids(share) == [0, 1, 2, 3]
+        await assignment.rebalance()
+        assert ids(assignment) == [0, 1, 2, 3]
 
     run(scenario)
 
 
 def test_nothing_changes_while_nobody_can_say_who_the_members_are() -> None:
-    async def scenario(cluster: Cluster, share: MemberShare) -> None:
-        await share.start()
+    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
+        await assignment.start()
         cluster.silent = True
-        assert not await share.rebalance()
+        assert not await assignment.rebalance()
         cluster.silent, cluster.members_now = False, ["you"]
-        assert not await share.rebalance()
-        assert ids(share) == [0, 1, 2, 3]
+        assert not await assignment.rebalance()
+        assert ids(assignment) == [0, 1, 2, 3]
 
     run(scenario)
 
 
 def test_a_change_while_shares_are_told_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orbitlog.client.consumer.member_share.UNBALANCED_SECONDS", 3600.0)
+    monkeypatch.setattr("orbitlog.client.consumer.queue_assignment.UNBALANCED_SECONDS", 3600.0)
 
-    async def scenario(cluster: Cluster, share: MemberShare) -> None:
-        await share.start()
+    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
+        await assignment.start()
         looks = 0
 
         def count() -> None:
@@ -125,13 +125,13 @@ def test_a_change_while_shares_are_told_is_not_overlooked(monkeypatch: pytest.Mo
             looks += 1
             if looks == 1:
                 cluster.members_now = ["me", "you"]
-                share.look_again()  # the broker says so while this round is on its way
+                assignment.request_rebalance()  # the broker says so while this round is on its way
 
         cluster.on_members = count
-        balancing = asyncio.create_task(share.keep_balanced())
-        share.look_again()
+        balancing = asyncio.create_task(assignment.keep_balanced())
+        assignment.request_rebalance()
         async with asyncio.timeout(10):
-            while looks < 2 or ids(share) != [0, 1]:  # noqa: ASYNC110 - the loop under test acts
+            while looks < 2 or ids(assignment) != [0, 1]:  # noqa: ASYNC110 - the loop under test acts
                 await asyncio.sleep(0)
         balancing.cancel()
 
@@ -139,35 +139,35 @@ def test_a_change_while_shares_are_told_is_not_overlooked(monkeypatch: pytest.Mo
 
 
 def test_in_order_only_locked_queues_are_taken_and_lost_ones_are_dropped() -> None:
-    async def scenario(cluster: Cluster, share: MemberShare) -> None:
+    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
         cluster.taken = {QUEUES[3]}
-        assert not await share.rebalance()
-        assert ids(share) == [0, 1, 2]
+        assert not await assignment.rebalance()
+        assert ids(assignment) == [0, 1, 2]
         cluster.taken = {QUEUES[0]}
-        await share.rebalance()
-        assert ids(share) == [1, 2, 3]
+        await assignment.rebalance()
+        assert ids(assignment) == [1, 2, 3]
         cluster.silent = True
-        await share.rebalance()
-        assert ids(share) == [1, 2, 3]
-        for feed in share.feeds.values():
+        await assignment.rebalance()
+        assert ids(assignment) == [1, 2, 3]
+        for feed in assignment.feeds.values():
             feed.locked_at -= 31
-        await share.rebalance()
-        assert ids(share) == []
+        await assignment.rebalance()
+        assert ids(assignment) == []
 
     run(scenario, orderly=True)
 
 
 def test_in_order_a_queue_is_handed_over_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orbitlog.client.consumer.member_share.HAND_OVER_SECONDS", 0.01)
+    monkeypatch.setattr("orbitlog.client.consumer.queue_assignment.REVOKE_SECONDS", 0.01)
 
-    async def scenario(cluster: Cluster, share: MemberShare) -> None:
-        await share.rebalance()
-        share.feeds[QUEUES[2]].taken()
+    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
+        await assignment.rebalance()
+        assignment.feeds[QUEUES[2]].mark_busy()
         cluster.members_now = ["me", "you"]
-        assert not await share.rebalance()
-        assert ids(share) == [0, 1, 2] and cluster.unlocked == [QUEUES[3]]
-        share.feeds[QUEUES[2]].settled.set()
-        await share.rebalance()
-        assert ids(share) == [0, 1]
+        assert not await assignment.rebalance()
+        assert ids(assignment) == [0, 1, 2] and cluster.unlocked == [QUEUES[3]]
+        assignment.feeds[QUEUES[2]].idle.set()
+        await assignment.rebalance()
+        assert ids(assignment) == [0, 1]
 
     run(scenario, orderly=True)
