@@ -27,7 +27,8 @@ MAY_CATCH_EVERYTHING: frozenset[str] = frozenset(
     (
         "client/consumer/group_consumer.py",  # whatever a listener raises means that its message is tried again
         "broker/runtime/background_loops.py",  # one failed step is logged, and the loop goes on
-        "remoting/connection.py",  # whatever a handler raises is the answer to its request, and the connection goes on
+        "remoting/connection.py",  # one failed close callback must not keep the others from running
+        "remoting/incoming_requests.py",  # whatever a handler raises becomes the response to its request
     )
 )
 # Rooms whose code is a function of its bytes.

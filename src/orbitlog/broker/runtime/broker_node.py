@@ -106,7 +106,7 @@ class Broker:
         self._clients = ClientHandlers(state)
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
         table = {**handlers.table(state, writer, self._flushes), **admin_table(state, self._admin_needs())}
-        router = RequestRouter(state, self._scheduler, handlers, table, self._publish_topics)
+        router = RequestRouter(state.topics, self._scheduler, handlers, table, self._publish_topics)
         self._listeners = Listeners(state, router.serve, self._sends.quick)
         self._loops = BackgroundLoops()
 

@@ -10,7 +10,7 @@ from functools import partial
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.listen_address import contradiction
-from orbitlog.remoting.connection import Address, Handler, QuickHandler
+from orbitlog.remoting.connection import Address, FastPath, Handler
 from orbitlog.remoting.flow import RemotingLimits
 from orbitlog.remoting.server import RemotingServer
 
@@ -23,7 +23,7 @@ _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 class Listeners:
     """The servers of one broker, which share their handler."""
 
-    def __init__(self, state: BrokerState, handler: Handler, quick: QuickHandler) -> None:
+    def __init__(self, state: BrokerState, handler: Handler, fast_path: FastPath) -> None:
         self._state = state
         settings = state.settings
         self._make_server = partial(
@@ -31,7 +31,7 @@ class Listeners:
             handler,
             host=settings[keys.BIND_ADDRESS],
             limits=RemotingLimits(connections=settings[keys.CONNECTIONS_MAX]),
-            quick=quick,
+            fast_path=fast_path,
         )
         self.main = self._make_server(port=settings[keys.LISTEN_PORT])
         self._vip: RemotingServer | None = None

@@ -19,6 +19,7 @@ from orbitlog.broker.runtime.lazy_handlers import LazyHandlers
 from orbitlog.broker.sending.flush_queue import FlushQueue
 from orbitlog.broker.sending.handle_send import SendHandler
 from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.tables.topics import Topics
 from orbitlog.broker.transactions.handle_transactions import TransactionHandler
 from orbitlog.errors import StoreError
 from orbitlog.remoting.connection import Answer, Connection, Handler
@@ -84,13 +85,13 @@ class RequestRouter:
 
     def __init__(
         self,
-        state: BrokerState,
+        topics: Topics,
         scheduler: DispatchScheduler,
         handlers: HandlerSet,
         table: Mapping[int, Handler],
         publish_topics: Callable[[], Awaitable[None]],
     ) -> None:
-        self._state = state
+        self._topics = topics
         self._scheduler = scheduler
         self._handlers = handlers
         self._dispatch = Dispatch(table)
@@ -103,9 +104,9 @@ class RequestRouter:
             self._seen.add(connection)
             connection.on_close(self._closed)
             connection.on_end_of_requests(self._ended)
-        scheduler, topics = self._scheduler, self._state.topics
-        if scheduler.delayed_step is not None and request.code not in _APPEND_CODES:
-            scheduler.run_now(scheduler.delayed_step)
+        if self._scheduler.delayed_step is not None and request.code not in _APPEND_CODES:
+            self._scheduler.run_now(self._scheduler.delayed_step)
+        topics = self._topics
         version = topics.data_version
         answer = self._dispatch(connection, request)
         if version is not topics.data_version and isinstance(answer, Command | bytes):
