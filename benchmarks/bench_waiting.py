@@ -143,7 +143,7 @@ async def _delivery(bench: _Bench, topic: str, property_name: str, count: int) -
     state.now_ms = lambda: clock() + _HOUR_MS
     timed.step, delayed.deliver_due = step, deliver_due  # type: ignore[method-assign]
     started = time.perf_counter()
-    bench.broker._delay_due.set()
+    bench.broker._deliveries.woken.set()
     await _until(lambda: bench.stored(topic) >= count)
     state.now_ms = clock
     return time.perf_counter() - started

@@ -73,7 +73,7 @@ class HotPath:
     def __init__(self, broker: Broker, *, keeps: bool = False) -> None:
         self.broker = broker
         self.transport = FakeTransport(keeps=keeps)
-        self.connection = self.transport.connection = cast(Connection, broker._server._accept())
+        self.connection = self.transport.connection = cast(Connection, broker._listeners.main._accept())
         self.connection.connection_made(cast(asyncio.Transport, self.transport))
 
     def feed(self, data: bytes) -> None:
@@ -86,12 +86,11 @@ class HotPath:
 
     def dispatch(self) -> None:
         """Dispatch at once what the broker would dispatch a moment later."""
-        broker = self.broker
-        if broker._gathering is not None:
-            broker._gathering.cancel()
-        store = broker.state.store
+        scheduler, store = self.broker._scheduler, self.broker.state.store
+        if scheduler.delayed_step is not None:
+            scheduler.delayed_step.cancel()
         while store.dispatched_to < store.confirmed_to:
-            broker._dispatch()
+            scheduler.run_step()
 
     def close(self) -> None:
         self.transport.close()
@@ -106,7 +105,7 @@ async def hot_path_at(root: Path, *, kernels: bool = True, **settings: str) -> A
         broker.state.topics.make(TOPIC, QUEUES)
         if kernels:
             broker.state.store.load_kernels()
-        broker._kernels_wanted = True
+        broker._scheduler.kernels_requested = True
         path = HotPath(broker)
         # The first message of each queue makes files: that is not what is measured.
         path.feed(b"".join(sends(QUEUES)))

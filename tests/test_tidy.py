@@ -97,6 +97,11 @@ def function_of(lines: int, *, docstring_lines: int = 0) -> str:
     return "def f(a,\n      b):\n" + docstring + "    a += b\n" * lines
 
 
+def class_of(attributes: int) -> str:
+    assigned = "".join(f"        self.a{number}, b = b, self.c\n" for number in range(attributes))
+    return "class C:\n    def f(self, b):\n" + assigned
+
+
 @pytest.mark.parametrize(
     ("rule", "path", "text"),
     [
@@ -104,6 +109,8 @@ def function_of(lines: int, *, docstring_lines: int = 0) -> str:
         (tidy.module_length, "formats/__init__.py", LONG_INIT),
         (tidy.function_length, "formats/a.py", function_of(tidy.FUNCTION_LINES_MAX + 1)),
         (tidy.function_length, "formats/a.py", "class C:\n" + "    async def f(self):\n" + "        pass\n" * 71),
+        (tidy.class_width, "store/a.py", class_of(tidy.CLASS_ATTRIBUTES_MAX + 1)),
+        (tidy.class_width, "store/a.py", class_of(tidy.CLASS_ATTRIBUTES_MAX) + "    declared: int\n"),
         (tidy.head_docstring, "formats/a.py", "import re\n"),
         (tidy.banned_calls, "store/a.py", "eval('1')"),
         (tidy.banned_calls, "store/a.py", "exec('1')"),
@@ -147,6 +154,7 @@ def test_a_rule_notices(rule: tidy.Rule, path: str, text: str) -> None:
         (tidy.module_length, "formats/a.py", "x = 1\n" * tidy.MODULE_LINES_MAX),
         (tidy.module_length, "formats/__init__.py", "x = 1\n" * tidy.INIT_LINES_MAX),
         (tidy.function_length, "formats/a.py", function_of(tidy.FUNCTION_LINES_MAX, docstring_lines=30)),
+        (tidy.class_width, "store/a.py", class_of(tidy.CLASS_ATTRIBUTES_MAX)),
         (tidy.head_docstring, "formats/a.py", HEAD),
         (tidy.banned_calls, "cli/a.py", "print('x')"),
         (tidy.banned_calls, "store/a.py", "run('ls', shell=False)\nast.literal_eval('1')\nevaluate()"),

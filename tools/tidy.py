@@ -19,16 +19,20 @@ MODULE_LINES_MAX = 600
 FUNCTION_LINES_MAX = 70
 INIT_LINES_MAX = 40
 ROOM_MODULES_MAX = 22
+CLASS_ATTRIBUTES_MAX = 20
 
 # Pure tables may be as long as what they list. None so far.
 LONG_TABLES: frozenset[str] = frozenset()
+# Classes with more attributes than that, as `path:class`; each waits for its split.
+WIDE_CLASSES: frozenset[str] = frozenset(("store/message_store.py:MessageStore",))
 # Where catching everything is the design: a loop or a request boundary that must outlive one failure.
 MAY_CATCH_EVERYTHING: frozenset[str] = frozenset(
     (
         "client/consumer/group_consumer.py",  # whatever a listener raises means that its message is tried again
         "broker/runtime/background_loops.py",  # one failed step is logged, and the loop goes on
         "doctor/convert/rocksdb_tables.py",  # the RocksDB binding raises plain Exception for a damaged database
-        "remoting/connection.py",  # whatever a handler raises is the answer to its request, and the connection goes on
+        "remoting/connection.py",  # one failed close callback must not keep the others from running
+        "remoting/incoming_requests.py",  # whatever a handler raises becomes the response to its request
     )
 )
 # Rooms whose code is a function of its bytes.
@@ -109,6 +113,33 @@ def body_lines(function: FunctionNode) -> int:
     if not first:
         return 0
     return (function.end_lineno or 0) - first[0].lineno + 1
+
+
+def class_width(module: Module) -> Iterator[str]:
+    """Name classes with so many attributes that they hold several jobs."""
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.ClassDef) or f"{module.path}:{node.name}" in WIDE_CLASSES:
+            continue
+        if (count := len(attributes_of(node))) > CLASS_ATTRIBUTES_MAX:
+            yield module.at(node, f"{node.name} has {count} attributes, at most {CLASS_ATTRIBUTES_MAX}")
+
+
+def attributes_of(class_node: ast.ClassDef) -> set[str]:
+    """Collect the fields that a class declares and the attributes that its methods assign to `self`."""
+    declared = {
+        field.target.id
+        for field in class_node.body
+        if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
+    }
+    assigned = {
+        node.attr
+        for node in ast.walk(class_node)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.ctx, ast.Store)
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "self"
+    }
+    return declared | assigned
 
 
 def head_docstring(module: Module) -> Iterator[str]:
@@ -204,6 +235,7 @@ def absolute(module: Module, node: ast.ImportFrom) -> str:
 MODULE_RULES: tuple[Rule, ...] = (
     module_length,
     function_length,
+    class_width,
     head_docstring,
     banned_calls,
     banned_imports,

@@ -17,6 +17,7 @@ from orbitlog.doctor.move.store_move import ORBITLOG, MoveWish, survey_move
 from orbitlog.errors import OrbitlogError
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.setting_classes import BEHAVIOUR, SAFETY
+from tests.support.quiet_events import QUIET
 from tests.support.store_kinds import HARMLESS, KINDS, STORED_MS, fingerprint, make_store, put
 
 
@@ -87,7 +88,7 @@ def _opens(settings: BrokerSettings, root: Path) -> str | None:
     """Open a store as the broker does; return the error's sentence, None if it was opened."""
     try:
         opened = open_broker_store(settings, root, now_ms=lambda: STORED_MS)
-        take_broker_state(settings, root, opened, now_ms=lambda: STORED_MS)
+        take_broker_state(settings, root, opened, QUIET, now_ms=lambda: STORED_MS)
     except OrbitlogError as error:
         return str(error)
     opened.store.close()

@@ -7,6 +7,7 @@ earliest, and what its producer wants of a transaction.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -18,6 +19,7 @@ from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.delayed.handle_recall import RecallHandler
 from orbitlog.broker.delayed.timed_delivery import TimedDelivery, WaitingMessage
 from orbitlog.broker.delayed.timer_handover import TimerHandOver
+from orbitlog.broker.pop.pop_consumption import PopConsumption
 from orbitlog.broker.runtime.broker_opening import load_broker_state
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.sending.handle_send import SendHandler
@@ -37,6 +39,7 @@ from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.properties import encode_properties
 from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
+from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection, Handler
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
@@ -45,6 +48,7 @@ from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.send_headers import SendMessageV2Request
+from tests.support.quiet_events import QUIET
 
 ROOT = Path("store")
 BEGIN_MS = 1_800_000_000_000
@@ -129,7 +133,7 @@ class KeptAside:
         self.clock, self.ledger = clock, ledger
         self.store = MessageStore.open(ROOT, config, clock, disk)
         directory = ConfigDirectory(disk, ROOT, rules.compat)
-        self.state = state = load_broker_state(settings, ROOT, self.store, rules, directory, now_ms=clock)
+        self.state = state = load_broker_state(settings, ROOT, self.store, rules, directory, events=QUIET, now_ms=clock)
         state.listen_port = 10911
         for topic in ("Level", "Moment", "Half", "Retried"):
             state.topics.make(topic, 1)  # the table of topics may be lost: that is another test's matter
@@ -139,8 +143,10 @@ class KeptAside:
         self.timed = TimedDelivery(state, writer, directory.load(TIMER_PROGRESS), TimerHandOver(ROOT, disk))
         self.check = TransactionCheck(state, halves, lambda _: self.producer_is_there, self._ask)
         self.threads = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-        self.saver = TableSaver(state, directory, self.threads[0])
-        self.saver.delayed, self.saver.timed = self.delayed, self.timed
+        pops = PopConsumption(state, writer, directory, RemotingClient(), self.timed.settled_to_ms)
+        self.saver = TableSaver(
+            state, directory, self.threads[0], wanted=asyncio.Event(), delayed=self.delayed, timed=self.timed, pops=pops
+        )
         ends = TransactionEnds(halves)
         self._send = SendHandler(state, writer, halves, ends, None)
         self._end = TransactionHandler(state, halves, ends)

@@ -13,10 +13,7 @@ from random import Random
 
 import pytest
 
-from orbitlog.broker.delayed.timed_delivery import TimedDelivery
 from orbitlog.broker.pop.pop_consumption import PopConsumption
-from orbitlog.broker.sending.message_writer import MessageWriter
-from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.kept_aside import Clock
 from tests.faults.test_pop_power_cut import INVISIBLE_MS, LIVES, STEPS, Ledger, Out, Pops, repeatable
@@ -30,14 +27,8 @@ SETTLE_MS = 3_000
 class PopsWithTimer(Pops):
     """The same, and a timer that takes check points into the revive topic."""
 
-    def __init__(self, disk: CrashDisk, clock: Clock) -> None:
-        super().__init__(disk, clock)
-        self.timed = TimedDelivery(self.state, self.writer, self.directory.load(TIMER_PROGRESS))
-        self.saver.timed = self.timed
-        self.pops = self.saver.pops = self.make_pops(self.timed)
-
-    def make_pops(self, timed: TimedDelivery) -> PopConsumption:
-        return PopConsumption(self.state, MessageWriter(self.state), self.directory, self.client, timed.settled_to_ms)
+    def make_pops(self) -> PopConsumption:
+        return PopConsumption(self.state, self.writer, self.directory, self.client, self.timed.settled_to_ms)
 
     def revive(self) -> None:
         self.dispatch()

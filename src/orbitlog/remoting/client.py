@@ -47,7 +47,7 @@ class RemotingClient:
         connection = await self.connect(address)
         connection.request_oneway(command)
         if connection.is_slow:
-            await connection.wait_until_taken(CONNECT_SECONDS)
+            await connection.wait_until_drained(CONNECT_SECONDS)
 
     async def connect(self, address: str, timeout: float = CONNECT_SECONDS) -> Connection:  # noqa: ASYNC109
         """Return the open connection to `address`, opening it if need be."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 import socket
 
-from orbitlog.remoting.connection import Address, Connection, Handler, QuickHandler
+from orbitlog.remoting.connection import Address, Connection, FastPath, Handler
 from orbitlog.remoting.flow import Flow, RemotingLimits
 
 log = logging.getLogger(__name__)
@@ -17,7 +17,7 @@ _BACKLOG = 1024
 class RemotingServer:
     """Serves `handler` at one address. Port 0 picks a free one; `address` tells which.
 
-    `quick` is asked before the handler (see `Connection`).
+    `fast_path` is called before the handler (see `Connection`).
     """
 
     def __init__(
@@ -27,11 +27,11 @@ class RemotingServer:
         host: str = "127.0.0.1",
         port: int = 0,
         limits: RemotingLimits | None = None,
-        quick: QuickHandler | None = None,
+        fast_path: FastPath | None = None,
     ) -> None:
         self.limits = limits or RemotingLimits()
         self._handler = handler
-        self._quick = quick
+        self._fast_path = fast_path
         self._host = host
         self._port = port
         self._flow = Flow(self.limits)
@@ -90,7 +90,7 @@ class RemotingServer:
             if self._flow.refused.is_worth_a_line():
                 log.warning("%d connections refused: %d are open", self._flow.refused.count, len(self.connections))
             return _Refusal()
-        return Connection(self._handler, self._flow, self._quick)
+        return Connection(self._handler, self._flow, self._fast_path)
 
     def _watch_idle(self) -> None:
         loop = asyncio.get_running_loop()

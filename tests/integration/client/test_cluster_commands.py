@@ -38,9 +38,21 @@ def test_a_day_with_a_cluster(cluster: str) -> None:
     assert one["msgId"] == sent[0]["msgId"]
     assert [each["brokerName"] for each in objects(cluster, "cluster", "list")] == ["broker-a"]
     assert objects(cluster, "cluster", "health")[0]["problem"] is None
-    assert isinstance(objects(cluster, "group", "list"), list)
     run(cluster, "topic", "delete", "Daily", "--yes")
     assert "Daily" not in {each["topic"] for each in objects(cluster, "topic", "list")}
+
+
+def test_lists_hide_system_names_unless_all_are_wanted(cluster: str) -> None:
+    objects(cluster, "topic", "create", "Listed")
+    objects(cluster, "group", "create", "listed-group")
+    topics = [row["topic"] for row in objects(cluster, "topic", "list")]
+    assert "Listed" in topics
+    assert not {"TBW102", "broker-a", "DefaultCluster", "DefaultCluster_REPLY_TOPIC"} & set(topics)
+    every_topic = {row["topic"] for row in objects(cluster, "topic", "list", "--all")}
+    assert {"TBW102", "broker-a", "DefaultCluster", "DefaultCluster_REPLY_TOPIC", *topics} <= every_topic
+    groups = [row["group"] for row in objects(cluster, "group", "list")]
+    assert "listed-group" in groups and "TOOLS_CONSUMER" not in groups
+    assert {"TOOLS_CONSUMER", *groups} <= {row["group"] for row in objects(cluster, "group", "list", "--all")}
 
 
 def test_mistakes_are_sentences(cluster: str) -> None:

@@ -93,8 +93,8 @@ def test_several_are_answered_in_one_write(monkeypatch: pytest.MonkeyPatch) -> N
             assert [answer.opaque for answer in await client.answers(3)] == [0, 1, 4]
             connection, _ = held[0]
             written: list[bytes] = []
-            put = connection._put
-            monkeypatch.setattr(connection, "_put", lambda data: written.append(data) or put(data))
+            write = connection.write_frames
+            monkeypatch.setattr(connection, "write_frames", lambda frames: (written.extend(frames[:1]), write(frames)))
             connection.respond_all([(each, response_to(each, 7)) for _, each in held[2:]])
             assert len(written) == 1
             assert [(answer.opaque, answer.code) for answer in await client.answers(2)] == [(2, 7), (3, 7)]
@@ -132,7 +132,7 @@ def test_who_wants_to_know_is_told_when_a_request_is_answered() -> None:
             connection.respond(first, response_to(first, 0))
             assert told == [0, 1]
             assert [answer.opaque for answer in await client.answers(1)] == [1]
-            assert not connection._answer_callbacks
+            assert not connection.incoming._answer_callbacks
 
     run(test())
 
@@ -617,7 +617,7 @@ def test_frames_are_shown_to_the_quick_handler_first() -> None:
             outgoing.append(encode_command(response_to(command, 5)))
 
     async def test() -> None:
-        server = RemotingServer(echo, quick=quick)
+        server = RemotingServer(echo, fast_path=quick)
         await server.start()
         try:
             async with raw_client(server) as client:
@@ -651,7 +651,7 @@ def answer_to(opaque: int) -> bytes:
 
 def test_answers_that_are_owed_count_as_unanswered() -> None:
     async def test() -> None:
-        server = RemotingServer(echo, limits=RemotingLimits(unanswered_per_connection=5), quick=owing)
+        server = RemotingServer(echo, limits=RemotingLimits(unanswered_per_connection=5), fast_path=owing)
         await server.start()
         try:
             async with raw_client(server) as client:
@@ -659,11 +659,11 @@ def test_answers_that_are_owed_count_as_unanswered() -> None:
                 await until(lambda: server.connections)
                 (connection,) = server.connections
                 await until(lambda: connection.unanswered == 19)  # one was beyond the limit, and answered the long way
-                assert connection.is_congested and connection._owed_count == 5
+                assert connection.is_congested and connection.incoming.owed_count == 5
                 assert server._flow.working_bytes > 0
                 first = await client.answers(1)
                 while connection.unanswered:
-                    connection.respond_owed([answer_to(7)] * connection._owed_count)
+                    connection.respond_owed([answer_to(7)] * connection.incoming.owed_count)
                 assert len(first + await client.answers(19)) == 20
                 assert server._flow.working_bytes == 0
                 assert not connection.is_congested
@@ -675,7 +675,7 @@ def test_answers_that_are_owed_count_as_unanswered() -> None:
 
 def test_a_stop_waits_for_answers_that_are_owed() -> None:
     async def test() -> None:
-        server = RemotingServer(echo, quick=owing)
+        server = RemotingServer(echo, fast_path=owing)
         await server.start()
         async with raw_client(server) as client, raw_client(server) as lost:
             await lost.send(request(9))

@@ -32,11 +32,11 @@ ADMIN_CODES = (
 class AdminNeeds:
     """What these handlers need of the broker besides its state."""
 
-    settle: Callable[[], Awaitable[None]]
-    """Returns when changed topics are on the disk and known to name servers."""
-    save: Callable[[], Awaitable[None]]
-    """Returns when changed groups are on the disk."""
-    retain: Callable[[], Awaitable[None]]
+    publish_topics: Callable[[], Awaitable[None]]
+    """Returns when changed topics are saved and registered with the name servers."""
+    save_groups: Callable[[], Awaitable[None]]
+    """Returns when changed groups are saved."""
+    delete_expired: Callable[[], Awaitable[None]]
     wake_queue: Callable[[str, int], None]
     delayed: DelayedDelivery
 
@@ -52,10 +52,10 @@ def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
         from orbitlog.broker.admin.handle_topics import TopicHandlers
 
         return {
-            **TopicHandlers(state, needs.settle).table,
-            **GroupHandlers(state, needs.save).table,
+            **TopicHandlers(state, needs.publish_topics).table,
+            **GroupHandlers(state, needs.save_groups).table,
             **ProgressHandlers(state, needs.delayed, needs.wake_queue).table,
-            **RuntimeHandlers(state, needs.delayed.delivered_to, needs.retain).table,
+            **RuntimeHandlers(state, needs.delayed.delivered_to, needs.delete_expired).table,
             **RelayHandlers(state).table,
         }
 

@@ -63,7 +63,7 @@ class PopConsumption:
         self.revive_log = ReviveLog(state, writer)
         self.revives = ReviveReader(state, self._revive, timer_settled_to_ms)
         self._started_ms = state.now_ms()
-        self.modes = RequestModes(directory.load(MESSAGE_REQUEST_MODE))
+        self.modes = RequestModes(state.save_soon, directory.load(MESSAGE_REQUEST_MODE))
         self.table: Mapping[int, Handler] = LazyHandlers(POP_CODES, self._handlers).table
 
     @cached_property

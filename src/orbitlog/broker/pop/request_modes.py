@@ -16,12 +16,12 @@ PULL, POP = "PULL", "POP"
 class RequestModes:
     """Modes by topic and group. `changed` is called after every change."""
 
-    def __init__(self, saved: RequestModeTable | None = None) -> None:
+    def __init__(self, changed: Callable[[], None], saved: RequestModeTable | None = None) -> None:
+        self._changed = changed
         saved = saved or RequestModeTable()
         self._modes = {topic: dict(groups) for topic, groups in saved.modes.items()}
         self._unknown = saved.unknown
         self.is_changed = False
-        self.changed: Callable[[], None] = lambda: None
 
     def find(self, topic: str, group: str, default_mode: str, default_share: int) -> RequestMode:
         """Return how a group consumes a topic; retry topics are always pulled."""
@@ -35,7 +35,7 @@ class RequestModes:
         assert mode.topic is not None and mode.group is not None
         self._modes.setdefault(mode.topic, {})[mode.group] = mode
         self.is_changed = True
-        self.changed()
+        self._changed()
 
     def snapshot(self) -> RequestModeTable:
         self.is_changed = False

@@ -12,7 +12,7 @@ Step = Callable[[], Awaitable[None] | None]
 _FAILED_AGAIN_S = 1.0
 
 
-class SteadyLoops:
+class BackgroundLoops:
     """Tasks that run until they are stopped."""
 
     def __init__(self) -> None:

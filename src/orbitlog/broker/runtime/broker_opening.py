@@ -12,7 +12,7 @@ from typing import NamedTuple
 from orbitlog.broker.pulling.group_filters import GroupFilters
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
-from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.runtime.broker_state import BrokerEvents, BrokerState
 from orbitlog.broker.tables.config_directory import ConfigDirectory
 from orbitlog.broker.tables.groups import Groups, LightGroups
 from orbitlog.broker.tables.offsets_in_force import check_offsets, load_offsets
@@ -72,12 +72,14 @@ def open_broker_store(
 
 
 def take_broker_state(
-    settings: BrokerSettings, root: Path, opened: OpenStore, *, now_ms: NowMs = clock_ms
+    settings: BrokerSettings, root: Path, opened: OpenStore, events: BrokerEvents, *, now_ms: NowMs = clock_ms
 ) -> BrokerState:
     """Load the tables beside a store that was opened; it is closed again where they cannot be."""
     with ExitStack() as undo:
         undo.callback(opened.store.close)
-        state = load_broker_state(settings, root, opened.store, opened.rules, opened.directory, now_ms=now_ms)
+        state = load_broker_state(
+            settings, root, opened.store, opened.rules, opened.directory, events=events, now_ms=now_ms
+        )
         undo.pop_all()
     return state
 
@@ -89,11 +91,12 @@ def load_broker_state(
     rules: DeriveRules,
     directory: ConfigDirectory,
     *,
+    events: BrokerEvents,
     now_ms: NowMs = clock_ms,
 ) -> BrokerState:
     """Put together what the handlers of a broker share, over a store that is open, with the tables of its directory."""
     has_light_queues = settings.store.value(store_settings.LMQ)
-    topics = (LightTopics if has_light_queues else Topics)(now_ms, directory.load(TOPICS))
+    topics = (LightTopics if has_light_queues else Topics)(now_ms, events.topics_changed, directory.load(TOPICS))
     topics.make_system_topics(settings)
     return BrokerState(
         root=root,
@@ -102,11 +105,15 @@ def load_broker_state(
         compat=rules.compat,
         delay_levels=rules.delay_levels,
         topics=topics,
-        groups=(LightGroups if has_light_queues else Groups)(now_ms, directory.load(SUBSCRIPTION_GROUP)),
+        groups=(LightGroups if has_light_queues else Groups)(
+            now_ms, events.save_soon, directory.load(SUBSCRIPTION_GROUP)
+        ),
         offsets=load_offsets(directory, now_ms, has_light_queues=has_light_queues),
         filters=GroupFilters(now_ms, directory.load(CONSUMER_FILTER)),
         now_ms=now_ms,
         statistics=Statistics(now_ms()),
+        message_appended=events.message_appended,
+        save_soon=events.save_soon,
     )
 
 

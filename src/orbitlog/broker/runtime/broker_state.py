@@ -30,8 +30,19 @@ from orbitlog.store.reads.queue_reader import ReadLimits
 _LOOPBACK = "127.0.0.1"
 
 
-def _nothing() -> None:
-    """Stand in until the broker is put together."""
+@dataclass(frozen=True, slots=True)
+class BrokerEvents:
+    """Callbacks of the broker that its state and tables invoke; all of them in the thread of the event loop.
+
+    They are called only after the broker is built: loading the tables changes them without an event.
+    """
+
+    message_appended: Callable[[], None]
+    """Plans dispatch, and a flush if responses wait for one. Call it after every append."""
+    topics_changed: Callable[[], None]
+    """Saves the topic table and registers it with the name servers."""
+    save_soon: Callable[[], None]
+    """Saves topics, groups, filters and request modes in the background. Call it after one of them changed."""
 
 
 @dataclass
@@ -49,14 +60,13 @@ class BrokerState:
     filters: GroupFilters
     now_ms: NowMs
     statistics: Statistics
+    message_appended: Callable[[], None]
+    """See `BrokerEvents`; a field, not a method, because each send calls it."""
+    save_soon: Callable[[], None]
     clients: Clients = field(default_factory=Clients)
     locks: QueueLocks = field(default_factory=QueueLocks)
     listen_port: int = 0
     is_stopping: bool = False
-    message_appended: Callable[[], None] = _nothing
-    """To be called after an append: wakes whoever dispatches and flushes."""
-    save_soon: Callable[[], None] = _nothing
-    """To be called when a table has changed."""
 
     def __post_init__(self) -> None:
         self._memory_bytes = _machine_memory_bytes()

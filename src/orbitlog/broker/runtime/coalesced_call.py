@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 
-class SharedRun:
+class CoalescedCall:
     """One step, never twice at a time."""
 
     def __init__(self, step: Callable[[], Awaitable[None]]) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
-from orbitlog.broker.runtime.coalesced_call import SharedRun
+from orbitlog.broker.runtime.coalesced_call import CoalescedCall
 from orbitlog.errors import RemotingError
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.bodies.registration_body import Registration as RegistrationBody
@@ -37,7 +37,7 @@ class Registration:
         self._client = client
         self._known_to: set[str] = set()
         self._complained: set[str] = set()
-        self._announcements = SharedRun(self.register)
+        self._announcements = CoalescedCall(self.register)
         self.changed = asyncio.Event()
 
     async def register(self) -> None:
@@ -45,7 +45,7 @@ class Registration:
         addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
         await self._tell(addresses)
 
-    async def register_again(self) -> None:
+    async def register_lost(self) -> None:
         """Tell those name servers to which no connection is open."""
         addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
         await self._tell([address for address in addresses if self._client.open_connection(address) is None])

@@ -23,14 +23,14 @@ _READ_BIT = 1 << 2
 class Groups:
     """Groups by name. `changed` is called after every change."""
 
-    def __init__(self, now_ms: NowMs, saved: GroupTable | None = None) -> None:
+    def __init__(self, now_ms: NowMs, changed: Callable[[], None], saved: GroupTable | None = None) -> None:
         self._now_ms = now_ms
+        self._changed = changed
         saved = saved or GroupTable()
         self._groups = dict(saved.groups)
         self._forbidden = {group: dict(topics) for group, topics in saved.forbidden.items()}
         self._unknown = saved.unknown
         self.data_version = saved.data_version
-        self.changed: Callable[[], None] = lambda: None
         for group in _AT_START:
             self._groups.setdefault(group, GroupConfig(group))
 
@@ -75,7 +75,7 @@ class Groups:
 
     def _bump(self) -> None:
         self.data_version = next_version(self.data_version, self._now_ms())
-        self.changed()
+        self._changed()
 
 
 class LightGroups(Groups):

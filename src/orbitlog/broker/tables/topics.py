@@ -35,13 +35,13 @@ NowMs = Callable[[], int]
 class Topics:
     """Topics by name. `changed` is called after every change."""
 
-    def __init__(self, now_ms: NowMs, saved: TopicTable | None = None) -> None:
+    def __init__(self, now_ms: NowMs, changed: Callable[[], None], saved: TopicTable | None = None) -> None:
         self._now_ms = now_ms
+        self._changed = changed
         saved = saved or TopicTable()
         self._topics = dict(saved.topics)
         self._unknown = saved.unknown
         self.data_version = saved.data_version
-        self.changed: Callable[[], None] = lambda: None
 
     @property
     def table(self) -> Mapping[str, TopicConfig]:
@@ -127,7 +127,8 @@ class Topics:
             removed = self._topics.pop(names.AUTO_CREATE_TOPIC, None)
         self._topics.update(missing)
         if missing or removed:
-            self._bump()
+            # No event: the broker is not built yet, and saves and registers its topics when it starts.
+            self.data_version = next_version(self.data_version, self._now_ms())
 
     def is_system(self, topic: str, settings: BrokerSettings) -> bool:
         """Tell the broker's own topics from those of its users."""
@@ -154,7 +155,7 @@ class Topics:
 
     def _bump(self) -> None:
         self.data_version = next_version(self.data_version, self._now_ms())
-        self.changed()
+        self._changed()
 
 
 class LightTopics(Topics):

@@ -52,11 +52,15 @@ def command() -> None:
 command.add_command(reset_offsets)
 
 
-@command.command("list", help="List the consumer groups that brokers know.")
+@command.command("list", help="List consumer groups. System groups are hidden unless --all.")
+@click.option("--all", "with_system", is_flag=True, help="Also list system groups.")
 @cluster_options
-def list_groups(*, cluster: Cluster, output: Output) -> None:
-    found = run_with_admin(cluster, all_groups)
-    show_rows([Column("group")], [{"group": each} for each in found], output)
+def list_groups(*, with_system: bool, cluster: Cluster, output: Output) -> None:
+    from orbitlog.cli.user_names import user_groups
+
+    groups = run_with_admin(cluster, all_groups)
+    shown = groups if with_system else user_groups(groups)
+    show_rows([Column("group")], [{"group": group} for group in shown], output)
 
 
 @command.command(

@@ -45,14 +45,19 @@ def command() -> None:
     """The group."""
 
 
-@command.command("list", help="List the topics that the name server knows.")
-@click.option("--all", "with_system", is_flag=True, help="Also those of the system, retries and dead letters.")
+@command.command("list", help="List topics. System, retry and dead-letter topics are hidden unless --all.")
+@click.option("--all", "with_system", is_flag=True, help="Also list system, retry and dead-letter topics.")
 @cluster_options
 def list_topics(*, with_system: bool, cluster: Cluster, output: Output) -> None:
-    topics = run_with_admin(cluster, lambda admin: admin.topics())
-    if not with_system:
-        topics = user_topics(topics)
-    show_rows([Column("topic")], [{"topic": each} for each in topics], output)
+    topics = run_with_admin(cluster, lambda admin: admin.topics() if with_system else _user_topics(admin))
+    show_rows([Column("topic")], [{"topic": topic} for topic in topics], output)
+
+
+async def _user_topics(admin: Administration) -> list[str]:
+    from orbitlog.cli.user_names import topics_named_by_brokers
+
+    of_brokers = await topics_named_by_brokers(admin)
+    return [topic for topic in user_topics(await admin.topics()) if topic not in of_brokers]
 
 
 @command.command("show", help="Show the queues of a topic: where they begin and end. --config shows what it is.")

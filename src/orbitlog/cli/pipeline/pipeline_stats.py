@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -15,9 +16,6 @@ from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.line_writer import LineWriter
 from orbitlog.cli.output.stream_table import Column, StreamTable
 from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
-
-if TYPE_CHECKING:
-    from orbitlog.pipeline.stats.stats_job import StoreStatistics
 
 _TIMES = ("oldestTimestamp", "newestTimestamp", "nextDueTimestamp", "hour")
 _SIZES = ("storedBytes", "bodyBytes", "bodyP50", "bodyP99")
@@ -54,7 +52,12 @@ _SHORT = ("topics", "lag", "delays", "transactions", "retries", "dead_letters")
 @click.command("stats")
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True)
 @click.option("--by", multiple=True, type=click.Choice(list(_HEADINGS)), help="Show this table only; may be repeated.")
-@click.option("--all", "show_all", is_flag=True, help="Every table; queues, tags, hours and hosts can be long.")
+@click.option(
+    "--all",
+    "show_all",
+    is_flag=True,
+    help="Show every table (queues, tags, hours and hosts can be long) and the rows of system topics and groups.",
+)
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw a picture into this file (PNG).")
 @click.option("--ignore-damage", is_flag=True, help="Leave out what lies behind damage in a segment instead of ending.")
 @split_option
@@ -76,8 +79,9 @@ def command(
 ) -> None:
     """Count messages by topic, queue, tag, hour and producer; consumer lag, delays, transactions, dead letters.
 
-    STORE is a broker's storePathRootDir, or name=PATH to name it. With --json every row of every table is one object
-    that says in `table` what it belongs to."""
+    STORE is a broker's storePathRootDir, or name=PATH to name it. With --json each row of each table is one object
+    with the table's name in `table`. Rows of system topics and groups are hidden unless --all."""
+    from orbitlog.cli.user_names import user_rows
     from orbitlog.pipeline.runtime.spark_runner import runner
     from orbitlog.pipeline.stats.stats_job import store_statistics
 
@@ -93,22 +97,22 @@ def command(
 
         plot_statistics(found, plot)
     shown = by or (tuple(_HEADINGS) if show_all or output.as_json else _SHORT)
-    fields = dict.fromkeys(name for table in shown for row in found.tables[table][:1] for name in row)
+    tables = {name: found.tables[name] if show_all else user_rows(found.tables[name]) for name in shown}
+    fields = dict.fromkeys(name for rows in tables.values() for row in rows[:1] for name in row)
     with output.writer(["table", *fields]) as writer:
         if not output.is_table:
-            for table in shown:
-                for row in found.tables[table]:
+            for table, rows in tables.items():
+                for row in rows:
                     writer.line(json.dumps({"table": table, **row}, separators=(",", ":")))
         else:
-            _write_tables(writer, found, shown)
+            _write_tables(writer, tables)
             speed = byte_count(int(found.log.log_bytes / max(seconds, 0.001)))
             total = f"{counted(found.log.messages, 'message')}, {byte_count(found.log.log_bytes)} of log"
             writer.line(f"{total} ({seconds:.1f} s, {speed}/s)")
 
 
-def _write_tables(writer: LineWriter, found: StoreStatistics, shown: tuple[str, ...]) -> None:
-    for name in shown:
-        rows = found.tables[name]
+def _write_tables(writer: LineWriter, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
+    for name, rows in tables.items():
         if rows:
             writer.line(_HEADINGS[name])
             table = StreamTable(writer, [_column(title, rows[0][title]) for title in rows[0]])

@@ -113,11 +113,11 @@ class FastProducer:
         now_ms = time.time_ns() // 1_000_000
         properties = text or _PLAIN % unique_id.encode()
         first, second, third, fourth = template.parts
-        opaque = connection.reserve_opaque()
+        opaque = connection.outgoing.reserve_opaque()
         header = b"%b%d%b%d%b%b%b" % (first, opaque, second, now_ms, third, properties, fourth)
         lengths = _LENGTHS.pack(4 + len(header) + len(body), len(header))
         started = self._loop.time()
-        future = connection.ask_frame(opaque, b"".join((lengths, header, body)))
+        future = connection.outgoing.send_frame(opaque, b"".join((lengths, header, body)))
         self._watch(_PendingSend(started + SEND_SECONDS, future, connection, opaque))
         answer = await future
         if answer.code not in STATUS_OF_CODE:
@@ -150,7 +150,7 @@ class FastProducer:
 
     def _fail(self, send: _PendingSend, now: float) -> None:
         connection = send.connection
-        connection.forget_request(send.opaque)
+        connection.outgoing.forget(send.opaque)
         code = int(RequestCode.SEND_MESSAGE_V2)
         problem = f"{connection.peer} did not answer request {code} within {SEND_SECONDS:g} s"
         send.future.set_exception(RequestTimeout(problem))

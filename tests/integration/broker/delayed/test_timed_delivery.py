@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from orbitlog.broker.delayed import timed_delivery
+from orbitlog.broker.sending.message_writer import MessageWriter
 from orbitlog.formats import names
 from orbitlog.formats.records.message import make_message
 from orbitlog.formats.records.timer_message import ROLL_WINDOW_MS, parse_recall_handle
@@ -222,7 +223,7 @@ def test_what_a_java_broker_took_back_is_not_delivered(tmp_path: Path, clock: Cl
             await desk.send(body=name.encode(), properties={"UNIQ_KEY": name * 32, "TIMER_DELAY_SEC": "60"})
         moment = str(START_MS + 59_001)
         told = {"UNIQ_KEY": "A" * 32, "TIMER_DELIVER_MS": moment, "TIMER_DEL_UNIQKEY": form.format(id="A" * 32)}
-        writer = desk.broker._writer
+        writer = MessageWriter(desk.broker.state)
         message = make_message("Orders", b"0", properties=writer.encode(told), sys_flag=0)
         host_raw = desk.broker.state.store_host_raw(None)
         writer.put(writer.schedule(message._replace(born_host_raw=host_raw, store_host_raw=host_raw), told))

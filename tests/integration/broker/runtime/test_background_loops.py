@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from orbitlog.broker.runtime import background_loops as steady_loops
-from orbitlog.broker.runtime.background_loops import SteadyLoops
+from orbitlog.broker.runtime.background_loops import BackgroundLoops
 from tests.support.broker_desk import until
 
 
@@ -21,7 +21,7 @@ def test_a_loop_goes_on_after_a_failure(monkeypatch: pytest.MonkeyPatch, caplog:
             raise RuntimeError("once")
 
     async def run() -> None:
-        loops = SteadyLoops()
+        loops = BackgroundLoops()
         loops.every("a test", lambda: 1, step)
         await until(lambda: len(taken) >= 4)
         await loops.stop()
@@ -40,7 +40,7 @@ def test_a_step_follows_its_event() -> None:
         taken.append(1)
 
     async def run() -> None:
-        loops, event = SteadyLoops(), asyncio.Event()
+        loops, event = BackgroundLoops(), asyncio.Event()
         loops.whenever("a test", event, step)
         event.set()
         await until(lambda: len(taken) == 1)
@@ -61,7 +61,7 @@ def test_a_step_that_failed_is_taken_again_without_another_event(monkeypatch: py
             raise RuntimeError("once")
 
     async def run() -> None:
-        loops, event = SteadyLoops(), asyncio.Event()
+        loops, event = BackgroundLoops(), asyncio.Event()
         loops.whenever("a test", event, step)
         event.set()
         await until(lambda: len(taken) == 2)

@@ -37,13 +37,13 @@ def test_offsets_and_topics_outlive_a_restart(tmp_path: Path) -> None:
 def test_the_send_that_makes_a_topic_waits_for_one_save_and_one_registration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker_node, "_SETTLED_S", 3600.0)
+    monkeypatch.setattr(broker_node, "_FIRST_SAVE_S", 3600.0)
     saved: list[str] = []
     told: list[int] = []
 
     async def work(desk: Desk) -> None:
         broker = desk.broker
-        encode, register = broker._directory.encode, broker._registration._announcements._step
+        encode, register = broker._saver._directory.encode, broker._registration._announcements._step
 
         def count_save(file: Any, table: Any) -> bytes:
             saved.append(file.name)
@@ -53,7 +53,7 @@ def test_the_send_that_makes_a_topic_waits_for_one_save_and_one_registration(
             told.append(1)
             return register()
 
-        monkeypatch.setattr(broker._directory, "encode", count_save)
+        monkeypatch.setattr(broker._saver._directory, "encode", count_save)
         monkeypatch.setattr(broker._registration._announcements, "_step", count_registration)
         assert (await desk.send("Fresh")).code == ResponseCode.SUCCESS
         assert saved == ["topics.json", "subscriptionGroup.json"] and told == [1]
@@ -63,7 +63,7 @@ def test_the_send_that_makes_a_topic_waits_for_one_save_and_one_registration(
 
 
 def test_tables_are_saved_though_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker_node, "_SETTLED_S", 0.0)
+    monkeypatch.setattr(broker_node, "_FIRST_SAVE_S", 0.0)
 
     async def work(_: Desk) -> None:
         await until((tmp_path / "config" / "topics.json").exists)

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from orbitlog.broker.runtime.coalesced_call import SharedRun
+from orbitlog.broker.runtime.coalesced_call import CoalescedCall
 
 
 def test_those_who_ask_meanwhile_share_the_next_run() -> None:
@@ -18,13 +18,13 @@ def test_those_who_ask_meanwhile_share_the_next_run() -> None:
         seen.append(state["value"])
         await gate.wait()
 
-    async def change(run: SharedRun, value: int) -> None:
+    async def change(run: CoalescedCall, value: int) -> None:
         state["value"] = value
         await run.run()
         assert any(each >= value for each in seen), "what was changed before the call is in the run"
 
     async def main() -> None:
-        run = SharedRun(step)
+        run = CoalescedCall(step)
         first = asyncio.ensure_future(change(run, 1))
         await asyncio.sleep(0.01)
         others = [asyncio.ensure_future(change(run, value)) for value in (2, 3, 4)]
@@ -46,7 +46,7 @@ def test_a_failure_reaches_everybody_and_ends_there() -> None:
 
     async def main() -> None:
         nonlocal failing
-        run = SharedRun(step)
+        run = CoalescedCall(step)
         for task in (run.run(), run.run()):
             with pytest.raises(OSError, match="no"):
                 await task

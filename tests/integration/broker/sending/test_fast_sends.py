@@ -260,7 +260,7 @@ def test_both_ways_store_and_answer_the_same(
             used = []
             for _ in range(16):
                 both = HotPath(quick, keeps=True), HotPath(plain, keeps=True)
-                both[1].connection._quick = None
+                both[1].connection.incoming.fast_path = None
                 write = chance.choice(WRITERS)
                 for _ in range(20):
                     frames = [
@@ -326,7 +326,7 @@ def test_each_odd_value_is_met_after_ordinary_ones(
         async with broker_at(tmp_path / "quick") as quick, broker_at(tmp_path / "long") as plain:
             for fields, ext_fields in odd:
                 both = HotPath(quick, keeps=True), HotPath(plain, keeps=True)
-                both[1].connection._quick = None
+                both[1].connection.incoming.fast_path = None
                 for path in both:
                     random.seed(1)
                     for headers in ((usual, ext), (usual, ext), (usual, ext), (usual, ext), (fields, ext_fields)):

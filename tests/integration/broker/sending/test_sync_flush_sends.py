@@ -105,7 +105,7 @@ def test_a_broker_that_stops_answers_what_it_took(tmp_path: Path, monkeypatch: p
         async with path_at(tmp_path) as path:
             gate.is_open.clear()
             path.feed(b"".join(sends(5, first=FIRST)))
-            stopping = asyncio.create_task(path.broker._server.stop(grace_seconds=60))
+            stopping = asyncio.create_task(path.broker._listeners.main.stop(grace_seconds=60))
             await asyncio.sleep(0.01)
             assert not stopping.done() and not path.transport.kept
             gate.is_open.set()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.tables.committed_offsets import CommittedOffsets
@@ -17,20 +18,22 @@ from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.testing.golden import GoldenStore
 
+unheard = Mock()
 
-def test_every_change_bumps_the_version_and_is_told() -> None:
-    told: list[int] = []
-    topics = Topics(lambda: 5)
-    topics.changed = lambda: told.append(topics.data_version.counter)
+
+def test_topics_after_every_change_bump_the_version_and_call_back() -> None:
+    reported: list[int] = []
+    topics = Topics(lambda: 5, lambda: reported.append(topics.data_version.counter))
     topics.make_system_topics(BrokerSettings())
     topics.make("A", 2)
     topics.make("A", 9)
     assert topics.delete("A") and not topics.delete("A")
-    assert told == [1, 2, 3] and topics.data_version.timestamp_ms == 5
+    assert reported == [2, 3], "the system topics of version 1 are created while the broker is built"
+    assert topics.data_version.timestamp_ms == 5
 
 
 def test_a_broker_that_may_not_be_written_registers_no_writable_topic() -> None:
-    topics = Topics(lambda: 0)
+    topics = Topics(lambda: 0, unheard)
     topics.make("A", 2)
     assert topics.registered(4).topics["A"].permission == 4
     assert topics.registered(6).topics["A"].permission == 6
@@ -45,7 +48,7 @@ def test_tables_of_apache_brokers_are_read_and_written_again(
         for file in (TOPICS, SUBSCRIPTION_GROUP):
             table = directory.load(file)
             assert table is not None
-            made = Topics(lambda: 0, table) if file is TOPICS else Groups(lambda: 0, table)  # type: ignore[arg-type]
+            made = Topics(lambda: 0, unheard, table) if file is TOPICS else Groups(lambda: 0, unheard, table)  # type: ignore[arg-type]
             before = (root / "config" / file.name).read_bytes()
             directory.write(file.name, directory.encode(file, made.snapshot()))  # type: ignore[arg-type]
             assert (root / "config" / file.name).read_bytes() == before
@@ -53,7 +56,7 @@ def test_tables_of_apache_brokers_are_read_and_written_again(
 
 def test_a_backup_is_kept(tmp_path: Path) -> None:
     directory = ConfigDirectory(RealDisk(), tmp_path, COMPAT_5_5)
-    topics = Topics(lambda: 0)
+    topics = Topics(lambda: 0, unheard)
     topics.make("A", 1)
     first = directory.encode(TOPICS, topics.snapshot())
     directory.write(TOPICS.name, first)

@@ -72,7 +72,7 @@ def test_both_ways_store_and_answer_the_same(
             broker_at(tmp_path / "long", **settings) as plain,
         ):
             both = HotPath(quick, keeps=True), HotPath(plain, keeps=True)
-            both[1].connection._quick = None
+            both[1].connection.incoming.fast_path = None
             for path in both:
                 path.broker.state.topics.make("Compare", 8)
             waiting: list[bytes] = []

@@ -1,0 +1,83 @@
+"""Listeners: the broker's port, the VIP port two below it, and warnings about which clients can reach them."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import os
+from functools import partial
+
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.runtime.listen_address import contradiction
+from orbitlog.remoting.connection import Address, FastPath, Handler
+from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.server import RemotingServer
+
+log = logging.getLogger(__name__)
+
+_VIP_DISTANCE = 2
+_CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
+
+
+class Listeners:
+    """The servers of one broker, which share their handler."""
+
+    def __init__(self, state: BrokerState, handler: Handler, fast_path: FastPath) -> None:
+        self._state = state
+        settings = state.settings
+        self._make_server = partial(
+            RemotingServer,
+            handler,
+            host=settings[keys.BIND_ADDRESS],
+            limits=RemotingLimits(connections=settings[keys.CONNECTIONS_MAX]),
+            fast_path=fast_path,
+        )
+        self.main = self._make_server(port=settings[keys.LISTEN_PORT])
+        self._vip: RemotingServer | None = None
+
+    @property
+    def address(self) -> Address:
+        """Host and port of the main listener; it must have been started."""
+        return self.main.address
+
+    async def start(self) -> None:
+        """Listen; raise an `OSError` if the port is taken. A VIP port that is taken is only logged."""
+        await self.main.start()
+        await self._start_vip()
+
+    async def stop(self) -> None:
+        """Close both listeners after the requests taken so far have been answered."""
+        await self.main.stop()
+        if self._vip is not None:
+            await self._vip.stop()
+
+    async def _start_vip(self) -> None:
+        """Listen two ports below: clients before 4.5 send there, and nowhere else."""
+        settings = self._state.settings
+        port = settings[keys.LISTEN_PORT] - _VIP_DISTANCE
+        if port <= 0 or not settings[keys.VIP_CHANNEL]:
+            return
+        server = self._make_server(port=port)
+        try:
+            await server.start()
+        except OSError as error:
+            log.warning("VIP port %d is not available (%s): clients before 4.5 cannot send, others can", port, error)
+        else:
+            self._vip = server
+
+    def warn_of_exposure(self) -> None:
+        """Warn if other machines can connect, or cannot connect to the address that the broker advertises."""
+        settings = self._state.settings
+        if sentence := contradiction(settings, self._state.advertised_ips):
+            log.warning("%s", sentence)
+        bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - compared, not bound
+        if bound.is_loopback:
+            return
+        log.warning("listening on %s without access control: every client can read, write and delete", bound)
+        is_container = any(map(os.path.exists, _CONTAINER_MARKS))
+        if bound.is_unspecified and not settings[keys.ADVERTISED_ADDRESS] and is_container:
+            log.warning(
+                "running in a container without brokerIP1: clients outside cannot connect through published ports;"
+                " set brokerIP1 to an address that they can reach"
+            )

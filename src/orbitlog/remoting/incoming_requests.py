@@ -1,0 +1,250 @@
+"""Incoming requests of one connection, the server role: calls the handler in order of arrival, sends responses.
+
+A handler answers at once, with an awaitable, or later through `respond`. Responses leave in the order in which they are
+ready; those that are ready at once leave in one write.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from enum import Enum
+from typing import TYPE_CHECKING, Final
+
+from orbitlog.errors import OrbitlogError, RequestRefused, WireError
+from orbitlog.remoting.flow import FRAMES_PER_WRITE, LARGE_FRAME_BYTES, Flow
+from orbitlog.wire.codes import ResponseCode
+from orbitlog.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, encode_command, response_to
+from orbitlog.wire.frames import Frame, FrameDecoder
+
+if TYPE_CHECKING:
+    from orbitlog.remoting.backpressure import Backpressure
+    from orbitlog.remoting.connection import Connection
+    from orbitlog.remoting.outgoing_requests import OutgoingRequests
+
+log = logging.getLogger(__name__)
+
+
+class _NoAnswer(Enum):
+    NO_ANSWER = "no answer"
+
+
+NO_ANSWER: Final = _NoAnswer.NO_ANSWER
+"""Returned by a handler for a request that is never answered."""
+
+Answer = Command | bytes | _NoAnswer | None
+Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
+FastPath = Callable[["Connection", deque[Frame], list[bytes]], None]
+"""Removes the frames that it can serve at once from the front of a backlog, and appends their responses in order.
+
+Responses that are not ready yet it counts with `Connection.owe`.
+"""
+
+_READY = (bytes, Command)  # a tuple built once: `bytes | Command` would build a union for each request
+_REQUEST_BYTES = 512  # approximate memory of a request without its body
+
+
+class IncomingRequests:
+    """Requests of the peer: those read but not yet handled (the backlog), and those without a response."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        handler: Handler,
+        fast_path: FastPath | None,
+        *,
+        flow: Flow,
+        backpressure: Backpressure,
+        outgoing: OutgoingRequests,
+    ) -> None:
+        self._connection = connection
+        self._handler = handler
+        self.fast_path = fast_path
+        self._flow = flow
+        self._backpressure = backpressure
+        self._outgoing = outgoing
+        self.decoder = FrameDecoder(limits=flow.limits.wire)
+        self.backlog: deque[Frame] = deque()
+        # A list while the backlog is being handled: responses are collected and leave in one write. None otherwise.
+        self._batch: list[bytes] | None = None
+        self._in_flight: dict[int, Command] = {}  # by id(): two requests may have the same opaque number
+        self._handling: Command | None = None  # the request given to the handler last, until it is answered
+        self.owed_count = 0  # requests in flight of which only the number is kept
+        self._in_flight_max = flow.limits.unanswered_per_connection  # minus `owed_count`
+        self._answer_callbacks: dict[int, list[Callable[[], object]]] = {}  # by id() of requests being handled
+
+    @property
+    def is_congested(self) -> bool:
+        """Return whether no more requests may be handled now."""
+        return self._backpressure.is_writing_paused or self._flow.is_full or len(self._in_flight) >= self._in_flight_max
+
+    @property
+    def is_handling(self) -> bool:
+        """Return whether the backlog is being handled: true only inside a handler."""
+        return self._batch is not None
+
+    @property
+    def in_flight_count(self) -> int:
+        """Requests given to handlers that have no response."""
+        return len(self._in_flight) + self.owed_count
+
+    # Responses
+
+    def respond(self, request: Command, answer: Command | bytes) -> None:
+        self._settle(request)
+        if not (request.flag & FLAG_ONEWAY or self._connection.is_closed):
+            self._send(self._answer_frame(request, answer))
+        if self._answer_callbacks:
+            self._call_answered(request)
+
+    def respond_all(self, answers: Iterable[tuple[Command, Command | bytes]]) -> None:
+        batch = self._batch
+        frames = [] if batch is None else batch
+        for request, answer in answers:
+            self._settle(request)
+            if request.flag & FLAG_ONEWAY or self._connection.is_closed:
+                continue
+            frame = answer if isinstance(answer, bytes) else self._answer_frame(request, answer)
+            frames.append(frame)
+            if batch is None and (len(frame) > LARGE_FRAME_BYTES or len(frames) >= FRAMES_PER_WRITE):
+                self._connection.write_frames(frames)
+        if batch is None:
+            self._connection.write_frames(frames)
+
+    def owe(self, count: int) -> None:
+        self.owed_count += count
+        self._in_flight_max -= count
+        self._flow.add(count * _REQUEST_BYTES)
+
+    def respond_owed(self, frames: list[bytes]) -> None:
+        count = len(frames)
+        self.owed_count -= count
+        self._in_flight_max += count
+        if self._batch is None:
+            self._connection.write_frames(frames)
+        else:
+            self._batch += frames
+        self._flow.remove(count * _REQUEST_BYTES)
+
+    def forget(self, request: Command) -> None:
+        self._settle(request)
+        self._answer_callbacks.pop(id(request), None)
+
+    def when_answered(self, request: Command, callback: Callable[[], object]) -> None:
+        self._answer_callbacks.setdefault(id(request), []).append(callback)
+
+    def close(self) -> int:
+        """Drop all requests; return the bytes that those in flight were counted with."""
+        self.backlog.clear()
+        self._answer_callbacks.clear()
+        in_flight, self._in_flight = self._in_flight, {}
+        owed_count, self.owed_count = self.owed_count, 0
+        return sum(map(_counted_bytes, in_flight.values())) + owed_count * _REQUEST_BYTES
+
+    # Requests
+
+    def handle_backlog(self) -> None:
+        """Pass the backlog to the fast path and the handler until congested; write ready responses together."""
+        if self._batch is not None:
+            return  # called from within a handler: the loop below continues after it returns
+        batch: list[bytes] = []
+        self._batch = batch
+        backlog, fast_path, connection = self.backlog, self.fast_path, self._connection
+        try:
+            while backlog and not self.is_congested:
+                if fast_path is not None:
+                    fast_path(connection, backlog, batch)
+                count = len(batch)
+                if backlog and count < FRAMES_PER_WRITE:
+                    self._take(backlog.popleft())
+                    count = len(batch)
+                if backlog and (count >= FRAMES_PER_WRITE or (count and len(batch[-1]) > LARGE_FRAME_BYTES)):
+                    connection.write_frames(batch)
+        except WireError:
+            backlog.clear()  # the decoder keeps the failure; where the next frame starts is unknown
+        finally:
+            self._batch = None
+            if batch:
+                connection.write_frames(batch)
+
+    def _take(self, frame: Frame) -> None:
+        command = self.decoder.decode(frame)
+        if command.flag & FLAG_RESPONSE:
+            self._outgoing.receive(command)
+        else:
+            self._handle(command)
+
+    def _handle(self, request: Command) -> None:
+        self._handling = request
+        try:
+            answer = self._handler(self._connection, request)
+        except Exception as error:  # noqa: BLE001 - a request boundary: the failure is the answer
+            answer = failure_answer(self._connection, request, error)
+        if isinstance(answer, _READY):
+            if not request.flag & FLAG_ONEWAY:
+                self._send(self._answer_frame(request, answer))
+            if self._answer_callbacks:
+                self._call_answered(request)
+        elif answer is None:
+            # The handler may have called `respond` before it returned: then the request is not in flight any more.
+            if self._handling is request and not request.flag & FLAG_ONEWAY:
+                self._hold(request)
+        elif answer is not NO_ANSWER:
+            self._hold(request)
+            self._flow.start(asyncio.get_running_loop().create_task(self._answer_when_ready(request, answer)))
+
+    async def _answer_when_ready(self, request: Command, pending: Awaitable[Answer]) -> None:
+        try:
+            answer = await pending
+        except Exception as error:  # noqa: BLE001 - a request boundary: the failure is the answer
+            answer = failure_answer(self._connection, request, error)
+        if isinstance(answer, _READY):
+            self._connection.respond(request, answer)
+        elif answer is NO_ANSWER or request.flag & FLAG_ONEWAY:
+            self._connection.forget(request)
+
+    def _call_answered(self, request: Command) -> None:
+        for callback in self._answer_callbacks.pop(id(request), ()):
+            callback()
+
+    def _answer_frame(self, request: Command, answer: Command | bytes) -> bytes:
+        if isinstance(answer, bytes):
+            return answer
+        try:
+            return encode_command(answer)
+        except WireError as error:
+            return encode_command(failure_answer(self._connection, request, error))
+
+    def _hold(self, request: Command) -> None:
+        """Count a request as in flight. Keeping it also keeps its id() from being reused."""
+        self._in_flight[id(request)] = request
+        self._flow.add(_counted_bytes(request))
+
+    def _settle(self, request: Command) -> None:
+        if self._handling is request:
+            self._handling = None
+        if self._in_flight.pop(id(request), None) is not None:
+            self._flow.remove(_counted_bytes(request))
+
+    def _send(self, frame: bytes) -> None:
+        if self._batch is not None:
+            self._batch.append(frame)
+        else:
+            self._connection.write_frames([frame])
+
+
+def _counted_bytes(request: Command) -> int:
+    return len(request.body) + _REQUEST_BYTES
+
+
+def failure_answer(connection: Connection, request: Command, error: Exception) -> Command:
+    """Return the response to a request whose handler raised: the code of a refusal, otherwise SYSTEM_ERROR."""
+    if isinstance(error, RequestRefused):
+        return response_to(request, error.code, error.remark)
+    if isinstance(error, OrbitlogError):
+        log.warning("request %d from %s failed: %s", request.code, connection.peer, error)
+    else:
+        log.error("request %d from %s failed", request.code, connection.peer, exc_info=error)
+    return response_to(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
