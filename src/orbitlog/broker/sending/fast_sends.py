@@ -11,7 +11,6 @@ Transactions have a short way of their own, `QuickTransactions`. Where sends wai
 from __future__ import annotations
 
 import re
-import struct
 from collections import deque
 
 from orbitlog.broker.runtime import broker_settings as keys
@@ -40,6 +39,7 @@ from orbitlog.formats.records.record_template import Row, template_of
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.command import Command, Serialization
+from orbitlog.wire.frame_start import pack_frame_start
 from orbitlog.wire.frames import Frame
 
 _JSON = int(Serialization.JSON)
@@ -48,7 +48,6 @@ _LANES_MAX = 4096
 _UNIQ_KEY = props.UNIQ_KEY + props.NAME_END
 
 _find_special = re.compile(f"\x02(?:TRAN_MSG|{SPECIAL_NAMES})").search
-_pack_start = struct.Struct(">II").pack
 
 
 def is_special(properties: str) -> bool:
@@ -133,7 +132,7 @@ class QuickSends:
             if not lane.is_oneway:
                 header = lane.answer % (opaque, physical_offset, row[1][1], queue_offset)
                 size = len(header)
-                outgoing.append(_pack_start(size + 4, size) + header)
+                outgoing.append(pack_frame_start(size + 4, size) + header)
         if is_mixed or len(places) < len(rows):
             for row, _ in zip(rows, places, strict=False):
                 state.statistics.note_put(row[0].topic, 1, size_of_row(row))

@@ -11,8 +11,8 @@ import struct
 from orbitlog.store.appending.put_result import PutResult
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import LANGUAGE, PROTOCOL_VERSION, Command, Serialization, encode_command, response_to
+from orbitlog.wire.frame_start import json_frame
 
-_START = struct.Struct(">II")
 _OFFSET = struct.Struct(">q")
 
 
@@ -60,11 +60,13 @@ class SendAnswers:
     ) -> bytes:
         """Answer the same to a request in JSON that has this number."""
         ids = _ids(store_host_raw, physical_offsets)
-        return _json_frame(self._template % (ResponseCode.SUCCESS, opaque, ids, queue_id, queue_offset))
+        text = self._template % (ResponseCode.SUCCESS, opaque, ids, queue_id, queue_offset)
+        return json_frame(text.encode())
 
     def _frame(self, request: Command, code: int, message_id: str, queue_id: int, queue_offset: int) -> bytes:
         if request.serialization == Serialization.JSON:
-            return _json_frame(self._template % (code, request.opaque, message_id, queue_id, queue_offset))
+            text = self._template % (code, request.opaque, message_id, queue_id, queue_offset)
+            return json_frame(text.encode())
         return encode_command(
             response_to(request, code, ext_fields=self._ext_fields(message_id, queue_id, queue_offset))
         )
@@ -77,12 +79,6 @@ class SendAnswers:
             "MSG_REGION": self._region,
             "TRACE_ON": self._trace_on,
         }
-
-
-def _json_frame(text: str) -> bytes:
-    header = text.encode()
-    size = len(header)
-    return _START.pack(4 + size, size) + header
 
 
 def _ids(store_host_raw: bytes, physical_offsets: list[int]) -> str:

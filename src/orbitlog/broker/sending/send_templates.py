@@ -7,9 +7,6 @@ values in it, and nothing else has to be read. Requests in JSON alone.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 import orjson
 
 from orbitlog.formats import names
@@ -19,6 +16,7 @@ from orbitlog.formats.records.message import Message, record_version
 from orbitlog.formats.records.record_template import RecordTemplate, Row, template_of
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.header_patterns import OPAQUE_MARK, OPAQUE_VALUE, HeaderPattern, header_pattern
 
 SEND, BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 STARTS = {SEND: b'{"code":310,', BATCH: b'{"code":320,'}
@@ -38,14 +36,13 @@ _loads = orjson.loads
 # The values of a header that are a message's own, as JSON writes them. None of the marks can stand within a text: the
 # quotes there have backslashes.
 _OWN_VALUES = {
-    b'"opaque":': rb"(0|[1-9][0-9]{0,8})",
+    OPAQUE_MARK: OPAQUE_VALUE,
     b'"e":"': rb"([0-9]{1,5})",
     b'"g":"': rb"([0-9]{1,18})",
     b'"i":': rb'("[^"]*")',
 }
 
 LaneKey = tuple[str | int, ...]
-Match = Callable[[bytes], re.Match[bytes] | None]
 
 
 class Lane:
@@ -66,7 +63,7 @@ class Lane:
         self.queues = {b"%d" % queue_id: (config.topic, queue_id) for queue_id in range(queue_count)}
         self.answer = answer
         self.uses = 0
-        self.match: tuple[Match, tuple[int, ...]] | None = None
+        self.match: HeaderPattern | None = None
         self.is_oneway = is_oneway
 
 
@@ -142,26 +139,7 @@ def by_fields(lanes: Lanes, header: bytes, code: int) -> Found:
     if lane.uses >= _PATTERN_AFTER_USES:
         if lane.uses == _PATTERN_AFTER_USES and lanes.pattern_count < _PATTERNS_MAX:
             lanes.pattern_count += 1
-            lane.match = _pattern_of(header)
+            lane.match = header_pattern(header, _OWN_VALUES)
         if lane.match is not None:
             lanes.recent[code] = lane
     return lane, opaque, queue_text, time_text, properties
-
-
-def _pattern_of(header: bytes) -> tuple[Match, tuple[int, ...]] | None:
-    """Return what finds the four own values in headers like this one, and the numbers of their groups."""
-    starts = {}
-    for mark in _OWN_VALUES:
-        if header.count(mark) != 1:
-            return None
-        starts[mark] = header.index(mark) + len(mark)
-    pattern, position = b"", 0
-    order = sorted(starts, key=starts.__getitem__)
-    for mark in order:
-        value = re.compile(_OWN_VALUES[mark]).match(header, starts[mark])
-        if value is None:
-            return None
-        pattern += re.escape(header[position : value.start()]) + _OWN_VALUES[mark]
-        position = value.end()
-    pattern += re.escape(header[position:])
-    return re.compile(pattern).fullmatch, tuple(order.index(mark) + 1 for mark in _OWN_VALUES)

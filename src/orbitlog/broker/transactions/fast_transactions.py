@@ -39,6 +39,7 @@ from orbitlog.formats.records.record_template import RecordTemplate, Row
 from orbitlog.formats.records.transaction_ops import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import FLAG_ONEWAY, Serialization
+from orbitlog.wire.frame_start import pack_frame_start
 from orbitlog.wire.frames import Frame
 
 _JSON = int(Serialization.JSON)
@@ -53,7 +54,6 @@ _BOOLEANS = {None, "true", "false"}
 
 _find_special = re.compile(f"\0|\x02(?:{SPECIAL_NAMES})").search
 _loads = orjson.loads
-_pack_start = struct.Struct(">II").pack
 _pack_long = struct.Struct(">q").pack
 _new_tuple = tuple.__new__
 
@@ -210,4 +210,4 @@ class QuickTransactions:
 def _answer(half: _Half, physical_offset: int, queue_offset: int) -> bytes:
     answer = half.lane.answer % (half.opaque, physical_offset, half.queue[1], queue_offset)
     answer = b'%b,"transactionId":%b}}' % (answer[:-2], orjson.dumps(half.unique_id))
-    return _pack_start(len(answer) + 4, len(answer)) + answer
+    return pack_frame_start(len(answer) + 4, len(answer)) + answer
