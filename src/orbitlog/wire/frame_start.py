@@ -18,9 +18,7 @@ pack_frame_start = _START.pack
 unpack_frame_start = _START.unpack_from
 
 
-def json_frame(header: bytes, body: bytes = b"") -> bytes:
-    """Return a whole frame whose header is JSON."""
+def json_frame(header: bytes) -> bytes:
+    """Return a whole frame with a JSON header and no body."""
     size = len(header)
-    if not body:
-        return pack_frame_start(TOTAL_BYTES + size, size) + header
-    return b"".join((pack_frame_start(TOTAL_BYTES + size + len(body), size), header, body))
+    return pack_frame_start(TOTAL_BYTES + size, size) + header

@@ -219,7 +219,7 @@ class Broker:
         settings = self.state.settings
         limits = RemotingLimits(connections=settings[keys.CONNECTIONS_MAX])
         host = settings[keys.BIND_ADDRESS]
-        return RemotingServer(self._serve, host=host, port=port, limits=limits, quick=self._sends.quick)
+        return RemotingServer(self._serve, host=host, port=port, limits=limits, quick=self._sends.fast_path)
 
     def _warn_of_strangers(self) -> None:
         """Warn about what it means to listen where others can connect, or not to."""
