@@ -82,7 +82,7 @@ class HotPath:
     def feed_commits(self, data: bytes) -> None:
         """What came in one turn of the loop, and what the broker does at its end."""
         self.feed(data)
-        self.broker._transaction_ends.write_down()
+        self.broker._transaction_ends.write()
 
     def dispatch(self) -> None:
         """Dispatch at once what the broker would dispatch a moment later."""

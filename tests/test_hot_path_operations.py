@@ -133,12 +133,12 @@ def test_many_sends_a_read_that_wait_for_the_disk(tmp_path: Path) -> None:
         data, store, flushes = b"".join(sends(MESSAGES)), path.broker.state.store, path.broker._flushes
         assert flushes is not None
         # Until the topic is saved and the last trip is over: another thread must not take along what is sent below.
-        while path.connection.unanswered or flushes._is_under_way or flushes._start_planned or flushes._held:  # noqa: ASYNC110
+        while path.connection.unanswered or flushes._is_flushing or flushes._start_planned or flushes._delayed_start:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
         def feed_and_land() -> None:
             path.feed(data)
-            flushes._land(store.flush_log())
+            flushes._on_flushed(store.flush_log())
 
         feed_and_land()
         written = path.transport.calls

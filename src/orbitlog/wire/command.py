@@ -22,6 +22,7 @@ import orjson
 
 from orbitlog.errors import WireError
 from orbitlog.formats.java import utf8_encode
+from orbitlog.wire.frame_start import TOTAL_BYTES, pack_frame_start
 
 FLAG_RESPONSE = 1
 FLAG_ONEWAY = 2
@@ -93,7 +94,6 @@ def response_to(
     )
 
 
-_START = struct.Struct(">II")
 _FIXED = struct.Struct(">hbhii")
 _ENTRY_KEY = struct.Struct(">h")
 _LENGTH = struct.Struct(">i")
@@ -106,7 +106,7 @@ def encode_command(command: Command) -> bytes:
         raise WireError(f"a header of {len(header)} bytes; a frame has room for {HEADER_BYTES_MAX}")
     body = command.body
     mark = command.serialization << 24 | len(header)
-    return b"".join((_START.pack(4 + len(header) + len(body), mark), header, body))
+    return b"".join((pack_frame_start(TOTAL_BYTES + len(header) + len(body), mark), header, body))
 
 
 def _json_header(command: Command) -> bytes:

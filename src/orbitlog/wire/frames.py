@@ -10,20 +10,16 @@ call raises it. Mirrors Java `NettyDecoder`.
 
 from __future__ import annotations
 
-import struct
 from typing import TYPE_CHECKING
 
 from orbitlog.errors import WireError
 from orbitlog.wire.command import Command, Serialization
 from orbitlog.wire.command_decoding import FRAME_BYTES_MAX, WireLimits, decode_binary_header, decode_json_header
+from orbitlog.wire.frame_start import FRAME_START_BYTES, TOTAL_BYTES, unpack_frame_start
 
 if TYPE_CHECKING:
     from orbitlog.wire.repeated_pulls import RepeatedPulls
 
-_START = struct.Struct(">II")
-_unpack_start = _START.unpack_from
-_START_BYTES = _START.size
-_TOTAL_BYTES = 4
 _HEADER_BYTES_MASK = 0xFFFFFF
 # What people point at the wrong port, told by the first bytes.
 _TLS_START = b"\x16\x03"
@@ -45,7 +41,7 @@ class FrameDecoder:
     def __init__(self, max_frame_bytes: int = FRAME_BYTES_MAX, *, limits: WireLimits | None = None) -> None:
         self._limits = limits or WireLimits(frame_bytes_max=max_frame_bytes)
         self._kept = bytearray()  # one buffer, not a list of chunks: a peer may send two bytes at a time
-        self._needed_bytes = _START.size
+        self._needed_bytes = FRAME_START_BYTES
         self._pulls: RepeatedPulls | None = None
         self.failure: WireError | None = None
 
@@ -114,17 +110,17 @@ class FrameDecoder:
         position = 0
         end = len(data)
         limits = self._limits
-        total_max = limits.frame_bytes_max - _TOTAL_BYTES
+        total_max = limits.frame_bytes_max - TOTAL_BYTES
         header_bytes_max = limits.header_bytes_max
-        while position + _START_BYTES <= end:
-            total, mark = _unpack_start(data, position)
-            header_start = position + _START_BYTES
+        while position + FRAME_START_BYTES <= end:
+            total, mark = unpack_frame_start(data, position)
+            header_start = position + FRAME_START_BYTES
             header_bytes = mark  # of JSON, whose kind is 0
             if header_bytes > header_bytes_max or header_bytes + 4 > total or total > total_max:
                 header_bytes = mark & _HEADER_BYTES_MASK
                 if header_bytes > header_bytes_max or header_bytes + 4 > total or total > total_max:
                     raise WireError(_bad_lengths(total, header_bytes, limits))
-            body_end = position + _TOTAL_BYTES + total
+            body_end = position + TOTAL_BYTES + total
             if body_end > end:
                 self._needed_bytes = body_end - position
                 return position
@@ -133,18 +129,18 @@ class FrameDecoder:
             header_end = header_start + header_bytes
             frames.append((mark >> 24, data[header_start:header_end], data[header_end:body_end]))
             position = body_end
-        self._needed_bytes = _START_BYTES
+        self._needed_bytes = FRAME_START_BYTES
         return position
 
 
 def _bad_lengths(total: int, header_bytes: int, limits: WireLimits) -> str:
-    if total > limits.frame_bytes_max - _TOTAL_BYTES:
+    if total > limits.frame_bytes_max - TOTAL_BYTES:
         start = total.to_bytes(4)
         if start[:2] == _TLS_START:
             return "this is TLS, and only plain connections are served here"
         if start in _HTTP_STARTS:
             return "this is HTTP; RocketMQ's own protocol is served here"
-        return f"a frame of {total + _TOTAL_BYTES} bytes; at most {limits.frame_bytes_max}"
+        return f"a frame of {total + TOTAL_BYTES} bytes; at most {limits.frame_bytes_max}"
     if header_bytes > limits.header_bytes_max:
         return f"a header of {header_bytes} bytes; at most {limits.header_bytes_max}"
     return f"a header of {header_bytes} bytes in a frame of {total}"

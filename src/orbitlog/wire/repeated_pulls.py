@@ -1,8 +1,9 @@
-"""Pulls read by their text: those of one consumer differ in five values, and are asked thousands of times a second.
+"""Repeated pulls: decodes pull requests by a header pattern instead of as JSON.
 
-The first ones are read as any request is. A kind of pull that comes often is remembered as a pattern: whatever is the
-same byte for byte but for the numbers of request, queue, offsets and flags is read by it, in a third of the time, to
-the same command. Everything else is left to the plain decoder.
+The pulls of one consumer differ in five values and arrive thousands of times a second. The first ones are decoded like
+any request. A pull that is repeated often gets a pattern: a header with the same bytes except for opaque number, queue,
+offsets and flags is decoded by it to the same command, in a third of the time. Every other header is left to
+`decode_json_header`.
 """
 
 from __future__ import annotations
@@ -14,66 +15,74 @@ from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command, Serialization
 from orbitlog.wire.command_decoding import WireLimits, decode_json_header
 from orbitlog.wire.consume_headers import PullMessageRequest
+from orbitlog.wire.header_patterns import OPAQUE_MARK, OPAQUE_VALUE, HeaderPattern, header_pattern
 
 _JSON = int(Serialization.JSON)
-_KINDS_MAX = 4  # of a connection: a consumer has one for each topic, and most have one busy topic
-_KNOWN_AFTER = 32
+_PATTERNS_MAX = 4  # per connection: a consumer needs one for each topic, and most have one busy topic
+_MISSES_BEFORE_PATTERN = 32
 _HEADER_BYTES_MAX = 4096
 
-# What differs, as JSON writes it. None of the marks can stand within a text: the quotes there have backslashes.
-_OPAQUE = (b'"opaque":', rb"(0|[1-9][0-9]{0,8})")
-_OWN_FIELDS = {"queueId": 9, "queueOffset": 18, "sysFlag": 9, "commitOffset": 18}  # with so many digits at most
+# The ext fields that differ between pulls, with the maximum number of digits of each; in the order of `command`.
+_FIELD_DIGITS = {"queueId": 9, "queueOffset": 18, "sysFlag": 9, "commitOffset": 18}
+_VALUES = {
+    OPAQUE_MARK: OPAQUE_VALUE,
+    **{b'"%b":"' % name.encode(): rb"([0-9]{1,%d})" % digits for name, digits in _FIELD_DIGITS.items()},
+}
 
 
 class RepeatedPulls:
-    """The kinds of pulls that one peer repeats, the one that came last first."""
+    """The pull patterns of one peer, the most recently used first."""
 
-    __slots__ = ("_kinds", "_known_count", "_patience", "_unknown_count")
+    __slots__ = ("_hits", "_misses", "_misses_allowed", "_patterns")
 
     def __init__(self) -> None:
-        self._kinds: list[_Kind] = []
-        self._patience = _KNOWN_AFTER
-        self._known_count = self._unknown_count = 0  # since the last kind was taken up
+        self._patterns: list[_PullPattern] = []
+        self._misses_allowed = _MISSES_BEFORE_PATTERN
+        self._hits = self._misses = 0  # since the last pattern was added
 
     def read(self, header: bytes, body: bytes, limits: WireLimits) -> Command | None:
-        """Read the header of a pull; None where it is of no known kind."""
-        kinds = self._kinds
-        for place, kind in enumerate(kinds):
-            found = kind.match(header)
-            if found is not None:
-                if place:
-                    kinds.insert(0, kinds.pop(place))
-                self._known_count += 1
-                return kind.command(found, body)
-        self._unknown_count += 1
-        if self._unknown_count >= self._patience:
-            self._take_up(header, limits)
+        """Decode the header of a pull; None if no pattern matches it."""
+        patterns = self._patterns
+        for index, pattern in enumerate(patterns):
+            match = pattern.match(header)
+            if match is not None:
+                if index:
+                    patterns.insert(0, patterns.pop(index))
+                self._hits += 1
+                return pattern.command(match, body)
+        self._misses += 1
+        if self._misses >= self._misses_allowed:
+            self._add_pattern(header, limits)
         return None
 
-    def _take_up(self, header: bytes, limits: WireLimits) -> None:
-        """Remember one more kind; a peer that repeats none is asked ever more seldom: a pattern costs fifty pulls."""
-        is_of_use = self._known_count >= self._unknown_count
-        self._patience = _KNOWN_AFTER if is_of_use else 2 * self._patience
-        self._known_count = self._unknown_count = 0
-        new = _kind_of(header, limits)
-        if new is not None:
-            self._kinds.insert(0, new)
-            del self._kinds[_KINDS_MAX:]
+    def _add_pattern(self, header: bytes, limits: WireLimits) -> None:
+        """Add the pattern of this header.
+
+        Compiling a pattern costs as much as decoding fifty pulls. So a peer whose patterns rarely match is allowed
+        twice as many misses before the next one.
+        """
+        is_useful = self._hits >= self._misses
+        self._misses_allowed = _MISSES_BEFORE_PATTERN if is_useful else 2 * self._misses_allowed
+        self._hits = self._misses = 0
+        pattern = _pattern_of(header, limits)
+        if pattern is not None:
+            self._patterns.insert(0, pattern)
+            del self._patterns[_PATTERNS_MAX:]
 
 
-class _Kind:
-    """One kind: a pattern of its text, and what its pulls share."""
+class _PullPattern:
+    """A header pattern, and the command and header whose remaining values its pulls share."""
 
     __slots__ = ("_command", "_groups", "_header", "match")
 
-    def __init__(self, pattern: bytes, groups: tuple[int, ...], command: Command, header: PullMessageRequest) -> None:
-        self.match = re.compile(pattern).fullmatch
-        self._groups = groups
+    def __init__(self, pattern: HeaderPattern, command: Command, header: PullMessageRequest) -> None:
+        self.match, self._groups = pattern
         self._command = command
         self._header = header
 
-    def command(self, found: re.Match[bytes], body: bytes) -> Command:
-        opaque, queue_id, queue_offset, sys_flag, commit_offset = found.group(*self._groups)
+    def command(self, match: re.Match[bytes], body: bytes) -> Command:
+        """Return the command of a header that matched."""
+        opaque, queue_id, queue_offset, sys_flag, commit_offset = match.group(*self._groups)
         like, pull = self._command, self._header
         ext_fields = like.ext_fields.copy()
         ext_fields["queueId"] = queue_id.decode()
@@ -110,27 +119,16 @@ class _Kind:
         )
 
 
-def _kind_of(header: bytes, limits: WireLimits) -> _Kind | None:
-    """Return the kind of a pull, or None where it is not one, or not written as others are."""
+def _pattern_of(header: bytes, limits: WireLimits) -> _PullPattern | None:
+    """Return the pattern of a pull; None if the header is invalid, not a pull, or too long to be worth a pattern."""
     if len(header) > _HEADER_BYTES_MAX:
         return None
     try:
         command = decode_json_header(header, b"", limits)
         pull = PullMessageRequest.from_ext_fields(command.ext_fields)
     except OrbitlogError:
-        return None  # the plain decoder says what is wrong
-    values = dict([_OPAQUE])
-    values |= {b'"%b":"' % name.encode(): rb"([0-9]{1,%d})" % digits for name, digits in _OWN_FIELDS.items()}
-    if command.code != RequestCode.PULL_MESSAGE or any(header.count(mark) != 1 for mark in values):
+        return None  # `decode_json_header` reports the error when the request itself is decoded
+    if command.code != RequestCode.PULL_MESSAGE:
         return None
-    pattern, position = b"", 0
-    order = sorted(values, key=header.index)
-    for mark in order:
-        start = header.index(mark) + len(mark)
-        value = re.compile(values[mark]).match(header, start)
-        if value is None:
-            return None
-        pattern += re.escape(header[position:start]) + values[mark]
-        position = value.end()
-    pattern += re.escape(header[position:])
-    return _Kind(pattern, tuple(order.index(mark) + 1 for mark in values), command, pull)
+    pattern = header_pattern(header, _VALUES)
+    return None if pattern is None else _PullPattern(pattern, command, pull)

@@ -126,9 +126,9 @@ def test_a_few_kinds_are_known_at_a_time() -> None:
 
 def test_many_kinds_in_turn_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_up: list[bytes] = []
-    kind_of = repeated_pulls._kind_of
+    pattern_of = repeated_pulls._pattern_of
     monkeypatch.setattr(
-        repeated_pulls, "_kind_of", lambda header, limits: taken_up.append(header) or kind_of(header, limits)
+        repeated_pulls, "_pattern_of", lambda header, limits: taken_up.append(header) or pattern_of(header, limits)
     )
     pulls = RepeatedPulls()
     for number in range(4000):

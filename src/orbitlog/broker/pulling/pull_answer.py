@@ -5,14 +5,12 @@ The same bytes as `encode_command` writes, which a test holds it to; requests in
 
 from __future__ import annotations
 
-import struct
-
 from orbitlog.store.reads.queue_reader import GetResult
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import LANGUAGE, PROTOCOL_VERSION, Command, Serialization, encode_command, response_to
 from orbitlog.wire.consume_headers import PullMessageResponse
+from orbitlog.wire.frame_start import TOTAL_BYTES, pack_frame_start
 
-_pack_start = struct.Struct(">II").pack
 _JSON = int(Serialization.JSON)
 _TEMPLATE = (
     f'{{"code":%d,"language":"{LANGUAGE}","version":{PROTOCOL_VERSION},"opaque":%d,"flag":1,"remark":"%b","extFields":'
@@ -36,7 +34,7 @@ def pull_frame(
             *sys_flags,
         )
         size = len(header)
-        return b"".join((_pack_start(4 + size + len(body), size), header, body))
+        return b"".join((pack_frame_start(TOTAL_BYTES + size + len(body), size), header, body))
     told = PullMessageResponse(
         suggested_broker_id=0,
         next_queue_offset=result.next_offset,

@@ -107,7 +107,7 @@ class Broker:
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
         table = {**handlers.table(state, writer, self._flushes), **admin_table(state, self._admin_needs())}
         router = RequestRouter(state.topics, self._scheduler, handlers, table, self._publish_topics)
-        self._listeners = Listeners(state, router.serve, self._sends.quick)
+        self._listeners = Listeners(state, router.serve, self._sends.fast_path)
         self._loops = BackgroundLoops()
 
     # Life cycle

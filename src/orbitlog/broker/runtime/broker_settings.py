@@ -416,6 +416,7 @@ class BrokerSettings:
     def __init__(self, texts: Mapping[str, str] | None = None, complaints: Iterable[Complaint] = ()) -> None:
         self.texts = dict(texts or {})
         self.complaints = tuple(complaints)
+        self.change_count = 0  # grows with each `change`, so that callers can cache what they derive from settings
         self._values = {key: setting.default for key, setting in _KNOWN.items()}
         for key, text in self.texts.items():
             self._values[key] = _KNOWN[key].parse(text)
@@ -453,6 +454,7 @@ class BrokerSettings:
         for key, text in texts.items():
             self.texts[key] = text
             self._values[key] = _KNOWN[key].parse(text)
+        self.change_count += 1
 
     def effective(self) -> dict[str, str]:
         """Return every setting as text, as it would be written to broker.conf."""

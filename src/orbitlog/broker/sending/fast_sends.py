@@ -1,205 +1,227 @@
-"""The short way of an ordinary send: from the frame to the log, many at a time, without an object for each.
+"""Fast path of sends: from the frame to the CommitLog, many messages at a time, without an object for each.
 
-Whoever sends many messages repeats most of its header. The long way (`SendHandler`) takes the first send of each kind,
-with all checks; what it has found is a lane (`send_lanes`). A send that differs from its lane in anything but its own
-values, or is unusual in any way, is left where it is, for the long way. Both give the same records and answers, to
-which a test holds them.
+The slow path (`SendHandler`) takes the first send of each kind, evaluates all rules, and leaves a template
+(`send_templates`). The fast path takes sends that match a template and pass every message rule (`send_rules`), appends
+them as one run and answers them from the template. Every other frame stays in the backlog, for the slow path. Both
+paths give the same records and responses; `test_fast_sends` compares them.
 
-Transactions have a short way of their own, `QuickTransactions`. Where sends wait for the disk, see `SyncedSends`.
+Transactions have a fast path of their own, `FastTransactions`. With SYNC_FLUSH see `SyncFlushSends`.
 """
 
 from __future__ import annotations
 
-import re
-import struct
 from collections import deque
+from collections.abc import Callable
+from itertools import islice
+from typing import NamedTuple
 
-from orbitlog.broker.runtime import broker_settings as keys
+import orjson
+
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.sending.message_writer import MessageWriter
 from orbitlog.broker.sending.send_answer import SendAnswers
+from orbitlog.broker.sending.send_rules import SendKind, SendLimits, SendRules, Verdict
 from orbitlog.broker.sending.send_templates import (
     BATCH,
-    OWN_FIELDS,
+    HEADER_STARTS,
     RUN_MAX,
     SEND,
-    SPECIAL_NAMES,
-    STARTS,
-    Lane,
-    Lanes,
-    by_fields,
-    by_text,
-    size_of_row,
-    time_ms_of,
+    SendTemplate,
+    TemplateCache,
+    find_by_fields,
+    match_recent,
+    parse_timestamp,
 )
-from orbitlog.broker.transactions.fast_transactions import QuickTransactions
+from orbitlog.broker.transactions.fast_transactions import FastTransactions
 from orbitlog.formats import names
-from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.message import Message
-from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX
-from orbitlog.formats.records.record_template import Row, template_of
+from orbitlog.formats.records.properties import join_properties
+from orbitlog.formats.records.record_template import Row
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.command import Command, Serialization
+from orbitlog.wire.frame_start import pack_frame_start
 from orbitlog.wire.frames import Frame
 
 _JSON = int(Serialization.JSON)
-_START_BATCH = STARTS[BATCH]
-_LANES_MAX = 4096
-_UNIQ_KEY = props.UNIQ_KEY + props.NAME_END
-
-_find_special = re.compile(f"\x02(?:TRAN_MSG|{SPECIAL_NAMES})").search
-_pack_start = struct.Struct(">II").pack
+_SEND_START, _BATCH_START = HEADER_STARTS[SEND], HEADER_STARTS[BATCH]
+_START_BYTES = len(_SEND_START)
+_loads = orjson.loads
 
 
-def is_special(properties: str) -> bool:
-    """Tell whether there is more to do with the properties of a message than to store them."""
-    return _UNIQ_KEY not in properties or _find_special("\x02" + properties) is not None
+class SendParts(NamedTuple):
+    """What the paths of sends share."""
+
+    writer: MessageWriter
+    answers: SendAnswers
+    rules: SendRules
+    read_limits: Callable[[], SendLimits]
+    added_raw: bytes
+    """Properties that the broker adds to each message, and to each member of a batch."""
+    added_to_members: bytes
 
 
-class QuickSends:
-    """Sends that go the short way."""
+class FastSends:
+    """Serves sends that repeat an earlier one."""
 
-    def __init__(
-        self, state: BrokerState, answers: SendAnswers, transactions: QuickTransactions, added_raw: bytes
-    ) -> None:
-        self._state = state
-        self._added_to_members = added_raw if state.compat.batch_members_get_batch_properties else b""
-        self._topics = state.topics
-        self._version = state.topics.data_version
-        self._lanes: dict[Connection, Lanes] = {}
-        self._answers = answers
+    def __init__(self, state: BrokerState, parts: SendParts, transactions: FastTransactions) -> None:
+        self._writer = parts.writer
+        self._answers = parts.answers
         self._transactions = transactions
-        self._added = added_raw
-        self._added_after_separator = b"\x02" + added_raw
+        self._single_checks = parts.rules.message_checks[SendKind.SINGLE]
+        self._batch_checks = parts.rules.message_checks[SendKind.BATCH]
+        self._added = parts.added_raw
+        self._added_to_members = parts.added_to_members
+        self._caches: dict[Connection, TemplateCache] = {}
+        self._topics, self._settings = state.topics, state.settings
+        self._topics_version, self._settings_changes = state.topics.data_version, state.settings.change_count
+        self._read_limits = parts.read_limits
+        self._limits = parts.read_limits()
+        # Many sends of a run have the same born timestamp: the last one is kept parsed.
         self._born_text, self._born_ms = b"0", 0
 
-    def learn(self, connection: Connection, request: Command, message: Message, config: TopicConfig) -> None:
-        """Take note of an ordinary send that was stored: others like it may go the short way."""
-        if request.code not in STARTS or request.serialization != _JSON or message.topic == names.TIMER_TOPIC:
-            return
-        template = template_of(message)
-        shared = {name: text for name, text in request.ext_fields.items() if name not in OWN_FIELDS}
-        if template is None or len(shared) + len(OWN_FIELDS) != len(request.ext_fields):
-            return
-        self._forget_stale()
-        lanes = self._lanes.get(connection)
-        if lanes is None:
-            lanes = self._lanes[connection] = Lanes()
-            connection.on_close(self._forget)
-        if message.topic == names.HALF_TOPIC:
-            lanes.halves = lanes = lanes.halves or Lanes()
-        if len(lanes.by_fields) >= _LANES_MAX:
-            lanes.clear()
-        answer = self._answers.stored_template(message.store_host_raw)
-        lane = Lane(message._replace(body=b""), template, config, answer, is_oneway=request.is_oneway)
-        lanes.by_fields[(*shared, *shared.values(), request.flag, request.code)] = lane
-
-    def _forget(self, connection: Connection) -> None:
-        self._lanes.pop(connection, None)
-
-    def _forget_stale(self) -> None:
-        """Forget all lanes where a topic has changed since they were found."""
-        if self._version is not self._topics.data_version:
-            self._version = self._topics.data_version
-            for lanes in self._lanes.values():
-                lanes.clear()
-
-    def __call__(self, connection: Connection, backlog: deque[Frame], outgoing: list[bytes]) -> None:
-        """Take ordinary sends off the front of a connection's backlog, store and answer them."""
-        if self._version is not self._topics.data_version:
-            self._forget_stale()
-        lanes = self._lanes.get(connection)
+    def learn(
+        self, connection: Connection, request: Command, message: Message, config: TopicConfig, verdict: Verdict
+    ) -> None:
+        """Add a template of a send that the slow path has stored, if its verdict may be cached."""
         if (
-            lanes is None
-            or (lanes.halves is not None and self._transactions.take(lanes.halves, backlog, outgoing))
-            or not lanes.by_fields
+            verdict.cached_on is None
+            or request.code not in HEADER_STARTS
+            or request.serialization != _JSON
+            or message.topic == names.TIMER_TOPIC
         ):
             return
-        while backlog and backlog[0][1].startswith(_START_BATCH) and len(outgoing) < RUN_MAX:
-            if not self._take_batch(lanes, backlog[0], outgoing):
+        self._drop_stale()
+        cache = self._caches.get(connection)
+        if cache is None:
+            cache = self._caches[connection] = TemplateCache()
+            connection.on_close(self._drop)
+        if message.topic == names.HALF_TOPIC:
+            cache.halves = cache = cache.halves or TemplateCache()
+        cache.add(request, message, config, self._answers.stored_template(message.store_host_raw))
+
+    def _drop(self, connection: Connection) -> None:
+        self._caches.pop(connection, None)
+
+    def _drop_stale(self) -> None:
+        """Drop all templates if a topic or a setting has changed: verdicts of header rules depend on both."""
+        version, changes = self._topics.data_version, self._settings.change_count
+        if version is not self._topics_version or changes != self._settings_changes:
+            self._topics_version, self._settings_changes = version, changes
+            self._limits = self._read_limits()
+            for cache in self._caches.values():
+                cache.clear()
+
+    def __call__(
+        self,
+        connection: Connection,
+        backlog: deque[Frame],
+        outgoing: list[bytes],
+        opaques: list[bytes] | None = None,
+    ) -> None:
+        """Take sends off the front of a connection's backlog, store them and add their responses to `outgoing`.
+
+        `opaques`, if given, gets the opaque number of each response.
+        """
+        cache = self._caches.get(connection)
+        if cache is None:
+            return
+        if (
+            self._topics_version is not self._topics.data_version
+            or self._settings_changes != self._settings.change_count
+        ):
+            self._drop_stale()
+        if (
+            cache.halves is not None and self._transactions.take(cache.halves, self._limits, backlog, outgoing, opaques)
+        ) or not cache.by_fields:
+            return
+        start = backlog[0][1][:_START_BYTES]
+        if start != _SEND_START:
+            if start != _BATCH_START:
                 return
-            backlog.popleft()
+            while self._take_batch(cache, backlog[0], outgoing, opaques):
+                backlog.popleft()
+                if not backlog or len(outgoing) >= RUN_MAX:
+                    return
         rows: list[Row] = []
-        asked: list[tuple[Lane, int]] = []
-        is_mixed = self._read(lanes, backlog, rows, asked)
+        asked: list[tuple[SendTemplate, bytes]] = []
+        is_one_topic = self._read(cache, backlog, rows, asked)
         if not rows:
             return
-        state = self._state
-        places = state.store.append_run(rows)
-        if not places:
-            return
-        for (lane, opaque), row, (physical_offset, queue_offset) in zip(asked, rows, places, strict=False):
+        places = self._writer.put_rows(rows, is_one_topic)
+        for (template, opaque), row, (physical_offset, queue_offset) in zip(asked, rows, places, strict=False):
             backlog.popleft()
-            if not lane.is_oneway:
-                header = lane.answer % (opaque, physical_offset, row[1][1], queue_offset)
+            if not template.is_oneway:
+                header = template.answer % (opaque, physical_offset, row[1][1], queue_offset)
                 size = len(header)
-                outgoing.append(_pack_start(size + 4, size) + header)
-        if is_mixed or len(places) < len(rows):
-            for row, _ in zip(rows, places, strict=False):
-                state.statistics.note_put(row[0].topic, 1, size_of_row(row))
-        else:
-            size_bytes = places[-1][0] + size_of_row(rows[-1]) - places[0][0]
-            state.statistics.note_put(rows[0][0][0], len(rows), size_bytes, len(rows))
-        state.message_appended()
+                outgoing.append(pack_frame_start(size + 4, size) + header)
+        if opaques is not None:
+            opaques += [opaque for (template, opaque), _ in zip(asked, places, strict=False) if not template.is_oneway]
 
-    def _take_batch(self, lanes: Lanes, frame: Frame, outgoing: list[bytes]) -> bool:
-        """Store and answer an ordinary batch; False where it is for the long way."""
-        kind, header, body = frame
-        state = self._state
-        if kind != _JSON or not 0 < len(body) <= state.settings[keys.MESSAGE_BYTES]:
+    def _take_batch(
+        self, cache: TemplateCache, frame: Frame, outgoing: list[bytes], opaques: list[bytes] | None
+    ) -> bool:
+        """Store and answer a batch; return False if it is left to the slow path."""
+        serialization, header, body = frame
+        if serialization != _JSON:
             return False
         try:
-            lane, opaque, queue_text, time_text, properties = by_text(lanes, header, BATCH) or by_fields(
-                lanes, header, BATCH
+            template, opaque, queue_text, time_text, properties = match_recent(cache, header, BATCH) or find_by_fields(
+                cache, header, BATCH
             )
-            queue, born_ms = lane.queues[queue_text], time_ms_of(time_text)
-            properties.encode()  # not stored with a batch, but what is no text is for the long way
+            queue, born_ms = template.queues[queue_text], parse_timestamp(time_text)
+            properties.encode()  # not stored with a batch, but the slow path decides about invalid text
         except (KeyError, TypeError, ValueError, AttributeError):
             return False
-        batch = lane.message._replace(body=body, queue_id=queue[1], born_timestamp_ms=born_ms)
-        appended = state.store.append_members(batch, self._added_to_members)
+        for check in self._batch_checks:
+            if check(self._limits, body, properties) is not None:
+                return False
+        batch = template.message._replace(body=body, queue_id=queue[1], born_timestamp_ms=born_ms)
+        appended = self._writer.put_members(batch, self._added_to_members)
         if appended is None:
             return False
-        state.statistics.note_put(batch.topic, len(appended.physical_offsets), appended.size_bytes)
-        state.message_appended()
-        if not lane.is_oneway:
-            host = batch.store_host_raw
-            outgoing.append(
-                self._answers.batch_frame(opaque, host, appended.physical_offsets, queue[1], appended.queue_offset)
-            )
+        if not template.is_oneway:
+            outgoing.append(self._answers.batch_frame(int(opaque), batch, appended))
+            if opaques is not None:
+                opaques.append(opaque)
         return True
 
-    def _read(self, lanes: Lanes, backlog: deque[Frame], rows: list[Row], asked: list[tuple[Lane, int]]) -> bool:
-        """Find out which frames from the first on are ordinary sends, and what is to be stored for them.
-
-        Tells whether they are of several lanes.
-        """
-        first, is_mixed = None, False
-        body_bytes_max = self._state.settings[keys.MESSAGE_BYTES]
+    def _read(
+        self,
+        cache: TemplateCache,
+        backlog: deque[Frame],
+        rows: list[Row],
+        asked: list[tuple[SendTemplate, bytes]],
+    ) -> bool:
+        """Read frames up to the first that is left to the slow path; return whether all rows have one topic."""
+        is_one_topic = True
+        limits, checks, added = self._limits, self._single_checks, self._added
         born_text, born_ms = self._born_text, self._born_ms
-        for kind, header, body in backlog:
-            if kind != _JSON or not 0 < len(body) <= body_bytes_max:
+        # The template of the last send is tried first, by its pattern: most sends of a run have the same one.
+        template = cache.recent[SEND]
+        match, groups = template.pattern
+        for serialization, header, body in islice(backlog, RUN_MAX):
+            if serialization != _JSON:
                 break
             try:
-                lane, opaque, queue_text, time_text, properties = by_text(lanes, header, SEND) or by_fields(
-                    lanes, header, SEND
-                )
-                queue = lane.queues[queue_text]
+                values = match(header)
+                if values is not None:
+                    opaque, queue_text, time_text, text = values.group(*groups)
+                    properties = _loads(text)
+                else:
+                    template, opaque, queue_text, time_text, properties = find_by_fields(cache, header, SEND)
+                    match, groups = template.pattern
+                    is_one_topic = is_one_topic and (not rows or rows[-1][0] is template.record)
+                queue = template.queues[queue_text]
                 if time_text != born_text:
-                    born_text, born_ms = time_text, time_ms_of(time_text)
+                    born_text, born_ms = time_text, parse_timestamp(time_text)
+                    self._born_text, self._born_ms = born_text, born_ms
                 raw = properties.encode()
             except (KeyError, TypeError, ValueError, AttributeError):
-                break  # not what was seen before; the long way says what it is, or what is wrong with it
-            if _UNIQ_KEY not in properties or "\0" in properties or _find_special("\x02" + properties):
-                break
-            raw += self._added if raw[-1] == 2 else self._added_after_separator
-            if len(raw) > PROPERTIES_BYTES_MAX:
-                break
-            rows.append((lane.template, queue, born_ms, body, raw))
-            asked.append((lane, opaque))
-            if lane is not first:
-                is_mixed, first = is_mixed or first is not None, lane
-            if len(rows) == RUN_MAX:
-                break
-        self._born_text, self._born_ms = born_text, born_ms
-        return is_mixed
+                break  # no template, or invalid: the slow path answers it
+            for check in checks:
+                if check(limits, body, properties) is not None:
+                    return is_one_topic
+            rows.append((template.record, queue, born_ms, body, join_properties(raw, added)))
+            asked.append((template, opaque))
+        return is_one_topic

@@ -1,6 +1,7 @@
-"""Answers that wait for the disk: one trip takes all that were written by then. Mirrors `GroupCommitService`.
+"""Flush queue: holds responses until the CommitLog is flushed past their records. Mirrors `GroupCommitService`.
 
-The disk works in a thread of its own; everything else happens in the thread of the event loop.
+One flush covers every append made before it (group commit). The flush runs in its own thread, `GroupCommit`; everything
+else in this module runs in the thread of the event loop.
 """
 
 from __future__ import annotations
@@ -8,12 +9,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
-
-import orjson
 
 from orbitlog.broker.runtime.group_commit import GroupCommit
 from orbitlog.errors import StoreError
@@ -22,15 +21,16 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, encode_command, response_to
 
 log = logging.getLogger(__name__)
-_News = TypeVar("_News")
-# How long a trip is held for those who were just answered: of the time that the last one took, and at most.
-_HELD_SHARE = 0.25
-_HELD_SECONDS_MAX = 0.002
-_FRAME_START_BYTES = 8
+_Result = TypeVar("_Result")
+# The next flush is delayed for clients that were just answered: by this share of the last flush's time, at most 2 ms.
+_DELAY_SHARE = 0.25
+_DELAY_SECONDS_MAX = 0.002
 
 
 @dataclass(slots=True)
 class _Waiting:
+    """A response that waits until the log is flushed up to `end`, or until the loop's time is `until_s`."""
+
     end: int
     until_s: float
     connection: Connection
@@ -40,128 +40,132 @@ class _Waiting:
 
 @dataclass(slots=True)
 class _WaitingRun:
-    """Requests of one connection that were stored together, of which nothing is left but their answers."""
+    """The responses of a run of sends over one connection; of the requests only the opaque numbers are kept."""
 
     end: int
     until_s: float
     connection: Connection
     frames: list[bytes]
+    opaques: Sequence[bytes]
 
 
 class FlushQueue:
-    """Flushes as long as somebody waits, and answers them.
+    """Flushes while responses wait, and sends them when their records are durable.
 
-    Those who were just answered send again soon. A trip that left without them would make two groups that take turns,
-    each waiting for the other's trip: so the next one is held until as many wait as did before, for a fraction of the
-    time that a trip takes.
+    Clients that were just answered send their next message soon. A flush that started without them would split the
+    clients into two groups which take turns, each waiting for the flush of the other. So the next flush is delayed
+    until as many requests wait as did before, for a fraction of the time that a flush takes.
     """
 
     def __init__(self, flush: Callable[[], int], flushed: Callable[[], None], timeout_ms: Callable[[], int]) -> None:
+        """Use `flush`, which returns the offset flushed to; call `flushed` after each flush, in the loop's thread."""
         self._flushed = flushed
         self._timeout_ms = timeout_ms
-        self._waiting: deque[_Waiting | _WaitingRun] = deque()
-        self._request_count = 0  # of all that wait
-        self._trips = GroupCommit(flush, partial(self._tell, self._land), partial(self._tell, self._fail))
-        self._is_under_way = self._is_wanted = False
-        self._started_s = self._trip_seconds = 0.0
-        self._expected = 1
+        self._waiting: deque[_Waiting | _WaitingRun] = deque()  # ordered by `end`, and by `until_s`
+        self._request_count = 0  # requests in `_waiting`
+        self._commits = GroupCommit(flush, partial(self._post, self._on_flushed), partial(self._post, self._on_failure))
+        self._is_flushing = self._is_wanted = False
+        self._started_s = self._flush_seconds = 0.0
+        self._expected_count = 1
         self._loop: asyncio.AbstractEventLoop | None = None
         self._start_planned: asyncio.Handle | None = None
-        self._held: asyncio.TimerHandle | None = None
-        self._next_late: asyncio.TimerHandle | None = None
+        self._delayed_start: asyncio.TimerHandle | None = None
+        self._next_timeout: asyncio.TimerHandle | None = None
         self._all_answered: asyncio.Future[None] | None = None
         self._held_by: set[asyncio.Future[None]] = set()
-        self._landed_to = 0
+        self._flushed_to = 0
 
     def flush_soon(self) -> None:
-        """Take to the disk what is written by now, whether or not anybody waits for it."""
+        """Flush all records written so far, whether or not a response waits for them."""
         self._is_wanted = True
-        if not self._is_under_way:
+        if not self._is_flushing:
             self._plan_start(asyncio.get_running_loop())
 
     def wait(self, end: int, connection: Connection, request: Command, answer: Command | bytes) -> None:
-        """Give the answer once the log is on the disk up to `end`; ends only grow from call to call."""
+        """Send the response once the log is flushed up to `end`; `end` must not decrease from call to call."""
         loop = self._loop or asyncio.get_running_loop()
         until_s = loop.time() + self._timeout_ms() / 1000
         self._add(loop, _Waiting(end, until_s, connection, request, answer), 1)
 
-    def wait_run(self, end: int, connection: Connection, frames: list[bytes]) -> None:
-        """Give several answers in JSON, which the connection owes from now on, once the log is on the disk that far."""
+    def wait_run(self, end: int, connection: Connection, frames: list[bytes], opaques: Sequence[bytes]) -> None:
+        """Send JSON responses to the requests `opaques`, which the connection owes, once `end` is flushed."""
         loop = self._loop or asyncio.get_running_loop()
         until_s = loop.time() + self._timeout_ms() / 1000
         connection.owe(len(frames))
-        self._add(loop, _WaitingRun(end, until_s, connection, frames), len(frames))
+        self._add(loop, _WaitingRun(end, until_s, connection, frames, opaques), len(frames))
 
     def _add(self, loop: asyncio.AbstractEventLoop, waiting: _Waiting | _WaitingRun, request_count: int) -> None:
         self._waiting.append(waiting)
         self._request_count += request_count
-        if self._next_late is None:
-            self._next_late = loop.call_at(waiting.until_s, self._give_up)
-        if not self._is_under_way:
+        if self._next_timeout is None:
+            self._next_timeout = loop.call_at(waiting.until_s, self._time_out)
+        if not self._is_flushing:
             self._plan_start(loop)
 
     def hold(self, saving: asyncio.Future[None]) -> None:
-        """Answer nobody until `saving` has ended: what they sent may need the table that is saved."""
+        """Send no response until `saving` is done: a table that is being saved may contain the topic of a send."""
         self._held_by.add(saving)
-        saving.add_done_callback(self._let_go)
+        saving.add_done_callback(self._release)
 
     def _plan_start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         if self._start_planned is not None:
             return
-        if self._request_count >= self._expected:
-            # When the requests that are being read have been worked off: they go along.
+        if self._request_count >= self._expected_count:
+            # Not at once: requests of the current turn of the loop are appended first, and share this flush.
             self._start_planned = loop.call_soon(self._start)
-        elif self._held is None:
-            self._held = loop.call_later(min(self._trip_seconds * _HELD_SHARE, _HELD_SECONDS_MAX), self._start)
+        elif self._delayed_start is None:
+            delay_s = min(self._flush_seconds * _DELAY_SHARE, _DELAY_SECONDS_MAX)
+            self._delayed_start = loop.call_later(delay_s, self._start)
 
     def _start(self) -> None:
         assert self._loop is not None
-        for planned in (self._start_planned, self._held):
+        for planned in (self._start_planned, self._delayed_start):
             if planned is not None:
                 planned.cancel()
-        self._start_planned = self._held = None
-        if self._is_under_way:
+        self._start_planned = self._delayed_start = None
+        if self._is_flushing:
             return
-        self._is_under_way, self._is_wanted = True, False
+        self._is_flushing, self._is_wanted = True, False
         self._started_s = self._loop.time()
-        self._trips.ask()
+        self._commits.ask()
 
     async def close(self) -> None:
-        """Return when nobody waits any more."""
+        """Return when every response was sent, and the flush thread has ended."""
         if self._waiting:
             self._all_answered = asyncio.get_running_loop().create_future()
             await self._all_answered
-        for planned in (self._next_late, self._start_planned, self._held):
+        for planned in (self._next_timeout, self._start_planned, self._delayed_start):
             if planned is not None:
                 planned.cancel()
-        await asyncio.to_thread(self._trips.close)
+        await asyncio.to_thread(self._commits.close)
 
-    def _tell(self, listener: Callable[[_News], None], news: _News) -> None:
-        """Bring news from the disk's thread to the loop's."""
+    def _post(self, listener: Callable[[_Result], None], result: _Result) -> None:
+        """Call a listener in the loop's thread; runs in the flush thread, which must not touch any other field."""
         assert self._loop is not None
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(listener, news)
+            self._loop.call_soon_threadsafe(listener, result)
 
-    def _land(self, flushed_to: int) -> None:
+    def _on_flushed(self, flushed_to: int) -> None:
         assert self._loop is not None
-        self._trip_seconds = self._loop.time() - self._started_s
-        self._is_under_way = False
-        self._landed_to = flushed_to
-        self._answer_landed()
+        self._flush_seconds = self._loop.time() - self._started_s
+        self._is_flushing = False
+        self._flushed_to = flushed_to
+        # Responses first: `_flushed` dispatches the records, which takes longer.
+        self._send_flushed()
         self._flushed()
         if self._is_wanted or (self._waiting and self._waiting[-1].end > flushed_to):
             self._plan_start(self._loop)
 
-    def _answer_landed(self) -> None:
-        """Answer all whose messages are on the disk, unless a table that they may need is not."""
+    def _send_flushed(self) -> None:
+        """Send the responses whose records are durable, unless a table is being saved."""
         if self._held_by:
             return
         waiting = self._waiting
-        self._expected = max(self._request_count, 1)
+        self._expected_count = max(self._request_count, 1)
         answers: dict[Connection, list[tuple[Command, Command | bytes]]] = {}
         owed: dict[Connection, list[bytes]] = {}
-        while waiting and waiting[0].end <= self._landed_to:
+        while waiting and waiting[0].end <= self._flushed_to:
             done = self._take_first()
             if isinstance(done, _WaitingRun):
                 owed.setdefault(done.connection, []).extend(done.frames)
@@ -178,31 +182,35 @@ class FlushQueue:
         self._request_count -= len(first.frames) if isinstance(first, _WaitingRun) else 1
         return first
 
-    def _let_go(self, saving: asyncio.Future[None]) -> None:
+    def _release(self, saving: asyncio.Future[None]) -> None:
         self._held_by.discard(saving)
         error = None if saving.cancelled() else saving.exception()
         if error is not None:
-            self._refuse_all(f"a table that messages need cannot be saved: {error}")
-        self._answer_landed()
+            self._refuse_all(f"could not save a table that messages depend on: {error}")
+        self._send_flushed()
 
-    def _give_up(self) -> None:
-        """Answer those for whom the disk took too long: stored, but not yet on it."""
+    def _time_out(self) -> None:
+        """Answer FLUSH_DISK_TIMEOUT to sends that waited too long: their messages are stored, but not durable yet."""
         assert self._loop is not None
         now_s = self._loop.time()
         while self._waiting and self._waiting[0].until_s <= now_s:
             late = self._take_first()
-            log.warning("the disk took more than %d ms for a send of %s", self._timeout_ms(), late.connection.peer)
-            _refuse(late, ResponseCode.FLUSH_DISK_TIMEOUT, "the disk did not answer in time")
+            log.warning(
+                "flush timed out: a send from %s was not durable after %d ms (syncFlushTimeout)",
+                late.connection.peer,
+                self._timeout_ms(),
+            )
+            _refuse(late, ResponseCode.FLUSH_DISK_TIMEOUT, "the flush timed out")
         oldest = self._waiting[0] if self._waiting else None
-        self._next_late = self._loop.call_at(oldest.until_s, self._give_up) if oldest else None
+        self._next_timeout = self._loop.call_at(oldest.until_s, self._time_out) if oldest else None
         self._note_answered()
 
-    def _fail(self, error: StoreError) -> None:
-        self._is_under_way = False
+    def _on_failure(self, error: StoreError) -> None:
+        self._is_flushing = False
         self._refuse_all(str(error))
 
     def _refuse_all(self, reason: str) -> None:
-        log.error("%s", reason)
+        log.error("refusing %d sends that wait for a flush: %s", self._request_count, reason)
         refused, self._waiting, self._request_count = self._waiting, deque(), 0
         for lost in refused:
             _refuse(lost, ResponseCode.SERVICE_NOT_AVAILABLE, reason)
@@ -214,19 +222,18 @@ class FlushQueue:
 
 
 def _refuse(waiting: _Waiting | _WaitingRun, code: ResponseCode, reason: str) -> None:
-    """Answer that something went wrong, and not what would have been answered."""
+    """Send a refusal instead of the response that waits."""
     if isinstance(waiting, _Waiting):
         waiting.connection.respond(waiting.request, response_to(waiting.request, code, reason))
         return
-    numbers = [orjson.loads(frame[_FRAME_START_BYTES:])["opaque"] for frame in waiting.frames]
-    requests = [Command(RequestCode.SEND_MESSAGE_V2, opaque=number) for number in numbers]
+    requests = [Command(RequestCode.SEND_MESSAGE_V2, opaque=int(opaque)) for opaque in waiting.opaques]
     waiting.connection.respond_owed([encode_command(response_to(request, code, reason)) for request in requests])
 
 
 def once_flushed(
     flushes: FlushQueue | None, end: int, connection: Connection, request: Command, answer: Command
 ) -> Answer:
-    """Return the answer, or nothing yet where it has to wait until the log is on the disk up to `end`."""
+    """Return the response; None if the flush queue sends it once the log is flushed up to `end`."""
     if flushes is None:
         return answer
     flushes.wait(end, connection, request, answer)

@@ -1,7 +1,7 @@
-"""Sends: one message or a batch, into a topic that there is or that is made for it. Mirrors `SendMessageProcessor`.
+"""Send requests, slow path: one message or a batch, with all rules evaluated. Mirrors `SendMessageProcessor`.
 
-The way of an ordinary message is short and looks at no more of the request than it must: this is the broker's busiest
-code. Everything unusual (delays, retries, transactions, topics yet to be made) leaves it by `_unusual` and friends.
+Takes every send that the fast path (`fast_sends`) leaves: the first of its kind, special properties, topics yet to be
+created, binary headers, refusals. `send_rules` decides; this module carries the verdict out.
 """
 
 from __future__ import annotations
@@ -11,47 +11,55 @@ import random
 from typing import NamedTuple
 from zlib import crc32
 
-from orbitlog.broker.admin.name_checks import checked_group, checked_topic
+from orbitlog.broker.admin.name_checks import checked_group
 from orbitlog.broker.delayed.timed_delivery import recall_handle
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState, host_bits, host_raw
-from orbitlog.broker.sending.fast_sends import QuickSends, is_special
+from orbitlog.broker.sending.fast_sends import FastSends, SendParts
 from orbitlog.broker.sending.flush_queue import FlushQueue
 from orbitlog.broker.sending.message_writer import MessageWriter, refuse
 from orbitlog.broker.sending.send_answer import SendAnswers
-from orbitlog.broker.sending.sync_flush_sends import SyncedSends
-from orbitlog.broker.transactions.fast_transactions import QuickTransactions
+from orbitlog.broker.sending.send_rules import (
+    POP_RECEIPT,
+    Refusal,
+    Send,
+    SendKind,
+    SendLimits,
+    SendRules,
+    Verdict,
+    is_half_message,
+    send_limits,
+    stored_sys_flag,
+    waits_for_flush,
+)
+from orbitlog.broker.sending.sync_flush_sends import SyncFlushSends
+from orbitlog.broker.transactions.fast_transactions import FastTransactions
 from orbitlog.broker.transactions.half_messages import HalfMessages
 from orbitlog.broker.transactions.transaction_ends import TransactionEnds
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import names
 from orbitlog.formats.java import utf8_encode
-from orbitlog.formats.names import NOT_SENDABLE_TOPICS
-from orbitlog.formats.records import flags
 from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.batch import expand_batch
 from orbitlog.formats.records.message import BODY_CRC_MASK, TOPIC_BYTES_MAX_V1, Message, record_version
-from orbitlog.formats.records.properties import decode_properties
+from orbitlog.formats.records.properties import decode_properties, join_properties
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.remoting.unique_ids import UniqueIds
+from orbitlog.store.appending.put_result import PutResult
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.send_headers import SendMessageRequest, SendMessageV2Request
 
 log = logging.getLogger(__name__)
 
-_NO_WAIT = f"{props.WAIT}{props.NAME_END}false"
-_IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
 MAX_RECONSUME_SINCE_VERSION = 121
-_NO_TRANSACTIONS = "the broker does not take transaction messages (rejectTransactionMessage)"
-_POP_RECEIPT = "POP_CK"
-_TOLD_MORE = frozenset((names.TIMER_TOPIC, names.HALF_TOPIC))
+_LONGER_ANSWERS = frozenset((names.TIMER_TOPIC, names.HALF_TOPIC))
 _PORT_BYTES = 4
 
 
-class _Ends(NamedTuple):
-    """The two ends of a connection as records hold them, and the bits that tell their sizes."""
+class _Hosts(NamedTuple):
+    """The two ends of a connection as records hold them, and the sysFlag bits of their sizes."""
 
     born_raw: bytes
     store_raw: bytes
@@ -59,7 +67,7 @@ class _Ends(NamedTuple):
 
 
 class SendHandler:
-    """Serves 10, 310 and 320."""
+    """Serves SEND_MESSAGE, SEND_MESSAGE_V2 and SEND_BATCH_MESSAGE; owns the fast path, which serves most of them."""
 
     def __init__(
         self,
@@ -82,86 +90,87 @@ class SendHandler:
             added |= {props.MSG_REGION: settings[keys.REGION], props.TRACE_ON: trace_on}
         self._added = added
         self._added_raw = writer.encode(added)
+        self._added_to_members = self._added_raw if state.compat.batch_members_get_batch_properties else b""
         self._keeps_wait = state.compat.plain_send_keeps_wait
-        self._ends: dict[Connection, _Ends] = {}
-        transactions = QuickTransactions(state, halves, ends, added)
-        self.quick = QuickSends(state, self._answers, transactions, self._added_raw)
+        self._rules = SendRules(keeps_wait=self._keeps_wait)
+        self._hosts: dict[Connection, _Hosts] = {}
+        parts = SendParts(writer, self._answers, self._rules, self._limits, self._added_raw, self._added_to_members)
+        transactions = FastTransactions(writer, halves, ends, self._rules, added)
+        self.fast_path = FastSends(state, parts, transactions)
         if flushes is not None:
-            self.quick = SyncedSends(state, self._answers, transactions, self._added_raw, flushes=flushes)
+            self.fast_path = SyncFlushSends(state, parts, transactions, flushes)
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
-        kind = SendMessageRequest if request.code == RequestCode.SEND_MESSAGE else SendMessageV2Request
-        header = kind.from_ext_fields(request.ext_fields)
+        decode = SendMessageRequest if request.code == RequestCode.SEND_MESSAGE else SendMessageV2Request
+        header = decode.from_ext_fields(request.ext_fields)
+        is_batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
+        kind = SendKind.BATCH if is_batch else SendKind.SINGLE
         topic, body = header.topic, request.body
         config = self._state.topics.find(topic)
-        if config is None or topic in NOT_SENDABLE_TOPICS or "+" in topic:  # clients may not send to `%RETRY%g+t`
-            config = self._make_topic(connection, header)
-        queue_id = _chosen_queue(config, header.queue_id)
-        if not body or len(body) > self._state.settings[keys.MESSAGE_BYTES]:
-            self._refuse_size(len(body))
-        ends = self._ends.get(connection) or self._ends_of(connection)
+        send = Send(header, config, connection.remote_address, self._limits())
+        _raise(self._rules.judge_topic(send, kind))
+        if config is None:
+            config = self._create_topic(connection, header)
+            send = send._replace(config=config)
+        verdict = self._rules.judge(send, kind, body)
+        _raise(verdict.refusal)
+        queue_id = header.queue_id
+        if queue_id < 0:
+            queue_id = random.randrange(config.write_queue_count)  # noqa: S311 - any queue will do
+        hosts = self._hosts.get(connection) or self._hosts_of(connection)
         properties = header.properties or ""
-        is_batch = header.batch or request.code == RequestCode.SEND_BATCH_MESSAGE
-        is_usual = not (
-            is_batch
-            or header.sys_flag & flags.TRANSACTION_MASK
-            or topic[0] == "%"
-            or not self._keeps_wait
-            or is_special(properties)
-        )
         message = Message(
             0 if is_batch else crc32(body) & BODY_CRC_MASK,  # members have their own
             queue_id,
             header.flag,
             0,
             0,
-            _checked_bits(header.sys_flag) | ends.sys_flag,
+            stored_sys_flag(header.sys_flag) | hosts.sys_flag,
             header.born_timestamp_ms,
-            ends.born_raw,
+            hosts.born_raw,
             0,
-            ends.store_raw,
+            hosts.store_raw,
             header.reconsume_times,
             0,
             body,
             topic,
-            self._with_added(utf8_encode(properties)) if is_usual else b"",
+            join_properties(utf8_encode(properties), self._added_raw) if verdict.is_stored_as_sent else b"",
             1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
         )
         if is_batch:
-            return self._send_batch(connection, request, message, properties)
-        told: dict[str, str] = {}
-        if not is_usual:
-            message, told = self._unusual(request, header, message)
+            frame, end = self._send_batch(connection, request, message, config, verdict)
+            return self._answer(connection, request, frame, end, waits=waits_for_flush(properties))
+        more_fields: dict[str, str] = {}
+        if not verdict.is_stored_as_sent:
+            message, verdict, more_fields = self._rewrite(request, send, message)
         result = self._writer.put(message)
         if result.physical_offset < 0:
             refuse(result)
-        if is_usual or (message.topic == names.HALF_TOPIC and self._keeps_wait):
-            self.quick.learn(connection, request, message, config)
-        if message.topic in _TOLD_MORE:
-            frame = self._answers.put_aside(request, ends.store_raw, result, queue_id, told)
+        self.fast_path.learn(connection, request, message, config, verdict)
+        if message.topic in _LONGER_ANSWERS:
+            frame = self._answers.deferred(request, hosts.store_raw, result, queue_id, more_fields)
         else:
-            frame = self._answers.stored(request, ends.store_raw, result.physical_offset, queue_id, result.queue_offset)
-        return self._answer(connection, request, frame, result.end, waits=_NO_WAIT not in properties)
+            frame = self._answers.stored(
+                request, hosts.store_raw, result.physical_offset, queue_id, result.queue_offset
+            )
+        return self._answer(connection, request, frame, result.end, waits=waits_for_flush(properties))
 
-    # What every send goes through
+    def _limits(self) -> SendLimits:
+        """Return the limits that are in force now; an operator may change them while the broker runs."""
+        settings = self._state.settings
+        return send_limits(
+            settings[keys.MESSAGE_BYTES],
+            len(self._added_raw),
+            rejects_transactions=settings[keys.REJECT_TRANSACTIONS],
+            waits_for_flush=self._flushes is not None,
+        )
 
-    def _ends_of(self, connection: Connection) -> _Ends:
-        """Work out, once a connection, what every message over it says of its way."""
+    def _hosts_of(self, connection: Connection) -> _Hosts:
+        """Return the hosts of messages over a connection, and keep them until it closes."""
         born_raw, store_raw = host_raw(*connection.remote_address), self._state.store_host_raw(connection)
-        ends = self._ends[connection] = _Ends(born_raw, store_raw, host_bits(born_raw, store_raw))
-        connection.on_close(self._ends.__delitem__)
-        return ends
-
-    def _with_added(self, properties_raw: bytes) -> bytes:
-        if properties_raw and properties_raw[-1] != 2:
-            return properties_raw + b"\x02" + self._added_raw
-        return properties_raw + self._added_raw
-
-    def _refuse_size(self, size_bytes: int) -> None:
-        limit = self._state.settings[keys.MESSAGE_BYTES]
-        problem = f"a body of {size_bytes} bytes" if size_bytes else "it has no body"
-        limits = f"msg body length limit {limit}B, msg properties length limit 32KB"
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {problem}; {limits}")
+        hosts = self._hosts[connection] = _Hosts(born_raw, store_raw, host_bits(born_raw, store_raw))
+        connection.on_close(self._hosts.__delitem__)
+        return hosts
 
     def _answer(self, connection: Connection, request: Command, frame: bytes, end: int, *, waits: bool) -> Answer:
         if self._flushes is None or not waits:
@@ -169,53 +178,39 @@ class SendHandler:
         self._flushes.wait(end, connection, request, frame)
         return None
 
-    def _told_of(self, message: Message, properties: dict[str, str]) -> dict[str, str]:
-        """Return what the sender of a message that is put aside needs to take it back, or to end it through a proxy."""
-        if message.topic == names.TIMER_TOPIC:
-            return {"recallHandle": str(recall_handle(self._state.broker_name, properties))}
-        return {"transactionId": properties.get(props.UNIQ_KEY, "")} if message.topic == names.HALF_TOPIC else {}
+    # Topics that do not exist, properties that are rewritten
 
-    # What is unusual
-
-    def _make_topic(self, connection: Connection, header: SendMessageRequest) -> TopicConfig:
-        """Return a topic that nobody made yet, or refuse."""
-        state = self._state
-        topic = checked_topic(header.topic)
-        if topic in NOT_SENDABLE_TOPICS:
-            raise RequestRefused(ResponseCode.NO_PERMISSION, f"sending to the system topic {topic} is forbidden")
-        found = state.topics.find(topic)
-        if found is not None:
-            return found
+    def _create_topic(self, connection: Connection, header: SendMessageRequest) -> TopicConfig:
+        """Create the topic of a send; raise `RequestRefused` if the broker does not create topics automatically."""
+        state, topic = self._state, header.topic
         if topic.startswith(names.RETRY_PREFIX):
             return state.topics.make(topic, 1, sys_flag=2 if header.unit_mode else 0)
-        made = None
+        created = None
         if state.settings[keys.AUTO_CREATE_TOPIC] or header.default_topic != names.AUTO_CREATE_TOPIC:
-            made = state.topics.make_from_template(
+            created = state.topics.make_from_template(
                 topic, header.default_topic, header.default_topic_queue_count, 1 if header.unit_mode else 0
             )
-        if made is None:
+        if created is None:
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST,
-                f"topic {topic} does not exist and is not made automatically; make it with `mqadmin updateTopic`",
+                f"topic {topic} does not exist and is not created automatically; create it with `mqadmin updateTopic`",
             )
         log.warning(
-            "topic %s auto-created with %d queues by a send from %s; to have another number make it beforehand, to"
-            " allow none set autoCreateTopicEnable=false",
+            "topic %s auto-created with %d queues by a send from %s; to choose the number of queues, create topics"
+            " beforehand; to forbid this, set autoCreateTopicEnable=false",
             topic,
-            made.write_queue_count,
+            created.write_queue_count,
             connection.peer,
         )
-        return made
+        return created
 
-    def _unusual(
-        self, request: Command, header: SendMessageRequest, message: Message
-    ) -> tuple[Message, dict[str, str]]:
-        """Return the message as it is to be stored, its properties looked at one by one, and what is told of it."""
-        state = self._state
+    def _rewrite(self, request: Command, send: Send, message: Message) -> tuple[Message, Verdict, dict[str, str]]:
+        """Return the message to store, its properties rewritten, the verdict on it, and further response fields."""
+        state, header = self._state, send.header
         properties = decode_properties(utf8_encode(header.properties or ""))
-        properties.pop(_POP_RECEIPT, None)
+        properties.pop(POP_RECEIPT, None)
         if message.topic.startswith(names.RETRY_PREFIX):
-            message = self._retried(request, header, message, properties)
+            message = self._retry_or_dead_letter(request, header, message, properties)
         if not properties.get(props.UNIQ_KEY) and state.compat.config_has_5x_fields:
             properties[props.UNIQ_KEY] = self._unique_ids.make(message.store_host_raw[:-_PORT_BYTES], state.now_ms())
         lite_topic = properties.get(props.LITE_TOPIC)
@@ -224,24 +219,25 @@ class SendHandler:
         properties |= self._added
         if not self._keeps_wait:
             properties.pop(props.WAIT, None)
-        if props.INNER_NUM in properties:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"property {props.INNER_NUM} is the broker's own")
-        is_half = properties.get(props.TRANSACTION_PREPARED, "").lower() == "true"
-        if is_half and not (message.reconsume_times > 0 and props.DELAY in properties):
-            if state.settings[keys.REJECT_TRANSACTIONS]:
-                raise RequestRefused(ResponseCode.NO_PERMISSION, _NO_TRANSACTIONS)
+        verdict = self._rules.judge_special(send, message.body, properties)
+        _raise(verdict.refusal)
+        if is_half_message(header, properties):
             half = self._halves.prepared(message, properties)
-            return half, self._told_of(half, properties)
-        if header.sys_flag & flags.TRANSACTION_MASK:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: a half message needs TRAN_MSG")
+            return half, verdict, self._more_fields(half, properties)
         message = message._replace(properties_raw=self._writer.encode(properties))
         message = self._writer.schedule(message, properties)
-        return message, self._told_of(message, properties)
+        return message, verdict, self._more_fields(message, properties)
 
-    def _retried(
+    def _more_fields(self, message: Message, properties: dict[str, str]) -> dict[str, str]:
+        """Return the response fields that a sender needs to recall a timer message, or to end a half message."""
+        if message.topic == names.TIMER_TOPIC:
+            return {"recallHandle": str(recall_handle(self._state.broker_name, properties))}
+        return {"transactionId": properties.get(props.UNIQ_KEY, "")} if message.topic == names.HALF_TOPIC else {}
+
+    def _retry_or_dead_letter(
         self, request: Command, header: SendMessageRequest, message: Message, properties: dict[str, str]
     ) -> Message:
-        """Send what was tried too often to where it waits for people."""
+        """Return a message for a retry topic as it is, or for the dead letter topic after too many attempts."""
         state = self._state
         group_name = checked_group(message.topic[len(names.RETRY_PREFIX) :])
         group = state.groups.find_or_make(group_name, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
@@ -257,58 +253,45 @@ class SendHandler:
             return message
         config = state.topics.make_dead_letter_topic(group_name)
         properties.pop(props.DELAY, None)
-        log.warning("group %s gave up on a message after %d tries; it is in %s", group_name, times_max, config.topic)
+        log.warning(
+            "dead letter: group %s gave up on a message after %d tries; it is in %s",
+            group_name,
+            times_max,
+            config.topic,
+        )
         return message._replace(topic=config.topic, queue_id=0, version=record_version(config.topic))
 
-    def _send_batch(self, connection: Connection, request: Command, batch: Message, text: str) -> Answer:
-        if batch.topic.startswith(names.RETRY_PREFIX):
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"a batch cannot go to the retry topic {batch.topic}")
-        added = self._added_raw if self._state.compat.batch_members_get_batch_properties else b""
-        whole = self._writer.put_members(batch, added)
-        if whole is not None:
-            config = self._state.topics.find(batch.topic)
-            if config is not None:
-                self.quick.learn(connection, request, batch, config)
-            frame = self._answers.batch_stored(
-                request, batch.store_host_raw, whole.physical_offsets, batch.queue_id, whole.queue_offset
+    def _send_batch(
+        self, connection: Connection, request: Command, batch: Message, config: TopicConfig, verdict: Verdict
+    ) -> tuple[bytes, int]:
+        """Store a batch; return the response frame, and where its last record ends."""
+        answers, host = self._answers, batch.store_host_raw
+        appended = self._writer.put_members(batch, self._added_to_members)
+        if appended is not None:
+            self.fast_path.learn(connection, request, batch, config, verdict)
+            end = appended.end
+            frame = answers.batch_stored(
+                request, host, appended.physical_offsets, batch.queue_id, appended.queue_offset
             )
-            return self._answer(connection, request, frame, whole.end, waits=_NO_WAIT not in text)
+        else:
+            results = self._put_expanded(batch)
+            offsets, end = [result.physical_offset for result in results], results[-1].end
+            frame = answers.batch_stored(request, host, offsets, batch.queue_id, results[0].queue_offset)
+        return frame, end
+
+    def _put_expanded(self, batch: Message) -> list[PutResult]:
+        """Store the members of a batch as messages of their own; raise `RequestRefused` if it is invalid."""
         try:
-            messages = expand_batch(batch._replace(properties_raw=added))
+            messages = expand_batch(batch._replace(properties_raw=self._added_to_members))
         except FormatError as error:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the body is no batch: {error}") from None
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the body is not a valid batch: {error}") from None
         results = self._writer.put_all(messages)
         if not results[0].is_stored:
             refuse(results[0])
-        offsets = [result.physical_offset for result in results]
-        frame = self._answers.batch_stored(
-            request, batch.store_host_raw, offsets, batch.queue_id, results[0].queue_offset
-        )
-        return self._answer(connection, request, frame, results[-1].end, waits=_NO_WAIT not in text)
+        return results
 
 
-def _chosen_queue(config: TopicConfig, queue_id: int) -> int:
-    """Return the queue to write to: the one asked for, or any where that is left to the broker."""
-    count = config.write_queue_count
-    if 0 <= queue_id < count or 0 <= queue_id < config.read_queue_count:
-        return queue_id
-    if queue_id >= 0:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"queueId[{queue_id}] is not possible: topic {config.topic} has {config.read_queue_count} queues to read"
-            f" and {count} to write",
-        )
-    if count <= 0:
-        raise RequestRefused(ResponseCode.NO_PERMISSION, f"topic {config.topic} has no queue to write to")
-    return random.randrange(count)  # noqa: S311 - any queue will do
-
-
-def _checked_bits(sys_flag: int) -> int:
-    """Return sysFlag without the sizes of hosts; refuses bits that would let a message be taken for something else."""
-    if sys_flag & flags.TRANSACTION_MASK:
-        if sys_flag & flags.TRANSACTION_MASK != flags.TransactionType.PREPARED:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it is ended")
-        sys_flag &= ~flags.TRANSACTION_MASK  # the property TRAN_MSG makes a half message, and those have no bits
-    if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it holds others")
-    return sys_flag & ~_IPV6_BITS
+def _raise(refusal: Refusal | None) -> None:
+    """Raise a refusal as `RequestRefused`, which becomes the response."""
+    if refusal is not None:
+        raise RequestRefused(*refusal)

@@ -11,6 +11,7 @@ from typing import NoReturn
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.sending.stored_messages import StoredMessages
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import names
 from orbitlog.formats.delay_levels import parse_level
@@ -18,6 +19,7 @@ from orbitlog.formats.records import properties as props
 from orbitlog.formats.records import timer_message
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.properties import encode_properties
+from orbitlog.formats.records.record_template import Row
 from orbitlog.store.appending.put_result import AppendedMembers, PutResult, PutStatus
 from orbitlog.wire.codes import ResponseCode
 
@@ -36,35 +38,37 @@ class MessageWriter:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        self._store = state.store
+        self._stored = StoredMessages(state)
         self.has_separator = state.compat.trailing_property_separator
 
     def put(self, message: Message) -> PutResult:
-        """Store one message; those who dispatch and flush are woken."""
-        state = self._state
-        result = state.store.append(message)
+        """Store one message."""
+        result = self._store.append(message)
         if result.physical_offset >= 0:
-            state.statistics.note_put(message.topic, 1, result.size_bytes)
-            state.message_appended()
+            self._stored.note(message.topic, 1, result.size_bytes)
         return result
 
     def put_all(self, messages: Sequence[Message]) -> list[PutResult]:
-        """Store messages of one topic that came together; those who dispatch and flush are woken."""
-        state = self._state
-        results = state.store.append_batch(messages)
+        """Store the messages of one batch, all of one topic: all of them or none."""
+        results = self._store.append_batch(messages)
         if results[0].physical_offset >= 0:
-            size_bytes = sum(result.size_bytes for result in results)
-            state.statistics.note_put(messages[0].topic, len(results), size_bytes)
-            state.message_appended()
+            self._stored.note(messages[0].topic, len(results), sum(result.size_bytes for result in results))
         return results
 
     def put_members(self, batch: Message, added: bytes) -> AppendedMembers | None:
-        """Store an ordinary batch whole; None where it must be taken apart first."""
-        state = self._state
-        appended = state.store.append_members(batch, added)
+        """Store a batch without decoding its members; None if nothing was stored and `put_all` has to do it."""
+        appended = self._store.append_members(batch, added)
         if appended is not None:
-            state.statistics.note_put(batch.topic, len(appended.physical_offsets), appended.size_bytes)
-            state.message_appended()
+            self._stored.note(batch.topic, len(appended.physical_offsets), appended.size_bytes)
         return appended
+
+    def put_rows(self, rows: Sequence[Row], is_one_topic: bool) -> list[tuple[int, int]]:
+        """Store the first rows of a run; return the physical and the queue offset of each that was stored."""
+        places = self._store.append_run(rows)
+        if places:
+            self._stored.note_rows(rows, places, is_one_topic)
+        return places
 
     def encode(self, properties: dict[str, str]) -> bytes:
         """Write properties as the line of versions that the store is compatible with does."""

@@ -1,6 +1,7 @@
-"""The answer to a send that was stored, written in one go: it leaves a busy broker a hundred thousand times a second.
+"""Send responses: JSON frames formatted from a template, since a busy broker sends a hundred thousand a second.
 
-The same bytes as `encode_command` writes, which a test holds it to; requests in the binary serialization go there.
+The bytes are those of `encode_command`; a test compares them. Requests with binary headers are answered by
+`encode_command` itself.
 """
 
 from __future__ import annotations
@@ -8,66 +9,66 @@ from __future__ import annotations
 import json
 import struct
 
-from orbitlog.store.appending.put_result import PutResult
+from orbitlog.formats.records.message import Message
+from orbitlog.store.appending.put_result import AppendedMembers, PutResult
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import LANGUAGE, PROTOCOL_VERSION, Command, Serialization, encode_command, response_to
+from orbitlog.wire.frame_start import json_frame
 
-_START = struct.Struct(">II")
 _OFFSET = struct.Struct(">q")
 
 
 class SendAnswers:
-    """Answers that name region and tracing, which never change."""
+    """Responses to sends that were stored; region and tracing are the same in all of them."""
 
     def __init__(self, region: str, trace_on: str) -> None:
         self._region = region
         self._trace_on = trace_on
-        head = f'{{"code":%d,"language":"{LANGUAGE}","version":{PROTOCOL_VERSION},"opaque":%d,"flag":1,"extFields":'
+        head = (
+            f'{{"code":{ResponseCode.SUCCESS:d},"language":"{LANGUAGE}","version":{PROTOCOL_VERSION},"opaque":%d,'
+            '"flag":1,"extFields":'
+        )
         ids = '{"msgId":"%s","queueId":"%d","queueOffset":"%d",'
         rest = f'"MSG_REGION":{json.dumps(region)},"TRACE_ON":{json.dumps(trace_on)}}}}}'
         self._template = head + ids + rest.replace("%", "%%")
 
     def stored_template(self, store_host_raw: bytes) -> bytes:
-        """What answers requests in JSON, with places for number, physical offset, queue id and queue offset."""
+        """Return a JSON response header, to be formatted with opaque text, physical offset, queue id, queue offset."""
         before, _, after = self._template.partition("%s")
-        before = before.replace("%d", f"{ResponseCode.SUCCESS:d}", 1)
+        before = before.replace("%d", "%b", 1)
         return f"{before}{store_host_raw.hex().upper()}%016X{after}".encode()
 
     def stored(
         self, request: Command, store_host_raw: bytes, physical_offset: int, queue_id: int, queue_offset: int
     ) -> bytes:
-        """Answer that one message was stored there."""
+        """Return the response to a stored message."""
         message_id = (store_host_raw + _OFFSET.pack(physical_offset)).hex().upper()
-        return self._frame(request, ResponseCode.SUCCESS, message_id, queue_id, queue_offset)
+        return self._frame(request, message_id, queue_id, queue_offset)
 
-    def put_aside(
-        self, request: Command, store_host_raw: bytes, result: PutResult, queue_id: int, more: dict[str, str]
+    def deferred(
+        self, request: Command, store_host_raw: bytes, result: PutResult, queue_id: int, more_fields: dict[str, str]
     ) -> bytes:
-        """Answer that a message waits for its moment or its end, and by what it is named in either case."""
+        """Return the response to a stored timer message or half message, which has further fields."""
         message_id = (store_host_raw + _OFFSET.pack(result.physical_offset)).hex().upper()
-        ext_fields = self._ext_fields(message_id, queue_id, result.queue_offset) | more
+        ext_fields = self._ext_fields(message_id, queue_id, result.queue_offset) | more_fields
         return encode_command(response_to(request, ResponseCode.SUCCESS, ext_fields=ext_fields))
 
     def batch_stored(
         self, request: Command, store_host_raw: bytes, physical_offsets: list[int], queue_id: int, queue_offset: int
     ) -> bytes:
-        """Answer that several were stored, the first of them at that queue offset."""
-        ids = _ids(store_host_raw, physical_offsets)
-        return self._frame(request, ResponseCode.SUCCESS, ids, queue_id, queue_offset)
+        """Return the response to a stored batch; `queue_offset` is that of its first message."""
+        return self._frame(request, _ids(store_host_raw, physical_offsets), queue_id, queue_offset)
 
-    def batch_frame(
-        self, opaque: int, store_host_raw: bytes, physical_offsets: list[int], queue_id: int, queue_offset: int
-    ) -> bytes:
-        """Answer the same to a request in JSON that has this number."""
-        ids = _ids(store_host_raw, physical_offsets)
-        return _json_frame(self._template % (ResponseCode.SUCCESS, opaque, ids, queue_id, queue_offset))
+    def batch_frame(self, opaque: int, batch: Message, appended: AppendedMembers) -> bytes:
+        """Return the same for a JSON request of which only the opaque number is known."""
+        ids = _ids(batch.store_host_raw, appended.physical_offsets)
+        return json_frame((self._template % (opaque, ids, batch.queue_id, appended.queue_offset)).encode())
 
-    def _frame(self, request: Command, code: int, message_id: str, queue_id: int, queue_offset: int) -> bytes:
+    def _frame(self, request: Command, message_id: str, queue_id: int, queue_offset: int) -> bytes:
         if request.serialization == Serialization.JSON:
-            return _json_frame(self._template % (code, request.opaque, message_id, queue_id, queue_offset))
-        return encode_command(
-            response_to(request, code, ext_fields=self._ext_fields(message_id, queue_id, queue_offset))
-        )
+            return json_frame((self._template % (request.opaque, message_id, queue_id, queue_offset)).encode())
+        ext_fields = self._ext_fields(message_id, queue_id, queue_offset)
+        return encode_command(response_to(request, ResponseCode.SUCCESS, ext_fields=ext_fields))
 
     def _ext_fields(self, message_id: str, queue_id: int, queue_offset: int) -> dict[str, str]:
         return {
@@ -79,14 +80,9 @@ class SendAnswers:
         }
 
 
-def _json_frame(text: str) -> bytes:
-    header = text.encode()
-    size = len(header)
-    return _START.pack(4 + size, size) + header
-
-
 def _ids(store_host_raw: bytes, physical_offsets: list[int]) -> str:
-    """Write the ids of messages, apart by commas: each the host and a place, all places in one go."""
+    """Return the message ids, separated by commas: each is the host and a physical offset, in hexadecimal digits."""
     host = store_host_raw.hex().upper()
-    places = struct.pack(f">{len(physical_offsets)}q", *physical_offsets).hex(",", _OFFSET.size).upper()
-    return host + places.replace(",", "," + host)
+    # All offsets are packed and converted at once; the separator of `hex` marks where each host goes.
+    offsets = struct.pack(f">{len(physical_offsets)}q", *physical_offsets).hex(",", _OFFSET.size).upper()
+    return host + offsets.replace(",", "," + host)

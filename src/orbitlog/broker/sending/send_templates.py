@@ -1,79 +1,93 @@
-"""What sends of one kind have in common, found once by the long way: their lane.
+"""Send templates: what the slow path found out about a send, kept for the sends that repeat it.
 
-Whatever says the same as the first of its lane, in every field but its number, its queue, its time and its properties,
-needs none of the checks again. A lane that is used often even knows its headers by their text: a pattern finds the four
-values in it, and nothing else has to be read. Requests in JSON alone.
+A template is valid for sends over the same connection that have the same text in every header field, except opaque
+number, queue, born timestamp and properties (`MESSAGE_FIELDS`). The verdict of every header rule is part of it. A
+template that is used often also has a header pattern, so that its sends are read without parsing JSON. JSON headers
+only.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable
-
 import orjson
 
+from orbitlog.broker.sending.send_rules import MESSAGE_FIELDS, queue_ids
 from orbitlog.formats import names
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.records import flags
-from orbitlog.formats.records.message import Message, record_version
-from orbitlog.formats.records.record_template import RecordTemplate, Row, template_of
+from orbitlog.formats.records.message import Message, make_message, record_version
+from orbitlog.formats.records.record_template import RecordTemplate, template_of
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.header_patterns import OPAQUE_MARK, OPAQUE_VALUE, HeaderPattern, header_pattern
 
 SEND, BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
-STARTS = {SEND: b'{"code":310,', BATCH: b'{"code":320,'}
-OWN_FIELDS = ("e", "g", "i")
+HEADER_STARTS = {SEND: b'{"code":310,', BATCH: b'{"code":320,'}
 RUN_MAX = 64
-_TIME_DIGITS_MAX = 18
+"""Messages of one run: they are appended by one write."""
+_QUEUE, _BORN, _PROPERTIES = MESSAGE_FIELDS.values()
+_TIMESTAMP_DIGITS_MAX = 18
+_TEMPLATES_MAX = 4096
 _PATTERNS_MAX = 16
-_PATTERN_AFTER_USES = 32
+_USES_BEFORE_PATTERN = 32
 
-# Properties that hold one of these, behind a separator, are not stored as they came.
-SPECIAL_NAMES = (
-    "DELAY|POP_CK|CLUSTER|MSG_REGION|TRACE_ON|INNER_NUM|WAIT\x01[^t]|UNIQ_KEY\x01(?:\x02|$)|TIMER_[A-Z_]+|__CRC32#|__LITE_TOPIC"
-    "|INNER_MULTI_DISPATCH"
-)
 _loads = orjson.loads
 
-# The values of a header that are a message's own, as JSON writes them. None of the marks can stand within a text: the
-# quotes there have backslashes.
-_OWN_VALUES = {
-    b'"opaque":': rb"(0|[1-9][0-9]{0,8})",
-    b'"e":"': rb"([0-9]{1,5})",
-    b'"g":"': rb"([0-9]{1,18})",
-    b'"i":': rb'("[^"]*")',
+# The values of one message in a header, as JSON writes them.
+_MESSAGE_VALUES = {
+    OPAQUE_MARK: OPAQUE_VALUE,
+    b'"%b":"' % _QUEUE.encode(): rb"([0-9]{1,5})",
+    b'"%b":"' % _BORN.encode(): rb"([0-9]{1,18})",
+    b'"%b":' % _PROPERTIES.encode(): rb'("[^"]*")',
 }
 
-LaneKey = tuple[str | int, ...]
-Match = Callable[[bytes], re.Match[bytes] | None]
+_NO_PATTERN = HeaderPattern(lambda header: None, ())  # of a template that is not used often
+TemplateKey = tuple[str | int, ...]
 
 
-class Lane:
-    """What sends of one kind share: a template, queues by their ids as text, how they are answered.
+def _committed_record(half: Message, topic: str) -> RecordTemplate | None:
+    if half.topic != names.HALF_TOPIC:
+        return None
+    sys_flag = flags.with_transaction_type(half.sys_flag, flags.TransactionType.COMMIT)
+    return template_of(half._replace(topic=topic, sys_flag=sys_flag, version=record_version(topic)))
 
-    Half messages also share what they become when they are committed.
+
+class SendTemplate:
+    """What the sends of one template share: record template, queues by the text of their ids, response header.
+
+    Half messages also share the record template of their commits.
     """
 
-    __slots__ = ("answer", "committed", "is_oneway", "match", "message", "queues", "template", "uses")
+    __slots__ = ("answer", "committed", "is_oneway", "message", "pattern", "queues", "record", "uses")
 
     def __init__(
-        self, message: Message, template: RecordTemplate, config: TopicConfig, answer: bytes, *, is_oneway: bool
+        self, message: Message, record: RecordTemplate, config: TopicConfig, answer: bytes, *, is_oneway: bool
     ) -> None:
-        queue_count = max(config.write_queue_count, config.read_queue_count)
         self.message = message
-        self.template = template
-        self.committed = _committed_template(message, config.topic)
-        self.queues = {b"%d" % queue_id: (config.topic, queue_id) for queue_id in range(queue_count)}
+        self.record = record
+        self.committed = _committed_record(message, config.topic)
+        self.queues = {b"%d" % queue_id: (config.topic, queue_id) for queue_id in queue_ids(config)}
         self.answer = answer
         self.uses = 0
-        self.match: tuple[Match, tuple[int, ...]] | None = None
+        self.pattern = _NO_PATTERN
         self.is_oneway = is_oneway
 
 
-class Lanes:
-    """The lanes of one connection; `recent` are the ones that were used last, by code, of those that have a pattern.
+def _no_template() -> SendTemplate:
+    """Return a template that matches no header."""
+    message = make_message(names.SELF_TEST_TOPIC, b"")
+    record = template_of(message)
+    assert record is not None
+    return SendTemplate(message, record, TopicConfig(message.topic, 0, 0), b"", is_oneway=False)
 
-    Those of half messages are apart.
+
+_NO_TEMPLATE = _no_template()
+
+
+class TemplateCache:
+    """The templates of one connection; those of half messages are in a cache of their own, `halves`.
+
+    `recent` contains, by request code, the template that was used last, of those that have a pattern.
     """
 
     __slots__ = ("by_fields", "halves", "pattern_count", "recent")
@@ -82,49 +96,52 @@ class Lanes:
         self.clear()
 
     def clear(self) -> None:
-        self.by_fields: dict[LaneKey, Lane] = {}
+        self.by_fields: dict[TemplateKey, SendTemplate] = {}
         self.pattern_count = 0
-        self.recent: dict[int, Lane] = {}
-        self.halves: Lanes | None = None
+        self.recent = dict.fromkeys(HEADER_STARTS, _NO_TEMPLATE)
+        self.halves: TemplateCache | None = None
+
+    def add(self, request: Command, message: Message, config: TopicConfig, answer: bytes) -> bool:
+        """Add the template of a send that was stored; return False if its record or its header is not suited."""
+        record = template_of(message)
+        shared = {name: text for name, text in request.ext_fields.items() if name not in MESSAGE_FIELDS.values()}
+        if record is None or len(shared) + len(MESSAGE_FIELDS) != len(request.ext_fields):
+            return False
+        if len(self.by_fields) >= _TEMPLATES_MAX:
+            self.clear()
+        template = SendTemplate(message._replace(body=b""), record, config, answer, is_oneway=request.is_oneway)
+        self.by_fields[(*shared, *shared.values(), request.flag, request.code)] = template
+        return True
 
 
-def _committed_template(half: Message, topic: str) -> RecordTemplate | None:
-    if half.topic != names.HALF_TOPIC:
-        return None
-    sys_flag = flags.with_transaction_type(half.sys_flag, flags.TransactionType.COMMIT)
-    return template_of(half._replace(topic=topic, sys_flag=sys_flag, version=record_version(topic)))
-
-
-def size_of_row(row: Row) -> int:
-    template, _, _, body, properties = row
-    return template.size_bytes + len(body) + len(properties)
-
-
-def time_ms_of(text: bytes) -> int:
-    if not text.isdigit() or len(text) > _TIME_DIGITS_MAX:
-        raise ValueError("for the long way")
+def parse_timestamp(text: bytes) -> int:
+    """Return the milliseconds; raise `ValueError` if the slow path should parse, or refuse, them."""
+    if not text.isdigit() or len(text) > _TIMESTAMP_DIGITS_MAX:
+        raise ValueError("not a plain timestamp")
     return int(text)
 
 
-Found = tuple[Lane, int, bytes, bytes, str]
+ReadSend = tuple[SendTemplate, bytes, bytes, bytes, str]
+"""Template, opaque number, queue id and born timestamp as text, properties. A tuple: it is made for every send."""
 
 
-def by_text(lanes: Lanes, header: bytes, code: int) -> Found | None:
-    """Find the values of a header that differs from others of its lane in nothing but them."""
-    lane = lanes.recent.get(code)
-    if lane is None or lane.match is None:
+def match_recent(cache: TemplateCache, header: bytes, code: int) -> ReadSend | None:
+    """Read a header by the pattern of the template that was used last; None if it does not match."""
+    template = cache.recent[code]
+    match, groups = template.pattern
+    values = match(header)
+    if values is None:
         return None
-    match, groups = lane.match
-    found = match(header)
-    if found is None:
-        return None
-    opaque, queue_text, time_text, properties = found.group(*groups)
-    return lane, int(opaque), queue_text, time_text, _loads(properties)
+    opaque, queue_text, time_text, properties = values.group(*groups)
+    return template, opaque, queue_text, time_text, _loads(properties)
 
 
-def by_fields(lanes: Lanes, header: bytes, code: int) -> Found:
-    """Read a header, and look for its lane; raises what its values raise where it has none."""
-    if not header.startswith(STARTS[code]):
+def find_by_fields(cache: TemplateCache, header: bytes, code: int) -> ReadSend:
+    """Parse a header and look its template up.
+
+    Raise `KeyError`, `TypeError`, `ValueError` or `AttributeError` if it has no template or is not valid.
+    """
+    if not header.startswith(HEADER_STARTS[code]):
         raise ValueError("another request")
     fields = _loads(header)
     opaque, flag = fields["opaque"], fields["flag"]
@@ -134,34 +151,15 @@ def by_fields(lanes: Lanes, header: bytes, code: int) -> Found:
         or fields["code"] != code
         or not 0 <= opaque <= INT_MAX
     ):
-        raise ValueError("for the long way")
+        raise ValueError("not a plain header")
     pop = ext_fields.pop
-    queue_text, time_text, properties = pop("e").encode(), pop("g").encode(), pop("i")
-    lane = lanes.by_fields[(*ext_fields, *ext_fields.values(), flag, code)]
-    lane.uses += 1
-    if lane.uses >= _PATTERN_AFTER_USES:
-        if lane.uses == _PATTERN_AFTER_USES and lanes.pattern_count < _PATTERNS_MAX:
-            lanes.pattern_count += 1
-            lane.match = _pattern_of(header)
-        if lane.match is not None:
-            lanes.recent[code] = lane
-    return lane, opaque, queue_text, time_text, properties
-
-
-def _pattern_of(header: bytes) -> tuple[Match, tuple[int, ...]] | None:
-    """Return what finds the four own values in headers like this one, and the numbers of their groups."""
-    starts = {}
-    for mark in _OWN_VALUES:
-        if header.count(mark) != 1:
-            return None
-        starts[mark] = header.index(mark) + len(mark)
-    pattern, position = b"", 0
-    order = sorted(starts, key=starts.__getitem__)
-    for mark in order:
-        value = re.compile(_OWN_VALUES[mark]).match(header, starts[mark])
-        if value is None:
-            return None
-        pattern += re.escape(header[position : value.start()]) + _OWN_VALUES[mark]
-        position = value.end()
-    pattern += re.escape(header[position:])
-    return re.compile(pattern).fullmatch, tuple(order.index(mark) + 1 for mark in _OWN_VALUES)
+    queue_text, time_text, properties = pop(_QUEUE).encode(), pop(_BORN).encode(), pop(_PROPERTIES)
+    template = cache.by_fields[(*ext_fields, *ext_fields.values(), flag, code)]
+    template.uses += 1
+    if template.uses >= _USES_BEFORE_PATTERN:
+        if template.uses == _USES_BEFORE_PATTERN and cache.pattern_count < _PATTERNS_MAX:
+            cache.pattern_count += 1
+            template.pattern = header_pattern(header, _MESSAGE_VALUES) or _NO_PATTERN
+        if template.pattern is not _NO_PATTERN:
+            cache.recent[code] = template
+    return template, b"%d" % opaque, queue_text, time_text, properties

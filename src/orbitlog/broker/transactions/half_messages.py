@@ -108,7 +108,7 @@ class HalfMessages:
         properties[props.REAL_QUEUE_ID] = str(queue_id)
         return self._writer.encode(properties)
 
-    def quick_properties(self, text: str, unique_id: str, topic: str, queue_id: int) -> tuple[bytes, bytes]:
+    def joined_properties(self, text: str, unique_id: str, topic: str, queue_id: int) -> tuple[bytes, bytes]:
         """Return the properties of a half message and of its commit: what came, every item ended, with ours behind."""
         compat, cut = self._state.compat, None if self._writer.has_separator else -1
         if compat.half_message_has_transaction_id:

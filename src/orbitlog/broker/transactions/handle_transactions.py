@@ -46,7 +46,7 @@ class TransactionHandler:
             if not stored.is_stored:
                 refuse(stored)
         if request.is_oneway and self._halves.can_end_together:
-            self._ends.write_down_soon(half.queue_offset)
+            self._ends.write_soon(half.queue_offset)
             self._ends.note(origin)
             return NO_ANSWER
         ended = self._halves.end(half.queue_offset)

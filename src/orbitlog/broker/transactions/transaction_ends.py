@@ -29,13 +29,13 @@ class TransactionEnds:
         if len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
 
-    def write_down_soon(self, half_queue_offset: int) -> None:
+    def write_soon(self, half_queue_offset: int) -> None:
         """Let one op message end all that come in the same turn of the loop and want no answer."""
         if not self._ending:
-            asyncio.get_running_loop().call_soon(self.write_down)
+            asyncio.get_running_loop().call_soon(self.write)
         self._ending.append(half_queue_offset)
 
-    def write_down(self) -> None:
+    def write(self) -> None:
         """Write down what has ended in this turn."""
         ending, self._ending = self._ending, []
         for first in range(0, len(ending), ENDED_TOGETHER_MAX):

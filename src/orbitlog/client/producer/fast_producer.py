@@ -8,7 +8,6 @@ All other sends, and those that fail with a retriable error, take the slow path 
 from __future__ import annotations
 
 import asyncio
-import struct
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -27,12 +26,12 @@ from orbitlog.remoting.client import SILENT_SECONDS
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command, encode_command
+from orbitlog.wire.frame_start import FRAME_START_BYTES, TOTAL_BYTES, pack_frame_start
 from orbitlog.wire.header_codec import parse_int, parse_long
 
 SEND_SECONDS = 3.0
 _SLOW_SECONDS = 0.5
 _TEMPLATES_MAX = 4096
-_LENGTHS = struct.Struct(">II")
 # Placeholders for the varying fields of a template. A topic or group name contains neither `<` nor a number this long,
 # so splitting the encoded header at them cannot hit anything else.
 _OPAQUE, _BORN_MS, _PROPERTIES = 2_101_234_567, 7_701_234_567_890_123, "<properties>"
@@ -97,7 +96,7 @@ class FastProducer:
         header, _ = send_request(Outgoing(queue.topic, b"", {}), queue, self._group)
         header.born_timestamp_ms, header.properties = _BORN_MS, _PROPERTIES
         command = Command(RequestCode.SEND_MESSAGE_V2, _OPAQUE, ext_fields=header.to_ext_fields())
-        first, rest = encode_command(command)[_LENGTHS.size :].split(b"%d" % _OPAQUE)
+        first, rest = encode_command(command)[FRAME_START_BYTES:].split(b"%d" % _OPAQUE)
         second, rest = rest.split(b"%d" % _BORN_MS)
         third, fourth = rest.split(_PROPERTIES.encode())
         if len(self._templates) >= _TEMPLATES_MAX:
@@ -115,7 +114,7 @@ class FastProducer:
         first, second, third, fourth = template.parts
         opaque = connection.outgoing.reserve_opaque()
         header = b"%b%d%b%d%b%b%b" % (first, opaque, second, now_ms, third, properties, fourth)
-        lengths = _LENGTHS.pack(4 + len(header) + len(body), len(header))
+        lengths = pack_frame_start(TOTAL_BYTES + len(header) + len(body), len(header))
         started = self._loop.time()
         future = connection.outgoing.send_frame(opaque, b"".join((lengths, header, body)))
         self._watch(_PendingSend(started + SEND_SECONDS, future, connection, opaque))

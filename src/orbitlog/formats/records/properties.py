@@ -47,6 +47,7 @@ assert CRC_PROPERTY_BYTES == 20
 CRC_PROPERTY_START = (CRC32 + NAME_END).encode()
 
 _SEPARATORS = re.compile("[\x01\x02]")
+_PROPERTY_END_RAW = PROPERTY_END.encode()
 
 
 def encode_properties(properties: Mapping[str, str], *, trailing_separator: bool = True) -> bytes:
@@ -76,8 +77,8 @@ def decode_properties(raw: bytes | memoryview) -> dict[str, str]:
 
 def join_properties(member: bytes, batch: bytes) -> bytes:
     """Append batch-level properties to a batch member's own, with exactly one separator between them."""
-    if member and batch and not member.endswith(PROPERTY_END.encode()):
-        return member + PROPERTY_END.encode() + batch
+    if member and batch and member[-1] != _PROPERTY_END_RAW[0]:
+        return member + _PROPERTY_END_RAW + batch
     return member + batch
 
 

@@ -74,9 +74,10 @@ class Pipelining:
 
     def send(self, count: int) -> None:
         self.log.written_to += count
-        frames = [answer_to(self.next_opaque + each) for each in range(count)]
+        opaques = range(self.next_opaque, self.next_opaque + count)
         self.next_opaque += count
-        self.flushes.wait_run(self.log.written_to, cast(Connection, self), frames)
+        frames = [answer_to(opaque) for opaque in opaques]
+        self.flushes.wait_run(self.log.written_to, cast(Connection, self), frames, [b"%d" % each for each in opaques])
 
     def owe(self, count: int) -> None:
         self.owed += count
@@ -302,7 +303,7 @@ async def test_a_trip_waits_for_as_many_messages_as_there_were_and_not_runs() ->
     sender, other = Pipelining(log, flushes), Pipelining(log, flushes)
     sender.send(8)
     await until(lambda: not sender.owed)
-    flushes._trip_seconds = 60.0  # so that the next is held as long as it may be
+    flushes._flush_seconds = 60.0  # so that the next is held as long as it may be
     for _ in range(8):
         other.send(1)
     assert flushes._start_planned is not None, "all are there: nothing to be held for"
