@@ -136,10 +136,10 @@ class QuickSends:
                 outgoing.append(_pack_start(size + 4, size) + header)
         if is_mixed or len(places) < len(rows):
             for row, _ in zip(rows, places, strict=False):
-                state.statistics.note_put(row[0].topic, 1, size_of_row(row))
+                state.statistics.note_put(row[1][0], 1, size_of_row(row))
         else:
             size_bytes = places[-1][0] + size_of_row(rows[-1]) - places[0][0]
-            state.statistics.note_put(rows[0][0][0], len(rows), size_bytes, len(rows))
+            state.statistics.note_put(rows[0][1][0], len(rows), size_bytes, len(rows))
         state.message_appended()
 
     def _take_batch(self, lanes: Lanes, frame: Frame, outgoing: list[bytes]) -> bool:

@@ -22,11 +22,10 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import INT_MAX, INT_MIN, string_hash
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.kernels.listed_records import ListedDecoder
+from orbitlog.kernels.row_dtypes import QUEUE_UNIT_DTYPE
 from orbitlog.pipeline.sources.read_plan import QueueRange, StoreShape
 from orbitlog.storefiles.store_paths import StorePaths
 
-_UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
-assert _UNIT.itemsize == ENTRY_BYTES
 # What every record is checked by: it must be of the queue that led to it.
 CHECKED_BY = ("topic", "queue_id", "queue_offset")
 
@@ -91,7 +90,7 @@ class QueueScan:
                 raw = b""
             whole = len(raw) // ENTRY_BYTES
             if whole:
-                yield queue_offset, np.frombuffer(raw, _UNIT, whole)
+                yield queue_offset, np.frombuffer(raw, QUEUE_UNIT_DTYPE, whole)
             if whole < count:
                 self._lost(found, queue_offset + whole, f"{count - whole} units of its ConsumeQueue are not there")
             queue_offset += count

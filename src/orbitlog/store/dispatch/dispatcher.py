@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from struct import Struct
 from typing import TYPE_CHECKING, NamedTuple
 
 from orbitlog.errors import BadField, FormatError, StoreError
@@ -39,7 +38,10 @@ _BULK_STEP_BYTES = 256 * 1024 * 1024
 _LIVE_BYTES_MIN = 4 * 1024
 
 # An ordinary record's fields: an IPv4 V1 prefix without those that nothing is derived from.
-_ORDINARY = Struct(">iI4xi4xqqi16xq20xi")
+_ORDINARY = RECORD_PREFIX.partial(
+    *("total_size", "magic", "queue_id", "queue_offset", "physical_offset"),
+    *("sys_flag", "store_timestamp_ms", "body_length"),
+)
 assert _ORDINARY.size == RECORD_PREFIX.size_bytes
 _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
 _PREPARED = int(flags.TransactionType.PREPARED)
