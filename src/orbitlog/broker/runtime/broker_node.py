@@ -48,7 +48,7 @@ from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.remoting.flow import RemotingLimits
 from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
-from orbitlog.store.dispatch.dispatcher import Progress
+from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import Disk
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
