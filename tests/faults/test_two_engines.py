@@ -14,7 +14,7 @@ import pytest
 from orbitlog.errors import DiskFull, LeaseLost
 from orbitlog.formats import store_tree as tree
 from orbitlog.store.derived.derived_range import DerivedRange, derive_range, pack_columns, unpack_columns
-from orbitlog.store.dispatch.dispatcher import Arrival
+from orbitlog.store.dispatch.arrival import Arrival
 from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
 from orbitlog.store.message_store import MessageStore
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut

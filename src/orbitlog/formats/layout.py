@@ -1,7 +1,7 @@
-"""A fixed run of big-endian fields, declared once.
+"""Byte layouts: a fixed run of big-endian fields, declared once.
 
-Everything RocketMQ keeps on disk is big-endian and unaligned. A `Layout` names its fields in order; the
-`struct.Struct`, the byte positions and the tables in docs/formats.md all come from that one declaration.
+RocketMQ stores everything big-endian and unaligned. A `Layout` names its fields in order; structs of all or some of
+them, byte positions, numpy dtypes and the tables in docs/formats.md are derived from that one declaration.
 """
 
 from __future__ import annotations
@@ -50,10 +50,36 @@ class Layout:
         _REGISTRY[title] = self
 
     def position(self, field_name: str) -> int:
-        """Return how many bytes precede the field."""
+        """Return the position of the field's first byte."""
         return self._positions[field_name]
+
+    def partial(self, *items: str | tuple[str, ...], start: str = "") -> struct.Struct:
+        """Return a struct of some fields, in the layout's order; fields left out become padding.
+
+        A tuple of adjacent fields becomes one raw field of their bytes. Positions count from the field `start`, by
+        default the first one; the struct ends with the last field named.
+        """
+        fields = {field.name: field for field in self.fields}
+        codes, end = [">"], self._positions[start] if start else 0
+        for item in items:
+            names = (item,) if isinstance(item, str) else item
+            first = self._positions[names[0]]
+            assert first >= end, f"{names[0]} comes earlier in {self.title!r}"
+            codes.append(f"{first - end}x")
+            end = first
+            for name in names:
+                assert self._positions[name] == end, f"{names} are not adjacent in {self.title!r}"
+                end += fields[name].size_bytes
+            codes.append(fields[item].code if isinstance(item, str) else f"{end - first}s")
+        return struct.Struct("".join(codes))
+
+    @property
+    def numpy_fields(self) -> list[tuple[str, str]]:
+        """Names and numpy types of the fields: the argument of `numpy.dtype` for an array of such runs."""
+        assert all(field.type in _CODES for field in self.fields), f"{self.title!r} has raw fields"
+        return [(field.name, f">{field.type[0]}{field.size_bytes}") for field in self.fields]
 
 
 def declared_layouts() -> dict[str, Layout]:
-    """Return every layout declared so far by title; docs/formats.md is drawn from it."""
+    """Return every layout declared so far by title; docs/formats.md is generated from it."""
     return dict(_REGISTRY)

@@ -26,14 +26,15 @@ from orbitlog.jobs.spurious_blanks import hides_records
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.kernels.index_stream import KeyColumns
 from orbitlog.kernels.queue_sort import UnitSorter
+from orbitlog.kernels.row_dtypes import QUEUE_UNIT_DTYPE
 from orbitlog.kernels.splits import find_record
 from orbitlog.storefiles.findings import Finding
 from orbitlog.storefiles.log_walk import LogWalk
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile
 
-UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
-assert UNIT.itemsize == ENTRY_BYTES
+UNIT = QUEUE_UNIT_DTYPE
+
 _FINDINGS_MAX = 100
 QUEUE_OFFSET_MAX = LONG_MAX // ENTRY_BYTES - INT_MAX  # of a unit whose whole split still has places in files
 

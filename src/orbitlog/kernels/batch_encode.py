@@ -13,17 +13,19 @@ from orbitlog.formats.records import flags
 from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.batch import BATCH_MEMBER
 from orbitlog.formats.records.batch_records import BatchRecords, encode_records
-from orbitlog.formats.records.message import MAGIC_V1, RECORD_PREFIX, Message
+from orbitlog.formats.records.message import RECORD_PREFIX, Message
 from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX
-from orbitlog.formats.records.record_template import TEMPLATE_PREFIX, template_of
+from orbitlog.formats.records.record_template import template_of
 from orbitlog.kernels.crc import body_crc
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.unaligned import copy_bytes, load_half_word, load_i32, load_u8, load_u16, store_i32, store_i64
 
 _HEAD = BATCH_MEMBER.size_bytes
-_FLAG, _BODY_LENGTH = 12, 16  # within the head of a member
+_FLAG, _BODY_LENGTH = BATCH_MEMBER.position("flag"), BATCH_MEMBER.position("body_length")
 _PREFIX = RECORD_PREFIX.size_bytes
-_BODY_CRC, _RECORD_FLAG, _QUEUE_OFFSET, _PHYSICAL_OFFSET, _RECORD_BODY_LENGTH = 8, 16, 20, 28, _PREFIX - 4
+_BODY_CRC, _RECORD_FLAG, _QUEUE_OFFSET, _PHYSICAL_OFFSET, _RECORD_BODY_LENGTH = (
+    RECORD_PREFIX.position(name) for name in ("body_crc", "flag", "queue_offset", "physical_offset", "body_length")
+)
 _SEPARATOR = ord(props.PROPERTY_END)
 # The beginnings of names that a member may not have, or not without a closer look.
 _DELAY = int.from_bytes(props.DELAY.encode()[:4], "little")
@@ -128,11 +130,11 @@ class BatchEncoder:
     ) -> BatchRecords | None:
         """Return what its twin in `formats` returns."""
         template = template_of(batch)
-        if template is None or batch.sys_flag & _UNUSUAL_BITS or 0 in added:
+        if template is None or template.sys_flag & _UNUSUAL_BITS or 0 in added:
             return None
-        prefix = TEMPLATE_PREFIX.pack(
+        prefix = template.pack_prefix(
             0,
-            MAGIC_V1,
+            template.magic,
             0,
             batch.queue_id,
             0,

@@ -68,6 +68,7 @@ _QUEUE_ID = RECORD_PREFIX.position("queue_id")
 _QUEUE_OFFSET = RECORD_PREFIX.position("queue_offset")
 _PHYSICAL_OFFSET = RECORD_PREFIX.position("physical_offset")
 _SYS_FLAG = RECORD_PREFIX.position("sys_flag")
+enters_queue = inlined(flags.enters_queue)
 _TRANSACTION_MASK = flags.TRANSACTION_MASK
 _ROLLBACK = int(flags.TransactionType.ROLLBACK)
 _SPACES = np.uint64(0x2020202020202020)

@@ -18,6 +18,8 @@ from typing import Any, TypeVar, cast
 
 import numba
 
+from orbitlog.formats.records import flags
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -25,7 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 def cache_directory() -> Path:
     """Return where the machine code of these very kernels is kept."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in sorted(Path(__file__).parent.glob("*.py")):
+    for source in (*sorted(Path(__file__).parent.glob("*.py")), Path(flags.__file__)):
         digest.update(source.read_bytes())
     return _cache_root() / f"kernels-{digest.hexdigest()[:16]}"
 

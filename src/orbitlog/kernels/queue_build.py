@@ -13,13 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, QUEUE_ENTRY, check_queue_file_bytes
-from orbitlog.formats.records import flags
-from orbitlog.kernels.dispatch import DispatchColumns
+from orbitlog.kernels.dispatch import DispatchColumns, enters_queue
 from orbitlog.kernels.jit import kernel
 from orbitlog.kernels.unaligned import store_i32, store_i64
 
-_TRANSACTION_MASK = flags.TRANSACTION_MASK
-_PREPARED, _ROLLBACK = int(flags.TransactionType.PREPARED), int(flags.TransactionType.ROLLBACK)
 _ENTRY_BYTES = ENTRY_BYTES
 _SIZE, _TAGS_CODE = QUEUE_ENTRY.position("size_bytes"), QUEUE_ENTRY.position("tags_code")
 _NO_FILE = -1
@@ -33,8 +30,7 @@ def place_units(columns, row, file_bytes, file_bases, file_addresses):
     """Place the units of the rows from `row` on; returns the row whose file is not open, or the number of rows."""
     rows = columns.physical_offset.shape[0]
     while row < rows:
-        transaction = columns.sys_flag[row] & _TRANSACTION_MASK
-        if transaction != _PREPARED and transaction != _ROLLBACK:
+        if enters_queue(columns.sys_flag[row]):
             code = columns.queue_code[row]
             place = columns.queue_offset[row] * _ENTRY_BYTES - file_bases[code]
             if file_bases[code] < 0 or place < 0 or place >= file_bytes:

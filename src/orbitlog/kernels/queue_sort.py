@@ -12,13 +12,10 @@ import numpy as np
 import numpy.typing as npt
 
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
-from orbitlog.formats.records import flags
-from orbitlog.kernels.dispatch import DispatchColumns
-from orbitlog.kernels.jit import inlined, kernel
+from orbitlog.kernels.dispatch import DispatchColumns, enters_queue
+from orbitlog.kernels.jit import kernel
 from orbitlog.kernels.unaligned import store_i32, store_i64
 
-_TRANSACTION_MASK = flags.TRANSACTION_MASK
-_PREPARED, _ROLLBACK = int(flags.TransactionType.PREPARED), int(flags.TransactionType.ROLLBACK)
 _ENTRY_BYTES = ENTRY_BYTES
 _SIZE, _TAGS_CODE = QUEUE_ENTRY.position("size_bytes"), QUEUE_ENTRY.position("tags_code")
 _BEFORE_ANY = -2  # no queue offset follows it
@@ -38,17 +35,11 @@ class SortedUnits(NamedTuple):
     begins: npt.NDArray[np.bool_]
 
 
-@inlined
-def _enters(sys_flag):
-    transaction = sys_flag & _TRANSACTION_MASK
-    return transaction != _PREPARED and transaction != _ROLLBACK
-
-
 @kernel
 def count_units(columns, counts):
     """Add the units of a chunk to the counts of their queues."""
     for row in range(columns.sys_flag.shape[0]):
-        if _enters(columns.sys_flag[row]):
+        if enters_queue(columns.sys_flag[row]):
             counts[columns.queue_code[row]] += 1
 
 
@@ -57,7 +48,7 @@ def place_sorted(columns, places, last_offsets, units_in_file, units):
     """Put the units of a chunk where `places` says, and move those on."""
     address = units.raw.ctypes.data
     for row in range(columns.sys_flag.shape[0]):
-        if not _enters(columns.sys_flag[row]):
+        if not enters_queue(columns.sys_flag[row]):
             continue
         code = columns.queue_code[row]
         place = places[code]

@@ -44,8 +44,9 @@ from orbitlog.store.appending.put_rules import PutRules
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.light_queues import LIGHT_QUEUES_MARK, LightQueues
 from orbitlog.store.derived.queue_set import QueueKey, QueueSet
+from orbitlog.store.dispatch.arrival import Arrival, DamagedLog, Progress
 from orbitlog.store.dispatch.broker_dispatch import BrokerDispatch
-from orbitlog.store.dispatch.dispatcher import Arrival, DamagedLog, Dispatcher, Progress
+from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.log.confirmed_offset import open_confirmed
 from orbitlog.store.log.property_crc_mode import EncodeRecords, EncodeRun, encode_no_records, infer_mode
@@ -72,7 +73,6 @@ from orbitlog.storefiles.store_contents import refuse_lost_log, refuse_writing
 NowMs = Callable[[], int]
 # An owner of dispatch outside ends a batch before it gives back; a few seconds are long for one.
 _DISPATCH_PATIENCE_S = 10.0
-_PREPARED = int(flags.TransactionType.PREPARED)
 # Such properties are not stored as they are: see `append_together`.
 _find_special = re.compile(b"|".join(map(re.escape, (b"\0", CRC_PROPERTY_START, LIGHT_QUEUES_MARK)))).search
 _PUT_OK = PutStatus.PUT_OK
@@ -266,7 +266,7 @@ class MessageStore(StoreReads):
         if refusal is None:
             log, queue_key = self._log, (message.topic, message.queue_id)
             now_ms = max(self._now_ms(), self._last_append_ms)
-            enters_queue = not message.sys_flag & _PREPARED
+            enters_queue = flags.enters_queue(message.sys_flag)
             queue_offset = self._next_queue_offsets.get(queue_key, 0) if enters_queue else 0
             try:
                 measured = measure_record(message)

@@ -23,6 +23,7 @@ from orbitlog.formats.derived.derived_files import DerivedFiles
 from orbitlog.formats.derived.index_layout import decode_header
 from orbitlog.formats.derived.queue_entry import locate_entry
 from orbitlog.formats.names import check_stored_topic
+from orbitlog.formats.records import flags
 from orbitlog.formats.records.message import Message, assign_fields, encode_message
 from orbitlog.formats.records.message_scan import BLANK_BYTES, encode_blank, fits
 from orbitlog.formats.records.property_crc import ends_with_crc, seal_record
@@ -86,7 +87,7 @@ class OfflineStoreWriter:
 
     def _put(self, segment: BinaryIO, message: Message, record: bytearray) -> AppendResult:
         key = message.topic, message.queue_id
-        enters_queue = message.transaction_type.enters_queue
+        enters_queue = flags.enters_queue(message.sys_flag)
         queue_offset = self._next_queue_offsets.get(key, 0) if enters_queue else 0
         physical_offset = self._last_message_offset = self._physical_offset
         store_timestamp_ms = self._last_ms = max(message.store_timestamp_ms, self._last_ms)

@@ -8,7 +8,6 @@ and `refuse_short_log` counts only evidence that a crash cannot produce.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -17,13 +16,14 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.checkpoint import Checkpoint, decode_checkpoint
 from orbitlog.formats.derived.index_layout import INDEX_HEADER, decode_header
 from orbitlog.formats.derived.store_state import STATE_FILE, decode_state
+from orbitlog.formats.records.message import RECORD_START
 from orbitlog.formats.tables.config_files import choose_config
 from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.storefiles.disk import Disk, disk_errors
 from orbitlog.storefiles.store_paths import StorePaths, where_else
 
 # Size, magic and physical offset: the same place in every version so far, and a torn record has zeros there.
-_RECORD_START = struct.Struct(">iI20xq")
+_RECORD_START = RECORD_START
 _READ_BYTES = 64 * 1024
 # A bit error can make one unit refer to any offset, but not two of them.
 _ENOUGH_EVIDENCE = 2

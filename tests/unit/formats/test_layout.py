@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import struct
 
+import numpy as np
 import pytest
 
 from orbitlog.formats import layout as layout_module
@@ -99,3 +100,46 @@ def test_the_record_lies_where_java_reads_it() -> None:
         "prepared_transaction_offset": 76,
         "body_length": 84,
     }
+
+
+MIXED = (
+    Field("a", "i8", ""),
+    Field("b", "u32", ""),
+    Field("c", "8s", ""),
+    Field("d", "i16", ""),
+    Field("e", "i64", ""),
+)
+
+
+def test_partial_names_fields_and_pads_the_others() -> None:
+    layout = Layout("test of partial structs", *MIXED)
+    raw = layout.struct.pack(-1, 7, b"raw-data", 300, -5)
+    assert layout.partial("b", "e").unpack(raw) == (7, -5)
+    assert layout.partial("a", ("b", "c"), "d").unpack_from(raw) == (-1, raw[1:13], 300)
+    assert layout.partial("d", start="d").size == 2
+    assert layout.partial("c", "e", start="b").unpack(raw[1:]) == (b"raw-data", -5)
+    assert layout.partial("a", "b", "c", "d", "e").unpack(raw) == layout.struct.unpack(raw)
+
+
+@pytest.mark.parametrize("items", [("b", "a"), ("a", "a"), (("a", "c"),), (("c", "b"),)])
+def test_partial_in_another_order_is_refused(items: tuple[str | tuple[str, ...], ...]) -> None:
+    layout = Layout("test of orders", *MIXED)
+    with pytest.raises(AssertionError, match="test of orders"):
+        layout.partial(*items)
+
+
+def test_partial_with_an_unknown_field_is_refused() -> None:
+    with pytest.raises(KeyError):
+        queue_entry.QUEUE_ENTRY.partial("no such field")
+
+
+def test_numpy_fields_have_the_positions_of_the_layout() -> None:
+    layout = queue_entry.QUEUE_ENTRY
+    dtype = np.dtype(layout.numpy_fields)
+    assert dtype.itemsize == layout.size_bytes
+    assert dtype.fields is not None
+    assert {name: dtype.fields[name][1] for name in dtype.names or ()} == {
+        field.name: layout.position(field.name) for field in layout.fields
+    }
+    with pytest.raises(AssertionError, match="raw fields"):
+        _ = message.RECORD_PREFIX.numpy_fields

@@ -24,7 +24,7 @@ from orbitlog.formats.tables.offset_tables import CONSUMER_ORDER_INFO
 from orbitlog.formats.tables.pop_progress import POP_PROGRESS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection, Handler
-from orbitlog.store.dispatch.dispatcher import Arrival
+from orbitlog.store.dispatch.arrival import Arrival
 from orbitlog.wire.codes import RequestCode as Code
 
 if TYPE_CHECKING:

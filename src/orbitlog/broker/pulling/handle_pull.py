@@ -21,7 +21,7 @@ from orbitlog.errors import OrbitlogError, RequestRefused
 from orbitlog.formats.tables.group_config import GroupConfig
 from orbitlog.formats.tables.topic_config import PERMISSION_READ, TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, failure_answer
-from orbitlog.store.dispatch.dispatcher import Arrival
+from orbitlog.store.dispatch.arrival import Arrival
 from orbitlog.store.reads.queue_reader import GetResult, GetStatus, ReadRequest, RecordFilter, TagsFilter
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import Command, response_to

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
-from orbitlog.store.dispatch.dispatcher import Arrival
+from orbitlog.store.dispatch.arrival import Arrival
 
 T = TypeVar("T")
 

@@ -46,7 +46,7 @@ from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Address
-from orbitlog.store.dispatch.dispatcher import Progress
+from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import Disk
 
 log = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.tables.group_config import CONSUMER_FILTER, SUBSCRIPTION_GROUP
 from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.settings import store_settings
-from orbitlog.store.dispatch.dispatcher import Progress
+from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.found_config import find_config

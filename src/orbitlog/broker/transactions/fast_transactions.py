@@ -214,7 +214,7 @@ class FastTransactions:
         # differs from the template in the last one, the offset of its half message.
         template = _new_tuple(
             RecordTemplate,
-            (*shared[:5], shared.after_store_time[:12] + _pack_long(physical_offset), shared.topic_part),
+            (shared.after_store_time[:12] + _pack_long(physical_offset), *shared[1:]),
         )
         return _Commit((template, half.queue, half.born_ms, half.body, half.committed_raw), physical_offset, half)
 

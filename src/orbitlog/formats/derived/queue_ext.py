@@ -7,7 +7,6 @@ it does not fit, the file ends with an i16 of -1. Mirrors Java `ConsumeQueueExt`
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -29,7 +28,7 @@ assert EXT_UNIT_BYTES_MIN == 20
 EXT_UNIT_BYTES_MAX = 2**15 - 1
 EXT_FILE_BYTES_DEFAULT = 48 * 1024 * 1024
 
-_SIZE = struct.Struct(">h")
+_SIZE = QUEUE_EXT_UNIT.partial("size_bytes")
 _FILE_END = -1
 EXT_FILE_END_RAW = _SIZE.pack(_FILE_END)
 # A file keeps this much room for its end; Java reserves four bytes and writes two.

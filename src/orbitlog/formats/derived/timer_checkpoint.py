@@ -7,7 +7,6 @@ request for the master's checkpoint; the oldest form of that answer ends before 
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 from orbitlog.errors import Truncated
@@ -27,7 +26,7 @@ TIMER_CHECKPOINT = Layout(
     Field("version_counter", "i64", "data version: number of changes"),
 )
 TIMER_CHECKPOINT_BYTES = 4096
-_WITHOUT_VERSION = struct.Struct(">4q")
+_WITHOUT_VERSION = TIMER_CHECKPOINT.partial(*(field.name for field in TIMER_CHECKPOINT.fields[:4]))
 assert _WITHOUT_VERSION.size == TIMER_CHECKPOINT.position("state_version")
 
 

@@ -1,4 +1,4 @@
-"""Bits of the sysFlag field: what a record says about its own body, hosts and transaction.
+"""Bits of the sysFlag field: compression of the body, address families of the hosts, transaction state.
 
 Mirrors Java `MessageSysFlag`. The values are on disk: never change one.
 """
@@ -6,6 +6,7 @@ Mirrors Java `MessageSysFlag`. The values are on disk: never change one.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import Any, overload
 
 COMPRESSED = 0x1
 MULTI_TAGS = 0x2
@@ -17,10 +18,12 @@ INNER_BATCH = 0x80
 TRANSACTION_MASK = 0xC
 COMPRESSION_MASK = 0x700
 _COMPRESSION_SHIFT = 8
+# Set in PREPARED (0x4) and ROLLBACK (0xC), clear in NONE and COMMIT: this one bit keeps a message out of its queue.
+OUT_OF_QUEUE_BIT = 0x4
 
 
 class TransactionType(IntEnum):
-    """Where a record stands in a transaction (bits 2 and 3)."""
+    """The transaction state of a record (bits 2 and 3)."""
 
     NONE = 0x0
     PREPARED = 0x4
@@ -29,8 +32,8 @@ class TransactionType(IntEnum):
 
     @property
     def enters_queue(self) -> bool:
-        """Only ordinary and committed messages get a ConsumeQueue unit and a queue offset of their own."""
-        return enters_queue(self)
+        """Only messages outside a transaction and committed ones get a ConsumeQueue unit and a queue offset."""
+        return enters_queue(int(self))
 
     @property
     def enters_index(self) -> bool:
@@ -38,7 +41,7 @@ class TransactionType(IntEnum):
 
 
 class CompressionType(IntEnum):
-    """How a compressed body was compressed (bits 8 to 10); 0 is what clients before 4.9.4 wrote: zlib."""
+    """The codec of a compressed body (bits 8 to 10); 0, as written by clients before 4.9.4, means zlib."""
 
     UNSPECIFIED = 0
     LZ4 = 1
@@ -50,9 +53,16 @@ def transaction_type(sys_flag: int) -> TransactionType:
     return TransactionType(sys_flag & TRANSACTION_MASK)
 
 
-def enters_queue(sys_flag: int) -> bool:
-    """Tell from the bits alone what `TransactionType.enters_queue` says: prepared and rolled back share one."""
-    return not sys_flag & TransactionType.PREPARED
+@overload
+def enters_queue(sys_flag: int) -> bool: ...
+@overload
+def enters_queue(sys_flag: Any) -> Any: ...
+def enters_queue(sys_flag: Any) -> Any:
+    """Return whether a message gets a ConsumeQueue unit; of a numpy column of sysFlags, a column of truths.
+
+    Kernels compile this function, so it may use nothing but operators and constants.
+    """
+    return sys_flag & OUT_OF_QUEUE_BIT == 0
 
 
 def with_transaction_type(sys_flag: int, kind: TransactionType) -> int:
@@ -60,7 +70,7 @@ def with_transaction_type(sys_flag: int, kind: TransactionType) -> int:
 
 
 def compression_type(sys_flag: int) -> CompressionType | None:
-    """Return the codec of a compressed body, or None where the three bits name none."""
+    """Return the codec of a compressed body, or None if the three bits name no codec."""
     code = (sys_flag & COMPRESSION_MASK) >> _COMPRESSION_SHIFT
     return CompressionType(code) if code <= CompressionType.ZLIB else None
 

@@ -18,7 +18,6 @@ from zlib import crc32
 
 from orbitlog.errors import BadField, BadMagic, ChecksumMismatch, LengthMismatch, LimitExceeded, Misplaced, Truncated
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES, Host, decode_host
-from orbitlog.formats.layout import Field, Layout
 from orbitlog.formats.records import flags
 from orbitlog.formats.records.properties import (
     CRC_PROPERTY_START,
@@ -27,66 +26,51 @@ from orbitlog.formats.records.properties import (
     decode_properties,
     encode_properties,
 )
-
-MAGIC_V1 = 0xDAA320A7
-MAGIC_V2 = 0xDAA320AB
-
-TOPIC_BYTES_MAX_V1 = 127
-TOPIC_BYTES_MAX_V2 = 255
-BODY_CRC_MASK = 0x7FFFFFFF
-
-
-def _prefix_layout(title: str, born_host: str, store_host: str) -> Layout:
-    return Layout(
-        title,
-        Field("total_size", "i32", "bytes of the whole record, this field included"),
-        Field("magic", "u32", f"0x{MAGIC_V1:08X} (V1) or 0x{MAGIC_V2:08X} (V2: two bytes of topic length)"),
-        Field("body_crc", "i32", "CRC-32 of the body as stored, top bit cleared; 0 for an empty body"),
-        Field("queue_id", "i32", "queue within the topic"),
-        Field("flag", "i32", "the application's own flag, opaque"),
-        Field("queue_offset", "i64", "number of the message's unit in its ConsumeQueue"),
-        Field("physical_offset", "i64", "where in the log this record starts"),
-        Field("sys_flag", "i32", "compression, transaction state, host address sizes"),
-        Field("born_timestamp_ms", "i64", "the producer's clock"),
-        Field("born_host_raw", born_host, "the producer's address, then its port as i32"),
-        Field("store_timestamp_ms", "i64", "the broker's clock"),
-        Field("store_host_raw", store_host, "the broker's address, then its port as i32"),
-        Field("reconsume_times", "i32", "how often it was sent back for another try"),
-        Field("prepared_transaction_offset", "i64", "physical offset of the half message, for a committed one"),
-        Field("body_length", "i32", "bytes of body; body, topic and properties follow"),
-    )
-
-
-_IPV4, _IPV6 = f"{IPV4_HOST_BYTES}s", f"{IPV6_HOST_BYTES}s"
-RECORD_PREFIX = _prefix_layout("CommitLog record, fixed prefix (both hosts IPv4)", _IPV4, _IPV4)
-RECORD_TAIL = Layout(
-    "CommitLog record, lengths after the body",
-    Field("topic_length", "i8", "bytes of topic, at most 127; i16 in a V2 record; then the topic in UTF-8"),
-    Field("properties_length", "i16", "bytes of properties; then the properties"),
+from orbitlog.formats.records.record_layout import (
+    BODY_CRC_MASK,
+    IPV6_BITS,
+    MAGIC_V1,
+    MAGIC_V2,
+    RECORD_BYTES_MIN,
+    RECORD_PREFIX,
+    RECORD_PREFIXES,
+    RECORD_START,
+    RECORD_TAIL,
+    TOPIC_BYTES_MAX_V1,
+    TOPIC_BYTES_MAX_V2,
 )
-# Keyed by the two host bits of sysFlag.
-_PREFIXES = {
-    0: RECORD_PREFIX.struct,
-    flags.BORN_HOST_IPV6: _prefix_layout("CommitLog record, fixed prefix (born host IPv6)", _IPV6, _IPV4).struct,
-    flags.STORE_HOST_IPV6: _prefix_layout("CommitLog record, fixed prefix (store host IPv6)", _IPV4, _IPV6).struct,
-    flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6: _prefix_layout(
-        "CommitLog record, fixed prefix (both hosts IPv6)", _IPV6, _IPV6
-    ).struct,
-}
-_IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
-_PREFIX_IPV4 = RECORD_PREFIX.struct
-_SIZE_AND_MAGIC = struct.Struct(">iI")
-_I16 = struct.Struct(">h")
-_ASSIGNED = struct.Struct(">qq")  # queue_offset and physical_offset lie side by side
-_I64 = struct.Struct(">q")
+from orbitlog.formats.records.record_template import RecordTemplate, encode_run, make_template
 
-RECORD_BYTES_MIN = RECORD_PREFIX.size_bytes + RECORD_TAIL.size_bytes
-assert RECORD_PREFIX.size_bytes == 88
-assert RECORD_BYTES_MIN == 91
-assert RECORD_PREFIX.position("physical_offset") == RECORD_PREFIX.position("queue_offset") + 8
+# The layout is part of this module's interface: readers of a message need it with the message.
+__all__ = [
+    "BODY_CRC_MASK",
+    "MAGIC_V1",
+    "MAGIC_V2",
+    "RECORD_BYTES_MIN",
+    "RECORD_PREFIX",
+    "RECORD_START",
+    "RECORD_TAIL",
+    "TOPIC_BYTES_MAX_V1",
+    "TOPIC_BYTES_MAX_V2",
+    "Bytes",
+    "MeasuredRecord",
+    "Message",
+    "assign_fields",
+    "decode_message",
+    "encode_message",
+    "encode_placed",
+    "make_message",
+    "measure_record",
+    "record_version",
+]
+
+_PREFIX_IPV4 = RECORD_PREFIX.struct
+_SIZE_AND_MAGIC = RECORD_PREFIX.partial("total_size", "magic")
+_I16 = RECORD_TAIL.partial("properties_length", start="properties_length")
+_ASSIGNED = RECORD_PREFIX.partial("queue_offset", "physical_offset", start="queue_offset")
+_STORE_TIME = RECORD_PREFIX.partial("store_timestamp_ms", start="store_timestamp_ms")
 
 _NO_HOST = bytes(IPV4_HOST_BYTES)
-_PREFIX_BYTES_WITHOUT_HOSTS = RECORD_PREFIX.size_bytes - 2 * IPV4_HOST_BYTES
 
 Bytes = bytes | bytearray | memoryview
 _new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
@@ -155,7 +139,7 @@ def make_message(
     """Make a message: CRC, host bits and version are filled in; fields left out are 0."""
     born_raw = born_host.encode() if born_host else _NO_HOST
     store_raw = store_host.encode() if store_host else _NO_HOST
-    sys_flag &= ~_IPV6_BITS
+    sys_flag &= ~IPV6_BITS
     sys_flag |= flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
     sys_flag |= flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0
     return Message(
@@ -185,58 +169,56 @@ def record_version(topic: str) -> int:
 
 
 class MeasuredRecord(NamedTuple):
-    """What must be known of a message before there is a place for its record."""
+    """A record that is checked and has no physical offset yet."""
 
     size_bytes: int
-    topic_raw: bytes
-    prefix: struct.Struct
+    template: RecordTemplate
 
 
 def measure_record(message: Message) -> MeasuredRecord:
-    """Return how long the record will be, after checking that a reader will accept it."""
+    """Return the record's size and template, after checking that a reader will accept it."""
     _, _, _, _, _, sys_flag, _, born, _, stored, _, _, body, name, raw, version = message
     topic = _encode_topic(name)
     if not 0 < len(topic) <= TOPIC_BYTES_MAX_V1 or version != 1:
         _check_long_topic(message, len(topic))
     if len(raw) > PROPERTIES_BYTES_MAX:
         raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=len(raw))
-    prefix = _PREFIXES[sys_flag & _IPV6_BITS]
     born_bytes = IPV6_HOST_BYTES if sys_flag & flags.BORN_HOST_IPV6 else IPV4_HOST_BYTES
-    if len(born) != born_bytes or prefix.size != _PREFIX_BYTES_WITHOUT_HOSTS + born_bytes + len(stored):
-        raise BadField("address sizes differ from what sysFlag says", field="hosts")
-    size_bytes = prefix.size + len(body) + version + len(topic) + 2 + len(raw)
-    return _new_tuple(MeasuredRecord, (size_bytes, topic, prefix))
+    store_bytes = IPV6_HOST_BYTES if sys_flag & flags.STORE_HOST_IPV6 else IPV4_HOST_BYTES
+    if len(born) != born_bytes or len(stored) != store_bytes:
+        raise BadField("address sizes differ from the bits of sysFlag", field="hosts")
+    try:
+        template = make_template(message, topic)
+    except struct.error as error:
+        raise _out_of_range(error) from None
+    return _new_tuple(MeasuredRecord, (template.size_bytes + len(body) + len(raw), template))
 
 
 def encode_placed(
     message: Message, measured: MeasuredRecord, queue_offset: int, physical_offset: int, store_timestamp_ms: int
 ) -> bytes:
-    """Return the record's bytes with the three fields that only the writer of the log can know."""
-    total_size, topic, prefix = measured
-    body_crc, queue_id, flag, _, _, sys_flag, born_ms, born, _, stored, times, prepared, body, _, raw, version = message
-    magic = MAGIC_V1 if version == 1 else MAGIC_V2
+    """Return the record's bytes with the three fields that are assigned when the record is appended."""
+    size_bytes, template = measured
+    body_crc, queue_id, _, _, _, _, born_ms, _, _, _, _, _, body, topic, raw, _ = message
+    queue = topic, queue_id
+    rows = ((template, queue, born_ms, body, raw),)
     try:
-        head = prefix.pack(
-            total_size,
-            magic,
-            body_crc,
-            queue_id,
-            flag,
-            queue_offset,
+        # The CRC is the message's own, right or wrong: a decoded record encodes back to its bytes.
+        return encode_run(
+            rows,
+            {queue: queue_offset},
             physical_offset,
-            sys_flag,
-            born_ms,
-            born,
             store_timestamp_ms,
-            stored,
-            times,
-            prepared,
-            len(body),
-        )
+            size_bytes,
+            lambda _: body_crc,
+            -1,
+        ).raw
     except struct.error as error:
-        raise BadField(f"a number does not fit its field ({error})", field="record") from None
-    topic_size = len(topic).to_bytes(version, "big")
-    return b"".join((head, body, topic_size, topic, len(raw).to_bytes(2, "big"), raw))
+        raise _out_of_range(error) from None
+
+
+def _out_of_range(error: struct.error) -> BadField:
+    return BadField(f"a number does not fit its field ({error})", field="record")
 
 
 def encode_message(message: Message) -> bytes:
@@ -278,7 +260,8 @@ def assign_fields(
     """Fill in the three fields that only the writer of the log can know, in place."""
     born_is_ipv6 = record[position + _SYS_FLAG_LOW_BYTE] & flags.BORN_HOST_IPV6
     _ASSIGNED.pack_into(record, position + _QUEUE_OFFSET, queue_offset, physical_offset)
-    _I64.pack_into(record, position + (_STORE_TIME_IPV6 if born_is_ipv6 else _STORE_TIME_IPV4), store_timestamp_ms)
+    store_time_position = _STORE_TIME_IPV6 if born_is_ipv6 else _STORE_TIME_IPV4
+    _STORE_TIME.pack_into(record, position + store_time_position, store_timestamp_ms)
 
 
 _QUEUE_OFFSET = RECORD_PREFIX.position("queue_offset")
@@ -309,8 +292,8 @@ def decode_message(
     if physical_offset is not None and fields[6] != physical_offset:
         raise Misplaced(field="physical offset", stated=fields[6], actual=physical_offset, position=position)
     prefix = _PREFIX_IPV4
-    if fields[7] & _IPV6_BITS:
-        prefix = _PREFIXES[fields[7] & _IPV6_BITS]
+    if fields[7] & IPV6_BITS:
+        prefix = RECORD_PREFIXES[fields[7] & IPV6_BITS].struct
         if total_size < prefix.size + RECORD_TAIL.size_bytes:
             raise LengthMismatch(
                 field="record", stated=total_size, counted=prefix.size + RECORD_TAIL.size_bytes, position=position

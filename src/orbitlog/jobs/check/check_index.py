@@ -31,11 +31,10 @@ from orbitlog.jobs.check.index_upgrade import without_tags
 from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.kernels.index_build import put_into
+from orbitlog.kernels.row_dtypes import INDEX_ENTRY_DTYPE
 from orbitlog.storefiles.findings import Finding
 from orbitlog.storefiles.mapped_view import mapped_view
 
-_ENTRY = np.dtype([("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_diff_seconds", ">i4"), ("previous", ">i4")])
-assert _ENTRY.itemsize == INDEX_ENTRY.size_bytes
 _TIME = INDEX_ENTRY.position("time_diff_seconds")
 FileBytes = npt.NDArray[np.uint8]
 
@@ -169,7 +168,7 @@ def _header_before(task: CheckIndexTask, begin: int) -> tuple[IndexHeader | None
             return None, 0
         count = min(header.key_count, task.layout.capacity)
         raw = bytes(view[task.layout.entry_position(1) : task.layout.entry_position(count + 1)])
-    entries = np.frombuffer(raw, _ENTRY, len(raw) // _ENTRY.itemsize)
+    entries = np.frombuffer(raw, INDEX_ENTRY_DTYPE, len(raw) // INDEX_ENTRY_DTYPE.itemsize)
     others = np.flatnonzero(entries["physical_offset"] != begin)
     return header, len(entries) - (int(others[-1]) + 1 if len(others) else 0)
 
@@ -197,7 +196,7 @@ def _differences(task: CheckIndexTask, data: FileBytes, made: FileBytes, header:
         place = head + 4 * int(wrong_slots[0])
         reason = f"slot {int(wrong_slots[0])} leads to another entry than the log gives"
         findings.append(_finding(task, reason, place, len(wrong_slots)))
-    seen, right = (part[slots_end : len(made)].view(_ENTRY) for part in (data, made))
+    seen, right = (part[slots_end : len(made)].view(INDEX_ENTRY_DTYPE) for part in (data, made))
     wrong = np.flatnonzero(seen != right)
     if len(wrong):
         number = int(wrong[0])
@@ -217,7 +216,7 @@ def _same_bytes(left: FileBytes, right: FileBytes) -> bool:
 def _check_newer_entries(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> dict[str, Any]:
     """Compare hashes and offsets of the entries whose messages the log still has."""
     end = task.layout.entry_position(header.index_count)
-    entries = data[task.layout.entry_position(1) : end].view(_ENTRY)
+    entries = data[task.layout.entry_position(1) : end].view(INDEX_ENTRY_DTYPE)
     newer = np.flatnonzero(entries["physical_offset"] >= task.log_start)
     if len(newer) == 0:
         return _report([])

@@ -22,11 +22,10 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import INT_MAX, INT_MIN, string_hash
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.kernels.listed_records import ListedDecoder
+from orbitlog.kernels.row_dtypes import QUEUE_UNIT_DTYPE
 from orbitlog.pipeline.sources.read_plan import QueueRange, StoreShape
 from orbitlog.storefiles.store_paths import StorePaths
 
-_UNIT = np.dtype([("physical_offset", ">i8"), ("size_bytes", ">i4"), ("tags_code", ">i8")])
-assert _UNIT.itemsize == ENTRY_BYTES
 # Columns that identify a record: they must match the queue unit that points to it.
 IDENTITY_COLUMNS = ("topic", "queue_id", "queue_offset")
 
@@ -93,7 +92,7 @@ class QueueScan:
                 raw = b""
             whole = len(raw) // ENTRY_BYTES
             if whole:
-                yield queue_offset, np.frombuffer(raw, _UNIT, whole)
+                yield queue_offset, np.frombuffer(raw, QUEUE_UNIT_DTYPE, whole)
             if whole < count:
                 self._lost(queue_range, queue_offset + whole, f"{count - whole} ConsumeQueue units are missing")
             queue_offset += count

@@ -22,14 +22,11 @@ from orbitlog.formats.derived.index_layout import (
     encode_empty_header,
     encode_header,
 )
+from orbitlog.kernels.row_dtypes import INDEX_ENTRY_DTYPE
 from orbitlog.storefiles.disk import MappedFile
 
 _CHUNK_ENTRIES = 1 << 16
 _PAGE_BYTES = 4096
-_ENTRY = np.dtype(
-    [("key_hash", ">i4"), ("physical_offset", ">i8"), ("time_diff", ">i4"), ("previous", ">i4")],
-)
-assert _ENTRY.itemsize == INDEX_ENTRY.size_bytes
 
 
 def cut_index_file(file: MappedFile, layout: IndexLayout, header: IndexHeader) -> None:
@@ -58,7 +55,7 @@ def _entries(file: MappedFile, layout: IndexLayout, index_count: int) -> Iterato
     for first in range(1, index_count, _CHUNK_ENTRIES):
         count = min(_CHUNK_ENTRIES, index_count - first)
         raw = file.read(layout.entry_position(first), count * INDEX_ENTRY.size_bytes)
-        yield np.frombuffer(raw, _ENTRY)
+        yield np.frombuffer(raw, INDEX_ENTRY_DTYPE)
 
 
 def header_with(
@@ -71,7 +68,7 @@ def header_with(
         if int(offsets[0]) < before or np.any(offsets[1:] < offsets[:-1]):
             return None
         before = int(offsets[-1])
-        slots_used += int(np.count_nonzero(entries["previous"] == 0))
+        slots_used += int(np.count_nonzero(entries["previous_entry"] == 0))
     return replace(
         header,
         end_timestamp_ms=end_timestamp_ms,

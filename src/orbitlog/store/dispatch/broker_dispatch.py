@@ -18,8 +18,9 @@ from orbitlog.errors import FormatError, StoreError, StoreLocked
 from orbitlog.formats.derived.derive import DeriveRules, queue_units
 from orbitlog.formats.derived.dispatch_marks import INLINE, DispatchLease, DispatchMark
 from orbitlog.store.derived.index_files import IndexBoundary
+from orbitlog.store.dispatch.arrival import Arrival
 from orbitlog.store.dispatch.dispatch_lease import LeaseFiles
-from orbitlog.store.dispatch.dispatcher import Arrival, Dispatcher
+from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.store.dispatch.lease_settings import settings_of
 from orbitlog.store.reads.key_query import read_record_at
 from orbitlog.store.recovery.store_recovery import StoreParts

@@ -18,7 +18,8 @@ from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.store.derived.consumequeue import ConsumeQueue
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
-from orbitlog.store.dispatch.dispatcher import Arrival, Dispatcher
+from orbitlog.store.dispatch.arrival import Arrival
+from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.store.log.commitlog import CommitLog, Span
 
 _CHUNK_ROWS = 4096
@@ -75,9 +76,7 @@ class DispatchFollower:
         self._dispatcher.dispatched_to = span.base + position
 
     def _take(self, columns: DispatchColumns, arrivals: list[Arrival]) -> None:
-        state = columns.sys_flag & flags.TRANSACTION_MASK
-        entering = (state != flags.TransactionType.PREPARED) & (state != flags.TransactionType.ROLLBACK)
-        rows = np.flatnonzero(entering)
+        rows = np.flatnonzero(flags.enters_queue(columns.sys_flag))
         codes, queue_offsets = columns.queue_code[rows].tolist(), columns.queue_offset[rows].tolist()
         physical_offsets = columns.physical_offset[rows].tolist()
         first = {code: number for number, code in reversed(list(enumerate(codes)))}

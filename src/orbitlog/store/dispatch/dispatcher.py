@@ -1,72 +1,52 @@
-"""Derives queues and index from the log, in order, a bounded step at a time (Java's ReputMessageService).
+"""Dispatcher: derives queue units and index entries from the log, in log order (Java's ReputMessageService).
 
-`dispatched_to` is the physical offset before which every record has its unit and its keys. Damage in the log is
-passed over and reported: the log after it goes on.
+Every record before the physical offset `dispatched_to` has its unit and its keys. One step takes the first of three
+ways that applies: kernels for many messages (`kernel_dispatch`), a fast path over copied bytes for eligible records
+(`fast_derive`), the full decoder for everything else. Damaged ranges of the log are skipped and reported.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from struct import Struct
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import BadField, FormatError, StoreError
 from orbitlog.formats.derived.derive import DeriveRules, QueueUnit, index_hashes, queue_units
 from orbitlog.formats.derived.fast_derive import QuickDerive
 from orbitlog.formats.derived.queue_entry import QUEUE_ENTRY, QueueEntry
 from orbitlog.formats.records import flags
+from orbitlog.formats.records.flags import OUT_OF_QUEUE_BIT
 from orbitlog.formats.records.message import MAGIC_V1, RECORD_PREFIX, Message
 from orbitlog.formats.records.message_scan import BLANK, SegmentEnd, find_record, read_at
 from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX
 from orbitlog.store.derived.consumequeue import ConsumeQueue
 from orbitlog.store.derived.index_files import IndexBoundary, IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
+from orbitlog.store.dispatch.arrival import Arrival, DamagedLog, Progress
 from orbitlog.store.log.commitlog import CommitLog, Span
 from orbitlog.storefiles.disk import MappedFile
 
 if TYPE_CHECKING:
-    from orbitlog.store.dispatch.bulk_dispatch import BulkDispatch
-    from orbitlog.store.dispatch.live_dispatch import LiveDispatch
+    from orbitlog.store.dispatch.kernel_dispatch import BulkDispatch, KernelProgress, LiveDispatch
     from orbitlog.store.recovery.recovery_plan import LeftOutUnits
 
 STEP_BYTES = 4 * 1024 * 1024
 # Loading the kernels takes about as long as dispatching this much without them.
 _BULK_BYTES_MIN = 4 * 1024 * 1024
-# A step that takes a fraction of a second, so that whoever waits sees something move.
+# A step of a fraction of a second, so that a progress display moves.
 _BULK_STEP_BYTES = 256 * 1024 * 1024
-# About as many messages as plain Python dispatches while the kernels are called and their answers fetched.
+# About as many messages as plain Python dispatches in the time of the kernel calls themselves.
 _LIVE_BYTES_MIN = 4 * 1024
 
-# An ordinary record's fields: an IPv4 V1 prefix without those that nothing is derived from.
-_ORDINARY = Struct(">iI4xi4xqqi16xq20xi")
-assert _ORDINARY.size == RECORD_PREFIX.size_bytes
+# The fields of an IPv4 V1 record from which units and keys are derived.
+_ELIGIBLE = RECORD_PREFIX.partial(
+    *("total_size", "magic", "queue_id", "queue_offset", "physical_offset"),
+    *("sys_flag", "store_timestamp_ms", "body_length"),
+)
+assert _ELIGIBLE.size == RECORD_PREFIX.size_bytes
 _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
-_PREPARED = int(flags.TransactionType.PREPARED)
 _PACK_UNIT = QUEUE_ENTRY.struct.pack
 _TOPICS_MAX = 65_536
-_new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
-
-Progress = Callable[[int, int], None]
-
-
-class Arrival(NamedTuple):
-    """A message that can be read from its queue now; a named tuple, for one is made for every message."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    tags_code: int
-    store_timestamp_ms: int
-
-
-@dataclass(frozen=True, slots=True)
-class DamagedLog:
-    """A part of the log that holds no readable record."""
-
-    physical_offset: int
-    size_bytes: int
-    reason: str
+_new_tuple = tuple.__new__  # creates a named tuple in half the time of calling its class
 
 
 class Dispatcher:
@@ -90,25 +70,25 @@ class Dispatcher:
         self._left_out: LeftOutUnits | None = None
 
     def start(self, dispatched_to: int, index_from: IndexBoundary) -> None:
-        """Begin at a record; keys before the boundary are in the index already."""
+        """Start at a record; keys before the boundary are in the index already."""
         self.dispatched_to = dispatched_to
         self._index_from = index_from
 
     def leave_out(self, left_out: LeftOutUnits | None) -> None:
-        """Put no units of some records while a store is recovered; None puts all."""
+        """Put no units for some records while a store is recovered; None puts all."""
         self._left_out = left_out
         if self._bulk is not None:
             self._bulk.left_out = left_out
 
     @property
     def index_from(self) -> IndexBoundary:
-        """Where the index goes on."""
+        """The first key that is not in the index yet."""
         return self._index_from
 
     def dispatch_once(self, limit: int, max_bytes: int = STEP_BYTES, *, each: bool = True) -> list[Arrival]:
         """Dispatch records that end at or before `limit`, about `max_bytes` of them.
 
-        Returns `each` message that can be read now, or at least the last of each queue: naming them all is dear.
+        Return `each` message that can be read now, or at least the last of each queue, which is cheaper.
         """
         arrivals: list[Arrival] = []
         stop = min(limit, self.dispatched_to + max_bytes)
@@ -118,13 +98,13 @@ class Dispatcher:
         except StoreError:
             if not arrivals:
                 raise
-            # Those can be read, and somebody waits for them; the next step meets the same error.
+            # These can be read and long polls wait for them; the next step meets the same error.
         finally:
             self._index.settle()
         return arrivals
 
     def catch_up(self, limit: int, progress: Progress | None = None) -> None:
-        """Dispatch everything up to `limit`, with the kernels where that is much; tells bytes done and to do."""
+        """Dispatch everything up to `limit`, with kernels if that is much; `progress` gets bytes done and to do."""
         start = self.dispatched_to
         while self.dispatched_to < limit:
             if limit - self.dispatched_to >= _BULK_BYTES_MIN:
@@ -133,11 +113,11 @@ class Dispatcher:
             if progress is not None:
                 progress(self.dispatched_to - start, limit - start)
         if self._bulk is not None and self._live is None:
-            self.load_kernels()  # they are in memory already
+            self.load_kernels()  # the bulk dispatch has loaded them already
 
     def _dispatch_bulk(self, limit: int) -> None:
-        """Go as far as messages follow each other in this segment; what stops it is left to the next step."""
-        from orbitlog.store.dispatch.bulk_dispatch import BulkDispatch
+        """Dispatch consecutive messages of one segment; whatever stops it is left to the next step."""
+        from orbitlog.store.dispatch.kernel_dispatch import BulkDispatch
 
         if self._bulk is None:
             self._bulk = BulkDispatch(self._queues, self._index, self._rules)
@@ -145,13 +125,16 @@ class Dispatcher:
         span = next(self._log.spans(self.dispatched_to, limit))
         view = self._log.segments.file(span.base).view()
         try:
-            progress = self._bulk.run(view, span.start, span.stop, span.base, self._index_from)
+            progress = self._bulk.run(view, span, self._index_from)
         except FormatError:
-            # A field that no checksum covers is damaged: that is for the step that can report it.
+            # A field that no checksum covers is damaged: the next step reports it.
             self._index_from = self._index.boundary()
             return
         finally:
             view.release()
+        self._advance(span, progress)
+
+    def _advance(self, span: Span, progress: KernelProgress) -> None:
         if progress.position > span.start:
             self.dispatched_to = span.base + progress.position
             self.last_physical_offset = progress.last_physical_offset
@@ -166,10 +149,10 @@ class Dispatcher:
             self._dispatch_part(file, Span(span.base, start, min(start + STEP_BYTES, span.stop)), arrivals)
 
     def _dispatch_part(self, file: MappedFile, span: Span, arrivals: list[Arrival]) -> None:
-        """Dispatch a part that is small enough to be copied."""
+        """Dispatch a range that is small enough to be copied."""
         records = file.read(span.start, span.stop - span.start)
         while self.dispatched_to < span.base + span.stop:
-            if self._dispatch_ordinary(records, span, arrivals):
+            if self._dispatch_eligible(records, span, arrivals):
                 continue
             view = file.view()
             try:
@@ -182,8 +165,11 @@ class Dispatcher:
         return self._live is not None
 
     def load_kernels(self) -> None:
-        """Let steps of many messages be taken with the kernels; takes a while, and may be called in any thread."""
-        from orbitlog.store.dispatch.live_dispatch import LiveDispatch
+        """Use the kernels for steps of many messages. Takes a while; may be called in any thread.
+
+        `_live` is assigned last, when everything is loaded: the dispatching thread sees all of it or None.
+        """
+        from orbitlog.store.dispatch.kernel_dispatch import LiveDispatch
 
         live = LiveDispatch(self._queues, self._index, self._rules)
         live.load()
@@ -200,19 +186,16 @@ class Dispatcher:
             raise
         finally:
             view.release()
-        if progress.position > span.start:
-            self.dispatched_to = span.base + progress.position
-            self.last_physical_offset = progress.last_physical_offset
-            self.last_store_timestamp_ms = progress.last_store_timestamp_ms
+        self._advance(span, progress)
 
-    def _dispatch_ordinary(self, records: bytes, span: Span, arrivals: list[Arrival]) -> bool:
-        """Dispatch records in the copied span as long as there is nothing unusual about them; True if one was."""
+    def _dispatch_eligible(self, records: bytes, span: Span, arrivals: list[Arrival]) -> bool:
+        """Fast path: dispatch records of the copied span while they are eligible; return whether one was dispatched."""
         first = position = self.dispatched_to - span.base - span.start
         physical_offset, end = self.dispatched_to, len(records)
         topics, derive, find_queue = self._topics, self._quick.derive, self._queues.find_key
-        while position + _ORDINARY.size <= end:
+        while position + _ELIGIBLE.size <= end:
             size_bytes, magic, queue_id, queue_offset, stated_offset, sys_flag, store_ms, body_bytes = (
-                _ORDINARY.unpack_from(records, position)
+                _ELIGIBLE.unpack_from(records, position)
             )
             record_end = position + size_bytes
             topic_start = position + RECORD_PREFIX.size_bytes + body_bytes + 1
@@ -236,7 +219,7 @@ class Dispatcher:
             if derived is None:
                 break
             tags_code, key_hashes = derived
-            if not sys_flag & _PREPARED:
+            if not sys_flag & OUT_OF_QUEUE_BIT:  # `enters_queue`, without a call for every message
                 queue = find_queue((topic, queue_id))
                 if queue is None or not queue.put_next(
                     queue_offset, _PACK_UNIT(physical_offset, size_bytes, tags_code)
@@ -250,7 +233,7 @@ class Dispatcher:
         return position > first
 
     def _dispatch_any(self, view: memoryview, span: Span, arrivals: list[Arrival]) -> int:
-        """Dispatch what lies at `dispatched_to`, whatever it is; returns the position behind it."""
+        """Slow path: dispatch the record, BLANK or damage at `dispatched_to`; return the position after it."""
         position = self.dispatched_to - span.base
         found = read_at(view, position, base_physical_offset=span.base, check_crc=False)
         if isinstance(found, SegmentEnd):
@@ -261,12 +244,12 @@ class Dispatcher:
         try:
             self._dispatch(found, arrivals)
         except FormatError as error:
-            # A field that no checksum covers cannot be what was written.
+            # A field that no checksum covers has an invalid value.
             self.note_damage(span.base + position, size_bytes, str(error))
         return position + size_bytes
 
     def note_damage(self, physical_offset: int, size_bytes: int, reason: str) -> None:
-        """Remember a part of the log that cannot be read; once, however often it is met."""
+        """Remember an unreadable range of the log; once, however often it is met."""
         if physical_offset not in self._damaged_offsets:
             self._damaged_offsets.add(physical_offset)
             self.damage.append(DamagedLog(physical_offset, size_bytes, reason))
@@ -274,7 +257,7 @@ class Dispatcher:
     def _pass_damage(self, view: memoryview, span: Span, position: int, found: object) -> int:
         following = find_record(view, position + 1, base_physical_offset=span.base)
         end = span.stop if following is None else following
-        reason = str(getattr(found, "error", "zeros where records should be"))
+        reason = str(getattr(found, "error", "zeros in place of records"))
         self.note_damage(span.base + position, end - position, reason)
         return end
 
@@ -286,7 +269,7 @@ class Dispatcher:
             ):
                 continue
             queue = self._queues.find_or_make(unit.topic, unit.queue_id)
-            is_new = queue.put(unit.queue_offset, unit.entry) or self._mends(queue, unit)
+            is_new = queue.put(unit.queue_offset, unit.entry) or self._replaces_invalid(queue, unit)
             self._queues.used(queue)
             if is_new:
                 arrivals.append(
@@ -301,22 +284,23 @@ class Dispatcher:
         self.last_store_timestamp_ms = message.store_timestamp_ms
         self.last_physical_offset = message.physical_offset
 
-    def _mends(self, queue: ConsumeQueue, unit: QueueUnit) -> bool:
-        """Look at the unit that is there already, while recovering: where it is wrong, this one takes its place.
+    def _replaces_invalid(self, queue: ConsumeQueue, unit: QueueUnit) -> bool:
+        """Replace the stored unit of the same queue offset if it is invalid; return whether it was.
 
-        One that only fills room is wrong, too: it was put there for want of this message.
+        Happens while recovering. A filler (pre-blank unit) counts as invalid: it was put in place of this message.
+        Raise `BadField` if the stored unit points to another valid message.
         """
-        there = queue.entry(unit.queue_offset)
-        if there == unit.entry or unit.queue_offset < queue.min_offset:
+        stored = queue.entry(unit.queue_offset)
+        if stored == unit.entry or unit.queue_offset < queue.min_offset:
             return False
-        is_own = there is not None and there.physical_offset == unit.entry.physical_offset
-        if there is not None and not is_own and self._has_message(there, unit):
+        is_own = stored is not None and stored.physical_offset == unit.entry.physical_offset
+        if stored is not None and not is_own and self._has_message(stored, unit):
             raise BadField(f"{unit.queue_offset} is that of another message", field="queue offset")
         queue.replace(unit.queue_offset, unit.entry)
         return True
 
     def _has_message(self, entry: QueueEntry, unit: QueueUnit) -> bool:
-        """Tell whether an entry points to a message that belongs where the unit is to go."""
+        """Return whether an entry points to a message with the topic and queue offset of the unit."""
         try:
             message = self._log.read_message(entry.physical_offset, entry.size_bytes)
         except FormatError:
@@ -334,11 +318,11 @@ class Dispatcher:
         try:
             self._index.put(key_hashes, physical_offset, store_timestamp_ms)
         except StoreError:
-            self._index_from = self._index.boundary()  # some of the keys may be in it: the next try goes on there
+            self._index_from = self._index.boundary()  # some keys may be in it: the next try continues there
             raise
 
     def _learn_topic(self, topic: str) -> None:
-        """Remember a topic whose name was checked by its bytes."""
+        """Cache a topic by its encoded name, which was checked."""
         if len(self._topics) >= _TOPICS_MAX:
             self._topics.clear()
         self._topics[topic.encode()] = topic

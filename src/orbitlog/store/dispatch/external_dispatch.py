@@ -19,10 +19,11 @@ from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.store.derived.derived_range import DerivedRange
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
+from orbitlog.store.dispatch.arrival import DamagedLog
 from orbitlog.store.dispatch.broker_dispatch import go_on_from, mark_of
-from orbitlog.store.dispatch.bulk_dispatch import BulkDispatch
 from orbitlog.store.dispatch.dispatch_lease import LeaseFiles
-from orbitlog.store.dispatch.dispatcher import STEP_BYTES, DamagedLog, Dispatcher
+from orbitlog.store.dispatch.dispatcher import STEP_BYTES, Dispatcher
+from orbitlog.store.dispatch.kernel_dispatch import BulkDispatch
 from orbitlog.store.dispatch.lease_settings import config_of
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.log.segments import open_log_segments

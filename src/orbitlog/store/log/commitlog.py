@@ -7,7 +7,6 @@ marks only ever grow: `flushed_to` <= `written_to`; which of them readers may fo
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -15,11 +14,11 @@ from threading import Lock
 
 from orbitlog.errors import LimitExceeded
 from orbitlog.formats.java import LONG_MAX
-from orbitlog.formats.records.message import RECORD_BYTES_MIN, Message, decode_message
+from orbitlog.formats.records.message import RECORD_BYTES_MIN, RECORD_PREFIX, Message, decode_message
 from orbitlog.formats.records.message_scan import BLANK_BYTES, encode_blank, fits
 from orbitlog.store.log.segments import Segments
 
-_SIZE = struct.Struct(">i")
+_SIZE = RECORD_PREFIX.partial("total_size")
 # From here on it is worth a call of the system: 80 KB in 35 us instead of 80, which is a fault for every page that was
 # not written to since the last sync, and the sync that follows finds no maps to go through.
 _MANY_BYTES = 32 * 1024

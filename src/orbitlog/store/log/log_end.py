@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from orbitlog.errors import BadField
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import BLANK, Damage, LogEnd, SegmentEnd, find_record, read_at
-from orbitlog.store.dispatch.dispatcher import DamagedLog, Progress
+from orbitlog.store.dispatch.arrival import DamagedLog, Progress
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.log.torn_records import is_torn
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from struct import Struct
 from typing import NamedTuple
 from zlib import crc32
 
@@ -32,8 +31,10 @@ QUERY_LIMIT_DEFAULT = 64
 _KEYS_NAME = (props.KEYS + props.NAME_END).encode()
 _ITEM_END = ord(props.PROPERTY_END)
 _IPV6_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
-# An IPv4 prefix without what says nothing about a match.
-_PLAIN = Struct(">iIi16xqi16xq20xi")
+# The fields of an IPv4 prefix that decide whether a record matches.
+_PLAIN = RECORD_PREFIX.partial(
+    *("total_size", "magic", "body_crc", "physical_offset", "sys_flag", "store_timestamp_ms", "body_length")
+)
 assert _PLAIN.size == RECORD_PREFIX.size_bytes
 
 

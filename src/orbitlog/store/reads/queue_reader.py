@@ -9,7 +9,6 @@ so lately that they are in memory still, only that the unit points to one: that 
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -27,6 +26,7 @@ from orbitlog.formats.records.message import (
     MAGIC_V2,
     RECORD_BYTES_MIN,
     RECORD_PREFIX,
+    RECORD_START,
     RECORD_TAIL,
     decode_message,
 )
@@ -34,8 +34,8 @@ from orbitlog.formats.records.properties import TAGS
 from orbitlog.store.derived.consumequeue import ConsumeQueue
 from orbitlog.store.log.commitlog import CommitLog
 
-_HEAD = struct.Struct(">iIiiiqqi")  # of a record, up to its sysFlag
-_unpack_place = struct.Struct(">iI20xq").unpack_from  # the size, the magic and the physical offset that it states
+_HEAD = RECORD_PREFIX.partial("total_size", "magic", "body_crc", "physical_offset", "sys_flag")
+_unpack_start = RECORD_START.unpack_from
 _iter_units = QUEUE_ENTRY.struct.iter_unpack
 _MAGICS = (MAGIC_V1, MAGIC_V2)
 _SCANNED_UNITS_MIN = 16000 // ENTRY_BYTES
@@ -121,7 +121,7 @@ def _is_sound(record: bytes, physical_offset: int) -> bool:
     """
     if len(record) < RECORD_BYTES_MIN:
         return False
-    size_bytes, magic, crc, _, _, _, stated_offset, sys_flag = _HEAD.unpack_from(record)
+    size_bytes, magic, crc, stated_offset, sys_flag = _HEAD.unpack_from(record)
     if size_bytes != len(record) or stated_offset != physical_offset or (magic != MAGIC_V1 and magic != MAGIC_V2):
         return False
     body_start = RECORD_PREFIX.size_bytes
@@ -221,7 +221,7 @@ class _Collected:
             if physical_offset + size_bytes > end or size_bytes < RECORD_BYTES_MIN:
                 break
             record = read(physical_offset - base, size_bytes)
-            stated_bytes, magic, stated_offset = _unpack_place(record)
+            stated_bytes, magic, stated_offset = _unpack_start(record)
             if stated_offset != physical_offset or stated_bytes != size_bytes or magic not in _MAGICS:
                 break
             records.append(record)

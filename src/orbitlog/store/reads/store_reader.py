@@ -19,7 +19,7 @@ from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE, STAT
 from orbitlog.formats.records.message import Message
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
-from orbitlog.store.dispatch.dispatcher import DamagedLog
+from orbitlog.store.dispatch.arrival import DamagedLog
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.log.log_end import KnownLog, find_log_end
 from orbitlog.store.log.segments import open_log_segments

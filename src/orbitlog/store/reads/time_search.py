@@ -6,7 +6,6 @@ by its modification time and takes the nearest message in it; a broker of that l
 
 from __future__ import annotations
 
-import struct
 from enum import Enum
 
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
@@ -17,9 +16,7 @@ from orbitlog.formats.records.message import RECORD_PREFIX
 from orbitlog.store.derived.consumequeue import ConsumeQueue
 from orbitlog.store.log.commitlog import CommitLog
 
-_SYS_FLAG = struct.Struct(">i")
-_TIME = struct.Struct(">q")
-_TIME_POSITION = RECORD_PREFIX.position("store_timestamp_ms")
+_SYS_FLAG_AND_TIME = RECORD_PREFIX.partial("sys_flag", "store_timestamp_ms")
 _IPV6_EXTRA = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 
 
@@ -36,12 +33,13 @@ class TimeSearch:
 
     def store_time_ms(self, physical_offset: int) -> int:
         """Return when the record there was stored; -1 where it is gone."""
-        head = self._log.read(physical_offset, _TIME_POSITION + _IPV6_EXTRA + _TIME.size)
+        head = self._log.read(physical_offset, _SYS_FLAG_AND_TIME.size + _IPV6_EXTRA)
         if head is None:
             return -1
-        (sys_flag,) = _SYS_FLAG.unpack_from(head, RECORD_PREFIX.position("sys_flag"))
-        extra = _IPV6_EXTRA if sys_flag & flags.BORN_HOST_IPV6 else 0
-        return int(_TIME.unpack_from(head, _TIME_POSITION + extra)[0])
+        sys_flag, timestamp_ms = _SYS_FLAG_AND_TIME.unpack_from(head)
+        if sys_flag & flags.BORN_HOST_IPV6:  # a longer host comes before the timestamp
+            _, timestamp_ms = _SYS_FLAG_AND_TIME.unpack_from(head, _IPV6_EXTRA)
+        return int(timestamp_ms)
 
     def unit_time_ms(self, queue: ConsumeQueue, queue_offset: int) -> int:
         entry = queue.entry(queue_offset)

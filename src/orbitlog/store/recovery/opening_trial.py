@@ -12,7 +12,8 @@ from pathlib import Path
 from orbitlog.formats import store_tree as tree
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
-from orbitlog.store.dispatch.dispatcher import Dispatcher, Progress
+from orbitlog.store.dispatch.arrival import Progress
+from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.log.property_crc_mode import infer_mode
 from orbitlog.store.log.segments import open_log_segments

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from orbitlog.formats.derived.store_state import RecoveryNote
-from orbitlog.store.dispatch.dispatcher import Progress
+from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.store.recovery.deletion_evidence import (
     has_queue_directory,
     known_topics,

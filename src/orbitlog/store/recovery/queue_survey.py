@@ -151,7 +151,7 @@ class _Survey:
         """Take the units of a chunk, run by run."""
         import numpy as np
 
-        from orbitlog.store.dispatch.bulk_dispatch import entering_rows, units_of
+        from orbitlog.store.dispatch.kernel_dispatch import entering_rows, units_of
 
         rows = entering_rows(columns)
         codes, offsets = columns.queue_code[rows], columns.queue_offset[rows]

@@ -6,21 +6,18 @@ produce counts.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.checkpoint import Checkpoint
 from orbitlog.formats.derived.store_state import STATE_FILE, StoreState
-from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2
+from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, RECORD_START
 from orbitlog.formats.records.message_scan import MAGIC_BLANK
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.log.commitlog import CommitLog
 
-# Size, magic and physical offset: the same place in every version so far, and a torn record has zeros there.
-_RECORD_START = struct.Struct(">iI20xq")
 # A bit error can make one unit refer to any offset, but not two of them.
 _ENOUGH_EVIDENCE = 2
 
@@ -106,9 +103,9 @@ def _has_unknown_record(log: CommitLog, end: int) -> bool:
     base = log.segments.base_of(end)
     if not log.segments.has(base):
         return False
-    raw = log.segments.file(base).read(end - base, _RECORD_START.size)
-    if len(raw) < _RECORD_START.size:
+    raw = log.segments.file(base).read(end - base, RECORD_START.size)
+    if len(raw) < RECORD_START.size:
         return False
-    size_bytes, magic, physical_offset = _RECORD_START.unpack(raw)
-    fits_in = _RECORD_START.size < size_bytes <= base + log.segments.file_bytes - end
+    size_bytes, magic, physical_offset = RECORD_START.unpack(raw)
+    fits_in = RECORD_START.size < size_bytes <= base + log.segments.file_bytes - end
     return fits_in and physical_offset == end and magic not in (0, MAGIC_BLANK, MAGIC_V1, MAGIC_V2)

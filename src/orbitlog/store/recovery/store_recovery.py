@@ -30,7 +30,8 @@ from orbitlog.formats.records.message import Message, decode_message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.store.derived.index_files import IndexBoundary, IndexFile, IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
-from orbitlog.store.dispatch.dispatcher import Dispatcher, Progress
+from orbitlog.store.dispatch.arrival import Progress
+from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.log.log_end import FoundEnd, KnownLog, find_log_end
 from orbitlog.storefiles.disk import Disk
