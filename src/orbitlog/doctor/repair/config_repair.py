@@ -17,7 +17,7 @@ from orbitlog.formats.tables.config_files import config_codec
 from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.formats.tables.topic_config import TOPICS, DataVersion, TopicConfig, TopicTable
 from orbitlog.storefiles.config_reading import known_topics, read_config
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
 Queue = tuple[str, int]
@@ -36,13 +36,13 @@ def plan_config(
     needed = queues_in_log(queues)
     for finding in findings:
         path = Path(finding.path)
-        if finding.kind == "config backup in use":
+        if finding.kind == FindingKind.CONFIG_BACKUP_IN_USE:
             backup = path.with_name(path.name + tree.BACKUP_SUFFIX)
             journal.put_file(path, read_config(backup), "as its backup has it")
             # What the backup lacks is added in the next round.
             topics_are_written |= path.name == TOPICS.name
             continue
-        if finding.kind != "config":
+        if finding.kind != FindingKind.CONFIG:
             continue
         made = rebuilt_config(path, store, compat, needed)
         if made is not None:
@@ -54,7 +54,7 @@ def plan_config(
                 if unreadable.exists():
                     journal.set_aside(unreadable, "cannot be read, and nothing of it could be saved")
     without = topics_without_config(store)
-    raised = [str(finding.topic) for finding in findings if finding.kind == "queue count"]
+    raised = [str(finding.topic) for finding in findings if finding.kind == FindingKind.QUEUE_COUNT]
     if not topics_are_written and (without or raised):
         table = known_topics(store.root) or TopicTable()
         target = store.root / tree.CONFIG / TOPICS.name

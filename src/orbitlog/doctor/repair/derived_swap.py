@@ -6,6 +6,7 @@ import os
 from collections.abc import Collection
 from pathlib import Path
 
+from orbitlog.doctor.finding_kinds import DerivedPart
 from orbitlog.doctor.repair.repair_journal import RepairJournal
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived import checkpoint
@@ -19,8 +20,8 @@ from orbitlog.jobs.staging import TEMPORARY, put_bytes
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.store_files import StoreFiles, find_index_files, find_queues
 
-QUEUES, INDEX, CHECKPOINT = "queues", "index", "checkpoint"
-PARTS = (QUEUES, INDEX, CHECKPOINT)
+QUEUES, INDEX, CHECKPOINT = DerivedPart.QUEUES, DerivedPart.INDEX, DerivedPart.CHECKPOINT
+PARTS = tuple(DerivedPart)
 Queue = tuple[str, int]
 _TIME_BYTES = 8
 _INDEX_END = INDEX_HEADER.position("end_timestamp_ms")

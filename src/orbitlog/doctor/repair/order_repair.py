@@ -17,6 +17,7 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.jobs.split_derivation import QUEUE_OFFSET_MAX
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.storefiles.config_reading import known_topics
+from orbitlog.storefiles.findings import FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
 _STRANGERS_MAX = 3  # of a queue that only flipped bits made
@@ -108,7 +109,7 @@ def _troubled(found: Examination, log_start: int) -> set[Queue]:
     jumps = QueueJumps(found.check.findings)
     queues = set(jumps.jumps) | set(jumps.falls)
     for finding in found.check.findings:
-        if finding.kind == "queue order" and finding.topic is not None and finding.queue_id is not None:
+        if finding.kind == FindingKind.QUEUE_ORDER and finding.topic is not None and finding.queue_id is not None:
             queues.add((finding.topic, finding.queue_id))
     if log_start == 0:
         queues |= {queue for queue, ends in found.check.ends.items() if ends.first != 0}

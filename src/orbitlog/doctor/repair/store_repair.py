@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.doctor.examination import Examination, examine
+from orbitlog.doctor.finding_kinds import parts_of
 from orbitlog.doctor.repair.config_repair import plan_config
 from orbitlog.doctor.repair.derived_swap import CHECKPOINT, INDEX, QUEUES, make_derived, plan_swap
 from orbitlog.doctor.repair.displaced_records import plan_displaced
@@ -28,14 +29,13 @@ from orbitlog.jobs.local_runner import PhaseProgress, run_here
 from orbitlog.jobs.missing_log import ACCEPT_OPTION
 from orbitlog.jobs.store_use import taken
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.inferred_geometry import told_geometry
 from orbitlog.storefiles.inferred_rules import told_compat, told_rules
 from orbitlog.storefiles.store_contents import REPAIRABLE, refuse_writing
 from orbitlog.storefiles.store_files import find_store_files
 
 _ROUNDS_MAX = 10
-DERIVED_KINDS = {"queue unit": QUEUES, "queue file": QUEUES, "index": INDEX, "checkpoint": CHECKPOINT}
 
 
 @dataclass(slots=True)
@@ -135,7 +135,12 @@ class _Plan:
         if problems := self.refusal():
             return problems
         segment_bytes = self._geometry.segment_bytes
-        plan_places(journal, self._store, segment_bytes, [*self._of_kind.get("foreign segment", []), *self._dangling()])
+        plan_places(
+            journal,
+            self._store,
+            segment_bytes,
+            [*self._of_kind.get(FindingKind.FOREIGN_SEGMENT, []), *self._dangling()],
+        )
         if journal.steps:
             return []
         plan_displaced(journal, self._store, self._found.ranges)
@@ -152,13 +157,13 @@ class _Plan:
         if journal.steps:
             return problems
         compat = told_compat(self._store, self._settings)
-        if timer_findings := self._of_kind.get("timer"):
+        if timer_findings := self._of_kind.get(FindingKind.TIMER):
             plan_timers(journal, self._store, timer_findings)
             if journal.steps:
                 return problems  # other findings may name the same files
         plan_config(journal, self._store, compat, self._found.findings, self._found.check.ends)
         problems = problems + self._plan_derived(journal, progress)
-        if not (journal.steps and {"queue unit", "queue file"} & self._of_kind.keys()):
+        if not (journal.steps and {FindingKind.QUEUE_UNIT, FindingKind.QUEUE_FILE} & self._of_kind.keys()):
             # From sound queues: they tell when delayed messages are due.
             plan_offsets(journal, self._store, compat, self._found)
             plan_progress(journal, self._store, compat, self._found.check.ends, self._found.check.last_stored_ms)
@@ -168,7 +173,7 @@ class _Plan:
         """Return why nothing may be changed: a part of the store is elsewhere, unreadable or missing."""
         accepted = {part.finding.path for part in self._found.missing if part.may_be_lost and self._accepts_loss}
         missing = {part.finding.path: part for part in self._found.missing}
-        elsewhere = [*self._of_kind.get("link", []), *(part.finding for part in missing.values())]
+        elsewhere = [*self._of_kind.get(FindingKind.LINK, []), *(part.finding for part in missing.values())]
         reasons = []
         for finding in {one.path: one for one in elsewhere if one.path not in accepted}.values():
             part = missing.get(finding.path)
@@ -182,10 +187,10 @@ class _Plan:
     def _dangling(self) -> list[Finding]:
         """Return links to nowhere in the place of segments that are given up."""
         parts = self._found.missing if self._accepts_loss else ()
-        return [part.finding for part in parts if part.may_be_lost and part.finding.kind == "link"]
+        return [part.finding for part in parts if part.may_be_lost and part.finding.kind == FindingKind.LINK]
 
     def _plan_derived(self, journal: RepairJournal, progress: PhaseProgress | None) -> list[str]:
-        parts = {DERIVED_KINDS[kind] for kind in self._of_kind if kind in DERIVED_KINDS}
+        parts = parts_of(self._found.findings)
         if not parts:
             return []
         # The new checkpoint speaks for everything: what a killed broker had not derived yet would never be.
@@ -220,7 +225,9 @@ class _Plan:
         check = self._found.check
         if check.finding_count > len(check.findings):
             return None
-        named = [one for kind in ("queue unit", "queue file") for one in self._of_kind.get(kind, [])]
+        named = [
+            one for kind in (FindingKind.QUEUE_UNIT, FindingKind.QUEUE_FILE) for one in self._of_kind.get(kind, [])
+        ]
         wrong = {(one.topic, one.queue_id) for one in named if one.topic is not None and one.queue_id is not None}
         return wrong | check.ends.keys() if check.units_behind else wrong
 
@@ -255,5 +262,5 @@ _DEEDS = {
 }
 
 
-def _kinds(found: Examination) -> set[str]:
+def _kinds(found: Examination) -> set[FindingKind]:
     return {finding.kind for finding in found.findings}

@@ -29,7 +29,7 @@ from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds
 from orbitlog.jobs.split_derivation import UNIT
 from orbitlog.jobs.store_use import is_in_use
 from orbitlog.storefiles.config_reading import is_readable, read_config
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
@@ -66,7 +66,7 @@ def _finding(  # noqa: PLR0917
     problem = f"{queue_offset} cannot be" if queue_offset < 0 else f"{queue_offset} lies behind its end"
     problem += f"; it goes on at {right}"
     return Finding(
-        "offset",
+        FindingKind.OFFSET,
         str(store.root / tree.CONFIG / name),
         f"the offset of {whose}: {problem}",
         topic=queue[0],
@@ -77,7 +77,7 @@ def _finding(  # noqa: PLR0917
 
 def plan_offsets(journal: RepairJournal, store: StoreFiles, compat: Compat, found: Examination) -> None:
     """Plan to write the table with each offset between the bounds of its queue: where a broker sends consumers, too."""
-    if not any(finding.kind == "offset" for finding in found.findings):
+    if not any(finding.kind == FindingKind.OFFSET for finding in found.findings):
         return
     ends, why = found.check.ends, "offsets lie between the bounds of their queues"
     table_name = offsets_file(store.root).name

@@ -22,7 +22,7 @@ from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS, TimerProgress
 from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds
 from orbitlog.jobs.store_use import is_in_use
 from orbitlog.storefiles.config_reading import is_readable, read_config
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
 # Clocks differ, and a broker that nobody sends to goes on: only what lies clearly ahead of both cannot be.
@@ -39,12 +39,14 @@ def progress_findings(store: StoreFiles, ends: Ends, last_ms: int) -> Iterator[F
     if checkpoint is not None:
         path = str(store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE)
         if not 0 <= checkpoint.last_read_time_ms <= latest_ms or checkpoint.last_log_flush_position < 0:
-            yield Finding("timer", path, f"says that all was delivered up to {checkpoint.last_read_time_ms} ms")
+            yield Finding(
+                FindingKind.TIMER, path, f"says that all was delivered up to {checkpoint.last_read_time_ms} ms"
+            )
         for told in _timer_numbers(checkpoint, ends):
-            yield Finding("offset", path, told, topic=names.TIMER_TOPIC, queue_id=0)
+            yield Finding(FindingKind.OFFSET, path, told, topic=names.TIMER_TOPIC, queue_id=0)
     for name, mended, told in _mended_files(store, ends, latest_ms):
         if mended is not None:
-            yield Finding("offset", str(store.root / tree.CONFIG / name), told)
+            yield Finding(FindingKind.OFFSET, str(store.root / tree.CONFIG / name), told)
 
 
 def plan_progress(journal: RepairJournal, store: StoreFiles, compat: Compat, ends: Ends, last_ms: int) -> None:

@@ -22,7 +22,7 @@ from orbitlog.formats.derived.timer_log import TIMER_UNIT_BYTES, TimerLogUnit, r
 from orbitlog.formats.derived.timer_wheel import PRECISION_MS_DEFAULT, SLOT_BYTES, TURN_SLOTS_DEFAULT, wheel_bytes
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import end_of_written, mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 
@@ -50,17 +50,17 @@ def timer_findings(store: StoreFiles) -> Iterator[Finding]:
         stop, problem = _log_stop(file)
         end, has_units = file.base + stop, has_units or stop > 0
         if problem:
-            yield Finding("timer", str(file.path), problem, position=stop)
+            yield Finding(FindingKind.TIMER, str(file.path), problem, position=stop)
     checkpoint = timer_checkpoint(store)
     yield from _against_checkpoint(store, checkpoint, end, has_units=has_units)
     if store.timer_wheel is None:
         if has_units:
-            kind = "timer wheel" if is_wheel_made_again(store, checkpoint) else "timer"
+            kind = FindingKind.TIMER_WHEEL if is_wheel_made_again(store, checkpoint) else FindingKind.TIMER
             yield Finding(kind, str(store.root / tree.TIMER_WHEEL), "is missing, though there is a timer log")
         return
     if store.timer_wheel.size_bytes != _WHEEL_BYTES:
         reason = f"has {store.timer_wheel.size_bytes} bytes, a wheel has {_WHEEL_BYTES}"
-        yield Finding("timer", str(store.timer_wheel.path), reason)
+        yield Finding(FindingKind.TIMER, str(store.timer_wheel.path), reason)
         return
     yield from _wheel_findings(store, end, checkpoint.last_read_time_ms if checkpoint is not None else LONG_MAX)
 
@@ -100,13 +100,13 @@ def _against_checkpoint(
     path = str(file)
     if checkpoint is None:
         if has_units and not (file.is_file() and file.stat().st_size):
-            yield Finding("timer", path, "is missing or empty, though there is a timer log")
+            yield Finding(FindingKind.TIMER, path, "is missing or empty, though there is a timer log")
         return
     if checkpoint.last_log_flush_position > log_end:
         reason = f"ends at {log_end}, though timercheck says that it reached {checkpoint.last_log_flush_position}"
-        yield Finding("timer", str(store.root / tree.TIMER_LOG), reason)
+        yield Finding(FindingKind.TIMER, str(store.root / tree.TIMER_LOG), reason)
     if has_units and not checkpoint.last_read_time_ms:
-        yield Finding("timer", path, "says nothing, though there is a timer log")
+        yield Finding(FindingKind.TIMER, path, "says nothing, though there is a timer log")
 
 
 def plan_timers(journal: RepairJournal, store: StoreFiles, findings: Sequence[Finding]) -> None:
@@ -165,10 +165,10 @@ def _place_findings(files: Sequence[OffsetFile]) -> Iterator[Finding]:
         is_last = file is files[-1]
         if file.size_bytes and file.base % file.size_bytes:
             reason = f"begins at {file.base}, which is no multiple of its {file.size_bytes} bytes"
-            yield Finding("timer", str(file.path), reason)
+            yield Finding(FindingKind.TIMER, str(file.path), reason)
         elif before is not None and (file.base != before.base + before.size_bytes or not (file.size_bytes or is_last)):
             reason = f"begins at {file.base}, the file before it ends at {before.base + before.size_bytes}"
-            yield Finding("timer", str(file.path), reason)
+            yield Finding(FindingKind.TIMER, str(file.path), reason)
 
 
 def _wheel_findings(store: StoreFiles, log_end: int, read_to_ms: int) -> Iterator[Finding]:
@@ -193,4 +193,4 @@ def _wheel_findings(store: StoreFiles, log_end: int, read_to_ms: int) -> Iterato
             del part
     if wrong:
         reason = f"{len(wrong)} slots hold times that are not theirs, or lead to no unit of the timer log"
-        yield Finding("timer", str(path), reason, position=wrong[0] * SLOT_BYTES, count=len(wrong))
+        yield Finding(FindingKind.TIMER, str(path), reason, position=wrong[0] * SLOT_BYTES, count=len(wrong))

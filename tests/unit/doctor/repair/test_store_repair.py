@@ -11,8 +11,8 @@ import pytest
 from click.testing import CliRunner
 
 from orbitlog.cli.main import cli
-from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import examine
+from orbitlog.doctor.finding_kinds import Severity
 from orbitlog.doctor.repair.repair_journal import undo_last
 from orbitlog.doctor.repair.store_repair import apply_repair, plan_repair
 from orbitlog.formats.compat import COMPAT_5_5
