@@ -196,6 +196,8 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
             _ERROR,
             "Its target belongs to the store and was not checked; nothing is rebuilt or repaired until it is resolved:"
             " move the files into the store, or mount their disk in its place",
+            # Only a link to nowhere, and only if the operator gives its segment up.
+            planners=(Planner.PLACES,),
             stops_rebuild=True,
         ),
         FindingKind.UNREADABLE: KindMeaning(

@@ -22,10 +22,10 @@ def test_kind_to_repair_has_a_planner_and_a_command(kind: FindingKind) -> None:
     assert meaning.consequence and not meaning.consequence.endswith(".")
     if meaning.severity is Severity.NOTE:
         assert meaning.command is None and not meaning.planners
-    if meaning.planners:
-        assert meaning.command is not None and "{store}" in meaning.command
-    # An interrupted repair is finished by its own journal; a missing log is put back by an operator.
-    elsewhere = (FindingKind.REPAIR, FindingKind.LOG, FindingKind.LINK, FindingKind.UNREADABLE)
+    if meaning.command is not None:
+        assert "{store}" in meaning.command
+    # An interrupted repair is finished by its own journal; a log that is elsewhere is put back by an operator.
+    elsewhere = (FindingKind.REPAIR, FindingKind.LOG, FindingKind.UNREADABLE)
     assert bool(meaning.planners) == (meaning.severity is not Severity.NOTE and kind not in elsewhere)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.doctor.surveys.store_survey import queues_in_log, topics_without_config
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
@@ -29,7 +29,7 @@ _PAIR = re.compile(r'"?(\d{1,10})"?\s*:\s*(\d{1,19})\b(?=\s*[,}])')
 
 
 def plan_config(
-    journal: RepairJournal, store: StoreFiles, compat: Compat, findings: Sequence[Finding], queues: Iterable[Queue]
+    journal: PlanJournal, store: StoreFiles, compat: Compat, findings: Sequence[Finding], queues: Iterable[Queue]
 ) -> None:
     """Plan to replace each config file that a finding names, and to add the topics and queues that only the log has."""
     topics_are_written = False
@@ -52,7 +52,7 @@ def plan_config(
             # The backup, too: a Java broker does not start where both are there and neither can be read.
             for unreadable in (path, path.with_name(path.name + tree.BACKUP_SUFFIX)):
                 if unreadable.exists():
-                    journal.set_aside(unreadable, "cannot be read, and nothing of it could be saved")
+                    journal.quarantine(unreadable, "cannot be read, and nothing of it could be saved")
     without = topics_without_config(store)
     raised = [str(finding.topic) for finding in findings if finding.kind == FindingKind.QUEUE_COUNT]
     if not topics_are_written and (without or raised):

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QueueEntry, decode_entry
 from orbitlog.formats.records.flags import TransactionType, enters_queue, with_transaction_type
 from orbitlog.formats.records.message import Message, encode_message
@@ -61,7 +61,7 @@ class QueueJumps:
                     yield queue, finding.queue_offset - 1
 
 
-def plan_headers(journal: RepairJournal, store: StoreFiles, check: StoreCheck) -> None:
+def plan_headers(journal: PlanJournal, store: StoreFiles, check: StoreCheck) -> None:
     """Plan to put right what units and neighbours tell."""
     found = check.findings
     jumps = QueueJumps(found)
@@ -138,7 +138,7 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
     return right if len(right.topic.encode()) == len(message.topic.encode()) else None
 
 
-def plan_record(journal: RepairJournal, store: StoreFiles, right: Message, why: str) -> None:
+def plan_record(journal: PlanJournal, store: StoreFiles, right: Message, why: str) -> None:
     """Plan to write a record as it should have been; its size is the same, its property CRC is made anew."""
     segment = store.segment_at(right.physical_offset)
     assert segment is not None

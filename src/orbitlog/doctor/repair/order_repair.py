@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from orbitlog.doctor.examination import Examination
 from orbitlog.doctor.repair.header_repair import QueueJumps, message_at, plan_record, unit_at
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.doctor.repair.queue_order import Line, Room, Run, gaps_of, read_runs, straighten
-from orbitlog.doctor.repair.repair_journal import RepairJournal
 from orbitlog.doctor.surveys.store_survey import QUEUES_MAX
 from orbitlog.formats import names
 from orbitlog.formats.derived.derive import DeriveRules
@@ -67,7 +67,7 @@ class QueueOrder:
                 for at, place in enumerate(run.places.tolist()):
                     yield place, queue, run.first + at
 
-    def plan(self, journal: RepairJournal) -> None:
+    def plan(self, journal: PlanJournal) -> None:
         """Plan to give messages the queues and offsets that they must have had."""
         for (topic, queue_id), line in self.lines.items():
             for place, queue_offset in line.moved.items():

@@ -8,13 +8,11 @@ it does where our own broker was the last, which leaves none.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.doctor.repair.repair_journal import RepairJournal
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint, decode_timer_checkpoint
@@ -55,7 +53,7 @@ def timer_findings(store: StoreFiles) -> Iterator[Finding]:
     yield from _against_checkpoint(store, checkpoint, end, has_units=has_units)
     if store.timer_wheel is None:
         if has_units:
-            kind = FindingKind.TIMER_WHEEL if is_wheel_made_again(store, checkpoint) else FindingKind.TIMER
+            kind = FindingKind.TIMER_WHEEL if is_wheel_rebuilt(store, checkpoint) else FindingKind.TIMER
             yield Finding(kind, str(store.root / tree.TIMER_WHEEL), "is missing, though there is a timer log")
         return
     if store.timer_wheel.size_bytes != _WHEEL_BYTES:
@@ -74,7 +72,7 @@ def timer_checkpoint(store: StoreFiles) -> TimerCheckpoint | None:
         return None
 
 
-def is_wheel_made_again(store: StoreFiles, checkpoint: TimerCheckpoint | None) -> bool:
+def is_wheel_rebuilt(store: StoreFiles, checkpoint: TimerCheckpoint | None) -> bool:
     """Tell whether a Java broker would put every unit of the timer log on a new wheel."""
     if checkpoint is None or not store.timer_log:
         return False
@@ -107,19 +105,6 @@ def _against_checkpoint(
         yield Finding(FindingKind.TIMER, str(store.root / tree.TIMER_LOG), reason)
     if has_units and not checkpoint.last_read_time_ms:
         yield Finding(FindingKind.TIMER, path, "says nothing, though there is a timer log")
-
-
-def plan_timers(journal: RepairJournal, store: StoreFiles, findings: Sequence[Finding]) -> None:
-    """Plan to let brokers make the files again: the wheel from the timer log, all of them from the log."""
-    wheel = store.root / tree.TIMER_WHEEL
-    if all(finding.path == str(wheel) for finding in findings) and is_wheel_made_again(store, timer_checkpoint(store)):
-        if os.path.lexists(wheel):
-            journal.set_aside(wheel, "brokers make it again from the timer log")
-        return
-    why = "brokers make it again from the timer topic: what was delivered already comes again"
-    for path in (wheel, store.root / tree.TIMER_LOG, store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE):
-        if os.path.lexists(path):
-            journal.set_aside(path, why)
 
 
 def _log_stop(file: OffsetFile) -> tuple[int, str]:
