@@ -47,6 +47,10 @@ IMPURE_IMPORTS = frozenset(
 IMPURE_NAMES = frozenset(("Path", "open"))
 BANNED_MODULES = frozenset(("pickle", "marshal", "shelve", "dill", "cloudpickle"))
 BANNED_CALLS = frozenset(("eval", "exec", "os.system", "os.popen"))
+# Methods of text that take it apart, or ask what it contains.
+SENTENCE_PARSERS = frozenset(
+    ("startswith", "endswith", "split", "rsplit", "partition", "rpartition", "find", "rfind", "index", "count")
+) | frozenset(("removeprefix", "removesuffix", "splitlines"))
 EMPTY_WORDS = re.compile(r"(Manager|Utils?|Helpers?|Impl|Factory|Base)$|^(Default|Abstract|Base)(?=[A-Z])")
 EMPTY_MODULE_NAMES = frozenset(("base", "common", "helper", "helpers", "misc", "util", "utils"))
 
@@ -213,6 +217,21 @@ def empty_words(module: Module) -> Iterator[str]:
             yield module.at(node, f"{node.name} says {word.group()} instead of what it is")
 
 
+def sentences_as_data(module: Module) -> Iterator[str]:
+    """A `reason` is a sentence for people: whoever rewords it must not change what a program does."""
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            is_search = ast.unparse(node.func.value) == "re" or node.func.attr in ("match", "search", "fullmatch")
+            is_parsed = node.func.attr in SENTENCE_PARSERS
+            parts = [node.func.value] if is_parsed else list(node.args) if is_search else []
+        else:
+            continue
+        if any(isinstance(part, ast.Attribute) and part.attr == "reason" for part in parts):
+            yield module.at(node, "decides by the words of a reason; give the fact a field of its own")
+
+
 def imported_modules(module: Module) -> Iterator[tuple[ast.stmt, str]]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
@@ -242,6 +261,7 @@ MODULE_RULES: tuple[Rule, ...] = (
     purity,
     broad_except,
     empty_words,
+    sentences_as_data,
 )
 
 

@@ -17,8 +17,8 @@ import pytest
 from click.testing import CliRunner
 
 from orbitlog.cli.main import cli
-from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import Examination, examine
+from orbitlog.doctor.finding_kinds import Severity
 from orbitlog.jobs.local_runner import run_here
 from tests.interop.harness.broker_bench import BenchClient, BrokerBench, copy_store
 from tests.interop.harness.clients import Client

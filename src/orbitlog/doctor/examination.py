@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor.diagnosis import Diagnosis, Severity, diagnose
+from orbitlog.doctor.diagnosis import Diagnosis, diagnose
+from orbitlog.doctor.finding_kinds import Severity
 from orbitlog.doctor.repair.repair_journal import interrupted, unreadable_journals
 from orbitlog.doctor.surveys.expired_messages import retired_findings
 from orbitlog.doctor.surveys.lost_messages import (
@@ -29,7 +30,7 @@ from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.jobs.missing_log import MissingPart, missing_parts, with_readable_segments
 from orbitlog.jobs.store_use import is_in_use
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.inferred_geometry import told_geometry
 from orbitlog.storefiles.store_files import StoreFiles, find_store_files
 
@@ -111,7 +112,9 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings) -> Exami
     whole = find_store_files(root, settings)
     segment_bytes = told_geometry(whole, settings).segment_bytes
     end = whole.segments[-1].base + segment_bytes if whole.segments else 0
-    leads_past = any(one.kind == "queue unit" and (one.physical_offset or 0) >= end for one in checked.findings)
+    leads_past = any(
+        one.kind == FindingKind.QUEUE_UNIT and (one.physical_offset or 0) >= end for one in checked.findings
+    )
     missing = missing_parts(whole, segment_bytes, reads_queues=leads_past)
     store = with_readable_segments(whole)
     ranges = damaged_ranges(checked.findings)
@@ -130,7 +133,7 @@ def _survey_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding
     outlived = {finding.topic for finding in checked.lives}
     outlived -= {topic for (topic, _), ends in checked.ends.items() if ends.first == 0}
     for finding in survey(store):
-        if finding.kind != "topic" or finding.topic not in outlived:
+        if finding.kind != FindingKind.TOPIC or finding.topic not in outlived:
             yield finding
 
 
@@ -144,16 +147,16 @@ def _missing_findings(store: StoreFiles, missing: Sequence[MissingPart]) -> Iter
 
 def _is_explained(finding: Finding, missing: Sequence[MissingPart]) -> bool:
     """Return whether a finding reports again what a missing part of the log is reported for."""
-    if finding.kind == "segment":
+    if finding.kind == FindingKind.SEGMENT:
         return any(finding.physical_offset in part.offsets for part in missing)
-    return finding.path in {part.finding.path for part in missing if part.finding.kind == "link"}
+    return finding.path in {part.finding.path for part in missing if part.finding.kind == FindingKind.LINK}
 
 
 def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Finding]:
     """Yield what the check found, with the messages that are lost where the log is damaged."""
     for finding in checked.findings:
         start = finding.physical_offset
-        if finding.kind in ("record", "segment") and start is not None and finding.count:
+        if finding.kind in (FindingKind.RECORD, FindingKind.SEGMENT) and start is not None and finding.count:
             inside = [one for one in lost if start <= one.physical_offset < start + finding.count]
             topics = sorted({one.topic for one in inside})
             yield replace(
@@ -170,16 +173,16 @@ def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
     """Name what is not there at all."""
     if checked.keys and not store.index_files:
         reason = f"no index file exists, though the log has {checked.keys} keys; messageIndexEnable=false leaves none"
-        yield Finding("index", str(store.root / tree.INDEX), reason, count=checked.keys)
+        yield Finding(FindingKind.INDEX, str(store.root / tree.INDEX), reason, count=checked.keys)
     if checked.messages and store.checkpoint is None and not is_in_use(store):
-        yield Finding("checkpoint", str(store.root / tree.CHECKPOINT), "is missing")
+        yield Finding(FindingKind.CHECKPOINT, str(store.root / tree.CHECKPOINT), "is missing")
     if os.path.lexists(store.root / tree.DOCTOR) and not (store.root / tree.DOCTOR).is_dir():
-        yield Finding("journal", str(store.root / tree.DOCTOR), "is in the place of the doctor's directory")
+        yield Finding(FindingKind.JOURNAL, str(store.root / tree.DOCTOR), "is in the place of the doctor's directory")
     broken = list(unreadable_journals(store.root))
     for place in broken:
-        yield Finding("journal", str(place), "is no journal of a repair, or does not say how far that came")
+        yield Finding(FindingKind.JOURNAL, str(place), "is no journal of a repair, or does not say how far that came")
     for place in interrupted(store.root) if not broken else ():
-        yield Finding("repair", str(place), "a repair was interrupted here")
+        yield Finding(FindingKind.REPAIR, str(place), "a repair was interrupted here")
 
 
 def _offset_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
@@ -189,10 +192,10 @@ def _offset_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding
     """
     created_again = {finding.topic for finding in checked.lives}
     for finding in offset_findings(store, checked.ends, checked.last_stored_ms):
-        yield replace(finding, kind="earlier life") if finding.topic in created_again else finding
+        yield replace(finding, kind=FindingKind.EARLIER_LIFE) if finding.topic in created_again else finding
 
 
 def _behind(checked: StoreCheck) -> Iterator[Finding]:
     if checked.units_behind or checked.keys_behind:
         reason = f"{checked.units_behind} queue units and {checked.keys_behind} keys are not derived yet"
-        yield Finding("behind", checked.store, reason, count=checked.units_behind + checked.keys_behind)
+        yield Finding(FindingKind.BEHIND, checked.store, reason, count=checked.units_behind + checked.keys_behind)

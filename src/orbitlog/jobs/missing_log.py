@@ -26,7 +26,7 @@ from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.jobs.split_derivation import UNIT
 from orbitlog.jobs.store_use import is_in_use
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import holds_data, mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 from orbitlog.storefiles.store_paths import where_else
@@ -99,17 +99,19 @@ def _links(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
         what = "the segment" if base is not None else "the log"
         if entry.path.exists():
             reason = f"{what} is behind a link to {target}, which is not followed: move or mount the files here instead"
-            yield MissingPart(Finding("link", str(entry.path), reason, physical_offset=base), offsets)
+            yield MissingPart(Finding(FindingKind.LINK, str(entry.path), reason, physical_offset=base), offsets)
         else:
             reason = f"{what} is behind a link to {target}, where nothing is: mount that disk, or restore the files"
-            yield MissingPart(Finding("link", str(entry.path), reason, physical_offset=base), offsets, base is not None)
+            yield MissingPart(
+                Finding(FindingKind.LINK, str(entry.path), reason, physical_offset=base), offsets, base is not None
+            )
 
 
 def _unreadable(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
     for segment in store.segments:
         if not _can_open(segment.path):
             reason = "the segment cannot be opened for reading: check the permissions of the file"
-            finding = Finding("unreadable", str(segment.path), reason, physical_offset=segment.base)
+            finding = Finding(FindingKind.UNREADABLE, str(segment.path), reason, physical_offset=segment.base)
             yield MissingPart(finding, range(segment.base, segment.base + segment_bytes))
 
 
@@ -141,7 +143,7 @@ def _is_misplaced(segment: OffsetFile) -> bool:
 def _missing(store: StoreFiles, start: int, stop: int, why: str) -> MissingPart:
     path = store.paths.find_segment(start, stop - start)
     reason = f"{stop - start} bytes of the log are missing here, {why}: put the file back"
-    finding = Finding("segment", str(path), reason, count=stop - start, physical_offset=start)
+    finding = Finding(FindingKind.SEGMENT, str(path), reason, count=stop - start, physical_offset=start)
     return MissingPart(finding, range(start, stop), may_be_lost=True)
 
 
@@ -161,7 +163,7 @@ def _contradiction(store: StoreFiles) -> MissingPart | None:
     what = "is empty" if store.segments else "has no segment"
     advice = f"put the segments back; {where_else(store.paths)}"
     reason = f"the log {what}, but the store has {' and '.join(evidence)}: {advice}"
-    return MissingPart(Finding("log", store.paths.shown, reason))
+    return MissingPart(Finding(FindingKind.LOG, store.paths.shown, reason))
 
 
 def _has_units(file: OffsetFile) -> bool:

@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 import orjson
 
-from orbitlog.jobs.staging import TEMPORARY, put_bytes, remove_tree
+from orbitlog.jobs.staging import TEMPORARY, put_bytes
+from orbitlog.storefiles.disk import RealDisk
 
 Task = TypeVar("Task")
 Report = dict[str, Any]
@@ -40,7 +41,7 @@ class KeptReports:
     def forget(self) -> None:
         """Remove everything that was kept."""
         if self.directory is not None:
-            remove_tree(Path(self.directory))
+            RealDisk().remove_tree(Path(self.directory))
 
 
 def _remembered(kept: KeptReports, function: Callable[[Task], Report], task: Task) -> Report:
@@ -49,7 +50,7 @@ def _remembered(kept: KeptReports, function: Callable[[Task], Report], task: Tas
         report: Report = orjson.loads(path.read_bytes())
         return report
     report = function(task)
-    put_bytes(path, orjson.dumps(report), path.parent / TEMPORARY)
+    put_bytes(RealDisk(), path, orjson.dumps(report), path.parent / TEMPORARY)
     return report
 
 

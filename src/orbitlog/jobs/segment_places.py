@@ -5,7 +5,7 @@ from __future__ import annotations
 from orbitlog.formats.compat import COMPAT_4_9
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.storefiles.damage import DamageList
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
 
@@ -30,4 +30,4 @@ def segment_findings(store: StoreFiles, segment_bytes: int, *, last_may_be_empty
         elif segment.size_bytes > segment_bytes:
             reason = f"the file has {segment.size_bytes} bytes, a segment has {segment_bytes}"
             damage.note(segment, segment_bytes, segment.size_bytes, reason)
-    return [Finding.of_damage(found, "segment") for found in damage.ranges]
+    return [Finding.of_damage(found, FindingKind.SEGMENT) for found in damage.ranges]

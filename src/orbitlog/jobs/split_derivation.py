@@ -8,7 +8,7 @@ message, and no derived file could be right.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from orbitlog.kernels.index_stream import KeyColumns
 from orbitlog.kernels.queue_sort import UnitSorter
 from orbitlog.kernels.row_dtypes import QUEUE_UNIT_DTYPE
 from orbitlog.kernels.splits import find_record
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.log_walk import LogWalk
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile
@@ -84,7 +84,7 @@ class SplitDerivation:
             walk=WalkedSplit.from_report(report["walk"]),
             queues=[(topic, queue_id) for topic, queue_id in report["queues"]],
             slices=[UnitSlice(*values) for values in report["slices"]],
-            findings=[Finding(**values) for values in report["findings"]],
+            findings=[Finding.from_report(values) for values in report["findings"]],
             **{name: report[name] for name in _PLAIN_FIELDS},
         )
 
@@ -312,16 +312,14 @@ def _note_disorder(derivation: SplitDerivation, units: Units) -> None:
                 reason = f"{error.field} {error.problem}"
                 unnamed.append(_disorder(split, physical_offset, reason, topic, queue_id, part.first))
         expected = part.first if before is None else before.first + before.unit_count
+        left_out = part.first - expected
         if not 0 <= part.first <= QUEUE_OFFSET_MAX:
-            reason = f"queue offset {part.first} cannot be"
-            derivation.note(
-                _disorder(split, physical_offset, reason, topic, queue_id, part.first, part.first - expected)
-            )
+            reason = f"queue offset {part.first} is out of range"
+            derivation.note(_disorder(split, physical_offset, reason, topic, queue_id, part.first, left_out))
         elif part.first != expected:
             reason = f"queue offset {part.first} follows {expected - 1}"
-            derivation.note(
-                _disorder(split, physical_offset, reason, topic, queue_id, part.first, part.first - expected)
-            )
+            found = _disorder(split, physical_offset, reason, topic, queue_id, part.first, left_out)
+            derivation.note(replace(found, previous_queue_offset=expected - 1))
         before = part
     for finding in unnamed:
         derivation.note(finding)
@@ -331,7 +329,7 @@ def _disorder(  # noqa: PLR0917
     split: LogSplit, physical_offset: int, reason: str, topic: str, queue_id: int, queue_offset: int, left_out: int = 0
 ) -> Finding:
     return Finding(
-        "queue order",
+        FindingKind.QUEUE_ORDER,
         split.path,
         reason,
         position=physical_offset - split.base,

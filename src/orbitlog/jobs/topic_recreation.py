@@ -29,7 +29,7 @@ from orbitlog.store.recovery.queue_lives import (
 )
 from orbitlog.storefiles.config_reading import known_topics
 from orbitlog.storefiles.disk import RealDisk
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_files import StoreFiles
 
@@ -177,7 +177,11 @@ def _without_earlier(part: UnitSlice, life: QueueLife) -> UnitSlice:
 
 def _is_of_earlier_life(finding: Finding, begins: dict[Queue, int], deleted: set[Queue]) -> bool:
     """Return whether a finding is about units of an earlier life or a deleted queue, or about where a life begins."""
-    if finding.topic is None or finding.queue_id is None or finding.kind not in ("queue unit", "queue order"):
+    if (
+        finding.topic is None
+        or finding.queue_id is None
+        or finding.kind not in (FindingKind.QUEUE_UNIT, FindingKind.QUEUE_ORDER)
+    ):
         return False
     queue = finding.topic, finding.queue_id
     if queue in deleted:
@@ -185,7 +189,9 @@ def _is_of_earlier_life(finding: Finding, begins: dict[Queue, int], deleted: set
     begin = begins.get(queue)
     if begin is None or finding.physical_offset is None:
         return False
-    return finding.physical_offset < begin or (finding.kind == "queue order" and finding.physical_offset == begin)
+    return finding.physical_offset < begin or (
+        finding.kind == FindingKind.QUEUE_ORDER and finding.physical_offset == begin
+    )
 
 
 def life_findings(store: StoreFiles, begins: dict[Queue, int], deleted: Iterable[str]) -> list[Finding]:
@@ -197,8 +203,10 @@ def life_findings(store: StoreFiles, begins: dict[Queue, int], deleted: Iterable
         reason = "its offsets begin again at 0: it was deleted and made again, and its earlier messages are in no queue"
         if table is not None and table.topics and topic not in table.topics:
             reason = "was deleted, and its queue begins with the messages that were dispatched afterwards"
-        found.setdefault(topic, Finding("topic life", path, reason, physical_offset=begin, topic=topic))
+        found.setdefault(topic, Finding(FindingKind.TOPIC_LIFE, path, reason, physical_offset=begin, topic=topic))
     for topic in sorted(deleted):
         path = str(store.root / tree.CONSUMEQUEUE / topic)
-        found[topic] = Finding("topic life", path, "was deleted, and the log still has messages of it", topic=topic)
+        found[topic] = Finding(
+            FindingKind.TOPIC_LIFE, path, "was deleted, and the log still has messages of it", topic=topic
+        )
     return list(found.values())

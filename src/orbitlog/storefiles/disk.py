@@ -9,15 +9,16 @@ and a small file is replaced whole or not at all (`replace_file`).
 from __future__ import annotations
 
 import errno
+import functools
 import mmap
 import os
 import struct
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 from orbitlog.errors import DiskFull, StoreError, StoreFileGone, StoreLocked
 from orbitlog.storefiles.mapped_view import end_of_data
@@ -27,6 +28,7 @@ _IS_LINUX = sys.platform == "linux"
 _HAS_FDATASYNC = hasattr(os, "fdatasync")
 _OPEN_FILES_ENOUGH = 1 << 20
 _FETCH_BYTES = 256 * 1024
+_SYNC_FILE_RANGE_WRITE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,32 @@ class MappedFile(Protocol):
     def close(self) -> None: ...
 
 
+class PlainFile(Protocol):
+    """A file that is written by position and not through a map: a staged file, or one that is repaired in place."""
+
+    def write(self, position: int, data: Bytes) -> None:
+        """Write bytes; the file grows if it ends before them."""
+        ...
+
+    def resize(self, size_bytes: int) -> None:
+        """Cut the file, or extend it with a hole."""
+        ...
+
+    def start_writeback(self, position: int, size_bytes: int) -> None:
+        """Start to write a range to the device without waiting; makes nothing durable."""
+        ...
+
+    def set_modified(self, modified_ns: int) -> None:
+        """Set the modification time, by which retention and Java's search by timestamp choose files."""
+        ...
+
+    def sync(self) -> None:
+        """Make contents, size and modification time durable; may be called in any thread."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class FileLock(Protocol):
     def release(self) -> None: ...
 
@@ -130,6 +158,33 @@ class Disk(Protocol):
 
     def rename_file(self, path: Path, name: str) -> None:
         """Give a file another name in its directory; durable after `sync_directory`."""
+        ...
+
+    def create_plain(self, path: Path) -> PlainFile:
+        """Create a new, empty file for writes by position; its name is durable after `sync_directory`."""
+        ...
+
+    def open_plain(self, path: Path) -> PlainFile:
+        """Open an existing file for writes by position."""
+        ...
+
+    def move(self, path: Path, target: Path) -> None:
+        """Rename a file, directory or link, also into another directory; replaces a file that has the name.
+
+        A crash leaves it under one of both names. Durable after `sync_directory` of both parents.
+        """
+        ...
+
+    def link_file(self, path: Path, target: Path) -> None:
+        """Give a file a second name; durable after `sync_directory`."""
+        ...
+
+    def remove_directory(self, path: Path) -> None:
+        """Remove an empty directory; durable after `sync_directory` of its parent."""
+        ...
+
+    def remove_tree(self, path: Path) -> None:
+        """Remove a directory and everything in it, if it exists and is not a link."""
         ...
 
     def sync_directory(self, path: Path) -> None: ...
@@ -240,6 +295,63 @@ class RealMappedFile:
         # Forgotten first: its number may be another file's soon, and nothing of ours may be written to that.
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
+
+
+class RealPlainFile:
+    """A file that is open for `pwrite`."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def write(self, position: int, data: Bytes) -> None:
+        view = memoryview(data).cast("B")
+        while len(view):  # a write may take only a part of the bytes
+            written = os.pwrite(self._descriptor, view, position)
+            if written == 0:
+                raise DiskFull("a write was refused without an error")
+            view = view[written:]
+            position += written
+
+    def resize(self, size_bytes: int) -> None:
+        os.ftruncate(self._descriptor, size_bytes)
+
+    def start_writeback(self, position: int, size_bytes: int) -> None:
+        start_writeback(self._descriptor, position, size_bytes)
+
+    def set_modified(self, modified_ns: int) -> None:
+        os.utime(self._descriptor, ns=(modified_ns, modified_ns))
+
+    def sync(self) -> None:
+        os.fsync(self._descriptor)
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def start_writeback(descriptor: int, position: int, size_bytes: int) -> None:
+    """Start to write a range to the device without waiting; makes nothing durable.
+
+    A sync at the end then finds most bytes written, while the device would have been idle meanwhile. Systems without
+    such a call write when they like.
+    """
+    start = _sync_file_range()
+    if start is not None:
+        start(descriptor, position, size_bytes, _SYNC_FILE_RANGE_WRITE)
+
+
+@functools.cache
+def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    import ctypes
+
+    try:
+        found = ctypes.CDLL(None).sync_file_range
+    except (AttributeError, OSError, TypeError):
+        return None
+    found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+    found.restype = ctypes.c_int
+    return cast("Callable[[int, int, int, int], int]", found)
 
 
 def _write_back(descriptor: int, start: int, stop: int) -> None:
@@ -373,6 +485,33 @@ class RealDisk:
     def rename_file(self, path: Path, name: str) -> None:
         with disk_errors(f"renaming {path}"):
             path.replace(path.with_name(name))
+
+    def create_plain(self, path: Path) -> PlainFile:
+        with disk_errors(f"creating {path}"):
+            return RealPlainFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+
+    def open_plain(self, path: Path) -> PlainFile:
+        with disk_errors(f"opening {path}"):
+            return RealPlainFile(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+
+    def move(self, path: Path, target: Path) -> None:
+        with disk_errors(f"renaming {path} to {target}"):
+            path.replace(target)
+
+    def link_file(self, path: Path, target: Path) -> None:
+        with disk_errors(f"linking {path} as {target}"):
+            target.hardlink_to(path)
+
+    def remove_directory(self, path: Path) -> None:
+        with disk_errors(f"removing {path}"):
+            path.rmdir()
+
+    def remove_tree(self, path: Path) -> None:
+        import shutil
+
+        if path.is_dir() and not path.is_symlink():
+            with disk_errors(f"removing {path}"):
+                shutil.rmtree(path)
 
     def sync_directory(self, path: Path) -> None:
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from orbitlog.errors import StoreError, StoreLocked
-from orbitlog.storefiles.disk import FileLock, MappedFile, RealDisk
+from orbitlog.storefiles.disk import FileLock, MappedFile, PlainFile, RealDisk
 
 
 class _NoLock:
@@ -38,6 +38,24 @@ class ReadOnlyDisk(RealDisk):
 
     def rename_file(self, path: Path, name: str) -> None:
         _refuse(f"renaming {path} to {name}")
+
+    def create_plain(self, path: Path) -> PlainFile:
+        _refuse(f"creating {path}")
+
+    def open_plain(self, path: Path) -> PlainFile:
+        _refuse(f"opening {path} for writing")
+
+    def move(self, path: Path, target: Path) -> None:
+        _refuse(f"renaming {path} to {target}")
+
+    def link_file(self, path: Path, target: Path) -> None:
+        _refuse(f"linking {path} as {target}")
+
+    def remove_directory(self, path: Path) -> None:
+        _refuse(f"removing {path}")
+
+    def remove_tree(self, path: Path) -> None:
+        _refuse(f"removing {path}")
 
     def sync_directory(self, path: Path) -> None:
         _refuse(f"syncing {path}")

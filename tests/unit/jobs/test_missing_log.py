@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import examine
+from orbitlog.doctor.finding_kinds import Severity
 from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_aside, rebuild_in_place
 from orbitlog.doctor.repair.store_repair import apply_repair, plan_repair
 from orbitlog.errors import StoreLayoutError

@@ -20,7 +20,7 @@ from orbitlog.jobs.check.store_check import StoreCheck, check_with
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.findings import KINDS
+from orbitlog.storefiles.findings import FindingKind
 from orbitlog.storefiles.log_walk import LogWalk
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
@@ -33,7 +33,7 @@ def run(
 ) -> StoreCheck:
     chosen = settings() if given is None else given
     (result,) = check_with(run_here, [root], settings=chosen, split_bytes=split_bytes, state=state)
-    assert {finding.kind for finding in result.findings} <= KINDS.keys()
+    assert {finding.kind for finding in result.findings} <= set(FindingKind)
     return result
 
 

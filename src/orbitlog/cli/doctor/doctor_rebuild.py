@@ -22,7 +22,6 @@ from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.store_options import read_settings, report_damage, settings_options, store_argument
 
 _PARTS = ("queues", "index", "checkpoint")
-_STOPS_A_REBUILD = frozenset(("record", "segment", "queue order", "link", "unreadable", "log"))
 
 
 @click.command("rebuild")
@@ -88,11 +87,11 @@ def command(*, store: Path, engine: str, master: str, dry_run: bool, output: Out
 def _tell(store: Path, wanted: frozenset[str], settings: Any, output: Output) -> None:
     """Say what is wrong with what would be made again."""
     from orbitlog.doctor.examination import examine
-    from orbitlog.doctor.repair.store_repair import DERIVED_KINDS
+    from orbitlog.doctor.finding_kinds import MEANINGS
 
     found = examine(store, settings=settings)
-    wrong = [one for one in found.diagnoses if DERIVED_KINDS.get(one.finding.kind) in wanted]
-    damage = [one for one in found.diagnoses if one.finding.kind in _STOPS_A_REBUILD]
+    wrong = [one for one in found.diagnoses if MEANINGS[one.finding.kind].part in wanted]
+    damage = [one for one in found.diagnoses if MEANINGS[one.finding.kind].stops_rebuild]
     if not output.is_table:
         output.write(FINDING_FIELDS, *(diagnosis.as_object() for diagnosis in [*damage, *wrong]))
     else:

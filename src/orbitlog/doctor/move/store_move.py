@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.explanation import explain
+from orbitlog.doctor.finding_kinds import Severity
 from orbitlog.doctor.move.move_rows import MoveRow, MoveSeverity, changes, note, refused
 from orbitlog.doctor.move.move_state import pending_rows, table_rows
 from orbitlog.doctor.move.move_to_java import LMQ_SETTING, java_offset_rows, java_rows
@@ -27,6 +27,7 @@ from orbitlog.jobs.local_runner import PhaseProgress
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.store.recovery.opening_trial import try_opening
 from orbitlog.storefiles.disk import RealDisk
+from orbitlog.storefiles.findings import FindingKind
 from orbitlog.storefiles.found_config import find_config
 from orbitlog.storefiles.read_only_disk import ReadOnlyDisk
 from orbitlog.storefiles.store_contents import ALL_PARTS, Obstacle, find_obstacles
@@ -231,5 +232,5 @@ def _examination_rows(
             next_step=f"run `orbitlog doctor repair {root}` before the move",
         )
     for one in found.diagnoses:
-        if one.finding.kind == "topic life":
+        if one.finding.kind == FindingKind.TOPIC_LIFE:
             yield note("topic life", one.finding.reason, path=one.finding.path)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.doctor.surveys.store_survey import queues_in_log, topics_without_config
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
@@ -17,7 +17,7 @@ from orbitlog.formats.tables.config_files import config_codec
 from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.formats.tables.topic_config import TOPICS, DataVersion, TopicConfig, TopicTable
 from orbitlog.storefiles.config_reading import known_topics, read_config
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
 Queue = tuple[str, int]
@@ -29,20 +29,20 @@ _PAIR = re.compile(r'"?(\d{1,10})"?\s*:\s*(\d{1,19})\b(?=\s*[,}])')
 
 
 def plan_config(
-    journal: RepairJournal, store: StoreFiles, compat: Compat, findings: Sequence[Finding], queues: Iterable[Queue]
+    journal: PlanJournal, store: StoreFiles, compat: Compat, findings: Sequence[Finding], queues: Iterable[Queue]
 ) -> None:
     """Plan to replace each config file that a finding names, and to add the topics and queues that only the log has."""
     topics_are_written = False
     needed = queues_in_log(queues)
     for finding in findings:
         path = Path(finding.path)
-        if finding.kind == "config backup in use":
+        if finding.kind == FindingKind.CONFIG_BACKUP_IN_USE:
             backup = path.with_name(path.name + tree.BACKUP_SUFFIX)
             journal.put_file(path, read_config(backup), "as its backup has it")
             # What the backup lacks is added in the next round.
             topics_are_written |= path.name == TOPICS.name
             continue
-        if finding.kind != "config":
+        if finding.kind != FindingKind.CONFIG:
             continue
         made = rebuilt_config(path, store, compat, needed)
         if made is not None:
@@ -52,9 +52,9 @@ def plan_config(
             # The backup, too: a Java broker does not start where both are there and neither can be read.
             for unreadable in (path, path.with_name(path.name + tree.BACKUP_SUFFIX)):
                 if unreadable.exists():
-                    journal.set_aside(unreadable, "cannot be read, and nothing of it could be saved")
+                    journal.quarantine(unreadable, "cannot be read, and nothing of it could be saved")
     without = topics_without_config(store)
-    raised = [str(finding.topic) for finding in findings if finding.kind == "queue count"]
+    raised = [str(finding.topic) for finding in findings if finding.kind == FindingKind.QUEUE_COUNT]
     if not topics_are_written and (without or raised):
         table = known_topics(store.root) or TopicTable()
         target = store.root / tree.CONFIG / TOPICS.name

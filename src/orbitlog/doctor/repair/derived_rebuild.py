@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from orbitlog.doctor.repair.derived_swap import CHECKPOINT, INDEX, PARTS, QUEUES, make_derived, plan_swap
+from orbitlog.doctor.repair.derived_swap import CHECKPOINT, INDEX, PARTS, QUEUES, DerivedSet, make_derived, plan_swap
 from orbitlog.doctor.repair.repair_journal import RepairJournal, discard_kept, finish_interrupted
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
@@ -19,10 +19,9 @@ from orbitlog.jobs.local_runner import PhaseProgress, Runner, run_here
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.jobs.rebuild.rebuild_publish import FINISHED
 from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild
-from orbitlog.jobs.staging import remove_tree
 from orbitlog.jobs.store_use import taken
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.disk import RealDisk
+from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.log_references import refuse_missing_log
 from orbitlog.storefiles.store_contents import REBUILDABLE, refuse_writing
 from orbitlog.storefiles.store_files import find_store_files
@@ -62,16 +61,17 @@ def rebuild_aside(
 
 
 def _keep_only(out: Path, parts: Collection[str], topic: str | None) -> None:
+    disk = RealDisk()
     for part in set(PARTS) - set(parts):
         place = out / _PLACES[part]
         if part == CHECKPOINT:
-            place.unlink(missing_ok=True)
+            disk.remove_file(place)
         else:
-            remove_tree(place)
+            disk.remove_tree(place)
     if topic is not None:
         for directory in (out / tree.CONSUMEQUEUE).iterdir():
             if directory.name != topic:
-                remove_tree(directory)
+                disk.remove_tree(directory)
 
 
 def rebuild_in_place(
@@ -83,24 +83,27 @@ def rebuild_in_place(
     split_bytes: int = SPLIT_BYTES_DEFAULT,
     discard_old: bool = False,
     progress: PhaseProgress | None = None,
+    disk: Disk | None = None,
 ) -> StoreRebuild:
-    """Make the parts and swap them in; what stood before is kept in the journal, or discarded when all is done."""
+    """Rebuild the parts and swap them in; the old files stay in the journal, or are discarded when all is done."""
+    disk = disk or RealDisk()
     find_store_files(root, settings)
     refuse_writing(root, except_for=REBUILDABLE)
-    refuse_missing_log(StorePaths.of(root, settings), RealDisk())
+    refuse_missing_log(StorePaths.of(root, settings), disk)
     staging = root / tree.DOCTOR / _STAGING
     with taken(root):
-        finish_interrupted(root)
+        finish_interrupted(root, disk=disk)
         if (staging / FINISHED).exists():
-            remove_tree(staging)  # it was swapped in, or the log may have changed since
-        result = make_derived(run, root, staging, settings, split_bytes=split_bytes, progress=progress)
+            disk.remove_tree(staging)  # it was swapped in, or the log may have changed since
+        result = make_derived(run, root, staging, settings, split_bytes=split_bytes, progress=progress, disk=disk)
         if result.is_published:
-            journal = RepairJournal.begin(root, f"rebuild of {', '.join(sorted(wish.parts))}")
-            plan_swap(journal, find_store_files(root, settings), staging, parts=wish.parts, topic=wish.topic)
+            journal = RepairJournal.begin(root, f"rebuild of {', '.join(sorted(wish.parts))}", disk=disk)
+            made = DerivedSet.found_in(staging)
+            plan_swap(journal, find_store_files(root, settings), made, parts=wish.parts, topic=wish.topic)
             journal.carry_out()
-            remove_tree(staging)
+            disk.remove_tree(staging)
             if discard_old:
-                discard_kept(root)
+                discard_kept(root, disk=disk)
         elif not any(staging.parent.glob("0*")):
-            remove_tree(staging.parent)
+            disk.remove_tree(staging.parent)
     return result

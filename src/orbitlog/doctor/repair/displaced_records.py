@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from orbitlog.doctor.repair.header_repair import plan_record, unit_at
-from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.doctor.surveys.lost_messages import LogRange
 from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, RECORD_PREFIX, Message
 from orbitlog.formats.records.message_scan import read_at
@@ -42,7 +42,7 @@ class Displaced:
         return self.message.size_bytes
 
 
-def plan_displaced(journal: RepairJournal, store: StoreFiles, ranges: Sequence[LogRange]) -> None:
+def plan_displaced(journal: PlanJournal, store: StoreFiles, ranges: Sequence[LogRange]) -> None:
     """Plan to give such records their right offset, or their right place."""
     found = list(_displaced(store, ranges))
     stays = {one.place for one in found if _unit_place(store, one.message) == one.place}

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
 
-from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QueueEntry, decode_entry
 from orbitlog.formats.records.flags import TransactionType, enters_queue, with_transaction_type
 from orbitlog.formats.records.message import Message, encode_message
@@ -19,7 +19,7 @@ from orbitlog.formats.records.message_scan import read_at
 from orbitlog.formats.records.properties import TRANSACTION_PREPARED
 from orbitlog.formats.records.property_crc import ends_with_crc, seal_record
 from orbitlog.jobs.check.store_check import StoreCheck
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_files import StoreFiles
 
@@ -36,12 +36,11 @@ class QueueJumps:
         self.jumps: dict[Queue, list[Finding]] = defaultdict(list)
         self.falls: dict[Queue, list[Finding]] = defaultdict(list)
         for finding in findings:
-            if finding.kind != "queue order" or finding.topic is None or finding.queue_id is None:
+            if finding.kind != FindingKind.QUEUE_ORDER or finding.topic is None or finding.queue_id is None:
                 continue
-            if finding.queue_offset is None or f"queue offset {finding.queue_offset} follows " not in finding.reason:
+            if finding.queue_offset is None or finding.previous_queue_offset is None:
                 continue
-            before = int(finding.reason.rsplit(" ", 1)[-1])
-            is_jump = finding.queue_offset == before + 1 + finding.count
+            is_jump = finding.queue_offset == finding.previous_queue_offset + 1 + finding.count
             table = self.jumps if is_jump else self.falls
             table[finding.topic, finding.queue_id].append(finding)
 
@@ -62,7 +61,7 @@ class QueueJumps:
                     yield queue, finding.queue_offset - 1
 
 
-def plan_headers(journal: RepairJournal, store: StoreFiles, check: StoreCheck) -> None:
+def plan_headers(journal: PlanJournal, store: StoreFiles, check: StoreCheck) -> None:
     """Plan to put right what units and neighbours tell."""
     found = check.findings
     jumps = QueueJumps(found)
@@ -89,7 +88,7 @@ def plan_headers(journal: RepairJournal, store: StoreFiles, check: StoreCheck) -
 def _led_astray(findings: Iterable[Finding]) -> Iterator[tuple[Queue, int]]:
     """Yield the places of units that lead to messages which say that they belong elsewhere."""
     for one in findings:
-        if one.kind == "queue unit" and one.reason.startswith("leads to physical offset") and one.topic is not None:
+        if one.kind == FindingKind.QUEUE_UNIT and one.is_stray_unit and one.topic is not None:
             assert one.queue_id is not None
             assert one.queue_offset is not None
             for queue_offset in range(one.queue_offset, one.queue_offset + min(one.count, OFFSETS_MAX)):
@@ -139,7 +138,7 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
     return right if len(right.topic.encode()) == len(message.topic.encode()) else None
 
 
-def plan_record(journal: RepairJournal, store: StoreFiles, right: Message, why: str) -> None:
+def plan_record(journal: PlanJournal, store: StoreFiles, right: Message, why: str) -> None:
     """Plan to write a record as it should have been; its size is the same, its property CRC is made anew."""
     segment = store.segment_at(right.physical_offset)
     assert segment is not None

@@ -15,9 +15,9 @@ from orbitlog.doctor.examination import Examination
 from orbitlog.doctor.repair.displaced_records import MAGIC, MAGIC_POSITION
 from orbitlog.doctor.repair.log_filling import CannotFill, Placeholder, fill
 from orbitlog.doctor.repair.placeholder_places import placeholders_of, spots_of
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.doctor.repair.property_crc_repair import has_property_crc, plan_property_crcs
 from orbitlog.doctor.repair.queue_order import Line
-from orbitlog.doctor.repair.repair_journal import RepairJournal
 from orbitlog.doctor.surveys.lost_messages import LogRange
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import read_at
@@ -30,10 +30,10 @@ _PLACES_TRIED = 1000
 _RECORDS_ASKED = 20
 
 
-def plan_places(journal: RepairJournal, store: StoreFiles, segment_bytes: int, foreign: Sequence[Finding]) -> None:
+def plan_places(journal: PlanJournal, store: StoreFiles, segment_bytes: int, foreign: Sequence[Finding]) -> None:
     """Bring segments to their place and size, and what only is in the way aside."""
     for finding in foreign:
-        journal.set_aside(Path(finding.path), "is none of the store's files and keeps brokers from starting")
+        journal.quarantine(Path(finding.path), "is none of the store's files and keeps brokers from starting")
     moved = _plan_misplaced(journal, store, segment_bytes) | _plan_strays(journal, store, segment_bytes)
     for segment in store.segments:
         if segment.base not in moved and segment.size_bytes != segment_bytes:
@@ -41,7 +41,7 @@ def plan_places(journal: RepairJournal, store: StoreFiles, segment_bytes: int, f
             journal.resize(segment.path, segment_bytes, why)
 
 
-def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: int) -> set[int]:
+def _plan_misplaced(journal: PlanJournal, store: StoreFiles, segment_bytes: int) -> set[int]:
     """Rename segments whose records say that they belong elsewhere, if that place is free or becomes so."""
     homes = {segment.base: home for segment in store.segments if (home := _home_of(segment, segment_bytes)) is not None}
     present = {segment.base: segment for segment in store.segments}
@@ -52,21 +52,20 @@ def _plan_misplaced(journal: RepairJournal, store: StoreFiles, segment_bytes: in
     for base, home in sorted(away.items()):
         if home in movable.values() or homes.get(home) == home:
             why = f"holds a second copy of the segment that starts at {home}"
-            journal.set_aside(present[base].path, why)
+            journal.quarantine(present[base].path, why)
         elif home not in belongs:
             why = f"its records say that it starts at {home}, where this log has nothing: it is another log's"
-            journal.set_aside(present[base].path, why)
+            journal.quarantine(present[base].path, why)
         else:
             movable[base] = home
     # All aside first, then each to its place: two files may have been swapped.
     made = {}
     displaced = {home for home in movable.values() if home in present and home not in away}
     for home in sorted(displaced):
-        journal.set_aside(present[home].path, "holds no record that can be read, and another file belongs here")
+        journal.quarantine(present[home].path, "holds no record that can be read, and another file belongs here")
     for base, home in movable.items():
         why = f"its records belong to the segment that starts at {home}"
-        journal.set_aside(present[base].path, why)
-        made[base] = journal.root / str(journal.steps[-1].to)
+        made[base] = journal.quarantine(present[base].path, why)
     for base, home in movable.items():
         target = store.paths.find_segment(home, segment_bytes)
         journal.put(made[base], target, f"its records say that it starts at {home}")
@@ -85,7 +84,7 @@ def _of_this_log(standing: set[int], homes: set[int], segment_bytes: int) -> set
     return taken
 
 
-def _plan_strays(journal: RepairJournal, store: StoreFiles, segment_bytes: int) -> set[int]:
+def _plan_strays(journal: PlanJournal, store: StoreFiles, segment_bytes: int) -> set[int]:
     """Set segments aside that hold no record of their own and lie where none can be, or apart behind the last."""
     strays = set()
     for number, segment in enumerate(store.segments):
@@ -94,7 +93,7 @@ def _plan_strays(journal: RepairJournal, store: StoreFiles, segment_bytes: int) 
         is_apart = is_last and number > 0 and segment.base != store.segments[number - 1].base + segment_bytes
         if _home_of(segment, segment_bytes) is None and (is_misaligned or (is_apart and not holds_data(segment.path))):
             strays.add(segment.base)
-            journal.set_aside(segment.path, "lies where no segment can be, and holds no record")
+            journal.quarantine(segment.path, "lies where no segment can be, and holds no record")
     return strays
 
 
@@ -121,7 +120,7 @@ def _home_of(segment: OffsetFile, segment_bytes: int) -> int | None:
 
 
 def plan_log(
-    journal: RepairJournal, store: StoreFiles, segment_bytes: int, found: Examination, lines: Mapping[Queue, Line]
+    journal: PlanJournal, store: StoreFiles, segment_bytes: int, found: Examination, lines: Mapping[Queue, Line]
 ) -> list[str]:
     """Cut the tail, fill ranges; returns what could not be mended."""
     log_end = found.check.log_end
@@ -147,12 +146,12 @@ def plan_log(
     return problems
 
 
-def _plan_cut(journal: RepairJournal, store: StoreFiles, segment_bytes: int, end: int) -> None:
+def _plan_cut(journal: PlanJournal, store: StoreFiles, segment_bytes: int, end: int) -> None:
     """Let the log end at `end`: zeros behind it, and no segment that holds none of it."""
     for segment in store.segments:
         if segment.base >= end and segment.base > store.segments[0].base:
             if holds_data(segment.path):
-                journal.set_aside(segment.path, "lies behind the end of the log and holds no record")
+                journal.quarantine(segment.path, "lies behind the end of the log and holds no record")
             continue
         if segment.base + segment_bytes <= end:
             continue
@@ -165,7 +164,7 @@ def _plan_cut(journal: RepairJournal, store: StoreFiles, segment_bytes: int, end
 
 
 def _plan_fill(
-    journal: RepairJournal, store: StoreFiles, segment_bytes: int, spot: LogRange, lost: Sequence[Placeholder]
+    journal: PlanJournal, store: StoreFiles, segment_bytes: int, spot: LogRange, lost: Sequence[Placeholder]
 ) -> list[str]:
     """Fill what is damaged of one segment; one that is missing is made."""
     start, stop = spot.start, spot.stop
@@ -182,11 +181,7 @@ def _plan_fill(
     why = f"physical offset {start} to {stop} could not be read{kept}"
     segment = next((one for one in store.segments if one.base == base), None)
     if segment is None:
-        made = journal.new / f"{len(journal.steps)}-segment"
-        with made.open("xb") as file:
-            file.write(filling.data)
-            file.truncate(segment_bytes)
-        journal.put(made, store.paths.find_segment(base, segment_bytes), why)
+        journal.put_sparse_file(store.paths.find_segment(base, segment_bytes), filling.data, segment_bytes, why)
     else:
         journal.write(segment.path, start - base, filling.data, why)
     return [f"no room for a placeholder of {one.topic} {one.queue_id}" for one in filling.left_out]

@@ -9,14 +9,15 @@ from collections.abc import Iterator, Sequence
 
 from orbitlog.doctor.examination import Examination
 from orbitlog.doctor.repair.header_repair import QueueJumps, message_at, plan_record, unit_at
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.doctor.repair.queue_order import Line, Room, Run, gaps_of, read_runs, straighten
-from orbitlog.doctor.repair.repair_journal import RepairJournal
 from orbitlog.doctor.surveys.store_survey import QUEUES_MAX
 from orbitlog.formats import names
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.jobs.split_derivation import QUEUE_OFFSET_MAX
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.storefiles.config_reading import known_topics
+from orbitlog.storefiles.findings import FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
 _STRANGERS_MAX = 3  # of a queue that only flipped bits made
@@ -66,7 +67,7 @@ class QueueOrder:
                 for at, place in enumerate(run.places.tolist()):
                     yield place, queue, run.first + at
 
-    def plan(self, journal: RepairJournal) -> None:
+    def plan(self, journal: PlanJournal) -> None:
         """Plan to give messages the queues and offsets that they must have had."""
         for (topic, queue_id), line in self.lines.items():
             for place, queue_offset in line.moved.items():
@@ -108,7 +109,7 @@ def _troubled(found: Examination, log_start: int) -> set[Queue]:
     jumps = QueueJumps(found.check.findings)
     queues = set(jumps.jumps) | set(jumps.falls)
     for finding in found.check.findings:
-        if finding.kind == "queue order" and finding.topic is not None and finding.queue_id is not None:
+        if finding.kind == FindingKind.QUEUE_ORDER and finding.topic is not None and finding.queue_id is not None:
             queues.add((finding.topic, finding.queue_id))
     if log_start == 0:
         queues |= {queue for queue, ends in found.check.ends.items() if ends.first != 0}

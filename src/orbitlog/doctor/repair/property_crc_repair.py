@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from orbitlog.doctor.repair.repair_journal import RepairJournal
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.formats.records.message import BODY_CRC_MASK, Message, encode_message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.formats.records.property_crc import ends_with_crc, seal_record
@@ -16,7 +16,7 @@ from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_files import StoreFiles
 
 
-def plan_property_crcs(journal: RepairJournal, store: StoreFiles, start: int, stop: int) -> bool:
+def plan_property_crcs(journal: PlanJournal, store: StoreFiles, start: int, stop: int) -> bool:
     """Plan new CRCs for the records from physical offset `start` to `stop`; False if there is other damage as well."""
     segment = store.segment_at(start)
     if segment is None:

@@ -1,7 +1,7 @@
-"""What keeps a repair from beginning: a lock that cannot be taken, journals that say nothing. Set aside before all.
+"""Obstacles to a repair: a lock that cannot be taken, unreadable journals. They are quarantined before any round.
 
-The lock must be free before it can be taken, so of two repairs at once the one that makes the journal's directory first
-goes on. What stands in the place of the doctor's own directory is given another name, and its own again by undoing.
+The lock must be freed before it can be taken, so of two repairs at the same time the one that creates the directory of
+the journal first continues. An entry that has the name of the doctor's directory is renamed; an undo restores it.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.doctor.repair.repair_journal import (
     DOCTOR_ASIDE,
     RepairJournal,
@@ -20,53 +21,77 @@ from orbitlog.doctor.repair.repair_journal import (
 )
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
-from orbitlog.storefiles.disk import RealDisk, disk_errors
+from orbitlog.storefiles.disk import Disk, RealDisk
 
-_LOCK_TITLE = "a lock that cannot be taken"
+LOCK_TITLE = "a lock that cannot be taken"
+JOURNALS_TITLE = "journals that cannot be read"
 _MOVED_FILE = re.compile(r"\d+-.")
 
 
-def free_lock(root: Path) -> RepairJournal | None:
-    """Set aside what stands in the place of the lock, and can be none; returns the journal that takes it back."""
-    finish_interrupted(root, only=_LOCK_TITLE)
-    lock = root / tree.LOCK
+def plan_lock(journal: PlanJournal) -> None:
+    """Quarantine an entry that has the name of the lock and is not a file that could be locked."""
+    lock = journal.root / tree.LOCK
     if not os.path.lexists(lock) or (lock.is_file() and not lock.is_symlink()):
-        return None
+        return
     if lock.is_file() and RealDisk().lock_holder(lock) is not None:
-        return None  # a link to a file that somebody has locked
-    free_journal_place(root)
-    journal = RepairJournal.begin(root, _LOCK_TITLE)
-    journal.set_aside(lock, "is no file that could be locked, and keeps brokers from starting")
+        return  # a link to a file that another process has locked
+    journal.quarantine(lock, "is not a file that can be locked, and keeps brokers from starting")
+
+
+def free_lock(disk: Disk, root: Path) -> tuple[list[str], RepairJournal | None]:
+    """Quarantine an invalid lock; returns notes about other changes, and the journal that undoes it."""
+    finish_interrupted(root, only=LOCK_TITLE, disk=disk)
+    planned = PlanJournal.dry(root, LOCK_TITLE)
+    plan_lock(planned)
+    if not planned.steps:
+        return [], None
+    notes = free_journal_place(disk, root)
+    journal = RepairJournal.begin(root, LOCK_TITLE, disk=disk)
+    plan_lock(journal)
     journal.carry_out()
-    return journal
+    return notes, journal
 
 
-def free_journal_place(root: Path) -> list[str]:
-    """Give what stands in the place of the doctor's directory another name."""
+def plan_journal_place(root: Path) -> list[str]:
+    """Return the sentence for an entry that has the name of the doctor's directory, if there is one."""
     place, aside = root / tree.DOCTOR, root / DOCTOR_ASIDE
     if not os.path.lexists(place) or (place.is_dir() and not place.is_symlink()):
         return []
     if os.path.lexists(aside):
-        raise StoreLayoutError(f"{place} is in the place of the doctor's directory, and {aside} is there already")
-    with disk_errors(f"renaming {place}"):
-        place.rename(aside)
-    return [f"{place}: is in the place of the doctor's directory; it is {aside.name} now"]
+        raise StoreLayoutError(f"{place} has the name of the doctor's directory, and {aside} exists already")
+    return [f"{place}: has the name of the doctor's directory; it is renamed to {aside.name}"]
 
 
-def set_journals_aside(root: Path, run: str | None) -> RepairJournal | None:
-    """Set aside the journals that cannot be read; one that may hold files of the store stays, and stops the repair."""
-    places = list(unreadable_journals(root))
+def free_journal_place(disk: Disk, root: Path) -> list[str]:
+    """Rename an entry that has the name of the doctor's directory."""
+    planned = plan_journal_place(root)
+    if planned:
+        disk.move(root / tree.DOCTOR, root / DOCTOR_ASIDE)
+        disk.sync_directory(root)
+    return planned
+
+
+def plan_journals(journal: PlanJournal) -> None:
+    """Quarantine unreadable journals; raise `StoreLayoutError` if one of them may keep files of the store."""
+    places = list(unreadable_journals(journal.root))
     for place in places:
         if not is_applied(place) and any(_moved_files(place)):
             raise StoreLayoutError(
-                f"{place} is no journal of a repair any more, and may keep files of the store;"
+                f"{place} is not a valid repair journal any more, and may keep files of the store;"
                 f" look at {place / 'kept'}, and move it away"
             )
-    if not places:
-        return None
-    journal = RepairJournal.begin(root, "journals that cannot be read", run=run)
     for place in places:
-        journal.set_aside(place, "is no journal of a repair, and nothing could be taken back by it")
+        journal.quarantine(place, "is not a valid repair journal, and nothing could be undone with it")
+
+
+def quarantine_journals(disk: Disk, root: Path, run: str | None) -> RepairJournal | None:
+    """Quarantine unreadable journals; returns the journal that undoes it."""
+    planned = PlanJournal.dry(root, JOURNALS_TITLE)
+    plan_journals(planned)
+    if not planned.steps:
+        return None
+    journal = RepairJournal.begin(root, JOURNALS_TITLE, run=run, disk=disk)
+    plan_journals(journal)
     journal.carry_out()
     return journal
 

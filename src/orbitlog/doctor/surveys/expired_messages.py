@@ -18,7 +18,7 @@ from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.jobs.check.store_check import StoreCheck
 from orbitlog.jobs.split_derivation import UNIT
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import StoreFiles
 
@@ -49,7 +49,7 @@ def retired_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding
         reason = f"the log begins here, and {total} messages of {queues} queues lay before: {named_topics(counts)}"
         if useless_files:
             reason += f"; {useless_files} queue files lead to nothing else, which brokers remove with what they retire"
-        yield Finding("retired", str(store.segments[0].path), reason, count=total, physical_offset=log_start)
+        yield Finding(FindingKind.RETIRED, str(store.segments[0].path), reason, count=total, physical_offset=log_start)
 
 
 def _units_before(path: Path, log_start: int) -> int:

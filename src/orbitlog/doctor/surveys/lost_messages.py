@@ -17,7 +17,7 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import INT_MAX, LONG_MAX
 from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.jobs.split_derivation import UNIT
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import StoreFiles
 
@@ -48,7 +48,9 @@ def damaged_ranges(findings: Iterable[Finding]) -> list[LogRange]:
     found = sorted(
         LogRange(finding.physical_offset, finding.physical_offset + finding.count)
         for finding in findings
-        if finding.kind in ("record", "segment") and finding.physical_offset is not None and finding.count > 0
+        if finding.kind in (FindingKind.RECORD, FindingKind.SEGMENT)
+        and finding.physical_offset is not None
+        and finding.count > 0
     )
     joined: list[LogRange] = []
     for one in found:

@@ -11,16 +11,13 @@ not due when the log was written to last, and checks of transactions begin anew,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING, TypeVar
+from typing import TypeVar
 
 import numpy as np
 
-from orbitlog.doctor.repair.repair_journal import RepairJournal
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.compat import Compat
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.tables.config_files import config_codec
@@ -29,13 +26,10 @@ from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds
 from orbitlog.jobs.split_derivation import UNIT
 from orbitlog.jobs.store_use import is_in_use
 from orbitlog.storefiles.config_reading import is_readable, read_config
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
-
-if TYPE_CHECKING:
-    from orbitlog.doctor.examination import Examination
 
 _FINDINGS_MAX = 100
 _SLACK_MS = 60_000
@@ -49,13 +43,13 @@ def offset_findings(store: StoreFiles, ends: Ends, last_ms: int) -> Iterator[Fin
     if is_in_use(store):
         return
     table_name = offsets_file(store.root).name
-    committed = _table(store, table_name, ConsumerOffsets)
-    wrong = _wrong(committed, ends) if committed is not None else iter(())
+    committed = usable_table(store, table_name, ConsumerOffsets)
+    wrong = wrong_offsets(committed, ends) if committed is not None else iter(())
     for key, queue_id, queue_offset, right in islice(wrong, _FINDINGS_MAX):
         whose = f"group {key.group} in queue {queue_id} of {key.topic}"
         yield _finding(store, table_name, whose, (key.topic, queue_id), queue_offset, right)
-    delays = _table(store, DELAY_OFFSET.name, DelayOffsets)
-    for level, queue_offset, right in _wrong_levels(store, delays, ends, last_ms) if delays is not None else ():
+    delays = usable_table(store, DELAY_OFFSET.name, DelayOffsets)
+    for level, queue_offset, right in wrong_levels(store, delays, ends, last_ms) if delays is not None else ():
         queue = (names.SCHEDULE_TOPIC, level - 1)
         yield _finding(store, DELAY_OFFSET.name, f"delay level {level}", queue, queue_offset, right)
 
@@ -66,7 +60,7 @@ def _finding(  # noqa: PLR0917
     problem = f"{queue_offset} cannot be" if queue_offset < 0 else f"{queue_offset} lies behind its end"
     problem += f"; it goes on at {right}"
     return Finding(
-        "offset",
+        FindingKind.OFFSET,
         str(store.root / tree.CONFIG / name),
         f"the offset of {whose}: {problem}",
         topic=queue[0],
@@ -75,37 +69,7 @@ def _finding(  # noqa: PLR0917
     )
 
 
-def plan_offsets(journal: RepairJournal, store: StoreFiles, compat: Compat, found: Examination) -> None:
-    """Plan to write the table with each offset between the bounds of its queue: where a broker sends consumers, too."""
-    if not any(finding.kind == "offset" for finding in found.findings):
-        return
-    ends, why = found.check.ends, "offsets lie between the bounds of their queues"
-    table_name = offsets_file(store.root).name
-    table = _table(store, table_name, ConsumerOffsets)
-    offsets = {key: dict(queues) for key, queues in table.offsets.items()} if table is not None else {}
-    if table is not None and (wrong := list(_wrong(table, ends))):
-        for key, queue_id, _, right in wrong:
-            offsets[key][queue_id] = right
-        _plan_table(journal, store, compat, table_name, replace(table, offsets=offsets), why)
-    delays = _table(store, DELAY_OFFSET.name, DelayOffsets)
-    if delays is not None and (wrong_levels := list(_wrong_levels(store, delays, ends, found.check.last_stored_ms))):
-        levels = {level: right for level, _, right in wrong_levels}
-        made = replace(delays, offsets=dict(delays.offsets) | levels)
-        _plan_table(journal, store, compat, DELAY_OFFSET.name, made, why)
-
-
-def _plan_table(  # noqa: PLR0917
-    journal: RepairJournal,
-    store: StoreFiles,
-    compat: Compat,
-    name: str,
-    table: ConsumerOffsets | DelayOffsets,
-    why: str,
-) -> None:
-    journal.put_file(store.root / tree.CONFIG / name, config_codec(name).encode(table, compat), why)
-
-
-def _table(store: StoreFiles, name: str, kind: type[T]) -> T | None:
+def usable_table(store: StoreFiles, name: str, kind: type[T]) -> T | None:
     path = store.root / tree.CONFIG / name
     if not is_readable(path):
         return None
@@ -114,7 +78,7 @@ def _table(store: StoreFiles, name: str, kind: type[T]) -> T | None:
     return table
 
 
-def _wrong_levels(store: StoreFiles, table: DelayOffsets, ends: Ends, last_ms: int) -> Iterator[tuple[int, int, int]]:
+def wrong_levels(store: StoreFiles, table: DelayOffsets, ends: Ends, last_ms: int) -> Iterator[tuple[int, int, int]]:
     """Yield delay level, its offset, and what it should be."""
     for level, queue_offset in table.offsets.items():
         queue = (names.SCHEDULE_TOPIC, level - 1)
@@ -144,7 +108,7 @@ def _first_waiting(files: Iterable[OffsetFile], first: int, last_ms: int) -> int
     return LONG_MAX
 
 
-def _wrong(table: ConsumerOffsets, ends: Ends) -> Iterator[tuple[TopicGroup, int, int, int]]:
+def wrong_offsets(table: ConsumerOffsets, ends: Ends) -> Iterator[tuple[TopicGroup, int, int, int]]:
     """Yield group, queue, its offset, and what it should be."""
     checks = {key: queues for key, queues in table.offsets.items() if _is_check(key)}
     is_check_wrong = any(_is_behind(key, queue, ends) for key, queues in checks.items() for queue in queues.items())

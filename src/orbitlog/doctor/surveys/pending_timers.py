@@ -21,7 +21,7 @@ from orbitlog.formats.records import timer_message
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.jobs.split_derivation import UNIT
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 
@@ -44,7 +44,7 @@ def waiting_findings(store: StoreFiles) -> Iterator[Finding]:
         forgotten += sum(_still_waits(store, int(place), checkpoint) for place, _ in without)
     if forgotten:
         reason = f"has no units for {forgotten} messages that wait"
-        yield Finding("timer", str(store.root / tree.TIMER_LOG), reason, count=forgotten)
+        yield Finding(FindingKind.TIMER, str(store.root / tree.TIMER_LOG), reason, count=forgotten)
 
 
 def _passed(file: OffsetFile, queue_offset: int) -> Places:

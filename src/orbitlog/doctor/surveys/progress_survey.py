@@ -10,11 +10,9 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from orbitlog.doctor.repair.repair_journal import RepairJournal
 from orbitlog.doctor.surveys.timer_survey import timer_checkpoint
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.compat import Compat
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
 from orbitlog.formats.tables.config_files import ConfigValue, config_codec
 from orbitlog.formats.tables.pop_progress import POP_PROGRESS, PoppedQueueProgress, PopProgress
@@ -22,7 +20,7 @@ from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS, TimerProgress
 from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds
 from orbitlog.jobs.store_use import is_in_use
 from orbitlog.storefiles.config_reading import is_readable, read_config
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
 # Clocks differ, and a broker that nobody sends to goes on: only what lies clearly ahead of both cannot be.
@@ -34,39 +32,27 @@ def progress_findings(store: StoreFiles, ends: Ends, last_ms: int) -> Iterator[F
     """Name what cannot be; `last_ms` is when the last message was stored. A running broker's are its own business."""
     if is_in_use(store):
         return
-    latest_ms = max(last_ms, int(time.time() * 1000)) + _AHEAD_MS_MAX
+    latest_ms = latest_possible_ms(last_ms)
     checkpoint = timer_checkpoint(store)
     if checkpoint is not None:
         path = str(store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE)
         if not 0 <= checkpoint.last_read_time_ms <= latest_ms or checkpoint.last_log_flush_position < 0:
-            yield Finding("timer", path, f"says that all was delivered up to {checkpoint.last_read_time_ms} ms")
-        for told in _timer_numbers(checkpoint, ends):
-            yield Finding("offset", path, told, topic=names.TIMER_TOPIC, queue_id=0)
-    for name, mended, told in _mended_files(store, ends, latest_ms):
-        if mended is not None:
-            yield Finding("offset", str(store.root / tree.CONFIG / name), told)
+            yield Finding(
+                FindingKind.TIMER, path, f"says that all was delivered up to {checkpoint.last_read_time_ms} ms"
+            )
+        for told in wrong_timer_offsets(checkpoint, ends):
+            yield Finding(FindingKind.OFFSET, path, told, topic=names.TIMER_TOPIC, queue_id=0)
+    for name, repaired, told in repaired_files(store, ends, latest_ms):
+        if repaired is not None:
+            yield Finding(FindingKind.OFFSET, str(store.root / tree.CONFIG / name), told)
 
 
-def plan_progress(journal: RepairJournal, store: StoreFiles, compat: Compat, ends: Ends, last_ms: int) -> None:
-    """Plan to write each file as far as it can be believed."""
-    latest_ms = max(last_ms, int(time.time() * 1000)) + _AHEAD_MS_MAX
-    why = "says nothing any more that cannot be"
-    for name, mended, _ in _mended_files(store, ends, latest_ms):
-        if mended is not None:
-            journal.put_file(store.root / tree.CONFIG / name, config_codec(name).encode(mended, compat), why)
-    checkpoint = timer_checkpoint(store)
-    if checkpoint is not None and any(_timer_numbers(checkpoint, ends)):
-        bounds = ends.get((names.TIMER_TOPIC, 0))
-        low, high = (bounds.first, bounds.next_offset) if bounds is not None else (0, checkpoint.last_queue_offset)
-        last, master = (
-            max(min(said, high), low) for said in (checkpoint.last_queue_offset, checkpoint.master_queue_offset)
-        )
-        made = replace(checkpoint, last_queue_offset=max(last, 0), master_queue_offset=max(master, 0))
-        data = config_codec(TIMER_CHECKPOINT_FILE).encode(made, compat)
-        journal.put_file(store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE, data, why)
+def latest_possible_ms(last_ms: int) -> int:
+    """Return the latest time that may be noted as delivered; `last_ms` is when the last message was stored."""
+    return max(last_ms, int(time.time() * 1000)) + _AHEAD_MS_MAX
 
 
-def _timer_numbers(checkpoint: TimerCheckpoint, ends: Ends) -> Iterator[str]:
+def wrong_timer_offsets(checkpoint: TimerCheckpoint, ends: Ends) -> Iterator[str]:
     bounds = ends.get((names.TIMER_TOPIC, 0))
     for name in ("last_queue_offset", "master_queue_offset"):
         said = getattr(checkpoint, name)
@@ -75,10 +61,10 @@ def _timer_numbers(checkpoint: TimerCheckpoint, ends: Ends) -> Iterator[str]:
             yield f"{name} is {said}{end}"
 
 
-def _mended_files(store: StoreFiles, ends: Ends, latest_ms: int) -> Iterator[tuple[str, ConfigValue | None, str]]:
+def repaired_files(store: StoreFiles, ends: Ends, latest_ms: int) -> Iterator[tuple[str, ConfigValue | None, str]]:
     timers = _read(store, TIMER_PROGRESS.name)
     if isinstance(timers, TimerProgress):
-        yield TIMER_PROGRESS.name, *_mended_timers(timers, ends, latest_ms)
+        yield TIMER_PROGRESS.name, *_repaired_timers(timers, ends, latest_ms)
     pops = _read(store, POP_PROGRESS.name)
     if isinstance(pops, PopProgress):
         kept = tuple(each for each in pops.queues if _can_be(each, ends))
@@ -86,7 +72,7 @@ def _mended_files(store: StoreFiles, ends: Ends, latest_ms: int) -> Iterator[tup
         yield POP_PROGRESS.name, PopProgress(kept) if len(kept) < len(pops.queues) else None, told
 
 
-def _mended_timers(said: TimerProgress, ends: Ends, latest_ms: int) -> tuple[TimerProgress | None, str]:
+def _repaired_timers(said: TimerProgress, ends: Ends, latest_ms: int) -> tuple[TimerProgress | None, str]:
     bounds = ends.get((names.TIMER_TOPIC, 0))
     places = (said.queue_offset, said.first_pending)
     if not 0 <= said.done_to_ms <= latest_ms:

@@ -24,18 +24,18 @@ from orbitlog.storefiles.config_reading import (
     known_topics,
     read_config,
 )
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.store_files import ROOT_ENTRIES, StoreFiles
 
 # A broker of these makes their queues itself, with or without an entry in topics.json.
 _TOPICS_WITHOUT_CONFIG = (names.LMQ_PREFIX, names.SYSTEM_TOPIC_PREFIX)
 # Where an entry that is none of the store's keeps brokers from starting: its directory, and how deep it lies.
-_FOREIGN_KINDS = {(name, 1): "foreign segment" for name in ROOT_ENTRIES} | {
-    (tree.COMMITLOG, 2): "foreign segment",
-    (tree.CONSUMEQUEUE, 4): "foreign segment",
-    (tree.TIMER_LOG, 2): "foreign segment",
-    (tree.LOCK, 1): "lock",
+_FOREIGN_KINDS = {(name, 1): FindingKind.FOREIGN_SEGMENT for name in ROOT_ENTRIES} | {
+    (tree.COMMITLOG, 2): FindingKind.FOREIGN_SEGMENT,
+    (tree.CONSUMEQUEUE, 4): FindingKind.FOREIGN_SEGMENT,
+    (tree.TIMER_LOG, 2): FindingKind.FOREIGN_SEGMENT,
+    (tree.LOCK, 1): FindingKind.LOCK,
 }
 # What each table of Java's has, if anything; an object without it reads as an empty table.
 QUEUES_MAX = 1 << 16  # more than anybody has: a queue id above is damage
@@ -76,7 +76,7 @@ def config_findings(root: Path) -> Iterator[Finding]:
         backup_is_good = is_readable(backup) and name != TIMER_CHECKPOINT_FILE
         if is_readable(main):
             if backup.exists() and not backup_is_good and read_config(backup):
-                yield Finding("config note", str(backup), "the backup cannot be read")
+                yield Finding(FindingKind.CONFIG_NOTE, str(backup), "the backup cannot be read")
             continue
         if main.is_file() and not read_config(main) and not backup.exists() and name not in CONFIG_TABLES:
             continue  # a new one
@@ -84,10 +84,10 @@ def config_findings(root: Path) -> Iterator[Finding]:
         if backup_is_good:
             # Java renames the old file before the new one: a kill in between leaves the backup alone.
             was_killed = not os.path.lexists(main) and os.path.lexists(root / tree.ABORT)
-            kind = "config backup read" if was_killed else "config backup in use"
+            kind = FindingKind.CONFIG_BACKUP_READ if was_killed else FindingKind.CONFIG_BACKUP_IN_USE
             yield Finding(kind, str(main), f"{problem}; its backup can be read")
         else:
-            yield Finding("config", str(main), f"{problem}, and there is no backup that can be read")
+            yield Finding(FindingKind.CONFIG, str(main), f"{problem}, and there is no backup that can be read")
 
 
 def _why_unread(path: Path) -> str:
@@ -132,7 +132,7 @@ def queue_count_findings(store: StoreFiles, ends: Mapping[tuple[str, int], Queue
         reason = f"has {known.read_queue_count} queues to read for {topic}, the log has messages up to {needed}"
         hidden = {queue_id: end.next_offset for (name, queue_id), end in ends.items() if name == topic}
         hidden = {queue_id: end for queue_id, end in hidden.items() if queue_id >= known.read_queue_count}
-        kind = "queue count consumed" if _is_consumed(store.root, topic, hidden) else "queue count"
+        kind = FindingKind.QUEUE_COUNT_CONSUMED if _is_consumed(store.root, topic, hidden) else FindingKind.QUEUE_COUNT
         yield Finding(kind, str(store.root / tree.CONFIG / TOPICS.name), reason, topic=topic)
 
 
@@ -149,11 +149,13 @@ def _topic_findings(store: StoreFiles) -> Iterator[Finding]:
     without = topics_without_config(store)
     topics_path = store.root / tree.CONFIG / TOPICS.name
     if without and not topics_path.exists() and known_topics(store.root) is None:
-        yield Finding("config", str(topics_path), f"is missing, though there are queues of {len(without)} topics")
+        yield Finding(
+            FindingKind.CONFIG, str(topics_path), f"is missing, though there are queues of {len(without)} topics"
+        )
         return
     for topic in without:
         path = store.root / tree.CONSUMEQUEUE / topic
-        yield Finding("topic", str(path), "topics.json does not know this topic", topic=topic)
+        yield Finding(FindingKind.TOPIC, str(path), "topics.json does not know this topic", topic=topic)
 
 
 def _progress_findings(root: Path) -> Iterator[Finding]:
@@ -165,7 +167,7 @@ def _progress_findings(root: Path) -> Iterator[Finding]:
     groups = sum(topic.startswith(names.RETRY_PREFIX) for topic in table.topics)
     if groups:
         reason = f"is missing, and so is its backup, though {groups} consumer groups were here"
-        yield Finding("progress unknown", str(path), reason)
+        yield Finding(FindingKind.PROGRESS_UNKNOWN, str(path), reason)
 
 
 def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
@@ -175,12 +177,12 @@ def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
         parts = entry.path.relative_to(store.root).parts if is_below else (tree.COMMITLOG, entry.path.name)
         if parts[0] in _LINKS_MATTER and entry.path.is_symlink() and entry.path.exists():
             # What it leads to is a part of the store that was not looked at, and must not be taken for missing.
-            yield Finding("link", str(entry.path), entry.reason)
+            yield Finding(FindingKind.LINK, str(entry.path), entry.reason)
             continue
-        kind = _FOREIGN_KINDS.get((parts[0], len(parts)), "layout")
-        if kind == "layout" and len(parts) == 1 and entry.path.is_dir() and any(entry.path.iterdir()):
+        kind = _FOREIGN_KINDS.get((parts[0], len(parts)), FindingKind.LAYOUT)
+        if kind is FindingKind.LAYOUT and len(parts) == 1 and entry.path.is_dir() and any(entry.path.iterdir()):
             # A store of another kind for example: brokers may need it, so no word about what it is for.
-            yield Finding("unchecked", str(entry.path), "is a directory that Orbitlog does not read")
+            yield Finding(FindingKind.UNCHECKED, str(entry.path), "is a directory that Orbitlog does not read")
         else:
             yield Finding(kind, str(entry.path), entry.reason)
 
@@ -189,7 +191,7 @@ def _unchecked_findings(store: StoreFiles) -> Iterator[Finding]:
     """Name batch queues: they are neither compared with the log nor rebuilt."""
     for topic in sorted({topic for topic, _ in store.batch_queues}):
         path = store.root / tree.BATCH_CONSUMEQUEUE / topic
-        yield Finding("unchecked", str(path), "is a batch queue, which Orbitlog does not read", topic=topic)
+        yield Finding(FindingKind.UNCHECKED, str(path), "is a batch queue, which Orbitlog does not read", topic=topic)
 
 
 def _queue_id_findings(store: StoreFiles) -> Iterator[Finding]:
@@ -197,7 +199,7 @@ def _queue_id_findings(store: StoreFiles) -> Iterator[Finding]:
     for (topic, queue_id), files in store.queues.items():
         if not 0 <= queue_id < QUEUES_MAX and not files:
             path = store.root / tree.CONSUMEQUEUE / topic / str(queue_id)
-            yield Finding("layout", str(path), "is empty, and no queue can have this number")
+            yield Finding(FindingKind.LAYOUT, str(path), "is empty, and no queue can have this number")
 
 
 def _own_file_findings(store: StoreFiles) -> Iterator[Finding]:
@@ -205,9 +207,11 @@ def _own_file_findings(store: StoreFiles) -> Iterator[Finding]:
     for name in (STATE_FILE, CONFIRMED_FILE):
         path = store.root / name
         if os.path.lexists(path) and not path.is_file():
-            yield Finding("foreign segment", str(path), "is no file: a broker of Orbitlog does not start")
+            yield Finding(FindingKind.FOREIGN_SEGMENT, str(path), "is no file: a broker of Orbitlog does not start")
 
 
 def _abort_findings(store: StoreFiles) -> Iterator[Finding]:
     if store.abort is not None:
-        yield Finding("abort", str(store.abort.path), "is there, as while a broker runs or after one was killed")
+        yield Finding(
+            FindingKind.ABORT, str(store.abort.path), "is there, as while a broker runs or after one was killed"
+        )

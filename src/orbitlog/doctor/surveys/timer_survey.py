@@ -8,13 +8,11 @@ it does where our own broker was the last, which leaves none.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.doctor.repair.repair_journal import RepairJournal
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint, decode_timer_checkpoint
@@ -22,7 +20,7 @@ from orbitlog.formats.derived.timer_log import TIMER_UNIT_BYTES, TimerLogUnit, r
 from orbitlog.formats.derived.timer_wheel import PRECISION_MS_DEFAULT, SLOT_BYTES, TURN_SLOTS_DEFAULT, wheel_bytes
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import end_of_written, mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 
@@ -50,17 +48,17 @@ def timer_findings(store: StoreFiles) -> Iterator[Finding]:
         stop, problem = _log_stop(file)
         end, has_units = file.base + stop, has_units or stop > 0
         if problem:
-            yield Finding("timer", str(file.path), problem, position=stop)
+            yield Finding(FindingKind.TIMER, str(file.path), problem, position=stop)
     checkpoint = timer_checkpoint(store)
     yield from _against_checkpoint(store, checkpoint, end, has_units=has_units)
     if store.timer_wheel is None:
         if has_units:
-            kind = "timer wheel" if is_wheel_made_again(store, checkpoint) else "timer"
+            kind = FindingKind.TIMER_WHEEL if is_wheel_rebuilt(store, checkpoint) else FindingKind.TIMER
             yield Finding(kind, str(store.root / tree.TIMER_WHEEL), "is missing, though there is a timer log")
         return
     if store.timer_wheel.size_bytes != _WHEEL_BYTES:
         reason = f"has {store.timer_wheel.size_bytes} bytes, a wheel has {_WHEEL_BYTES}"
-        yield Finding("timer", str(store.timer_wheel.path), reason)
+        yield Finding(FindingKind.TIMER, str(store.timer_wheel.path), reason)
         return
     yield from _wheel_findings(store, end, checkpoint.last_read_time_ms if checkpoint is not None else LONG_MAX)
 
@@ -74,7 +72,7 @@ def timer_checkpoint(store: StoreFiles) -> TimerCheckpoint | None:
         return None
 
 
-def is_wheel_made_again(store: StoreFiles, checkpoint: TimerCheckpoint | None) -> bool:
+def is_wheel_rebuilt(store: StoreFiles, checkpoint: TimerCheckpoint | None) -> bool:
     """Tell whether a Java broker would put every unit of the timer log on a new wheel."""
     if checkpoint is None or not store.timer_log:
         return False
@@ -100,26 +98,13 @@ def _against_checkpoint(
     path = str(file)
     if checkpoint is None:
         if has_units and not (file.is_file() and file.stat().st_size):
-            yield Finding("timer", path, "is missing or empty, though there is a timer log")
+            yield Finding(FindingKind.TIMER, path, "is missing or empty, though there is a timer log")
         return
     if checkpoint.last_log_flush_position > log_end:
         reason = f"ends at {log_end}, though timercheck says that it reached {checkpoint.last_log_flush_position}"
-        yield Finding("timer", str(store.root / tree.TIMER_LOG), reason)
+        yield Finding(FindingKind.TIMER, str(store.root / tree.TIMER_LOG), reason)
     if has_units and not checkpoint.last_read_time_ms:
-        yield Finding("timer", path, "says nothing, though there is a timer log")
-
-
-def plan_timers(journal: RepairJournal, store: StoreFiles, findings: Sequence[Finding]) -> None:
-    """Plan to let brokers make the files again: the wheel from the timer log, all of them from the log."""
-    wheel = store.root / tree.TIMER_WHEEL
-    if all(finding.path == str(wheel) for finding in findings) and is_wheel_made_again(store, timer_checkpoint(store)):
-        if os.path.lexists(wheel):
-            journal.set_aside(wheel, "brokers make it again from the timer log")
-        return
-    why = "brokers make it again from the timer topic: what was delivered already comes again"
-    for path in (wheel, store.root / tree.TIMER_LOG, store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE):
-        if os.path.lexists(path):
-            journal.set_aside(path, why)
+        yield Finding(FindingKind.TIMER, path, "says nothing, though there is a timer log")
 
 
 def _log_stop(file: OffsetFile) -> tuple[int, str]:
@@ -165,10 +150,10 @@ def _place_findings(files: Sequence[OffsetFile]) -> Iterator[Finding]:
         is_last = file is files[-1]
         if file.size_bytes and file.base % file.size_bytes:
             reason = f"begins at {file.base}, which is no multiple of its {file.size_bytes} bytes"
-            yield Finding("timer", str(file.path), reason)
+            yield Finding(FindingKind.TIMER, str(file.path), reason)
         elif before is not None and (file.base != before.base + before.size_bytes or not (file.size_bytes or is_last)):
             reason = f"begins at {file.base}, the file before it ends at {before.base + before.size_bytes}"
-            yield Finding("timer", str(file.path), reason)
+            yield Finding(FindingKind.TIMER, str(file.path), reason)
 
 
 def _wheel_findings(store: StoreFiles, log_end: int, read_to_ms: int) -> Iterator[Finding]:
@@ -193,4 +178,4 @@ def _wheel_findings(store: StoreFiles, log_end: int, read_to_ms: int) -> Iterato
             del part
     if wrong:
         reason = f"{len(wrong)} slots hold times that are not theirs, or lead to no unit of the timer log"
-        yield Finding("timer", str(path), reason, position=wrong[0] * SLOT_BYTES, count=len(wrong))
+        yield Finding(FindingKind.TIMER, str(path), reason, position=wrong[0] * SLOT_BYTES, count=len(wrong))

@@ -32,7 +32,7 @@ from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.kernels.dispatch import DispatchColumns, DispatchScan
 from orbitlog.kernels.index_build import put_into
 from orbitlog.kernels.row_dtypes import INDEX_ENTRY_DTYPE
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view
 
 _TIME = INDEX_ENTRY.position("time_diff_seconds")
@@ -247,7 +247,9 @@ def _check_newer_entries(task: CheckIndexTask, data: FileBytes, header: IndexHea
 def _finding(
     task: CheckIndexTask, reason: str, position: int, count: int = 1, physical_offset: int | None = None
 ) -> Finding:
-    return Finding("index", task.path, reason, position=position, count=count, physical_offset=physical_offset)
+    return Finding(
+        FindingKind.INDEX, task.path, reason, position=position, count=count, physical_offset=physical_offset
+    )
 
 
 def _report(

@@ -23,7 +23,7 @@ from orbitlog.formats.java import INT_MAX
 from orbitlog.jobs.check.index_proof import IndexHead, match_keys
 from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.jobs.split_derivation import QUEUE_OFFSET_MAX, UNIT, Units, UnitSlice, derive_split
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import written_until
 
 _RUNS_MAX = 1000
@@ -123,7 +123,7 @@ def _wrong_unit(  # noqa: PLR0917
 ) -> Finding:
     seen, right = (tuple(map(int, units[first].item())) for units in (found, wanted))
     return Finding(
-        "queue unit",
+        FindingKind.QUEUE_UNIT,
         str(path),
         f"holds {seen}, the log says {right} (physical offset, size, tags code)"
         + (f"; so do the {count - 1} units behind it" if count > 1 else ""),
@@ -175,7 +175,9 @@ def _check_queue_file(
     if size_bytes != task.queue_file_bytes:
         reason = f"a queue file has {task.queue_file_bytes} bytes, this one {size_bytes}"
         findings.append(
-            Finding("queue file", str(path), reason, count=size_bytes, topic=queue.topic, queue_id=queue.queue_id)
+            Finding(
+                FindingKind.QUEUE_FILE, str(path), reason, count=size_bytes, topic=queue.topic, queue_id=queue.queue_id
+            )
         )
     written = min(written_until(path), task.queue_file_bytes)
     # Units between the bounds were compared with the log; those before and behind are looked at here.
@@ -199,18 +201,19 @@ def _strays(  # noqa: PLR0917
     is_old = (units["physical_offset"] >= 0) & (units["physical_offset"] < task.log_start)
     findings = []
     for first, count in _runs(is_written & ~is_blank & ~is_old):
-        leads_to = int(units["physical_offset"][first])
+        target = int(units["physical_offset"][first])
         findings.append(
             Finding(
-                "queue unit",
+                FindingKind.QUEUE_UNIT,
                 str(path),
-                f"leads to physical offset {leads_to}, where the log has no message of this queue offset",
+                f"points to physical offset {target}, where the log has no message with this queue offset",
                 position=start + first * ENTRY_BYTES,
                 count=count,
-                physical_offset=leads_to,
+                physical_offset=target,
                 topic=queue.topic,
                 queue_id=queue.queue_id,
                 queue_offset=(base + start) // ENTRY_BYTES + first,
+                is_stray_unit=True,
             )
         )
     return findings

@@ -47,7 +47,7 @@ from orbitlog.jobs.store_use import confirmed_to, is_in_use
 from orbitlog.jobs.topic_recreation import leave_out_earlier_lives, life_findings
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.storefiles.config_reading import topics_with_batch_queues
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.inferred_geometry import told_geometry
 from orbitlog.storefiles.inferred_rules import told_rules
 from orbitlog.storefiles.log_presence import check_log_is_there
@@ -184,7 +184,7 @@ def check_with(
     for work in works:
         index_reports = [next(reports) for _ in work.index]
         for report in (*index_reports, *(next(reports) for _ in work.queues)):
-            work.result.add(Finding(**values) for values in report["findings"])
+            work.result.add(Finding.from_report(values) for values in report["findings"])
         _follow_index(work, index_reports)
         work.result.add(_checkpoint_findings(work))
         work.result.findings = [replace(finding, store=work.result.store) for finding in work.result.findings]
@@ -290,7 +290,7 @@ def _follow_queues(work: _Work) -> None:
             # No file tells a deleted directory from a topic without messages since it was created again.
             reason += "; so are all queues of this topic, as after it was deleted and created again"
         position = first * ENTRY_BYTES - base if path.exists() else None
-        kind = "queue unit" if path.exists() else "queue file"
+        kind = FindingKind.QUEUE_UNIT if path.exists() else FindingKind.QUEUE_FILE
         result.add(
             [Finding(kind, str(path), reason, position, count, topic=queue[0], queue_id=queue[1], queue_offset=first)]
         )
@@ -325,7 +325,7 @@ def _queue_tasks(work: _Work) -> list[CheckQueuesTask]:
 
 def _index_tasks(work: _Work) -> list[CheckIndexTask]:
     """Say for each index file which splits hold its messages; without a sound log nothing can be told about keys."""
-    if any(finding.kind in ("record", "segment") for finding in work.result.findings):
+    if any(finding.kind in (FindingKind.RECORD, FindingKind.SEGMENT) for finding in work.result.findings):
         return []
     with_messages = [derivation for derivation in work.derivations if derivation.walk.message_count]
     splits = [replace(derivation.walk.split, first=derivation.walk.first) for derivation in with_messages]
@@ -373,7 +373,7 @@ def _splits_between(
 
 def _follow_index(work: _Work, reports: Sequence[dict[str, Any]]) -> None:
     """Follow the keys of the log through the index files: none may be left out between two of them."""
-    if not work.index or any(finding.kind == "index" for finding in work.result.findings):
+    if not work.index or any(finding.kind == FindingKind.INDEX for finding in work.result.findings):
         return
     expected: int | None = None
     for task, report in zip(work.index, reports, strict=True):
@@ -383,14 +383,16 @@ def _follow_index(work: _Work, reports: Sequence[dict[str, Any]]) -> None:
         is_first_of_log = expected is None and task.before is None and first > 0
         if is_first_of_log or (expected is not None and first + report["repeated"] != expected):
             reason = f"begins with key {first} of the log, the file before it ends before key {expected or 0}"
-            work.result.add([Finding("index", task.path, reason, count=abs(first - (expected or 0)))])
+            work.result.add([Finding(FindingKind.INDEX, task.path, reason, count=abs(first - (expected or 0)))])
         expected = first + report["key_count"]
     left = work.result.keys - (expected or 0)
     if left and work.may_be_behind:
         work.result.keys_behind = left
     elif left:
         path = work.index[-1].path
-        work.result.add([Finding("index", path, f"the last {left} keys of the log are in no index file", count=left)])
+        work.result.add(
+            [Finding(FindingKind.INDEX, path, f"the last {left} keys of the log are in no index file", count=left)]
+        )
 
 
 def _check_derived(task: CheckIndexTask | CheckQueuesTask) -> dict[str, Any]:
@@ -408,7 +410,9 @@ def _checkpoint_findings(work: _Work) -> list[Finding]:
     if file.size_bytes != CHECKPOINT_BYTES:
         if not work.result.messages:
             return []  # nothing to come back to, and brokers give it its size
-        return [Finding("checkpoint", path, f"has {file.size_bytes} bytes, a checkpoint has {CHECKPOINT_BYTES}")]
+        return [
+            Finding(FindingKind.CHECKPOINT, path, f"has {file.size_bytes} bytes, a checkpoint has {CHECKPOINT_BYTES}")
+        ]
     checkpoint = decode_checkpoint(file.path.read_bytes())
     last_ms = work.result.last_stored_ms
     findings = []
@@ -427,7 +431,7 @@ def _checkpoint_findings(work: _Work) -> list[Finding]:
         said = getattr(checkpoint, name)
         if said > work.result.log_end and not is_in_use(work.store):
             findings.append(f"{name} is {said}, the log ends at {work.result.log_end}")
-    return [Finding("checkpoint", path, reason) for reason in findings]
+    return [Finding(FindingKind.CHECKPOINT, path, reason) for reason in findings]
 
 
 def _first_stored_ms(store: StoreFiles) -> int:

@@ -8,7 +8,6 @@ writes the slots. Such a file belongs to one run: whatever is left of an earlier
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,9 +27,9 @@ from orbitlog.formats.derived.index_layout import (
     header_after,
 )
 from orbitlog.jobs.rebuild.rebuild_tasks import staged_keys
-from orbitlog.jobs.staging import TEMPORARY, begin_writing, shared_file, whole_file, write_all
+from orbitlog.jobs.staging import TEMPORARY, shared_file, whole_file
 from orbitlog.kernels.index_stream import EntryStream, KeyColumns
-from orbitlog.storefiles.disk import disk_errors
+from orbitlog.storefiles.disk import Disk, PlainFile, RealDisk, disk_errors
 
 INDEX_PARTS = "index-parts"
 _SLOTS_AT_ONCE = 1 << 14
@@ -89,12 +88,12 @@ class IndexPiece:
         return 13_000 + 0.018 * (self.stop - self.first + _PASSED_OVER_COST * self.first)
 
 
-def build_index(task: IndexTask) -> dict[str, Any]:
-    """Build one index file unless it is there."""
+def build_index(task: IndexTask, *, disk: Disk | None = None) -> dict[str, Any]:
+    """Build one index file unless it exists."""
     if not task.target.exists():
-        with whole_file(task.target, Path(task.staging, TEMPORARY)) as descriptor:
-            os.ftruncate(descriptor, task.layout.file_bytes)
-            _fill(task, descriptor, 0, task.key_count)
+        with whole_file(disk or RealDisk(), task.target, Path(task.staging, TEMPORARY)) as file:
+            file.resize(task.layout.file_bytes)
+            _fill(task, file, 0, task.key_count)
     return {"scanned_bytes": task.log_bytes}
 
 
@@ -105,7 +104,7 @@ def index_header(task: IndexTask) -> IndexHeader:
 
 
 @contextmanager
-def pieces_of(task: IndexTask, writers: int) -> Iterator[tuple[IndexPiece, ...]]:
+def pieces_of(task: IndexTask, writers: int, *, disk: Disk | None = None) -> Iterator[tuple[IndexPiece, ...]]:
     """Lend the pieces of an index file, which take equally long; it has its name when they were written in the block.
 
     There are none where one task is enough, or the file is there. The file they are written into stays open meanwhile,
@@ -115,8 +114,8 @@ def pieces_of(task: IndexTask, writers: int) -> Iterator[tuple[IndexPiece, ...]]
     if len(firsts) == 1 or task.target.exists():
         yield ()
         return
-    with shared_file(task.target, Path(task.staging, TEMPORARY)) as (descriptor, path):
-        os.ftruncate(descriptor, task.layout.file_bytes)
+    with shared_file(disk or RealDisk(), task.target, Path(task.staging, TEMPORARY)) as (file, path):
+        file.resize(task.layout.file_bytes)
         yield tuple(IndexPiece(task, path, first, stop) for first, stop in pairwise([*firsts, task.key_count]))
 
 
@@ -133,19 +132,19 @@ def _equal_pieces(key_count: int, writers: int, extra: int) -> list[int]:
     return [0]
 
 
-def write_piece(piece: IndexPiece) -> dict[str, Any]:
-    """Write a piece; the disk has begun with it when this ends."""
+def write_piece(piece: IndexPiece, *, disk: Disk | None = None) -> dict[str, Any]:
+    """Write a piece and start its writeback; the sync follows when all pieces are written."""
     with disk_errors(f"writing {piece.index.target}"):
-        descriptor = os.open(piece.path, os.O_WRONLY)
+        file = (disk or RealDisk()).open_plain(Path(piece.path))
         try:
-            _fill(piece.index, descriptor, piece.first, piece.stop)
+            _fill(piece.index, file, piece.first, piece.stop)
         finally:
-            os.close(descriptor)
+            file.close()
     share = (piece.stop - piece.first) / piece.index.key_count
     return {"scanned_bytes": round(piece.index.log_bytes * share)}
 
 
-def _fill(task: IndexTask, descriptor: int, first: int, stop: int) -> None:
+def _fill(task: IndexTask, file: PlainFile, first: int, stop: int) -> None:
     """Write the file's keys from number `first` on; with the last of them, all that comes of them together."""
     stream: EntryStream | None = None
     for columns, next_key in _columns_of(task):
@@ -155,19 +154,19 @@ def _fill(task: IndexTask, descriptor: int, first: int, stop: int) -> None:
         if stream.header.key_count < first:
             row, key = stream.pass_over(columns, key, first + 1)
         while row < len(columns.physical_offset) and stream.header.key_count < stop:
-            place = task.layout.entry_position(stream.header.index_count)
+            position = task.layout.entry_position(stream.header.index_count)
             entries, row, key = stream.put(columns, row, key, stop + 1)
-            write_all(descriptor, entries.data, place)
-            begin_writing(descriptor, place, len(entries))
+            file.write(position, entries.data)
+            file.start_writeback(position, len(entries))
         if stream.header.key_count >= stop:
             break
     if stream is None or stop < task.key_count:
         return
     if stop:
-        _write_slots(descriptor, stream)
-        write_all(descriptor, encode_header(stream.header), 0)
+        _write_slots(file, stream)
+        file.write(0, encode_header(stream.header))
     elif task.number:
-        write_all(descriptor, encode_empty_header(stream.header), 0)
+        file.write(0, encode_empty_header(stream.header))
 
 
 def _columns_of(task: IndexTask) -> Iterator[tuple[KeyColumns, int]]:
@@ -191,11 +190,11 @@ def _begin_file(task: IndexTask, columns: KeyColumns, key: int) -> tuple[EntrySt
     return EntryStream(task.layout, header_after(before)), row
 
 
-def _write_slots(descriptor: int, stream: EntryStream) -> None:
-    """Write the slots in use; where none is, the file stays a hole."""
+def _write_slots(file: PlainFile, stream: EntryStream) -> None:
+    """Write the slots in use; ranges without any stay a hole."""
     for start in range(0, len(stream.slots), _SLOTS_AT_ONCE):
         slots = stream.slots[start : start + _SLOTS_AT_ONCE]
         if slots.any():
             position = INDEX_HEADER.size_bytes + start * slots.itemsize
-            write_all(descriptor, slots.astype(">i4").data.cast("B"), position)
-    begin_writing(descriptor, 0, INDEX_HEADER.size_bytes + stream.slots.nbytes)
+            file.write(position, slots.astype(">i4").data.cast("B"))
+    file.start_writeback(0, INDEX_HEADER.size_bytes + stream.slots.nbytes)

@@ -12,7 +12,7 @@ from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.jobs.rebuild.index_tasks import IndexTask, KeyPart
 from orbitlog.jobs.rebuild.rebuild_tasks import AssembleTask, DeriveTask, QueueFile, QueuePart
 from orbitlog.jobs.split_derivation import SplitDerivation, UnitSlice
-from orbitlog.storefiles.findings import Finding
+from orbitlog.storefiles.findings import Finding, FindingKind
 
 _UNITS_IN_TASK = 2_000_000
 _FILES_IN_TASK = 32
@@ -44,18 +44,22 @@ def order_findings(derivations: Sequence[SplitDerivation]) -> tuple[dict[Queue, 
             if known is None:
                 known = ends[queue] = QueueEnds(part.first, part.first)
             elif queue not in seen and known.next_offset != part.first:
-                reason = f"queue offset {part.first} follows {known.next_offset - 1}"
-                left_out = part.first - known.next_offset
-                findings.append(_order_finding(derivation.walk.split, reason, queue, part.first, left_out))
+                findings.append(_order_finding(derivation.walk.split, queue, part.first, known.next_offset - 1))
             seen.add(queue)
             known.next_offset = part.first + part.unit_count
     return ends, findings
 
 
-def _order_finding(split: LogSplit, reason: str, queue: Queue, queue_offset: int, left_out: int) -> Finding:
-    count = max(left_out, 1)
+def _order_finding(split: LogSplit, queue: Queue, queue_offset: int, previous: int) -> Finding:
     return Finding(
-        "queue order", split.path, reason, count=count, topic=queue[0], queue_id=queue[1], queue_offset=queue_offset
+        FindingKind.QUEUE_ORDER,
+        split.path,
+        f"queue offset {queue_offset} follows {previous}",
+        count=max(queue_offset - previous - 1, 1),
+        topic=queue[0],
+        queue_id=queue[1],
+        queue_offset=queue_offset,
+        previous_queue_offset=previous,
     )
 
 

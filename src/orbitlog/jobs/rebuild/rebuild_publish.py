@@ -13,7 +13,7 @@ them is ended by the next one, and whatever stood before is removed only when th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.dispatch_marks import MARKS_FILE
 from orbitlog.formats.derived.store_state import STATE_FILE
 from orbitlog.jobs.rebuild.rebuild_tasks import NEW
-from orbitlog.jobs.staging import TEMPORARY, put_bytes, remove_tree, sync_directories, sync_directory
+from orbitlog.jobs.staging import TEMPORARY, put_bytes, sync_directories
 from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.store_files import StoreFiles
 
 STAGING = ".orbitlog-rebuild"
@@ -45,6 +46,7 @@ class Target:
     is_in_place: bool
     geometry: StoreGeometry
     rules: DeriveRules
+    disk: Disk = field(default_factory=RealDisk)
 
     @property
     def staging(self) -> Path:
@@ -96,12 +98,12 @@ def finished_report(target: Target, plan: dict[str, Any]) -> dict[str, Any] | No
         return None
     if finished.get("plan") != plan:
         raise StoreLayoutError(f"{target.out} holds another rebuild's files; give a new directory")
-    remove_tree(target.staging)
+    target.disk.remove_tree(target.staging)
     report: dict[str, Any] = finished["report"]
     return report
 
 
-def roll_forward(out: Path, store: StoreFiles, *, is_in_place: bool) -> dict[str, Any] | None:
+def roll_forward(disk: Disk, out: Path, store: StoreFiles, *, is_in_place: bool) -> dict[str, Any] | None:
     """End the publication of a committed run; returns its plan and report.
 
     This comes before anything is told from the derived files of a store: in the middle of a publication some of them
@@ -110,71 +112,78 @@ def roll_forward(out: Path, store: StoreFiles, *, is_in_place: bool) -> dict[str
     staging = out / STAGING
     plan, committed = _read_json(staging / _PLAN), _read_json(staging / _COMMIT)
     if plan is not None and committed is not None and plan["segments"] == _identities(store):
-        publish(out, is_in_place=is_in_place)
+        publish(disk, out, is_in_place=is_in_place)
         return {"plan": plan, "report": committed["report"]}
     if (staging / _OLD).is_dir():
-        _put_back(out)
-        remove_tree(staging)
+        _put_back(disk, out)
+        disk.remove_tree(staging)
     return None
 
 
-def _put_back(out: Path) -> None:
+def _put_back(disk: Disk, out: Path) -> None:
     for name in _PUBLISHED:
         old = out / STAGING / _OLD / name
         if old.exists() and not (out / name).exists():
-            old.rename(out / name)
+            disk.move(old, out / name)
+    # Before the staging directory is removed: after a power cut the old files must be under one of both names.
+    disk.sync_directory(out)
 
 
 def take_up(target: Target, plan: dict[str, Any]) -> None:
     """Prepare the staging directory: what a run with the same plan left is used, anything else is removed."""
     staging = target.staging
     if _read_json(staging / _PLAN) != plan:
-        remove_tree(staging)
-        put_bytes(staging / _PLAN, orjson.dumps(plan), staging / TEMPORARY)
+        target.disk.remove_tree(staging)
+        put_bytes(target.disk, staging / _PLAN, orjson.dumps(plan), staging / TEMPORARY)
 
 
 def commit(target: Target, plan: dict[str, Any], report: dict[str, Any]) -> None:
     """Declare everything in `new` complete, and publish it."""
-    staging = target.staging
-    _sync_names(staging / NEW)
+    staging, disk = target.staging, target.disk
+    _sync_names(disk, staging / NEW)
     if not target.is_in_place:
-        put_bytes(staging / NEW / FINISHED, orjson.dumps({"plan": plan, "report": report}), staging / TEMPORARY)
+        finished = orjson.dumps({"plan": plan, "report": report})
+        put_bytes(disk, staging / NEW / FINISHED, finished, staging / TEMPORARY)
     names = sorted(path.name for path in (staging / NEW).iterdir())
-    sync_directory(staging / NEW)
-    put_bytes(staging / _COMMIT, orjson.dumps({"names": names, "report": report}), staging / TEMPORARY)
-    sync_directory(staging)
-    publish(target.out, is_in_place=target.is_in_place)
+    # Every name in `new` is durable before the commit file: from then on a run publishes them without a look.
+    disk.sync_directory(staging / NEW)
+    put_bytes(disk, staging / _COMMIT, orjson.dumps({"names": names, "report": report}), staging / TEMPORARY)
+    disk.sync_directory(staging)
+    publish(disk, target.out, is_in_place=target.is_in_place)
 
 
-def _sync_names(new: Path) -> None:
+def _sync_names(disk: Disk, new: Path) -> None:
     """Make all names durable but those of queue files, which the tasks that gave them have synced."""
     parts = [path for path in new.iterdir() if path.is_dir()]
-    sync_directories([*(new / tree.CONSUMEQUEUE).iterdir(), *parts, new, new.parent])
+    # The parents of the staging directory as well: a commit file below an unsynced name would be lost with it.
+    sync_directories(disk, [*(new / tree.CONSUMEQUEUE).iterdir(), *parts, new, new.parent, new.parent.parent])
 
 
-def publish(out: Path, *, is_in_place: bool) -> None:
-    """Bring everything that was committed into its place; may be interrupted and repeated at any point."""
+def publish(disk: Disk, out: Path, *, is_in_place: bool) -> None:
+    """Move everything that was committed into its place; may be interrupted and repeated at any point."""
     staging = out / STAGING
     found = _read_json(staging / _COMMIT)
     assert found is not None
     new, old = staging / NEW, staging / _OLD
-    old.mkdir(exist_ok=True)
+    disk.make_directory(old)
     if is_in_place:
         # They would vouch for files that are gone; without them a store looks for itself.
         for name in (STATE_FILE, MARKS_FILE):
-            (out / name).unlink(missing_ok=True)
+            disk.remove_file(out / name)
     for name in _in_order(found["names"]):
         if not (new / name).exists():
             continue  # an interrupted run published it
         place = out / name
         if place.exists():
-            place.rename(_free_name(old / name))
-        (new / name).rename(place)
-    sync_directory(out)
-    remove_tree(old)  # every replacement stands
-    (staging / _COMMIT).unlink()
-    remove_tree(staging)
-    sync_directory(out)
+            disk.move(place, _free_name(old / name))
+        disk.move(new / name, place)
+    # Both ends of the renames, before the old files go: every replacement is durable then.
+    sync_directories(disk, [out, new, old])
+    disk.remove_tree(old)
+    disk.remove_file(staging / _COMMIT)
+    disk.sync_directory(staging)
+    disk.remove_tree(staging)
+    disk.sync_directory(out)
 
 
 def _free_name(path: Path) -> Path:

@@ -11,6 +11,7 @@ import mmap
 import os
 import struct
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 from typing import Any, NamedTuple
 from zlib import crc32
@@ -23,9 +24,9 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
 from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.jobs.split_derivation import Units, derive_split
-from orbitlog.jobs.staging import TEMPORARY, WholeFiles, begin_writing, sync_directories, whole_file, write_all
+from orbitlog.jobs.staging import TEMPORARY, WholeFiles, sync_directories, whole_file
 from orbitlog.kernels.index_stream import KeyColumns
-from orbitlog.storefiles.disk import disk_errors
+from orbitlog.storefiles.disk import Disk, PlainFile, RealDisk, disk_errors
 from orbitlog.storefiles.mapped_view import mapped_view
 
 SPLITS, NEW = "splits", "new"
@@ -51,7 +52,7 @@ class DeriveTask:
         return Path(self.staging, SPLITS, f"{split.base:020d}-{split.start:010d}{first}")
 
 
-def derive(task: DeriveTask) -> dict[str, Any]:
+def derive(task: DeriveTask, *, disk: Disk | None = None) -> dict[str, Any]:
     """Derive a split, or take what an earlier run made of it; reports the derivation and where its units lie."""
     report = read_staged(task.target)
     if report is None:
@@ -59,26 +60,26 @@ def derive(task: DeriveTask) -> dict[str, Any]:
             task.split, task.rules, queue_file_bytes=task.queue_file_bytes, check_crc=task.check_crc
         )
         report = derivation.as_report()
-        _write_staged(task, report, units, keys)
+        _write_staged(disk or RealDisk(), task, report, units, keys)
         report["is_resumed"] = False
     else:
         report["is_resumed"] = True
     return report
 
 
-def _write_staged(task: DeriveTask, report: dict[str, Any], units: Units, keys: KeyColumns) -> None:
-    """Keep report, keys and units; not synced, for a resumed run checks the CRC."""
-    told = orjson.dumps(report)
-    told = told.ljust(len(told) + -len(told) % 8)  # JSON may end with blanks
-    parts: list[Any] = [told, *(column.view(np.uint8).data for column in (*keys, units))]
+def _write_staged(disk: Disk, task: DeriveTask, report: dict[str, Any], units: Units, keys: KeyColumns) -> None:
+    """Keep report, keys and units; not synced, because a resumed run checks the CRC."""
+    encoded = orjson.dumps(report)
+    encoded = encoded.ljust(len(encoded) + -len(encoded) % 8)  # JSON may end with blanks
+    parts: list[Any] = [encoded, *(column.view(np.uint8).data for column in (*keys, units))]
     crc = 0
     for part in parts:
         crc = crc32(part, crc)
-    head = _HEAD.pack(_MAGIC, len(told), crc, len(keys.physical_offset), len(keys.key_hashes))
-    with whole_file(task.target, Path(task.staging, TEMPORARY), sync=False) as descriptor:
+    head = _HEAD.pack(_MAGIC, len(encoded), crc, len(keys.physical_offset), len(keys.key_hashes))
+    with whole_file(disk, task.target, Path(task.staging, TEMPORARY), sync=False) as file:
         position = 0
         for part in (head, *parts):
-            write_all(descriptor, part, position)
+            file.write(position, part)
             position += len(part)
 
 
@@ -152,17 +153,22 @@ class AssembleTask:
         return sum(500 + 0.007 * sum(part.unit_count for part in file.parts) for file in self.files)
 
 
-def assemble(task: AssembleTask) -> dict[str, Any]:
-    """Write queue files that are not there yet, and sync the directories that they are in."""
+def assemble(task: AssembleTask, *, disk: Disk | None = None) -> dict[str, Any]:
+    """Write queue files that do not exist yet, and sync the directories that they are in."""
+    disk = disk or RealDisk()
     targets = [_queue_file_target(task.staging, file) for file in task.files]
     temporary = Path(task.staging, TEMPORARY)
-    with disk_errors(f"writing queue files into {task.staging}"), WholeFiles(temporary) as files, _Units() as units:
+    with (
+        disk_errors(f"writing queue files into {task.staging}"),
+        WholeFiles(disk, temporary) as files,
+        _Units() as units,
+    ):
         for file, target in zip(task.files, targets, strict=True):
             if not target.exists():
-                descriptor = files.begin(target, modified_ms=file.last_timestamp_ms)
-                _write_units(descriptor, file, task.queue_file_bytes, units)
-    # Those that an earlier run made are synced, too: it may have been killed before.
-    sync_directories({target.parent for target in targets})
+                staged = files.begin(target, modified_ms=file.last_timestamp_ms)
+                _write_units(staged, file, task.queue_file_bytes, units)
+    # Also those of an earlier run, which may have been killed between its renames and its syncs.
+    sync_directories(disk, sorted({target.parent for target in targets}))
     return {"files": len(task.files)}
 
 
@@ -170,38 +176,39 @@ def _queue_file_target(staging: str, file: QueueFile) -> Path:
     return Path(staging, NEW, tree.queue_directory(file.topic, file.queue_id), tree.offset_file_name(file.base))
 
 
-def _write_units(descriptor: int, file: QueueFile, queue_file_bytes: int, units: _Units) -> None:
-    os.ftruncate(descriptor, queue_file_bytes)
-    write_all(descriptor, PRE_BLANK_RAW * file.blank_units, 0)
+def _write_units(staged: PlainFile, file: QueueFile, queue_file_bytes: int, units: _Units) -> None:
+    staged.resize(queue_file_bytes)
+    staged.write(0, PRE_BLANK_RAW * file.blank_units)
     first, last = file.parts[0], file.parts[-1]
     if last.place + last.unit_count - first.place == sum(part.unit_count for part in file.parts):
-        write_all(descriptor, b"".join(map(units.read, file.parts)), first.place * ENTRY_BYTES)
+        staged.write(first.place * ENTRY_BYTES, b"".join(map(units.read, file.parts)))
     else:
         for part in file.parts:
-            write_all(descriptor, units.read(part), part.place * ENTRY_BYTES)
-    begin_writing(descriptor, 0, queue_file_bytes)
+            staged.write(part.place * ENTRY_BYTES, units.read(part))
+    staged.start_writeback(0, queue_file_bytes)
 
 
 class _Units:
     """Reads units of staged splits, whose files stay open: those of one split go to many queues."""
 
     def __init__(self) -> None:
-        self._open: dict[str, tuple[int, int]] = {}
+        self._open: dict[str, tuple[FileIO, int]] = {}
 
     def read(self, part: QueuePart) -> bytes:
         if part.path not in self._open:
             if len(self._open) >= _SPLITS_OPEN_MAX:
                 self._close()
-            self._open[part.path] = os.open(part.path, os.O_RDONLY), units_position(Path(part.path))
-        descriptor, start = self._open[part.path]
+            file = Path(part.path).open("rb", buffering=0)
+            self._open[part.path] = file, units_position(Path(part.path))
+        file, start = self._open[part.path]
         size_bytes = part.unit_count * ENTRY_BYTES
-        units = os.pread(descriptor, size_bytes, start + part.unit_number * ENTRY_BYTES)
+        units = os.pread(file.fileno(), size_bytes, start + part.unit_number * ENTRY_BYTES)
         assert len(units) == size_bytes
         return units
 
     def _close(self) -> None:
         while self._open:
-            os.close(self._open.popitem()[1][0])
+            self._open.popitem()[1][0].close()
 
     def __enter__(self) -> _Units:
         return self

@@ -11,11 +11,11 @@ findings are the result. A run that was killed is taken up by the next one with 
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ from orbitlog.jobs.staging import TEMPORARY, put_bytes
 from orbitlog.jobs.store_use import confirmed_to
 from orbitlog.jobs.topic_recreation import leave_out_earlier_lives
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.disk import RealDisk
+from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.findings import Finding
 from orbitlog.storefiles.inferred_geometry import told_geometry
 from orbitlog.storefiles.inferred_rules import told_rules
@@ -126,6 +126,7 @@ def rebuild_with(
     index_writers: int = 1,
     accept_lost_segments: bool = False,
     progress: PhaseProgress | None = None,
+    disk: Disk | None = None,
 ) -> list[StoreRebuild]:
     """Rebuild stores, tasks run by `run`: into `out` (of several: into a directory of its name in it), or in place.
 
@@ -137,12 +138,13 @@ def rebuild_with(
         store = find_store_files(root, settings)
         segment_bytes = told_geometry(store, settings).segment_bytes
         refuse_incomplete_log(store, segment_bytes, accept_lost_segments=accept_lost_segments)
+    disk = disk or RealDisk()
     done: dict[int, StoreRebuild] = {}
     with ExitStack() as locks:
         works: list[_Work] = []
         refuse_shared_log(roots, settings)
         for number, (root, place) in enumerate(_places(roots, out)):
-            target, earlier = _prepare(root, place, settings, locks, is_in_place=out is None)
+            target, earlier = _prepare(disk, root, place, settings, locks, is_in_place=out is None)
             plan = target.plan(split_bytes=split_bytes, check_crc=check_crc)
             report = finished_report(target, plan)
             if report is None and earlier is not None and earlier["plan"] == plan:
@@ -152,7 +154,7 @@ def rebuild_with(
             else:
                 take_up(target, plan)
                 works.append(_plan_work(number, target, plan, split_bytes=split_bytes, check_crc=check_crc))
-        _derive_all(run, works, progress)
+        _derive_all(run, works, disk, progress)
         sound = []
         for work in works:
             findings, count = _findings(work)
@@ -160,7 +162,7 @@ def rebuild_with(
                 done[work.number] = _refused(work, findings, count)
             else:
                 sound.append(work)
-        _put_together(run, sound, index_writers, progress)
+        _put_together(run, sound, index_writers, disk, progress)
         for work in sound:
             done[work.number] = _publish(work)
     return [done[number] for number in sorted(done)]
@@ -178,23 +180,24 @@ def _places(roots: Sequence[Path], out: Path | None) -> Iterator[tuple[Path, Pat
 
 
 def _prepare(
-    root: Path, place: Path, settings: StoreSettings, locks: ExitStack, *, is_in_place: bool
+    disk: Disk, root: Path, place: Path, settings: StoreSettings, locks: ExitStack, *, is_in_place: bool
 ) -> tuple[Target, dict[str, Any] | None]:
     """Lock a store, end what an earlier run had committed, and only then tell sizes and rules from its files."""
     store = find_store_files(root, settings)
-    _refuse_unknown_queues(store)
+    refuse_rebuilding(store)
     if is_in_place:
-        locks.callback(RealDisk().lock_file(place / tree.LOCK, tree.LOCK_CONTENT).release)
-        if RealDisk().lock_holder(place / LEASE_LOCK_FILE) is not None:
+        locks.callback(disk.lock_file(place / tree.LOCK, tree.LOCK_CONTENT).release)
+        if disk.lock_holder(place / LEASE_LOCK_FILE) is not None:
             raise StoreLocked(f"{place} is being dispatched by another process; stop it first")
-    earlier = roll_forward(place, store, is_in_place=is_in_place)
+    earlier = roll_forward(disk, place, store, is_in_place=is_in_place)
     store = find_store_files(root, settings)
-    target = Target(store, place, is_in_place, told_geometry(store, settings), told_rules(store, settings))
+    target = Target(store, place, is_in_place, told_geometry(store, settings), told_rules(store, settings), disk)
     check_output(target)
     return target, earlier
 
 
-def _refuse_unknown_queues(store: StoreFiles) -> None:
+def refuse_rebuilding(store: StoreFiles) -> None:
+    """Raise `StoreLayoutError` if derived files of this store cannot be rebuilt from its log."""
     refuse_writing(store.root, except_for=REBUILDABLE)
     check_log_is_there(store)
     if any(store.ext_queues.values()):
@@ -213,12 +216,13 @@ def _plan_work(number: int, target: Target, plan: dict[str, Any], *, split_bytes
     return _Work(number, target, plan, tasks)
 
 
-def _derive_all(run: Runner, works: Sequence[_Work], progress: PhaseProgress | None) -> None:
+def _derive_all(run: Runner, works: Sequence[_Work], disk: Disk, progress: PhaseProgress | None) -> None:
     """Derive the splits of all stores, and again those that turn out to be fooled."""
     tasks = [task for work in works for task in work.tasks]
     phase = phase_of(progress, "scanning", sum(task.split.stop - task.split.start for task in tasks))
-    reports = run(derive, tasks, progress=phase, name="rebuild: scan")
-    proved = prove_reports(reports, tasks, lambda again: run(derive, again, name="rebuild: prove"))
+    on_disk = partial(derive, disk=disk)
+    reports = run(on_disk, tasks, progress=phase, name="rebuild: scan")
+    proved = prove_reports(reports, tasks, lambda again: run(on_disk, again, name="rebuild: prove"))
     found = [
         SplitDerivation(WalkedSplit(task.split, None, task.split.start, 0))
         if report is None
@@ -248,7 +252,9 @@ def _findings(work: _Work) -> tuple[list[Finding], int]:
     return findings + disorder, count + len(disorder)
 
 
-def _put_together(run: Runner, works: Sequence[_Work], index_writers: int, progress: PhaseProgress | None) -> None:
+def _put_together(
+    run: Runner, works: Sequence[_Work], index_writers: int, disk: Disk, progress: PhaseProgress | None
+) -> None:
     """Build index files and queue files of all stores in one job, the longest tasks first."""
     for work in works:
         target, staging = work.target, str(work.target.staging)
@@ -261,24 +267,24 @@ def _put_together(run: Runner, works: Sequence[_Work], index_writers: int, progr
     with ExitStack() as shared:
         for task in index:
             # Where there are as many files as writers, each writes its own: nobody has to go over another's keys.
-            builds += shared.enter_context(pieces_of(task, -(-index_writers // len(index)))) or (task,)
-        run(_build, builds, progress=phase, name="rebuild: build", cost=lambda task: task.cost)
+            builds += shared.enter_context(pieces_of(task, -(-index_writers // len(index)), disk=disk)) or (task,)
+        run(partial(_build, disk=disk), builds, progress=phase, name="rebuild: build", cost=lambda task: task.cost)
 
 
-def _build(task: _Build) -> dict[str, Any]:
+def _build(task: _Build, *, disk: Disk) -> dict[str, Any]:
     match task:
         case IndexTask():
-            return build_index(task)
+            return build_index(task, disk=disk)
         case IndexPiece():
-            return write_piece(task)
+            return write_piece(task, disk=disk)
         case AssembleTask():
-            return assemble(task)
+            return assemble(task, disk=disk)
 
 
 def _publish(work: _Work) -> StoreRebuild:
     target = work.target
     new = target.staging / NEW
-    (new / tree.CONSUMEQUEUE).mkdir(parents=True, exist_ok=True)
+    target.disk.make_directory(new / tree.CONSUMEQUEUE, durable=False)
     complete_until_ms = _name_index_files(work)
     with_messages = [derivation for derivation in work.derivations if derivation.walk.message_count]
     if with_messages:
@@ -293,7 +299,7 @@ def _publish(work: _Work) -> StoreRebuild:
         )
         raw = encode_checkpoint(checkpoint, target.rules.compat)
         temporary = target.staging / TEMPORARY
-        put_bytes(new / tree.CHECKPOINT, raw, temporary, modified_ms=last.last_timestamp_ms)
+        put_bytes(target.disk, new / tree.CHECKPOINT, raw, temporary, modified_ms=last.last_timestamp_ms)
     result = StoreRebuild(
         store=str(target.store.root),
         out=str(target.out),
@@ -317,7 +323,8 @@ def _name_index_files(work: _Work) -> int:
     that ends later than its checkpoint says, and derives again from the last segments only. These are on the disk.
     """
     directory = work.target.staging / NEW / tree.INDEX
-    directory.mkdir(parents=True, exist_ok=True)
+    disk = work.target.disk
+    disk.make_directory(directory, durable=False)
     made_at, complete_until_ms = datetime.min, 0
     complete = len(work.index) - (work.target.store.abort is None)
     for number, task in enumerate(work.index):
@@ -326,9 +333,11 @@ def _name_index_files(work: _Work) -> int:
         made_at = max(begin, made_at + timedelta(milliseconds=1))
         named = directory / tree.index_file_name(made_at)
         end_ms = header.end_timestamp_ms
-        os.utime(task.target, ns=(end_ms * 1_000_000, end_ms * 1_000_000))
+        file = disk.open_plain(task.target)
+        file.set_modified(end_ms * 1_000_000)
+        file.close()
         if not named.exists():
-            os.link(task.target, named)  # kept under its number, too: a run that is killed here finds it again
+            disk.link_file(task.target, named)  # keeps the number as well: a run after a kill here looks for that
         if number < complete:
             complete_until_ms = max(complete_until_ms, end_ms)
     return complete_until_ms

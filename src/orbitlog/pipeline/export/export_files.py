@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from orbitlog.jobs.local_runner import TaskReport
-from orbitlog.jobs.staging import begin_writing
 from orbitlog.pipeline.sources.json_columns import JsonColumns
 from orbitlog.pipeline.sources.message_columns import MESSAGE_COLUMNS, Rows, columns_needed, constant_codes
 from orbitlog.pipeline.sources.queue_scan import IDENTITY_COLUMNS, QueueScan, ScanRules
 from orbitlog.pipeline.sources.read_plan import QueueRange
+from orbitlog.storefiles.disk import start_writeback
 
 DAY_MS = 86_400_000
 EXPORTED = tuple(name for name, column in MESSAGE_COLUMNS.items() if column.by_default)
@@ -193,13 +193,13 @@ class _DayFile:
                 self._writer = _open_writer(self._attempt, self._schema, table.column("body"))
             self._writer.write_table(table, row_group_size=max(table.num_rows, 1))
             self._pending, self._pending_bytes = [], 0
-            self._begin_writing()
+            self._start_writeback()
 
-    def _begin_writing(self) -> None:
+    def _start_writeback(self) -> None:
         """Start writeback of the data so far, so that the final fsync has less to wait for."""
         with self._attempt.open("rb") as file:
             written_bytes = os.fstat(file.fileno()).st_size
-            begin_writing(file.fileno(), self._begun_bytes, written_bytes - self._begun_bytes)
+            start_writeback(file.fileno(), self._begun_bytes, written_bytes - self._begun_bytes)
         self._begun_bytes = written_bytes
 
     def close(self) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def test_findings_say_what_follows_and_what_mends(root: Path) -> None:
     assert first.startswith("error: ")
     assert "physical offset 131072" in first
     assert "3 messages of 2 queues lost: 3 of OrderEvents" in first
-    assert first.endswith(f"Mend it: orbitlog doctor repair {root}")
+    assert first.endswith(f"Repair it: orbitlog doctor repair {root}")
 
 
 def test_missing_segment_is_reported_without_advice_to_change_the_store(root: Path) -> None:
@@ -62,7 +62,7 @@ def test_missing_segment_is_reported_without_advice_to_change_the_store(root: Pa
     first = result.stdout.splitlines()[0]
     assert first.startswith(f"error: {root}/commitlog/00000000000000131072, physical offset 131072: 65536 bytes")
     assert "queues have units for 3 messages in it: 3 of OrderEvents" in first
-    assert "Mend it" not in result.stdout
+    assert "Repair it" not in result.stdout
     refused = run("repair", root, "--apply")
     assert refused.exit_code == 1 and "--accept-lost-segments" in refused.stderr
     assert run("repair", root, "--apply", "--accept-lost-segments").exit_code == 0
@@ -78,7 +78,7 @@ def test_segment_behind_a_link_stops_every_command_that_writes(
     segment.symlink_to(tmp_path / segment.name)
     before = fingerprint(root)
     checked = run("check", root)
-    assert checked.exit_code == 1 and "Mend it" not in checked.stdout
+    assert checked.exit_code == 1 and "Repair it" not in checked.stdout
     assert f"is behind a link to {tmp_path / segment.name}" in checked.stdout.splitlines()[0]
     dry_run = run("rebuild", root, "--dry-run")
     assert dry_run.exit_code == 1 and "would be refused, for the log is incomplete" in dry_run.stdout

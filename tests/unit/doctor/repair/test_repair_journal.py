@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.doctor.repair import repair_journal
 from orbitlog.doctor.repair.repair_journal import (
     RepairJournal,
     discard_kept,
@@ -18,7 +17,6 @@ from orbitlog.doctor.repair.repair_journal import (
     undo_last,
 )
 from orbitlog.errors import StoreLayoutError
-from orbitlog.jobs import staging
 from tests.unit.doctor.repair.test_store_repair import fingerprint
 
 
@@ -50,9 +48,9 @@ def some_repair(root: Path) -> RepairJournal:
     journal = RepairJournal.begin(root, "a test")
     journal.write(log / "a", 5, b"XYZ", "bytes")
     journal.resize(log / "a", 40, "shorter")
-    journal.set_aside(log / "b", "swap")
+    journal.quarantine(log / "b", "swap")
     b_aside = root / str(journal.steps[-1].to)
-    journal.set_aside(log / "c", "swap")
+    journal.quarantine(log / "c", "swap")
     journal.put(root / str(journal.steps[-1].to), log / "b", "swap")
     journal.put(b_aside, log / "c", "swap")
     made = journal.new / "index"
@@ -81,7 +79,7 @@ def test_a_repair_and_its_undoing(store: Path) -> None:
     assert len(undo_last(store)) == 9
     assert fingerprint(store) == before
     assert not (store / ".orbitlog-doctor").exists()
-    with pytest.raises(StoreLayoutError, match="no repair"):
+    with pytest.raises(StoreLayoutError, match="no repair to undo"):
         undo_last(store)
 
 
@@ -98,10 +96,9 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, number: int) -> list[str]:
 
         return call
 
-    for owner, name in ((Path, "rename"), (Path, "replace"), (Path, "unlink"), (os, "ftruncate")):
+    changes = [(Path, name) for name in ("replace", "unlink", "mkdir", "rmdir")]
+    for owner, name in (*changes, *((os, name) for name in ("ftruncate", "pwrite", "utime"))):
         monkeypatch.setattr(owner, name, counted(name, getattr(owner, name)))
-    for owner in (staging, repair_journal):
-        monkeypatch.setattr(owner, "write_all", counted("write", owner.write_all))
     return seen
 
 
@@ -204,7 +201,7 @@ def test_a_journal_that_somebody_made_up_is_refused(store: Path, content: bytes)
     place.mkdir(parents=True)
     (place / "journal.json").write_bytes(content)
     for use in (finish_interrupted, interrupted, undo_last):
-        with pytest.raises(StoreLayoutError, match="is no journal of a repair"):
+        with pytest.raises(StoreLayoutError, match="is not a valid repair journal"):
             use(store)
     shutil.rmtree(place.parent)
     assert fingerprint(store) == before
@@ -213,7 +210,7 @@ def test_a_journal_that_somebody_made_up_is_refused(store: Path, content: bytes)
 def test_progress_that_is_no_number_is_told(store: Path) -> None:
     some_repair(store).carry_out()
     (store / ".orbitlog-doctor" / "000001" / "progress").write_bytes(b"x")
-    with pytest.raises(StoreLayoutError, match="holds no number of steps"):
+    with pytest.raises(StoreLayoutError, match="is not a number of steps"):
         undo_last(store, force=True)
 
 
@@ -221,7 +218,7 @@ def test_a_file_that_became_a_directory_is_given_back(store: Path) -> None:
     (store / "config").write_bytes(b"in the way")
     before = fingerprint(store)
     journal = RepairJournal.begin(store, "a test")
-    journal.set_aside(store / "config", "is in the way")
+    journal.quarantine(store / "config", "is in the way")
     journal.put_file(store / "config" / "topics.json", b"{}", "made")
     journal.carry_out()
     assert (store / "config" / "topics.json").read_bytes() == b"{}"

@@ -11,10 +11,10 @@ import pytest
 from click.testing import CliRunner
 
 from orbitlog.cli.main import cli
-from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import examine
+from orbitlog.doctor.finding_kinds import MEANINGS, Severity
 from orbitlog.doctor.repair.repair_journal import undo_last
-from orbitlog.doctor.repair.store_repair import apply_repair, plan_repair
+from orbitlog.doctor.repair.store_repair import Repair, apply_repair, plan_repair
 from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.records.flags import enters_queue
@@ -72,6 +72,16 @@ def assert_served(root: Path, wanted: Readable) -> None:
             assert message is not None and message.body == body
 
 
+def assert_as_planned(planned: Repair, applied: Repair) -> None:
+    """The plan is what was done up to the end of the first round: the same steps, in the same order."""
+    first = applied.journals[: len(planned.journals)]
+    assert [journal.steps for journal in planned.journals] == [journal.steps for journal in first]
+    assert planned.notes == applied.notes
+    rounds = [sum(journal.title.startswith("repair of") for journal in one.journals) for one in (planned, applied)]
+    assert rounds[0] == min(rounds[1], 1), "a first round that was not planned"
+    assert planned.actions == applied.actions[: len(planned.actions)] or planned.notes
+
+
 @pytest.mark.parametrize("name", ZOO)
 def test_damage_is_found_explained_and_mended(name: str, golden_497: GoldenStore, tmp_path: Path) -> None:
     damage, kinds = ZOO[name]
@@ -88,7 +98,8 @@ def test_damage_is_found_explained_and_mended(name: str, golden_497: GoldenStore
         assert diagnosis.consequence and (is_advised or found.missing)
         assert not (found.missing and diagnosis.command), "advice that would lose messages"
         assert str(root) in str(diagnosis)
-    assert plan_repair(root, accept_lost_segments=True).actions
+    planned = plan_repair(root, accept_lost_segments=True)
+    assert planned.actions
     assert bool(plan_repair(root).problems) == bool(found.missing)
     dry_run = CliRunner().invoke(cli, ["doctor", "rebuild", str(root), "--dry-run"])
     assert isinstance(dry_run.exception, SystemExit | None), dry_run.exception
@@ -101,6 +112,9 @@ def test_damage_is_found_explained_and_mended(name: str, golden_497: GoldenStore
     mended = apply_repair(root, accept_lost_segments=True)
     assert mended.problems == []
     assert mended.is_sound, [str(one) for one in mended.examination.diagnoses] if mended.examination else ""
+    assert_as_planned(planned, mended)
+    able = {planner for finding in found.findings for planner in MEANINGS[finding.kind].planners}
+    assert able >= set(planned.journals[-1].planners) if planned.journals else True
     undo_last(root)
     assert fingerprint(root) == damaged, "undo did not give every byte back"
     assert apply_repair(root, accept_lost_segments=True).is_sound
@@ -151,9 +165,11 @@ def test_damage_to_other_stores_is_mended(
         assert "behind" in {one.finding.kind for one in diagnoses}, "the units are still counted as not derived"
     else:
         assert kinds & found
+    planned = plan_repair(root, accept_lost_segments=True)
     mended = apply_repair(root, accept_lost_segments=True)
     assert mended.problems == []
     assert mended.is_sound, [str(one) for one in mended.examination.diagnoses] if mended.examination else ""
+    assert_as_planned(planned, mended)
     assert_served(root, wanted)
 
 

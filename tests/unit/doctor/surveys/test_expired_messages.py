@@ -23,7 +23,7 @@ def test_messages_before_the_log_are_counted(golden_497: GoldenStore, tmp_path: 
     assert [one.finding.count for one in told] == [len(gone)]
     assert f"{len(gone)} messages of {len({(one.topic, one.queue_id) for one in gone})} queues" in str(told[0])
     assert "queue files lead to nothing else" in str(told[0])
-    assert "bring them back" in told[0].consequence
+    assert "put them back" in told[0].consequence
 
 
 def test_nothing_is_said_of_a_log_from_its_beginning(golden_497: GoldenStore) -> None:

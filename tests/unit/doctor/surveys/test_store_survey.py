@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.doctor.diagnosis import Severity
 from orbitlog.doctor.examination import examine
+from orbitlog.doctor.finding_kinds import Severity
 from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.derived.index_layout import IndexLayout

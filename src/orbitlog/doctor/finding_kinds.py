@@ -1,0 +1,230 @@
+"""Finding kinds: severity, consequence, remedy and planner of each kind, in one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+from types import MappingProxyType
+
+from orbitlog.storefiles.findings import Finding, FindingKind
+
+
+class Severity(Enum):
+    """ERROR: messages are lost or a broker does not start. WARNING: the log has what is needed to repair it."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class DerivedPart(StrEnum):
+    """A part of the store that is derived from the log, as `doctor rebuild` names it."""
+
+    QUEUES = "queues"
+    INDEX = "index"
+    CHECKPOINT = "checkpoint"
+
+
+class Planner(Enum):
+    """What plans the steps of a repair, in the order in which `orbitlog.doctor.repair.planners` asks them."""
+
+    LOCK = "lock"
+    JOURNALS = "journals"
+    PLACES = "places"
+    DISPLACED = "displaced records"
+    HEADERS = "headers"
+    ORDER = "queue order"
+    LOG = "log"
+    TIMERS = "timers"
+    CONFIG = "config"
+    DERIVED = "derived files"
+    OFFSETS = "offsets"
+    PROGRESS = "progress"
+
+
+@dataclass(frozen=True, slots=True)
+class KindMeaning:
+    """What a kind of finding means to an operator, and what repairs it.
+
+    `command` has `{store}` for the path of the store. `planners` may each plan steps for it: one of them does.
+    `follows_log` is set if the finding cannot be judged while a part of the log is missing.
+    """
+
+    severity: Severity
+    consequence: str
+    command: str | None = None
+    planners: tuple[Planner, ...] = ()
+    part: DerivedPart | None = None
+    stops_rebuild: bool = False
+    follows_log: bool = False
+
+
+_REPAIR = "orbitlog doctor repair {store}"
+_ERROR, _WARNING, _NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
+
+
+def _derived(part: DerivedPart, consequence: str) -> KindMeaning:
+    return KindMeaning(
+        _WARNING,
+        consequence,
+        f"orbitlog doctor rebuild {{store}} --{part}",
+        # A unit that differs from the log may show a wrong field of the record: header repair comes first.
+        (Planner.HEADERS, Planner.DERIVED) if part is DerivedPart.QUEUES else (Planner.DERIVED,),
+        part=part,
+        follows_log=True,
+    )
+
+
+MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
+    {
+        FindingKind.RECORD: KindMeaning(
+            _ERROR,
+            "Messages in this range cannot be served, and a Java broker that was not stopped cleanly truncates its log"
+            " here and loses everything after it",
+            _REPAIR,
+            (Planner.PLACES, Planner.DISPLACED, Planner.LOG),
+            stops_rebuild=True,
+        ),
+        FindingKind.SEGMENT: KindMeaning(
+            _ERROR,
+            "Messages in this range cannot be served; brokers refuse to start on a segment of the wrong size",
+            _REPAIR,
+            (Planner.PLACES, Planner.LOG),
+            stops_rebuild=True,
+        ),
+        FindingKind.LOG: KindMeaning(
+            _ERROR,
+            "No message of this store can be served; put the log back from its other disk or from a backup",
+            stops_rebuild=True,
+        ),
+        FindingKind.QUEUE_ORDER: KindMeaning(
+            _ERROR,
+            "When queues are rebuilt, Java's broker logs [BUG]logic queue order maybe wrong, and consumers find"
+            " messages at other offsets",
+            _REPAIR,
+            (Planner.HEADERS, Planner.ORDER, Planner.LOG),
+            stops_rebuild=True,
+            follows_log=True,
+        ),
+        FindingKind.QUEUE_UNIT: _derived(
+            DerivedPart.QUEUES,
+            "Consumers of this queue miss messages or get wrong ones; the messages are in the log",
+        ),
+        FindingKind.QUEUE_FILE: _derived(
+            DerivedPart.QUEUES,
+            "Consumers of this queue miss messages, and brokers refuse to start on a file of the wrong size;"
+            " the messages are in the log",
+        ),
+        FindingKind.INDEX: _derived(
+            DerivedPart.INDEX, "Queries by key miss messages or find wrong ones; the messages are in the log"
+        ),
+        FindingKind.CHECKPOINT: _derived(
+            DerivedPart.CHECKPOINT, "After a crash, recovery would start at the wrong position"
+        ),
+        FindingKind.CONFIG: KindMeaning(
+            _ERROR,
+            "A broker starts with an empty table and overwrites what is left of this one; Java's broker does not start"
+            " if the backup is unreadable as well",
+            _REPAIR,
+            (Planner.CONFIG,),
+        ),
+        FindingKind.CONFIG_BACKUP_IN_USE: KindMeaning(
+            _WARNING, "Brokers read the backup, which is one change older", _REPAIR, (Planner.CONFIG,)
+        ),
+        FindingKind.CONFIG_BACKUP_READ: KindMeaning(
+            _NOTE, "The broker was killed while it replaced the file; the next one reads the backup"
+        ),
+        FindingKind.CONFIG_NOTE: KindMeaning(_NOTE, "Brokers do not need it"),
+        FindingKind.PROGRESS_UNKNOWN: KindMeaning(
+            _NOTE,
+            "The offsets of consumer groups are lost: each group starts where its clients are configured to, at the"
+            " end or at the beginning; `orbitlog offsets reset` sets them to a timestamp",
+        ),
+        FindingKind.TOPIC: KindMeaning(
+            _WARNING,
+            "Clients get the reply that the topic does not exist, though its messages are here",
+            _REPAIR,
+            (Planner.CONFIG,),
+        ),
+        FindingKind.TOPIC_LIFE: KindMeaning(
+            _NOTE, "Consumers get the messages that were sent since, as they should", follows_log=True
+        ),
+        FindingKind.QUEUE_COUNT: KindMeaning(
+            _WARNING, "Clients do not know these queues, and do not consume their messages", _REPAIR, (Planner.CONFIG,)
+        ),
+        FindingKind.QUEUE_COUNT_CONSUMED: KindMeaning(
+            _NOTE, "Every consumer group has consumed the messages of these queues"
+        ),
+        FindingKind.OFFSET: KindMeaning(
+            _WARNING,
+            "Consumers of this group wait for messages that will not come, or start over",
+            _REPAIR,
+            (Planner.OFFSETS, Planner.PROGRESS),
+            follows_log=True,
+        ),
+        FindingKind.EARLIER_LIFE: KindMeaning(
+            _NOTE,
+            "The offset is from before the topic was deleted and created again; consumers of this group continue at"
+            " the end of the queue, `orbitlog offsets reset` sets them elsewhere",
+        ),
+        FindingKind.RETIRED: KindMeaning(
+            _NOTE,
+            "Consumers start with the first message that exists; if the earlier segments were not deleted on purpose,"
+            " put them back: the queues still have units for them",
+        ),
+        FindingKind.BEHIND: KindMeaning(_NOTE, "The next broker dispatches them from the log when it starts"),
+        FindingKind.TIMER: KindMeaning(
+            _ERROR,
+            "Pending timer messages may be delivered late, twice or not at all, and a Java broker may not start;"
+            " after a repair all of them are pending, and delivered ones are delivered once more",
+            _REPAIR,
+            (Planner.TIMERS,),
+            follows_log=True,
+        ),
+        FindingKind.TIMER_WHEEL: KindMeaning(_NOTE, "Brokers rebuild it from the timer log"),
+        FindingKind.FOREIGN_SEGMENT: KindMeaning(
+            _ERROR,
+            "A Java broker does not start: NumberFormatException or IllegalArgumentException for the name or size of"
+            " the file",
+            _REPAIR,
+            (Planner.PLACES,),
+        ),
+        FindingKind.LAYOUT: KindMeaning(_NOTE, "Brokers ignore it"),
+        FindingKind.UNCHECKED: KindMeaning(_NOTE, "Its files were not compared with the log"),
+        FindingKind.LINK: KindMeaning(
+            _ERROR,
+            "Its target belongs to the store and was not checked; nothing is rebuilt or repaired until it is resolved:"
+            " move the files into the store, or mount their disk in its place",
+            # Only a link to nowhere, and only if the operator gives its segment up.
+            planners=(Planner.PLACES,),
+            stops_rebuild=True,
+        ),
+        FindingKind.UNREADABLE: KindMeaning(
+            _ERROR,
+            "A part of the log was not checked; nothing is rebuilt or repaired until it is readable",
+            stops_rebuild=True,
+        ),
+        FindingKind.LOCK: KindMeaning(
+            _ERROR, "No broker can lock the store; it has nothing that a store needs", _REPAIR, (Planner.LOCK,)
+        ),
+        FindingKind.JOURNAL: KindMeaning(
+            _ERROR,
+            "Its repair can be neither finished nor undone; a repair quarantines it, unless it may contain files of"
+            " the store",
+            _REPAIR,
+            (Planner.JOURNALS,),
+        ),
+        FindingKind.REPAIR: KindMeaning(
+            _ERROR,
+            "Some of its changes were made; running the repair once more finishes it, orbitlog doctor undo undoes it",
+            "orbitlog doctor repair {store} --apply",
+        ),
+        FindingKind.ABORT: KindMeaning(_NOTE, "The broker was not stopped cleanly; the next one recovers by itself"),
+    }
+)
+
+
+def parts_of(findings: Iterable[Finding]) -> set[DerivedPart]:
+    """Return the derived parts of the store that findings are about."""
+    return {part for finding in findings if (part := MEANINGS[finding.kind].part) is not None}
