@@ -9,7 +9,7 @@ from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.delayed.timed_delivery import TimedDelivery
 from orbitlog.broker.tables.topics import NowMs
 from orbitlog.formats import names
-from orbitlog.store.dispatch.dispatcher import Arrival
+from orbitlog.store.dispatch.arrival import Arrival
 
 _SLEEP_MS_MAX = 1_000
 _SCHEDULED_TOPICS = frozenset((names.SCHEDULE_TOPIC, names.TIMER_TOPIC))

@@ -32,14 +32,14 @@ class StoredMessages:
         """
         count = len(places)
         if is_one_topic and count == len(rows):
-            template, _, _, body, properties = rows[-1]
+            template, (topic, _), _, body, properties = rows[-1]
             size_bytes = places[-1][0] - places[0][0] + template[1] + len(body) + len(properties)
-            self._note_put(template[0], count, size_bytes, count)
+            self._note_put(topic, count, size_bytes, count)
         else:
             totals: dict[str, tuple[int, int]] = {}
-            for (template, _, _, body, properties), _ in zip(rows, places, strict=False):
-                messages, size_bytes = totals.get(template[0], (0, 0))
-                totals[template[0]] = messages + 1, size_bytes + template[1] + len(body) + len(properties)
+            for (template, (topic, _), _, body, properties), _ in zip(rows, places, strict=False):
+                messages, size_bytes = totals.get(topic, (0, 0))
+                totals[topic] = messages + 1, size_bytes + template[1] + len(body) + len(properties)
             for topic, (messages, size_bytes) in totals.items():
                 self._note_put(topic, messages, size_bytes, messages)
         self._state.message_appended()

@@ -7,10 +7,10 @@ from typing import Any
 
 import click
 
-from orbitlog.cli.dump.dump_options import read_settings, settings_options
-from orbitlog.cli.json_rows import Output, output_options
-from orbitlog.cli.pipeline.pipeline_options import JobProgress, store_argument
-from orbitlog.cli.shown_rows import counted
+from orbitlog.cli.job_options import JobProgress
+from orbitlog.cli.output.display_text import counted
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.store_options import read_settings, settings_options, store_argument
 
 _FIELDS = (
     *("store", "out", "kinds", "dryRun", "messages", "logStart", "logEnd", "uncommitted", "tornAt", "queues"),

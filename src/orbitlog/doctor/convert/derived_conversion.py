@@ -10,10 +10,13 @@ import struct
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from orbitlog.doctor.convert.rocksdb_tables import read_queues
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.derived.timer_log import TIMER_LOG_UNIT, TIMER_UNIT_BYTES
 from orbitlog.jobs.staging import TEMPORARY, put_bytes
+from orbitlog.storefiles.config_reading import known_topics
+from orbitlog.storefiles.disk import Disk
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 
@@ -22,7 +25,9 @@ _PHYSICAL_OFFSET = TIMER_LOG_UNIT.position("physical_offset")
 _I32, _I64 = struct.Struct(">i"), struct.Struct(">q")
 
 
-def keep_expired_queues(store: StoreFiles, out: Path, state: Path, derived: Collection[Queue], log_start: int) -> int:
+def keep_expired_queues(
+    disk: Disk, store: StoreFiles, out: Path, state: Path, *, derived: Collection[Queue], log_start: int
+) -> int:
     """Copy the last file of each queue whose messages have all expired; return the number of queues."""
     count = 0
     for (topic, queue_id), files in store.queues.items():
@@ -32,9 +37,39 @@ def keep_expired_queues(store: StoreFiles, out: Path, state: Path, derived: Coll
         if not _is_expired(last, log_start):
             continue  # of a deleted topic, or damaged: a rebuild decides what belongs into a queue
         target = out / tree.queue_directory(topic, queue_id) / last.path.name
-        _copy(last.path, target, state)
+        _copy(disk, last.path, target, state)
         count += 1
     return count
+
+
+def drop_deleted_queues(disk: Disk, store: StoreFiles, out: Path, derived: Collection[Queue]) -> list[str]:
+    """Remove derived queues that the source does not have, as their topics were deleted; return the topics.
+
+    The log keeps the messages of a deleted topic. Of a store that was not closed, a queue may be missing because it was
+    not dispatched yet: there only a topic without an entry in the topic table was deleted.
+    """
+    known = _queues_of(store)
+    if not known:
+        return []  # the source has lost all of its queues: a missing one proves nothing
+    table = known_topics(out)
+    topics = table.topics if table is not None else {}
+    dropped = set()
+    for topic, queue_id in derived:
+        if (topic, queue_id) not in known and (store.abort is None or (topics and topic not in topics)):
+            disk.remove_tree(out / tree.queue_directory(topic, queue_id))
+            dropped.add(topic)
+    for topic in dropped:
+        directory = out / tree.CONSUMEQUEUE / topic
+        if not any(directory.iterdir()):
+            disk.remove_directory(directory)
+    return sorted(dropped)
+
+
+def _queues_of(store: StoreFiles) -> set[Queue]:
+    directory = store.root / tree.CONSUMEQUEUE
+    if (directory / "CURRENT").is_file():
+        return read_queues(directory)
+    return {queue for queue, files in store.queues.items() if files}
 
 
 def _is_expired(file: OffsetFile, log_start: int) -> bool:
@@ -52,7 +87,9 @@ def _is_expired(file: OffsetFile, log_start: int) -> bool:
     return has_unit
 
 
-def convert_timers(store: StoreFiles, out: Path, state: Path, translate: Callable[[int], int | None]) -> int:
+def convert_timers(
+    disk: Disk, store: StoreFiles, out: Path, state: Path, translate: Callable[[int], int | None]
+) -> int:
     """Write timer log and wheel of the new store; return the number of units whose offsets were translated."""
     count = 0
     for file in store.timer_log:
@@ -67,12 +104,12 @@ def convert_timers(store: StoreFiles, out: Path, state: Path, translate: Callabl
                 _I64.pack_into(data, position + _PHYSICAL_OFFSET, moved)
                 count += 1
         modified_ms = int(file.path.stat().st_mtime * 1000)
-        put_bytes(out / tree.TIMER_LOG / file.path.name, bytes(data), state / TEMPORARY, modified_ms=modified_ms)
+        put_bytes(disk, out / tree.TIMER_LOG / file.path.name, bytes(data), state / TEMPORARY, modified_ms=modified_ms)
     if store.timer_wheel is not None:
-        _copy(store.timer_wheel.path, out / tree.TIMER_WHEEL, state)
+        _copy(disk, store.timer_wheel.path, out / tree.TIMER_WHEEL, state)
     return count
 
 
-def _copy(source: Path, target: Path, state: Path) -> None:
+def _copy(disk: Disk, source: Path, target: Path, state: Path) -> None:
     with mapped_view(source) as view:
-        put_bytes(target, bytes(view), state / TEMPORARY, modified_ms=int(source.stat().st_mtime * 1000))
+        put_bytes(disk, target, bytes(view), state / TEMPORARY, modified_ms=int(source.stat().st_mtime * 1000))

@@ -8,20 +8,18 @@ finished segment: a run that was killed continues there.
 from __future__ import annotations
 
 import json
-import os
 from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.records.dledger import ENTRY_HEADER_BYTES
 from orbitlog.formats.records.message_scan import BLANK, BLANK_BYTES, MAGIC_BLANK
 from orbitlog.formats.records.relocation import relocate_record
-from orbitlog.jobs.staging import TEMPORARY, put_bytes
-from orbitlog.storefiles.disk import disk_errors
+from orbitlog.storefiles.disk import Disk, PlainFile, disk_errors
 from orbitlog.storefiles.replicated_log import ReplicatedLog, SourceRecord
 
 Progress = Callable[[int, int], None]
@@ -53,7 +51,8 @@ class ConvertedLog:
 class LogConversion:
     """Converts one log into `directory`; `state` is a directory for the progress file."""
 
-    def __init__(self, log: ReplicatedLog, directory: Path, state: Path, segment_bytes: int) -> None:
+    def __init__(self, disk: Disk, log: ReplicatedLog, directory: Path, state: Path, segment_bytes: int) -> None:
+        self._disk = disk
         self._log = log
         self._directory = directory
         self._state = state
@@ -61,14 +60,16 @@ class LogConversion:
         self._fingerprint = _fingerprint(log, segment_bytes)
         self.done = self._continued()
         self._base = self.done.next_new
-        self._segment: IO[bytes] | None = None
+        self._segment: PlainFile | None = None
+        self._buffer = bytearray()
+        self._written_bytes = 0
         self._modified_ns = 0
 
     def run(self, progress: Progress | None = None) -> ConvertedLog:
         """Convert everything that is left; return what was done in all."""
         done, last_file = self.done, None
         with disk_errors(f"writing {self._directory}"):
-            self._directory.mkdir(parents=True, exist_ok=True)
+            self._disk.make_directory(self._directory)
             try:
                 for record in self._log.records(done.next_old):
                     is_new_segment = self._make_room(record)
@@ -101,8 +102,9 @@ class LogConversion:
 
     def _append(self, record: SourceRecord) -> None:
         done = self.done
-        assert self._segment is not None
-        self._segment.write(relocate_record(record.raw, done.next_new, self.translate))
+        self._buffer += relocate_record(record.raw, done.next_new, self.translate)
+        if len(self._buffer) >= _BUFFER_BYTES:
+            self._write_buffer()
         done.next_new += len(record.raw)
         done.next_old = record.end
         done.record_count += 1
@@ -124,23 +126,31 @@ class LogConversion:
         if self._segment is not None and size_bytes + BLANK_BYTES <= room and not is_of_next:
             return False
         if self._segment is not None:
-            self._segment.write(BLANK.struct.pack(room, MAGIC_BLANK))
+            self._buffer += BLANK.struct.pack(room, MAGIC_BLANK)
             self._finish_segment(is_last=False)
         path = self._directory / tree.offset_file_name(self._base)
-        self._segment = path.open("wb", buffering=_BUFFER_BYTES)
+        self._disk.remove_file(path)  # an earlier run may have left a part of it
+        self._segment = self._disk.create_plain(path)
         return True
+
+    def _write_buffer(self) -> None:
+        assert self._segment is not None
+        self._segment.write(self._written_bytes, bytes(self._buffer))
+        self._written_bytes += len(self._buffer)
+        self._buffer.clear()
 
     def _finish_segment(self, *, is_last: bool) -> None:
         segment = self._segment
         if segment is None:
             return
-        segment.flush()
-        segment.truncate(self._segment_bytes)
-        # The segment must be durable before the progress file says that it need not be written again.
-        os.fsync(segment.fileno())
-        os.utime(segment.fileno(), ns=(self._modified_ns, self._modified_ns))
+        self._write_buffer()
+        segment.resize(self._segment_bytes)
+        segment.set_modified(self._modified_ns)
+        # The segment and its name must be durable before the progress file says that it need not be written again.
+        segment.sync()
         segment.close()
-        self._segment, self._modified_ns = None, 0
+        self._disk.sync_directory(self._directory)
+        self._segment, self._modified_ns, self._written_bytes = None, 0, 0
         if not is_last:
             self._base += self._segment_bytes
             self.done.next_new = self._base
@@ -156,7 +166,7 @@ class LogConversion:
             "lastStoreMs": done.last_store_ms,
             "anchors": [[anchor.old, anchor.new, anchor.index] for anchor in done.anchors],
         }
-        put_bytes(self._state / _PROGRESS_FILE, json.dumps(document).encode(), self._state / TEMPORARY)
+        self._disk.replace_file(self._state / _PROGRESS_FILE, json.dumps(document).encode())
 
     def _continued(self) -> ConvertedLog:
         """Return where an earlier run stopped; raise `StoreLayoutError` if the source has changed since."""

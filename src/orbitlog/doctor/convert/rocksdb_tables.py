@@ -24,13 +24,15 @@ _ENTRIES_MAX = 10_000_000
 _VERSION_FAMILY = "kvDataVersion"
 _VERSION_KEY = b"kvDataVersionKey"
 TOPICS, GROUPS, OFFSETS, JOINT = "topics", "subscriptionGroups", "consumerOffsets", "rdb"
-# Java `TableId`; 2 has the offsets of last pulls, which the JSON files of an ordinary store do not have.
+# Java `TableId`.
 _PULLS = "pullOffsets"
 _TABLES = {1: OFFSETS, 2: _PULLS, 3: TOPICS, 4: GROUPS}
 _FORMAT, _DATA_VERSION, _DATA = 1, 1, 2
 _TABLE_KEY = struct.Struct(">BHB")
 _LENGTH, _QUEUE, _OFFSET = struct.Struct(">H"), struct.Struct(">i"), struct.Struct(">q")
 _VERSION = struct.Struct(">qqq")
+# ConsumeQueues: length, topic, `max` or `min` and queue id, with 0x01 between them.
+_OFFSET_FAMILY, _LAST = "offset", b"max"
 
 
 @dataclass(slots=True)
@@ -40,6 +42,7 @@ class TablesFound:
     topics: dict[str, Json] = field(default_factory=dict)
     groups: dict[str, Json] = field(default_factory=dict)
     offsets: dict[str, dict[str, int]] = field(default_factory=dict)
+    pull_offsets: dict[str, dict[str, int]] = field(default_factory=dict)
     versions: dict[str, Json] = field(default_factory=dict)
 
 
@@ -58,6 +61,23 @@ def read_tables(config: Path) -> TablesFound:
             else:
                 _take_table(found, directory.name, families, directory)
     return found
+
+
+def read_queues(directory: Path) -> set[tuple[str, int]]:
+    """Return the queues of a database of ConsumeQueues: those for which it records a last offset."""
+    queues = set()
+    with _opened(directory) as families:
+        for key, _ in families.get(_OFFSET_FAMILY, ()):
+            try:
+                (length,) = _QUEUE.unpack_from(key)
+                end = _QUEUE.size + 1 + length
+                topic, kind = key[_QUEUE.size + 1 : end].decode(), key[end + 1 : end + 1 + len(_LAST)]
+                (queue_id,) = _QUEUE.unpack_from(key, end + 2 + len(_LAST))
+            except (struct.error, UnicodeDecodeError):
+                raise StoreLayoutError(f"{directory} has an offset entry of an unknown form") from None
+            if kind == _LAST:
+                queues.add((topic, queue_id))
+    return queues
 
 
 Families = dict[str, list[tuple[bytes, bytes]]]
@@ -128,15 +148,15 @@ def _take_joint(found: TablesFound, entries: list[tuple[bytes, bytes]], director
         if kind == _DATA_VERSION and len(value) == _VERSION.size:
             state, timestamp_ms, counter = _VERSION.unpack(value)
             found.versions.setdefault(table, {"counter": counter, "stateVersion": state, "timestamp": timestamp_ms})
-        elif kind == _DATA and table == OFFSETS:
-            _take_offset(found, rest, value, directory)
-        elif kind == _DATA and table != _PULLS:
+        elif kind == _DATA and table in (OFFSETS, _PULLS):
+            _take_offset(found.offsets if table == OFFSETS else found.pull_offsets, rest, value, directory)
+        elif kind == _DATA:
             (length,) = _LENGTH.unpack_from(rest)
             name = rest[_LENGTH.size : _LENGTH.size + length].decode("utf-8", "replace")
             (found.topics if table == TOPICS else found.groups)[name] = _json(value[1:], directory)
 
 
-def _take_offset(found: TablesFound, rest: bytes, value: bytes, directory: Path) -> None:
+def _take_offset(offsets: dict[str, dict[str, int]], rest: bytes, value: bytes, directory: Path) -> None:
     try:
         (group_length,) = _LENGTH.unpack_from(rest)
         at = _LENGTH.size + group_length
@@ -147,7 +167,7 @@ def _take_offset(found: TablesFound, rest: bytes, value: bytes, directory: Path)
         (offset,) = _OFFSET.unpack(value)
     except (struct.error, UnicodeDecodeError):
         raise StoreLayoutError(f"{directory} has an offset entry of an unknown form") from None
-    found.offsets.setdefault(f"{topic}@{group}", {})[str(queue_id)] = offset
+    offsets.setdefault(f"{topic}@{group}", {})[str(queue_id)] = offset
 
 
 def _json(value: bytes, directory: Path) -> Json:

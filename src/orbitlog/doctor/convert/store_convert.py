@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor.convert.derived_conversion import convert_timers, keep_expired_queues
+from orbitlog.doctor.convert.derived_conversion import convert_timers, drop_deleted_queues, keep_expired_queues
 from orbitlog.doctor.convert.log_conversion import LogConversion
 from orbitlog.doctor.convert.rocksdb_tables import rocksdb_directories
 from orbitlog.doctor.convert.table_conversion import convert_tables
@@ -22,10 +22,11 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.jobs.local_runner import PhaseProgress, Runner, phase_of, run_here
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
-from orbitlog.jobs.staging import TEMPORARY, remove_tree, whole_file, write_all
+from orbitlog.jobs.staging import TEMPORARY, sync_tree, whole_file
 from orbitlog.jobs.store_use import is_in_use
 from orbitlog.settings import store_settings as keys
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
+from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.inferred_geometry import told_geometry
 from orbitlog.storefiles.inferred_rules import told_rules
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
@@ -93,6 +94,7 @@ def convert_store(
     dry_run: bool = False,
     run: Runner = run_here,
     progress: PhaseProgress | None = None,
+    disk: Disk | None = None,
 ) -> Conversion:
     """Write an ordinary store into `out`, which must not exist; raise `StoreLayoutError` if that is not possible."""
     store = find_store_files(root, settings)
@@ -107,10 +109,12 @@ def convert_store(
     if dry_run:
         return _surveyed(store, result, accept_uncommitted=accept_uncommitted, progress=progress)
     _check_room(store, out)
+    disk = disk or RealDisk()
     state = work / _STATE
-    state.mkdir(parents=True, exist_ok=True)
+    disk.make_directory(state)
     if store.dledger_segments:
         result = _convert_log(
+            disk,
             store,
             work,
             result,
@@ -119,10 +123,10 @@ def convert_store(
             progress=progress,
         )
     else:
-        result = _copy_log(store, work, result, progress)
-    result = replace(result, tables=tuple(convert_tables(store, work, state, rules.compat)))
-    result = _derive(store, work, result, _explicit(settings, geometry, rules), run=run, progress=progress)
-    _publish(work, out, state)
+        result = _copy_log(disk, store, work, result, progress)
+    result = replace(result, tables=tuple(convert_tables(disk, store, work, state, rules.compat)))
+    result = _derive(disk, store, work, result, _explicit(settings, geometry, rules), run=run, progress=progress)
+    _publish(disk, work, out, state)
     return result
 
 
@@ -199,6 +203,7 @@ def _notes(log: ReplicatedLog) -> tuple[str, ...]:
 
 
 def _convert_log(
+    disk: Disk,
     store: StoreFiles,
     work: Path,
     result: Conversion,
@@ -208,9 +213,9 @@ def _convert_log(
     progress: PhaseProgress | None,
 ) -> Conversion:
     with ReplicatedLog.of(store, accepts_uncommitted=accept_uncommitted) as log:
-        conversion = LogConversion(log, work / tree.COMMITLOG, work / _STATE, segment_bytes)
+        conversion = LogConversion(disk, log, work / tree.COMMITLOG, work / _STATE, segment_bytes)
         done = conversion.run(phase_of(progress, "converting", log.size_bytes))
-        units = convert_timers(store, work, work / _STATE, conversion.translate)
+        units = convert_timers(disk, store, work, work / _STATE, conversion.translate)
         return replace(
             result,
             records=done.record_count,
@@ -223,7 +228,9 @@ def _convert_log(
         )
 
 
-def _copy_log(store: StoreFiles, work: Path, result: Conversion, progress: PhaseProgress | None) -> Conversion:
+def _copy_log(
+    disk: Disk, store: StoreFiles, work: Path, result: Conversion, progress: PhaseProgress | None
+) -> Conversion:
     """Copy the segments of an ordinary log; one that an earlier run copied completely is kept."""
     target, temporary = work / tree.COMMITLOG, work / _STATE / TEMPORARY
     phase = phase_of(progress, "copying", sum(segment.size_bytes for segment in store.segments))
@@ -232,14 +239,14 @@ def _copy_log(store: StoreFiles, work: Path, result: Conversion, progress: Phase
         path = target / segment.path.name
         if not path.exists():
             modified_ms = int(segment.path.stat().st_mtime * 1000)
-            with whole_file(path, temporary, modified_ms=modified_ms) as descriptor, mapped_view(segment.path) as view:
+            with whole_file(disk, path, temporary, modified_ms=modified_ms) as file, mapped_view(segment.path) as view:
                 for start in range(0, min(written_until(segment.path), len(view)), _COPY_BYTES):
-                    write_all(descriptor, view[start : start + _COPY_BYTES], start)
-                os.ftruncate(descriptor, segment.size_bytes)
+                    file.write(start, view[start : start + _COPY_BYTES])
+                file.resize(segment.size_bytes)
         copied += segment.size_bytes
         if phase is not None:
             phase(copied, 0)
-    units = convert_timers(store, work, work / _STATE, lambda offset: offset)
+    units = convert_timers(disk, store, work, work / _STATE, lambda offset: offset)
     return replace(result, log_start=store.segments[0].base, timer_units=units)
 
 
@@ -257,6 +264,7 @@ def _explicit(settings: StoreSettings, geometry: StoreGeometry, rules: DeriveRul
 
 
 def _derive(
+    disk: Disk,
     store: StoreFiles,
     work: Path,
     result: Conversion,
@@ -267,16 +275,17 @@ def _derive(
 ) -> Conversion:
     """Derive queues, index and checkpoint from the new log, and keep the offsets of queues without messages."""
     derived = work / _STATE / "derived"
-    remove_tree(derived)
+    disk.remove_tree(derived)
     made = make_derived(run, work, derived, settings, split_bytes=SPLIT_BYTES_DEFAULT, progress=progress)
     if not made.is_published:
         raise StoreLayoutError(f"the converted log cannot be indexed: {made.findings[0]}")
     for part in (tree.CONSUMEQUEUE, tree.INDEX, tree.CHECKPOINT):
-        remove_tree(work / part) if (work / part).is_dir() else (work / part).unlink(missing_ok=True)
+        disk.remove_tree(work / part) if (work / part).is_dir() else disk.remove_file(work / part)
         if (derived / part).exists():
-            (derived / part).rename(work / part)
+            disk.move(derived / part, work / part)
+    deleted = drop_deleted_queues(disk, store, work, find_queues(work / tree.CONSUMEQUEUE).keys())
     queues = find_queues(work / tree.CONSUMEQUEUE)
-    expired = keep_expired_queues(store, work, work / _STATE, queues.keys(), result.log_start)
+    expired = keep_expired_queues(disk, store, work, work / _STATE, derived=queues.keys(), log_start=result.log_start)
     return replace(
         result,
         records=made.messages,
@@ -284,26 +293,23 @@ def _derive(
         queues=len(queues),
         expired_queues=expired,
         keys=made.keys,
+        notes=(*result.notes, *_deleted_note(deleted)),
     )
 
 
-def _publish(work: Path, out: Path, state: Path) -> None:
+def _deleted_note(topics: list[str]) -> list[str]:
+    if not topics:
+        return []
+    return [f"messages of deleted topics are in the log and in no queue: {', '.join(topics[:5])}"]
+
+
+def _publish(disk: Disk, work: Path, out: Path, state: Path) -> None:
     """Make everything durable, then give the store its name."""
-    remove_tree(state)
-    (work / tree.LOCK).touch()
-    for directory, _, files in os.walk(work, topdown=False):
-        for name in [*files, ""]:
-            descriptor = os.open(Path(directory, name), os.O_RDONLY)
-            try:
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-    work.rename(out)
-    descriptor = os.open(out.parent, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    disk.remove_tree(state)
+    disk.replace_file(work / tree.LOCK, tree.LOCK_CONTENT)
+    sync_tree(disk, work)
+    disk.move(work, out)
+    disk.sync_directory(out.parent)
 
 
 def _check_room(store: StoreFiles, out: Path) -> None:

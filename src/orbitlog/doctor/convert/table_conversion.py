@@ -17,10 +17,11 @@ from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET
 from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.jobs.staging import TEMPORARY, put_bytes
 from orbitlog.storefiles.config_reading import read_config
+from orbitlog.storefiles.disk import Disk
 from orbitlog.storefiles.store_files import StoreFiles
 
 
-def convert_tables(store: StoreFiles, out: Path, state: Path, compat: Compat) -> list[str]:
+def convert_tables(disk: Disk, store: StoreFiles, out: Path, state: Path, compat: Compat) -> list[str]:
     """Write config/ of the new store; return the names of its files."""
     target, temporary = out / tree.CONFIG, state / TEMPORARY
     written: dict[str, bytes] = {file.path.name: read_config(file.path) for file in store.config_files}
@@ -28,7 +29,7 @@ def convert_tables(store: StoreFiles, out: Path, state: Path, compat: Compat) ->
     if rocksdb_directories(config):
         written |= _tables_of(config, compat)
     for name, data in sorted(written.items()):
-        put_bytes(target / name, data, temporary)
+        put_bytes(disk, target / name, data, temporary)
     return sorted(written)
 
 
@@ -41,7 +42,11 @@ def _tables_of(config: Path, compat: Compat) -> dict[str, bytes]:
             "forbiddenTable": {},
             "subscriptionGroupTable": found.groups,
         },
-        CONSUMER_OFFSET.name: {"dataVersion": found.versions.get("consumerOffsets", {}), "offsetTable": found.offsets},
+        CONSUMER_OFFSET.name: {
+            "dataVersion": found.versions.get("consumerOffsets", {}),
+            "offsetTable": found.offsets,
+            "pullOffsetTable": found.pull_offsets,
+        },
     }
     converted = {}
     for name, document in documents.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -17,7 +18,7 @@ from orbitlog.doctor.convert.store_convert import convert_store
 from orbitlog.doctor.examination import examine
 from orbitlog.errors import StoreLayoutError, StoreLocked
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QueueEntry, encode_entry
 from orbitlog.formats.records.dledger import DLedgerEntry, encode_entry_header, encode_file_end
 from orbitlog.formats.records.message import Message, encode_message
 from orbitlog.formats.records.message_scan import BLANK, MAGIC_BLANK, scan_messages
@@ -121,7 +122,7 @@ def test_interrupted_conversion_is_continued_to_the_same_store(
         return call
 
     with monkeypatch.context() as patch:
-        patch.setattr(log_conversion, "put_bytes", dying(log_conversion.put_bytes))
+        patch.setattr(log_conversion.LogConversion, "_save", dying(log_conversion.LogConversion._save))
         for name in ("convert_tables", "make_derived", "keep_expired_queues", "_publish"):
             patch.setattr(store_convert, name, dying(getattr(store_convert, name)))
         with pytest.raises(Killed):
@@ -160,7 +161,7 @@ def grown_by_dledger(golden: GoldenStore, root: Path, count: int) -> int:
         file.seek(end - last.base)
         file.write(BLANK.struct.pack(last.base + size - end, MAGIC_BLANK))
     base = last.base + size
-    data, position, index = bytearray(), 0, 0
+    data, units, position, index = bytearray(), bytearray(), 0, 0
     before = messages(root)
     for message in before[:count]:
         store_ms = before[-1].store_timestamp_ms + 1 + index
@@ -171,6 +172,7 @@ def grown_by_dledger(golden: GoldenStore, root: Path, count: int) -> int:
             position = len(data)
         record = relocate_record(record, base + position + 48, lambda _: None)
         data += encode_entry_header(DLedgerEntry(index, 1, base + position, len(record))) + record
+        units += encode_entry(QueueEntry(base + position + 48, len(record), 0))
         position, index = len(data), index + 1
     directory = root / "dledger-n0" / "data"
     directory.mkdir(parents=True)
@@ -178,6 +180,10 @@ def grown_by_dledger(golden: GoldenStore, root: Path, count: int) -> int:
         (directory / tree.offset_file_name(base + start)).write_bytes(
             bytes(data[start : start + size]).ljust(size, b"\0")
         )
+    queue = root / tree.queue_directory("Grown", 0)
+    queue.mkdir(parents=True)
+    for start in range(0, len(units), 1000):  # this store's queue files have 50 units
+        (queue / tree.offset_file_name(start)).write_bytes(bytes(units[start : start + 1000]).ljust(1000, b"\0"))
     (root / "dledger-n0" / "checkpoint").write_text(f"committedIndex={index - 1}\nendIndex={index - 1}\n")
     return index
 
@@ -212,6 +218,23 @@ def test_queue_whose_messages_expired_keeps_its_offsets(
     assert new.keys() == {queue for queue, files in old.items() if files}
     for queue in new.keys():
         assert last_unit(new[queue]) == last_unit(old[queue]), queue
+
+
+def test_deleted_topic_does_not_come_back(golden_497_dledger: GoldenStore, golden_copy: Copy, tmp_path: Path) -> None:
+    root = golden_copy(golden_497_dledger).store
+    topic = next(topic for topic, _ in find_store_files(root).queues if topic.startswith("Inv"))
+    shutil.rmtree(root / "consumequeue" / topic)
+    result = convert_store(root, tmp_path / "out", NOTHING)
+    assert topic not in {name for name, _ in find_store_files(tmp_path / "out").queues}
+    assert topic in result.notes[0]
+
+
+def test_lost_queues_of_a_source_without_any_are_derived(
+    golden_497_dledger: GoldenStore, golden_copy: Copy, tmp_path: Path
+) -> None:
+    root = golden_copy(golden_497_dledger).store
+    shutil.rmtree(root / "consumequeue")
+    assert convert_store(root, tmp_path / "out", NOTHING).queues == 37
 
 
 def last_unit(files: Any) -> int:
