@@ -1,4 +1,4 @@
-"""Development environment: creates .venv once, and reports when it is current.
+"""Make the development environment in .venv, once, and tell when it is current.
 
 Standard library only: it runs before anything is installed. The stamp is written last, so an interrupted
 set-up leaves none and starts again from nothing; a lock file lets two `make` runs share one set-up.
@@ -55,7 +55,7 @@ def read_stamp(stamp: Path = STAMP) -> dict[str, str] | None:
 
 
 def must_start_anew(made_from: dict[str, str] | None, wanted: dict[str, str]) -> bool:
-    """Return whether the old .venv is unusable: unfinished, moved, or of another Python."""
+    """Tell whether the old .venv is of no use: unfinished, moved, or of another Python."""
     return made_from is None or any(made_from.get(name) != wanted[name] for name in ("python", "root"))
 
 
@@ -106,7 +106,7 @@ def install_packages() -> None:
 
 
 def find_java() -> None:
-    """Keep the home of a Java for Spark in a file; a missing Java is not a failure."""
+    """Keep the home of a Java for Spark in a file; its absence is no failure."""
     with LOG.open("a") as log:
         found = subprocess.run(
             ["tools/find_java", "--install"], cwd=ROOT, stdout=subprocess.PIPE, stderr=log, text=True
@@ -128,7 +128,7 @@ def warm_kernels() -> None:
 
 
 def require_venv_module() -> None:
-    """Debian ships Python without `ensurepip`; install its package if that is permitted."""
+    """Debian ships Python without `ensurepip`; install its package where that is permitted."""
     if can_make_venv():
         return
     major_minor = f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -144,7 +144,7 @@ def can_make_venv() -> bool:
 
 
 def run(purpose: str, command: Sequence[str], **extra_environment: str) -> None:
-    """Run quietly from the repository's root; on failure show the end of its output."""
+    """Run quietly from the repository's root; on failure show the end of what it said."""
     environment = {name: value for name, value in os.environ.items() if name not in _DISTURBING}
     with LOG.open("a") as log:
         log.write(f"$ {' '.join(command)}\n")
