@@ -1,10 +1,9 @@
-"""How long an Apache broker takes to make queues and index of a store again: the row that our rebuilds stand beside.
+"""Time that an Apache broker takes to rebuild queues and index of a store: the baseline of Orbitlog's rebuilds.
 
-The log is copied without anything derived from it, and a broker of Apache's is started over the copy: it finds no
-queues and derives all of them, and the index, before it serves. Start-up is told apart by watching the files: the
-first queue file appears when deriving begins, and it ends when the last unit of every queue and the count of every
-index file are there. What they must be is known beforehand, for our own rebuild makes the same bytes; those of the
-broker's queues and index are compared with ours at the end.
+The log is copied without derived files, and Apache's broker is started over the copy: it derives all queues and the
+index before it serves. The files show when: derivation starts with the first queue file, and ends when the last unit
+of every queue and the count of every index file are present. Their values are known in advance, because Orbitlog's
+rebuild writes the same bytes. The broker's queues and index are compared with Orbitlog's at the end.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _DISK = ("-Drocketmq.broker.diskSpaceWarningLevelRatio=0.98", "-Drocketmq.broker
 
 @dataclass(frozen=True)
 class ApacheRebuild:
-    """What was derived, and how long it took: the deriving alone, and from the start of the process."""
+    """Size of the derived data, and its time: derivation alone, and from the start of the process."""
 
     messages: int
     keys: int
@@ -59,7 +58,7 @@ class _Wanted:
 def measure_apache_rebuild(
     store: Path, scratch: Path, *, heap: str = "1g", settings: Sequence[str] = (), seconds_max: float = SECONDS_MAX
 ) -> ApacheRebuild:
-    """Let a broker derive the store's log anew below `scratch`; raises `NotAvailable` without Java or the packages."""
+    """Have a broker derive the log of a store below `scratch`; raise `NotAvailable` without Java or the packages."""
     apache_packages(VERSION)
     rules = load_settings(None, RULES_OF_5X)
     geometry = infer_geometry(find_store_files(store), rules)
@@ -167,5 +166,5 @@ def _compare(wanted: _Wanted, store: Path) -> None:
             path = file.path.relative_to(wanted.directory)
             assert file.path.read_bytes() == (store / path).read_bytes(), path
     ours, theirs = (sorted((root / tree.INDEX).iterdir()) for root in (wanted.directory, store))
-    for one, other in zip(ours, theirs, strict=True):  # their names tell when they were made
+    for one, other in zip(ours, theirs, strict=True):  # their names are creation times
         assert one.read_bytes() == other.read_bytes(), other.name

@@ -1,8 +1,8 @@
-"""How long a message waits for its place in queue and index when a Spark query owns dispatch.
+"""Latency from append to dispatched when a Spark query owns dispatch.
 
-One process has the store open and takes messages at a steady rate, as a broker does; `orbitlog pipeline dispatch` is
-another. A message has arrived when the first process has followed the mark of the second past it: when a consumer
-that waits would be answered. Starting Spark and its first seconds, in which the JVM compiles itself, are told apart.
+One process has the store open and appends messages at a steady rate, as a broker does; `orbitlog pipeline dispatch` is
+another. A message has arrived when the first process has followed the mark of the second past it, and could answer a
+held pull. The start of Spark and its first seconds, in which the JVM compiles, are reported separately.
 """
 
 from __future__ import annotations

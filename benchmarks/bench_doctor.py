@@ -1,9 +1,9 @@
-"""The doctor over a log of one segment, on one core: check and rebuild beside `cat` and beside a broker of Apache's.
+"""The doctor over a log of one segment, on one core: check and rebuild beside `cat` and beside Apache's broker.
 
-Bytes are those of the log. Times are of the wall, and of the processor, too: what work takes of a core does not change
-on a busy machine. Apache's broker derives the same log with the same rules, once, in a JVM with all its compilers
-(`benchmarks.apache_rebuild`); it stands beside without its start, and with it. Each round has a store of its own with
-the log linked, and leaves it, emptied, until the end (why: `benchmarks.bench_pipeline`).
+Bytes are those of the log. Both elapsed and CPU time are measured: CPU time changes less on a busy machine. Apache's
+broker derives the same log with the same rules, once, in a JVM with all its compilers (`benchmarks.apache_rebuild`);
+its rows are with and without its start. Each round has its own store with the log linked, and keeps it, emptied, until
+the end (why: `benchmarks.bench_pipeline`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def run(report: Report, directory: Path, *, body_bytes: int, segment_bytes: int)
         add("baseline: an Apache broker rebuilds", theirs.seconds)
         add("an Apache broker rebuilds, with its start", theirs.seconds_with_start)
     except NotAvailable as reason:
-        print(f"  no Apache broker beside ours: {reason}")
+        print(f"  Apache's broker is not measured: {reason}")
     command = [sys.executable, "-m", "benchmarks.bench_doctor", str(root), str(ROUNDS)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:

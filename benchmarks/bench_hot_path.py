@@ -1,4 +1,4 @@
-"""The processor time of the thread that serves, for sends, batches, transactions and pulls: no socket between."""
+"""CPU time of the event loop thread for sends, batches, transactions and pulls, without sockets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def _run_synced(report: Report, root: Path, count: int) -> None:
     frames = sends(count, first=1)
     reads = [b"".join(frames[at : at + PIPELINED]) for at in range(0, count, PIPELINED)]
     async with hot_path_at(root, flushDiskType="SYNC_FLUSH") as path:
-        while path.connection.unanswered:  # noqa: ASYNC110 - until the topic is saved, of which nothing tells
+        while path.connection.unanswered:  # noqa: ASYNC110 - until the topic is saved, which has no event
             await asyncio.sleep(0.001)
         with _rare_collections():
             spent = _quiet(_synced_steps(path, reads * ROUNDS)) / PIPELINED * 1e6
@@ -90,7 +90,7 @@ def _synced_steps(path: HotPath, reads: Sequence[bytes]) -> list[float]:
 
 
 def _measure(report: Report, path: HotPath, name: str, reads: Sequence[bytes], messages: int, a_read: int) -> None:
-    """Take what a step costs in the quieter moments: the rest is what else the machine does."""
+    """Measure the cost of a step in its fastest rounds: the others include other load of the machine."""
     answering, dispatching = _steps(path, reads * ROUNDS, a_read)
     per_message = len(answering) / ROUNDS / messages * 1e6
     report.read(Reading(GROUP, f"{name}: until the response", _quiet(answering) * per_message, "µs"))

@@ -1,7 +1,7 @@
-"""How long a message waits between its append and its place in queue and index, at a steady rate.
+"""Latency from append to dispatched at a steady rate.
 
-One thread does what a broker's loop does: it appends what is due, dispatches, and sleeps until the next message is
-due. Another takes log and derived files to the disk, as often as Java does.
+One thread does what a broker's loop does: it appends due messages, dispatches, and sleeps until the next one is due.
+Another flushes log and derived files, as often as Java does.
 """
 
 from __future__ import annotations

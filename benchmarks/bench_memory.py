@@ -1,8 +1,7 @@
-"""What a store keeps in memory while millions of messages come and go.
+"""Memory of a store while millions of messages are appended and deleted.
 
 Segments are small and retention deletes them at once, so that the disk stays bounded. Pages of mapped files count as
-memory of the process (RssFile) while the system has no better use for them: what the store itself holds is the rest
-(RssAnon).
+memory of the process (RssFile) until the system reclaims them; the private memory of the store is the rest (RssAnon).
 """
 
 from __future__ import annotations

@@ -1,13 +1,12 @@
-"""The pipeline's jobs on Spark over a log, beside `cat`, the same kernels in one process, and a broker of Apache's.
+"""The pipeline's jobs on Spark over a log, beside `cat`, the same kernels in one process, and Apache's broker.
 
-Each session runs in a process of its own, for a process has one Spark only; how long it took to start is a row of its
-own and in none of the others. Sessions with one core and with two take turns, so that both meet the machine in the same
-mood; the quickest round of each counts, and the middle one of the pairs is told beside it. The output lies on the disk
-of the data directory, and is synced. It is emptied after its round, and removed when all are through: ext4 goes looking
-for inodes that were not freed in the last half minute, at a third of a millisecond a file. Memory is what driver, JVM
-and the largest worker held of their own at most, in a round that is not timed. Of the quickest rebuild it is told how
-long each of its two jobs took, how much of that its tasks computed, and what was left to the driver alone. Apache's
-broker derives the same log (`benchmarks.apache_rebuild`).
+Each session runs in its own process, because a process has one Spark only; its start is a separate row. Sessions with
+one core and with two alternate, so that both meet the same load; the fastest round of each counts, and the median pair
+is reported beside it. The output is on the disk of the data directory, and is synced. It is emptied after its round,
+and removed at the end: ext4 searches for inodes that were not freed in the last half minute, at a third of a
+millisecond a file. Memory is the peak private memory of driver, JVM and the largest worker, in a round that is not
+timed. For the fastest rebuild the report has the time of each of its two jobs, the CPU time of their tasks, and the
+time of the driver alone. Apache's broker derives the same log (`benchmarks.apache_rebuild`).
 """
 
 from __future__ import annotations
@@ -58,7 +57,7 @@ def run(report: Report, directory: Path, *, body_bytes: int, segment_bytes: int)
         log.add("baseline: an Apache broker rebuilds", theirs.seconds)
         log.add("an Apache broker rebuilds, with its start", theirs.seconds_with_start)
     except NotAvailable as reason:
-        print(f"  no Apache broker beside ours: {reason}")
+        print(f"  Apache's broker is not measured: {reason}")
     one, two = measured(root, ["local[1]", "local[2]"], ROUNDS)
     for cores, found in enumerate((one, two), 1):
         log.jobs(cores, found)
@@ -96,7 +95,7 @@ class Log:
         self.report.add(Figure(self.group, name, seconds, self.messages, self.size_bytes))
 
     def jobs(self, cores: int, found: Measured) -> None:
-        """Tell of rebuild and check in a session of so many cores."""
+        """Report rebuild and check in a session with `cores` cores."""
         self.report.read(Reading(self.group, f"session start, local[{cores}]", found.session, "s"))
         self.add(f"rebuild queues and index, local[{cores}]", found.rebuild)
         self.add(f"check with CRC, local[{cores}]", found.check)
@@ -178,7 +177,7 @@ class Outputs:
 
     @contextmanager
     def next(self) -> Iterator[Path]:
-        """Lend the name of the next one; what was put there is emptied behind the block."""
+        """Yield the next path; its content is emptied after the block."""
         self._count += 1
         out = self._directory / str(self._count)
         yield out

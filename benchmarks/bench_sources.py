@@ -1,6 +1,6 @@
 """The data sources and the jobs over them on Spark, over logs of one segment, beside `cat` of the same file.
 
-The session runs in a process of its own; its start is a row of its own and in none of the others. One topic of sixteen
+The session runs in its own process; its start is a separate row. One topic of sixteen
 is read through its queues, whose figures count its own records only; the topic that is exported fills a log alone.
 """
 
@@ -22,7 +22,7 @@ from benchmarks.measure import Figure, Reading, Report, best_of
 ROUNDS = 4
 CAT = shutil.which("cat") or "cat"
 TOPIC = "TopicOrderEvents00"
-# What every message has is said to be so, as docs/spark.md advises.
+# Columns that every message has are NOT NULL, as docs/spark.md advises.
 SLIM = (
     "commitLogOffset bigint NOT NULL, storeSize int NOT NULL, topic string NOT NULL, queueId int NOT NULL,"
     " queueOffset bigint NOT NULL, sysFlag int NOT NULL, storeTimestamp timestamp NOT NULL, bodyCRC int NOT NULL"

@@ -1,7 +1,7 @@
 """Time to open a store: with many queues, and with a long log; closed cleanly, and killed.
 
-Each opening is a process of its own, so that loading the kernels counts; the page cache is warm. Logs are really
-written, not sparse.
+Each opening is a separate process, so that loading the kernels counts; the page cache is warm. Logs are written, not
+sparse.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _run(report: Report, group: str, shape: LogShape, *, clean_limit_s: float, k
 
 
 class Opening(NamedTuple):
-    """Seconds elapsed, those of them spent computing, and those that closing took."""
+    """Elapsed seconds, CPU seconds, and seconds for closing."""
 
     seconds: float
     cpu_seconds: float

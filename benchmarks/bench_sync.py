@@ -1,23 +1,23 @@
-"""Senders that wait for the disk, beside bare fdatasync of the same bytes: one by one, and as many at once as wait.
+"""Senders that wait for a sync, beside bare fdatasync of the same bytes: one by one, and for all waiting senders.
 
-What each line is, all of the same bytes, taken in turns, the middle of five rounds:
+All lines write the same bytes, alternate, and are the median of five rounds:
 
-- *fdatasync of each*, *of 64 at a time*: `pwrite` of one record, or of as many as wait, and `fdatasync`, again and
-  again, in one thread. Nobody is told, and no record is made: the least that can be done.
-- *the same in a thread*: another thread syncs, and both take turns.
-- *over bytes written before*, *in two halves at once*: what the disk could do beside that, bare as well. A file that
-  holds zeros already has no blocks to note as written; and two threads, each with a descriptor of its own, sync half
-  as much each while the other does. The store does neither.
-- *append and wait*: every sender stores one message, and again one when it is answered, as if each had a connection.
-- *append a run and wait*: the sends of all come in one read, and are stored together. Both are in step with the disk
-  as the bare sync is: nobody has anything to send before the trip is over.
-- *append a run, sync here*: the store alone. Records are made, appended and flushed in one thread; nobody waits.
-- *wait alone*, *wait for a run alone*: senders, queue, the disk's thread and the way back from it, where nothing is
-  stored and the disk takes no time. Making answers and sending again, the benchmark's own work, is in these, too.
+- *fdatasync of each*, *of 64 at a time*: `pwrite` of one record, or of one for each waiting sender, and `fdatasync`, in
+  one thread, without responses and without encoding: the minimum.
+- *the same in a thread*: another thread syncs, and both alternate.
+- *over bytes written before*, *in two halves at once*: what the disk could do otherwise, also bare. A file that already
+  contains zeros has no blocks to mark as written; and two threads with separate descriptors sync half of the bytes each
+  at the same time. The store does neither.
+- *append and wait*: every sender stores one message, and the next one after its response, as if each had a connection.
+- *append a run and wait*: the sends of all arrive in one read and are stored together. Both are in step with the disk
+  like the bare sync: no sender has a message before the flush is over.
+- *append a run, sync here*: the store alone. Records are encoded, appended and flushed in one thread.
+- *wait alone*, *wait for a run alone*: senders, queue, flush thread and the way back, without a store and with a flush
+  that takes no time. They include the benchmark's own work for responses and sends.
 
-The time counts from the first send to the last answer: an event loop is there before, as in a broker. How many messages
-a sync took along tells whether groups were as large as those of the bare sync. *Processor time a trip* is that of the
-steps alone, in one thread and in turns with the bare ones, and does not count waiting.
+The time is from the first send to the last response; the event loop exists before, as in a broker. The number of
+messages a sync shows whether groups were as large as those of the bare sync. *CPU time a flush* is that of the steps
+alone, in one thread, alternating with the bare ones, and does not include waiting.
 """
 
 from __future__ import annotations
@@ -203,9 +203,9 @@ def _bare_syncs(
 
 
 def _new_file(directory: Path, size_bytes: int) -> FileIO:
-    """Make a file whose blocks are allocated, as the store's are.
+    """Create a file whose blocks are allocated, like those of the store.
 
-    A new one each time, which stays: to free blocks is work for the disk, too, and would fall into the next line.
+    A new file each time, which is kept: freeing blocks is work for the disk and would count in the next line.
     """
     descriptor, name = tempfile.mkstemp(dir=directory)
     os.posix_fallocate(descriptor, 0, size_bytes)
@@ -236,7 +236,7 @@ def _syncs_at_once(directory: Path, records: bytes, count: int, sync: Callable[[
 
 
 def _woken_syncs(directory: Path, records: bytes, count: int, sync: Callable[[int], None]) -> float:
-    """Write here, and let another thread sync, as whoever has something else to do must: two threads take turns."""
+    """Write in this thread and sync in another, as a broker does: two threads alternate."""
     written, synced = threading.Lock(), threading.Lock()
     written.acquire()
     synced.acquire()
@@ -299,7 +299,7 @@ def _run_senders(
 async def _waiting_senders(
     store: MessageStore | None, flush: Callable[[], int], message: Message, senders: int, count: int
 ) -> float:
-    """A broker's queue of those who wait; a sender sends again when it has its answer."""
+    """The flush queue of a broker; a sender sends its next message after its response."""
     all_answered = asyncio.get_running_loop().create_future()
     left, answered, written_to = count, 0, 0
     flushes = FlushQueue(flush if store else lambda: written_to, lambda: None, lambda: 60_000)

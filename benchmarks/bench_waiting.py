@@ -1,7 +1,7 @@
-"""Messages that wait: what they cost those that do not, how fast they are delivered, transactions, and SQL filters.
+"""Pending messages: their cost for other sends, delivery rate, transactions, and SQL filters.
 
-Broker and client share a process and a core, so sends per second are not those of `make compare`: here only their
-ratio says something.
+Broker and client share a process and a core, so sends per second are not those of `make compare`: only their ratio is
+meaningful.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ async def _waiting(report: Report, root: Path, count: int, waiting: int) -> None
 
 
 async def _delivery(bench: _Bench, topic: str, property_name: str, count: int) -> float:
-    """Return the seconds from when all are due until all are where they belong."""
+    """Return the seconds from the due time of all messages until all are delivered."""
     timed, delayed, state = bench.broker._timed, bench.broker._delayed, bench.broker.state
     clock, step, deliver_due = state.now_ms, timed.step, delayed.deliver_due
     # Held until all are there: what is measured is delivery alone.
@@ -168,7 +168,7 @@ async def _round(work: Callable[[int], Awaitable[object]], count: int) -> float:
 
 async def _until(is_true: Callable[[], bool]) -> None:
     async with asyncio.timeout(_SECONDS_MAX):
-        while not is_true():  # noqa: ASYNC110 - what is waited for is no event
+        while not is_true():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.001)
 
 

@@ -161,7 +161,7 @@ async def _measure(
 
 
 def _pump(results: Pipe, port: int, frames: bytes, bytes_back: int, rounds: int) -> None:
-    """Send all frames of a round, take their answers, `rounds` times; tell how long it took."""
+    """Send all frames of a round and read their responses, `rounds` times; report the duration."""
     with socket.create_connection(("127.0.0.1", port)) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         buffer = memoryview(bytearray(1 << 20))

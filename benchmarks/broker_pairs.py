@@ -168,7 +168,7 @@ def _wait_for_send(address: str) -> None:
 
 
 class JobFailed(RuntimeError):
-    """The client did not do what it was told, or not all of it, or was not done in time."""
+    """The client failed a job, completed it partially, or exceeded the time limit."""
 
 
 @dataclass
@@ -218,7 +218,7 @@ def client_of(broker: Broker, directory: Path) -> Iterator[Load]:
 
 @contextmanager
 def running_load(command: Sequence[str], errors: Path, environment: Mapping[str, str] | None = None) -> Iterator[Load]:
-    """A client that said it is ready; it is killed in the end."""
+    """Yield a client that is ready; it is killed at the end."""
     with errors.open("ab") as output:
         process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=output, env=environment

@@ -1,10 +1,10 @@
-"""`python -m benchmarks.compare_brokers`: how throughput grows with the number of our brokers on one machine.
+"""`python -m benchmarks.compare_brokers`: growth of throughput with the number of brokers on one machine.
 
 python -m benchmarks.compare_brokers [--quick] [--rounds N] [--brokers N]... [--out FILE]
 
-Each number of brokers is a cluster of its own, started by `orbitlog up --brokers N`, under the official Java client.
-Rounds alternate between the clusters; each figure is the median of its rounds. What the client takes of the machine is
-not there for brokers: with as many cores as brokers and clients together the growth is what it can be.
+Each number of brokers is a separate cluster, started by `orbitlog up --brokers N`, under the official Java client.
+Rounds alternate between the clusters; each figure is the median of its rounds. The client takes cores from the brokers:
+full growth needs as many cores as brokers and clients together.
 """
 
 from __future__ import annotations

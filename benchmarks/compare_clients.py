@@ -1,11 +1,11 @@
-"""`python -m benchmarks.compare_clients`: our Python client beside others, at one broker, in one run.
+"""`python -m benchmarks.compare_clients`: the Python client beside others, at one broker, in one run.
 
 python -m benchmarks.compare_clients [--broker orbitlog|apache] [--quick] [--rounds N] [--out FILE]
 
-Beside the official Java client, and beside two other Python clients where they load: the C++ client's wheel, and the
-gRPC client at Apache's proxy. Each client is one process; rounds alternate between them, and each row is the median of
-its rounds. CPU is that of the client's process alone, so that it says what the client costs where the broker is what
-limits the rate. What a client cannot do is left out of its row.
+The others are the official Java client and two other Python clients if they load: the C++ client's wheel, and the gRPC
+client at Apache's proxy. Each client is one process; rounds alternate between them, and each row is the median of its
+rounds. CPU is that of the client process alone, and so shows the cost of the client also if the broker limits the rate.
+A row is empty for a client without that function.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows of `make compare` that need no load: a killed store that is opened, one that is derived anew, and commands."""
+"""Rows of `make compare` without load: opening a killed store, rebuilding one, and commands."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _run(command: list[str], directory: Path) -> None:
 
 
 def compare_stores(record: Record, *, gigabytes: float) -> None:
-    """Open a store whose broker was killed, and derive queues and index of the same log anew."""
+    """Open a store whose broker was killed, and rebuild queues and index of the same log."""
     shape = LogShape(count=int(gigabytes * 1e9) // LogShape(1, 1024).record_bytes, body_bytes=1024)
     with tempfile.TemporaryDirectory(prefix="orbitlog-compare-") as temporary:
         directory = Path(temporary)

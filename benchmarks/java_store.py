@@ -1,4 +1,4 @@
-"""Apache's own message store in a JVM, for the append benchmark: compiled, run, and asked how long it took."""
+"""Apache's own message store in a JVM, for the append benchmark: compiled, run and timed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class JavaRound(NamedTuple):
 
 
 def append_with_java(body_bytes: int, count: int, rounds: int) -> list[JavaRound]:
-    """Append so many messages so many times over; raises `NotAvailable` where there is no Java or no package."""
+    """Append `count` messages in each of `rounds` rounds; raise `NotAvailable` without Java or the packages."""
     packages = apache_packages(VERSION)
     with tempfile.TemporaryDirectory(prefix="orbitlog-bench-") as scratch:
         javac = packages.java.with_name("javac")

@@ -39,7 +39,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Reading:
-    """One measured value that is no speed, with the limit it is to stay under, if there is one."""
+    """One measured value other than a speed, with its upper limit if there is one."""
 
     group: str
     name: str
@@ -64,7 +64,7 @@ def best_of(work: Callable[[], object], rounds: int = ROUNDS) -> float:
 
 
 def median_of(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """Return the seconds of the middle round: for what the disk does, where the fastest one says little."""
+    """Return the seconds of the median round: for work of the disk, whose fastest round is not typical."""
     return statistics.median(seconds_of(work) for _ in range(rounds))
 
 

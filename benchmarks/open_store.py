@@ -1,8 +1,8 @@
-"""A process that opens a store and says how long that took, and how much of it computing; run by bench_startup.py.
+"""A process that opens a store and prints elapsed and CPU time; run by bench_startup.py.
 
 python -m benchmarks.open_store DIRECTORY HOW [MESSAGES]
 
-HOW is `close` (close it again) or `kill` (append messages, dispatch them, and end without closing anything).
+HOW is `close` (close it) or `kill` (append messages, dispatch them, and end without closing anything).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Other Python clients beside ours: fetched where they can be had, each in a process with nothing else on its path."""
+"""Other Python clients for the comparison: downloaded if possible, each in a process with nothing else on its path."""
 
 from __future__ import annotations
 

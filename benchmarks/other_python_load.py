@@ -1,9 +1,9 @@
-"""Load by other Python clients of RocketMQ: the jobs and answers of `python_load`, as far as the client can do them.
+"""Load by other Python clients of RocketMQ: the jobs and responses of `python_load` that the client supports.
 
 python other_python_load.py cpp|grpc ENDPOINT
 
-`cpp` is the wheel `rocketmq`, the C++ client behind ctypes; `grpc` is `rocketmq-python-client`, at a proxy. Runs with
-nothing but the client on its path, so that it imports nothing of ours.
+`cpp` is the wheel `rocketmq`, the C++ client over ctypes; `grpc` is `rocketmq-python-client`, at a proxy. Runs with
+nothing but the client on its path, so that it imports no module of Orbitlog.
 """
 
 from __future__ import annotations

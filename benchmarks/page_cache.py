@@ -12,7 +12,7 @@ def files_below(directory: Path) -> list[Path]:
 
 
 def drop_from_cache(paths: Iterable[Path]) -> None:
-    """Let the kernel forget the pages of files that nobody has mapped."""
+    """Drop the pages of unmapped files from the page cache."""
     for path in paths:
         descriptor = os.open(path, os.O_RDONLY)
         try:

@@ -1,7 +1,7 @@
-"""Memory of the processes below this one, watched while they work: what each kind held at most, of its own.
+"""Peak private memory of each kind of child process, sampled while they work.
 
-Pages of mapped files (a log, say) are not counted: they are the page cache's, and are given back when memory is short.
-Watching takes some processor time itself: not while anything is timed.
+Pages of mapped files, such as a log, are not counted: they belong to the page cache, and are reclaimed when memory is
+short. Sampling takes some CPU time itself: do not use it while anything is timed.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _own_kib(pid: int) -> int:
 
 
 def spark_kind(command: str) -> str | None:
-    """Tell the processes of a local Spark apart by their command lines."""
+    """Return the kind of a process of a local Spark by its command line."""
     if "pyspark.daemon" in command:
         return "a Python worker"
     if "java" in command.partition("\0")[0]:

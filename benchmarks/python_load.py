@@ -1,10 +1,10 @@
-"""Load for a broker, by our Python client; the jobs and answers of `BrokerLoad.java`, so that the two can be compared.
+"""Load for a broker by the Python client; the jobs and responses of `BrokerLoad.java`, so that both can be compared.
 
 python -m benchmarks.python_load NAME_SERVER BROKER [asyncio|uvloop]
 
-Each answer also says for how long the event loop was kept busy at a time, at most. One more job sends and consumes at
-once, batches for the most part, but single messages and large ones too, while a second member comes and goes; it says
-what memory the process took after each tenth of the way:
+Each response also has the longest time that the event loop was busy. One more job sends and consumes at once, mainly
+batches, but also single and large messages, while a second member joins and leaves; it reports the memory of the
+process after each tenth:
 
     soak TOPIC MESSAGES
 """
@@ -38,7 +38,7 @@ LATE_MS = 20.0
 
 
 class LoopMonitor:
-    """Wakes up often, and notes by how much it was late: as far as the loop's thread worked meanwhile, not others."""
+    """Wakes up often and records how late it was, counting only CPU time of the event loop thread."""
 
     def __init__(self) -> None:
         self.latest_ms = 0.0
@@ -59,7 +59,7 @@ class LoopMonitor:
 
 
 async def _shared(count: int, workers: int, send: Callable[[], Awaitable[object]]) -> tuple[int, int]:
-    """Let so many tasks share so many sends; return how many were done, and how many failed."""
+    """Share `count` sends among `workers` tasks; return the numbers of completed and failed ones."""
     left, failed = count, 0
 
     async def work() -> None:
@@ -68,7 +68,7 @@ async def _shared(count: int, workers: int, send: Callable[[], Awaitable[object]
             left -= 1
             try:
                 await send()
-            except Exception as error:  # noqa: BLE001 - counted, and told by whoever asked
+            except Exception as error:  # noqa: BLE001 - counted, and reported by the caller
                 print(error, file=sys.stderr)
                 failed += 1
 
@@ -135,7 +135,7 @@ def _soak_requests(mq: RocketMQ, topic: str) -> Callable[[], Awaitable[object]]:
 
 
 async def _soak_guests(mq: RocketMQ, topic: str, group: str) -> None:
-    """Let a member of another group come and go, as members do when programs are restarted; of a wide topic, too."""
+    """Have a member of another group join and leave, as in program restarts; also for a wide topic."""
     await mq.admin.create_topic("SoakWide", _SOAK_WIDE_QUEUES)
     for number in itertools.count():
         async with mq.consume("SoakWide" if number % 2 else topic, group=f"{group}-guest{number % 4}") as guest:

@@ -1,4 +1,4 @@
-"""The documentation says what the code does: generated parts are current, examples run, links lead somewhere."""
+"""Documentation tests: generated parts are current, examples run, links and names point to something."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_generated_parts_are_current_and_examples_run() -> None:
     assert not stale, "run `make docs`:\n" + "\n".join(stale)
 
 
-def test_a_stale_region_is_written_anew() -> None:
+def test_stale_region_is_regenerated() -> None:
     stale = "before\n<!-- generated: compat -->\nSTALE\n<!-- end generated -->\nafter\n"
     fresh = generate_docs.rewrite(stale)
     assert "STALE" not in fresh
@@ -46,19 +46,19 @@ def test_a_stale_region_is_written_anew() -> None:
     assert generate_docs.rewrite(fresh) == fresh
 
 
-def test_the_output_of_an_example_is_written_anew() -> None:
+def test_output_of_an_example_is_regenerated() -> None:
     stale = "```console run\n$ echo one; echo two\nthree\n$ true\n$ printf '%s\\n' x >&2\n```\n"
     fresh = generate_docs.rewrite(stale)
     assert fresh == "```console run\n$ echo one; echo two\none\ntwo\n$ true\n$ printf '%s\\n' x >&2\nx\n```\n"
 
 
-def test_a_fence_that_is_not_marked_is_left_alone() -> None:
+def test_unmarked_fence_is_not_changed() -> None:
     page = "```console\n$ false\n```\n```python\nraise SystemExit(1)\n```\n"
     assert generate_docs.rewrite(page) == page
 
 
 @pytest.mark.parametrize("page", ["```console run\n$ false | true\n```\n", "```python run\nassert 1 == 2\n```\n"])
-def test_an_example_that_fails_is_noticed(page: str) -> None:
+def test_failing_example_is_reported(page: str) -> None:
     with pytest.raises(SystemExit, match="ended with 1"):
         generate_docs.rewrite(page)
 
@@ -145,13 +145,13 @@ def without_fences(text: str) -> str:
 
 
 def anchors(text: str) -> set[str]:
-    """Name the headings as GitHub does."""
+    """Return the anchors of the headings, as GitHub names them."""
     headings = re.findall(r"^#+ (.+)$", without_fences(text), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
 
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
-def test_links_lead_somewhere(page: Path) -> None:
+def test_links_have_targets(page: Path) -> None:
     assert list(broken_links(page, page.read_text())) == []
 
 
@@ -168,7 +168,7 @@ def test_every_page_can_be_reached_from_the_index() -> None:
     assert {page_name(page) for page in PAGES} - {page_name(page) for page in reached} == set()
 
 
-def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
+def test_broken_link_is_reported(tmp_path: Path) -> None:
     (tmp_path / "other.md").write_text("# A heading, here\n```\n# no heading\n```\n")
     page = tmp_path / "page.md"
     text = "[a](other.md) [b](other.md#a-heading-here) [c](https://example.com/x) [d](gone.md) [e](other.md#no-heading)"
@@ -186,12 +186,12 @@ def test_make_commands_in_prose_exist(page: Path) -> None:
     assert {target for _, target in mentioned} <= make_targets()
 
 
-def test_the_readme_names_its_two_commands() -> None:
+def test_readme_names_its_two_commands() -> None:
     assert "\nmake demo " in (ROOT / "README.md").read_text()
     assert "\nmake test " in (ROOT / "README.md").read_text()
 
 
-def test_every_target_is_phony_and_says_what_it_does() -> None:
+def test_every_make_target_is_phony_and_described() -> None:
     makefile = (ROOT / "Makefile").read_text()
     assert set(re.findall(r"^\.PHONY: (\S+)$", makefile, re.MULTILINE)) == make_targets()
     assert {row.split("`")[1] for row in generate_docs.make_targets("").splitlines()[2:]} == {
@@ -201,7 +201,7 @@ def test_every_target_is_phony_and_says_what_it_does() -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=page_name)
 def test_code_named_in_prose_exists(page: Path) -> None:
-    """`formats.records.message.decode_message` in backticks is a promise that a reader can find it."""
+    """A name such as `formats.records.message.decode_message` in backticks must exist."""
     rooms = "|".join(path.name.removesuffix(".py") for path in PACKAGE.iterdir() if not path.name.startswith("_"))
     for dotted in re.findall(rf"`(?:orbitlog\.)?((?:{rooms})(?:\.\w+)+)`", page.read_text()):
         if not dotted.endswith(FILE_SUFFIXES):
@@ -209,7 +209,7 @@ def test_code_named_in_prose_exists(page: Path) -> None:
 
 
 def exists(parts: list[str]) -> bool:
-    """Follow directories and modules as far as they go; what is left must be a name in the module."""
+    """Follow directories to a module; the remaining parts must be names in the module."""
     place = PACKAGE
     for count, part in enumerate(parts):
         if (place / part).is_dir():
@@ -222,8 +222,33 @@ def exists(parts: list[str]) -> bool:
     return True
 
 
+@pytest.mark.parametrize("page", PAGES, ids=page_name)
+def test_files_named_in_prose_exist(page: Path) -> None:
+    """A path such as `jobs/log_splits.py` or `tests/faults/test_many_lives.py` in backticks must exist."""
+    assert missing_files(page.read_text()) == []
+
+
+def missing_files(text: str) -> list[str]:
+    rooms = "|".join(path.name for path in PACKAGE.iterdir() if path.is_dir() and not path.name.startswith("_"))
+    named = re.findall(rf"`((?:{rooms}|tests|benchmarks|tools)/[\w/]+\.py)`", text)
+    return [name for name in named if not (ROOT / name).exists() and not (PACKAGE / name).exists()]
+
+
+def test_missing_file_is_reported() -> None:
+    text = "`tests/test_docs.py` `jobs/log_splits.py` `jobs/no_such_module.py` `interop/elsewhere.py`"
+    assert missing_files(text) == ["jobs/no_such_module.py"]
+
+
+def test_changelog_has_one_line_an_entry() -> None:
+    lines = (ROOT / "CHANGELOG.md").read_text().splitlines()
+    kinds = [line.removeprefix("### ") for line in lines if line.startswith("### ")]
+    assert set(kinds) <= {"Added", "Changed", "Fixed", "Removed", "Security"}
+    start = next(number for number, line in enumerate(lines) if line.startswith("### "))
+    assert all(line.startswith(("- ", "#")) or not line for line in lines[start:])
+
+
 @pytest.mark.parametrize(
-    ("dotted", "there"),
+    ("dotted", "is_present"),
     [
         ("formats", True),
         ("formats.layout", True),
@@ -232,5 +257,5 @@ def exists(parts: list[str]) -> bool:
         ("formats.layout.no_such_name", False),
     ],
 )
-def test_a_name_that_is_not_there_is_noticed(dotted: str, there: bool) -> None:
-    assert exists(dotted.split(".")) is there
+def test_missing_name_is_reported(dotted: str, is_present: bool) -> None:
+    assert exists(dotted.split(".")) is is_present

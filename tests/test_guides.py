@@ -1,4 +1,4 @@
-"""Guides and docstrings do what they say: every example that is marked runs, in the order of its page, at a broker."""
+"""Guide and docstring tests: every marked example runs at a broker, in the order of its page."""
 
 from __future__ import annotations
 
@@ -39,10 +39,10 @@ SECONDS_MAX = 60
 
 
 def fences(page: Path, mark: str) -> list[tuple[int, str]]:
-    """The examples of a kind, each with the line of the page that it starts at."""
+    """Return the examples of a kind, each with its first line in the page."""
     text = page.read_text()
-    found = re.finditer(rf"^```python {mark}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
-    return [(text[: each.start(1)].count("\n"), each[1]) for each in found]
+    examples = re.finditer(rf"^```python {mark}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
+    return [(text[: example.start(1)].count("\n"), example[1]) for example in examples]
 
 
 async def run(code: object, names: dict[str, object]) -> None:
@@ -67,7 +67,7 @@ def test_examples_run(page: Path, orbitlog_broker: RunningBroker, capsys: pytest
 
 
 def console_steps(page: Path) -> list[tuple[str, list[str]]]:
-    """The commands of a page that run at a broker, each with the lines that it is said to print."""
+    """Return the commands of a page that run at a broker, each with its expected output."""
     steps: list[tuple[str, list[str]]] = []
     for fence in re.findall(r"^```console broker\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE):
         for line in fence.splitlines():
@@ -79,11 +79,11 @@ def console_steps(page: Path) -> list[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("page", [page for page in GUIDES if console_steps(page)], ids=lambda page: page.stem)
-def test_commands_print_what_the_page_says(page: Path, orbitlog_broker: RunningBroker, tmp_path: Path) -> None:
+def test_commands_print_the_output_on_the_page(page: Path, orbitlog_broker: RunningBroker, tmp_path: Path) -> None:
     programs = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     settings = {"ORBITLOG_NAME_SERVER": orbitlog_broker.address, "XDG_CONFIG_HOME": str(tmp_path), "COLUMNS": "140"}
     kept = {name: value for name, value in os.environ.items() if name != "ORBITLOG_CONTEXT"}
-    for command, told in console_steps(page):
+    for command, expected in console_steps(page):
         done = subprocess.run(
             ["bash", "-o", "pipefail", "-c", command],
             env={**kept, **settings, "PATH": programs},
@@ -94,14 +94,14 @@ def test_commands_print_what_the_page_says(page: Path, orbitlog_broker: RunningB
             timeout=SECONDS_MAX,
         )
         assert done.returncode == 0, f"{command}\n{done.stdout}"
-        said = done.stdout.splitlines()
-        # What differs from run to run stands as … on the page.
-        patterns = [".*".join(map(re.escape, re.split(r"\s*…\s*", line.rstrip()))) for line in told]
-        matched = [re.fullmatch(pattern, line.rstrip()) for pattern, line in zip(patterns, said, strict=False)]
-        assert len(said) == len(told) and all(matched), f"{command}\n{done.stdout}"
+        printed = done.stdout.splitlines()
+        # Values that differ between runs are … on the page.
+        patterns = [".*".join(map(re.escape, re.split(r"\s*…\s*", line.rstrip()))) for line in expected]
+        matched = [re.fullmatch(pattern, line.rstrip()) for pattern, line in zip(patterns, printed, strict=False)]
+        assert len(printed) == len(expected) and all(matched), f"{command}\n{done.stdout}"
 
 
-def test_examples_of_tests_pass(tmp_path: Path) -> None:
+def test_pytest_examples_pass(tmp_path: Path) -> None:
     source = "\n\n".join(text for _, text in fences(ROOT / "docs" / "guides" / "testing.md", "test"))
     (tmp_path / "test_of_the_guide.py").write_text(source)
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", str(tmp_path)]
@@ -110,12 +110,12 @@ def test_examples_of_tests_pass(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
-def test_examples_that_do_not_run_are_python(page: Path) -> None:
+def test_other_examples_are_valid_python(page: Path) -> None:
     for _, source in fences(page, "(?:broker|test)") + fences(page, "?"):
         compile(source, page.name, "exec", ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
-# Classes of the client, with the methods of each that are for users.
+# Client classes, with their public methods.
 EXPLAINED: dict[type, set[str]] = {
     RocketMQ: public_functions(RocketMQ),
     Reader: public_functions(Reader),
@@ -126,7 +126,7 @@ EXPLAINED: dict[type, set[str]] = {
 
 
 def example_of(function: Callable[..., object]) -> str:
-    """What the docstring of a function shows."""
+    """Return the example in the docstring of a function."""
     return textwrap.dedent((inspect.getdoc(function) or "").partition("Example:\n")[2])
 
 
@@ -135,7 +135,7 @@ async def run_example(source: str, title: str, **names: object) -> None:
     await run(code, {"orbitlog": orbitlog, "asyncio": asyncio, **names})
 
 
-def test_examples_of_docstrings_run(orbitlog_broker: RunningBroker, capsys: pytest.CaptureFixture[str]) -> None:
+def test_docstring_examples_run(orbitlog_broker: RunningBroker, capsys: pytest.CaptureFixture[str]) -> None:
     async def scenario(address: str) -> None:
         await run_example(example_of(orbitlog.connect), "connect")
         async with orbitlog.connect(address) as mq:
@@ -161,6 +161,6 @@ def test_examples_of_docstrings_run(orbitlog_broker: RunningBroker, capsys: pyte
 
 
 @pytest.mark.parametrize("module", [addresses, sql_filter], ids=lambda module: module.__name__)
-def test_examples_of_functions_say_what_they_return(module: ModuleType) -> None:
+def test_doctests_pass(module: ModuleType) -> None:
     failed, tried = doctest.testmod(module)
     assert tried and not failed

@@ -186,7 +186,7 @@ def plain_default(value: object) -> str:
 
 
 def make_targets(_: str) -> str:
-    """What `make help` says."""
+    """The table of `make help`."""
     lines = re.findall(r"^([a-z-]+):.*?## (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
     return "\n".join(["| command | does |", "|---|---|", *(f"| `make {name}` | {does} |" for name, does in lines)])
 
@@ -316,7 +316,7 @@ def _with_spread(values: list[float]) -> str:
 
 
 def mqadmin_verbs(_: str) -> str:
-    """Which command of ours does what a verb of Apache's tool does."""
+    """The Orbitlog command for each verb of Apache's tool."""
     lines = ["| mqadmin | does | orbitlog |", "|---|---|---|"]
     for verb in VERBS.values():
         ours = ", ".join(f"`{each}`" if each != "-" else "-" for each in verb.orbitlog_command.split(", "))
@@ -376,7 +376,7 @@ def run_example(command: list[str], directory: Path) -> str:
 
 
 def rerun_console(content: str, directory: Path) -> str:
-    """Keep the command lines of a console session and write their output anew."""
+    """Keep the command lines of a console session and regenerate their output."""
     lines = []
     for command in re.findall(r"^\$ (.+)$", content, re.MULTILINE):
         output = run_example(["bash", "-o", "pipefail", "-c", command], directory)

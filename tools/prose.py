@@ -1,7 +1,7 @@
 """Prose ratchet: counts idioms in docstrings, comments, message strings and Markdown, and compares them with ceilings.
 
     python tools/prose.py                    check every area against tools/prose_ceilings.json; exit 1 above a ceiling
-    python tools/prose.py --lower            write today's counts as ceilings wherever they are lower
+    python tools/prose.py --lower            write today's counts as ceilings if they are lower
     python tools/prose.py --lines PATH...    print each hit in these files or directories, with the words to use instead
     python tools/prose.py --idioms           list the idioms and their replacements
 
@@ -215,7 +215,7 @@ def show_lines(paths: Iterable[Path]) -> None:
 
 def main(arguments: list[str] | None = None, *, root: Path = ROOT, ceilings_file: Path = CEILINGS) -> int:
     parser = argparse.ArgumentParser(description="Count idioms in prose and compare them with their ceilings.")
-    parser.add_argument("--lower", action="store_true", help="write today's counts as ceilings where they are lower")
+    parser.add_argument("--lower", action="store_true", help="write today's counts as ceilings if they are lower")
     parser.add_argument("--lines", nargs="+", type=Path, metavar="PATH", help="print each hit in these files")
     parser.add_argument("--idioms", action="store_true", help="list the idioms and their replacements")
     options = parser.parse_args(arguments)
