@@ -16,9 +16,11 @@ import pytest
 from benchmarks.hot_path import HotPath
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
-from orbitlog.broker.sending import handle_send, send_templates
+from orbitlog.broker.sending import handle_send, send_rules, send_templates
+from orbitlog.broker.sending.send_rules import SEND_RULES, HeaderRule, MessageRule, Refusal, Send
 from orbitlog.broker.transactions.fast_transactions import FastTransactions
 from orbitlog.formats.records.batch import BatchMember, encode_batch
+from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import Command, Serialization, encode_command
 from orbitlog.wire.frames import FrameDecoder
 from tests.support.broker_desk import SMALL
@@ -342,6 +344,109 @@ def test_each_odd_value_is_met_after_ordinary_ones(
             assert log_bytes(quick) == log_bytes(plain) != b""
 
     asyncio.run(work())
+
+
+def test_new_message_rule_is_obeyed_by_both_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = Refusal(ResponseCode.NO_PERMISSION, "quota exceeded")
+    rule = MessageRule("quota", lambda limits, body, properties: refusal if b"over" in body else None)
+    monkeypatch.setattr(send_rules, "SEND_RULES", (*SEND_RULES, rule))
+    over = encode_batch([BatchMember(b"over"), BatchMember(b"two")])
+
+    async def work() -> None:
+        async with broker_at(tmp_path) as broker:
+            for kind, body, refused in ((single, b"x", b"over"), (half, b"x", b"over"), (batch, BATCH, over)):
+                path = HotPath(broker, keeps=True)
+                bodies = [body, body, body, refused, body, refused]
+                path.feed(kind(1, body))  # the slow path leaves a template
+                await _settled(path)
+                slow_path_calls = count_calls(monkeypatch, handle_send.SendHandler)
+                path.feed(b"".join(kind(number, each) for number, each in enumerate(bodies, 2)))
+                await _settled(path)
+                refused_codes = [answer.code for answer in answers(path) if answer.remark == refusal.remark]
+                assert refused_codes == [refusal.code] * 2
+                assert [answer.code for answer in answers(path)].count(ResponseCode.SUCCESS) == 5
+                assert slow_path_calls() == 2, "only the messages that the rule concerns take the slow path"
+                path.close()
+
+    asyncio.run(work())
+
+
+def test_new_header_rule_is_obeyed_by_both_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+
+    def check(send: Send) -> Refusal | None:
+        group = send.header.producer_group
+        checked.append(group)
+        return Refusal(ResponseCode.NO_PERMISSION, f"{group} may not send") if group == "Denied" else None
+
+    rule = HeaderRule("access", frozenset({"producer_group"}), check, before_topic=True)
+    monkeypatch.setattr(send_rules, "SEND_RULES", (rule, *SEND_RULES))
+
+    async def work() -> None:
+        async with broker_at(tmp_path) as broker:
+            for number, kind in enumerate((single, half, batch)):
+                path, body = HotPath(broker, keeps=True), BATCH if kind is batch else b"x"
+                path.feed(kind(1, body))
+                await _settled(path)
+                path.feed(b"".join(kind(opaque, body) for opaque in range(2, 6)))
+                assert checked == ["P", "Denied"] * number + ["P"], "evaluated once, then cached by the template"
+                path.feed(kind(6, body, a="Denied"))
+                await _settled(path)
+                assert checked == ["P", "Denied"] * (number + 1)
+                assert [answer.code for answer in answers(path)] == [0] * 5 + [ResponseCode.NO_PERMISSION]
+                path.close()
+
+    asyncio.run(work())
+
+
+def test_changed_limit_is_obeyed_by_the_fast_path(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_at(tmp_path) as broker:
+            large = encode_batch([BatchMember(b"x" * 5000)])
+            for kind, body in ((single, b"x" * 5000), (half, b"x" * 5000), (batch, large)):
+                path = HotPath(broker, keeps=True)
+                path.feed(kind(1, body))
+                await _settled(path)
+                path.feed(kind(2, body))
+                broker.state.settings.change({"maxMessageSize": "4096"})
+                path.feed(kind(3, body))
+                broker.state.settings.change({"maxMessageSize": "8000"})
+                path.feed(kind(4, body) + kind(5, body))
+                assert [answer.code for answer in answers(path)] == [0, 0, ResponseCode.MESSAGE_ILLEGAL, 0, 0]
+                path.close()
+
+    asyncio.run(work())
+
+
+def single(opaque: int, body: bytes, **changed: str) -> bytes:
+    return _send(310, opaque, body, {"f": "0", "i": USUAL, **changed})
+
+
+def half(opaque: int, body: bytes, **changed: str) -> bytes:
+    return _send(310, opaque, body, {"f": "4", "i": HALF, **changed})
+
+
+def batch(opaque: int, body: bytes, **changed: str) -> bytes:
+    return _send(320, opaque, body, {"f": "0", "i": USUAL, "m": "true", **changed})
+
+
+def _send(code: int, opaque: int, body: bytes, changed: dict[str, str]) -> bytes:
+    ext = {**dict.fromkeys("hj", "0"), "a": "P", "b": "Orders", "c": "TBW102", "d": "4", "e": "1", "g": "1", **changed}
+    header = java({"code": code, "opaque": opaque, "flag": 0, "version": 479}, ext)
+    return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, handler: type) -> Callable[[], int]:
+    """Count calls of a handler from now on."""
+    calls, serve = 0, handler.__call__
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return serve(*arguments)
+
+    monkeypatch.setattr(handler, "__call__", counted)
+    return lambda: calls
 
 
 async def _settled(*paths: HotPath) -> None:
