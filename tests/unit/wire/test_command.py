@@ -73,7 +73,7 @@ def test_half_a_surrogate_pair_can_be_written() -> None:
 
 
 def test_what_a_frame_has_no_room_for() -> None:
-    with pytest.raises(WireError, match="a header of 16777295 bytes"):
+    with pytest.raises(WireError, match="header of 16777295 bytes"):
         encode_command(Command(0, ext_fields={"a": "x" * 2**24}, version=1, language="GO"))
     with pytest.raises(WireError, match="name of 32768 bytes"):
         encode_command(Command(0, ext_fields={"a" * 32768: ""}, serialization=1))

@@ -50,14 +50,14 @@ def test_numbers_as_java_takes_them(spelled: str, value: int) -> None:
     "spelled", ["", " 7", "7 ", "1_000", "0x7", "7.0", "2147483648", "\u0667", "9" * 5000, "+", "null"]
 )
 def test_numbers_that_java_refuses(spelled: str) -> None:
-    with pytest.raises(BadRequest, match="the custom field <queueId> is no int") as caught:
+    with pytest.raises(BadRequest, match="the custom field <queueId> is not a valid int") as caught:
         Sample.from_ext_fields({**WHOLE, "queueId": spelled})
     assert len(str(caught.value)) < 120
 
 
 @pytest.mark.parametrize("spelled", ["", "nan", "1e9999", "0x1p3", "1.2.3", "9" * 1000])
 def test_doubles_that_are_refused(spelled: str) -> None:
-    with pytest.raises(BadRequest, match="is no double"):
+    with pytest.raises(BadRequest, match="is not a valid double"):
         Sample.from_ext_fields({**WHOLE, "share": spelled})
 
 

@@ -181,7 +181,7 @@ def _queue_exists(send: Send) -> Refusal | None:
     return None
 
 
-def _batch_topic_is_no_retry_topic(send: Send) -> Refusal | None:
+def _batch_topic_is_not_for_retries(send: Send) -> Refusal | None:
     topic = send.header.topic
     if topic.startswith(names.RETRY_PREFIX):
         return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch cannot go to the retry topic {topic}")
@@ -204,9 +204,9 @@ def _sys_flag_is_plain(send: Send) -> Refusal | None:
     """Refuse bits by which a reader would take the message for a commit, a rollback or an inner batch."""
     sys_flag = send.header.sys_flag
     if sys_flag & flags.TRANSACTION_MASK not in (flags.TransactionType.NONE, flags.TransactionType.PREPARED):
-        return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it is ended")
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag marks a commit or rollback")
     if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
-        return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it holds others")
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag marks an inner batch")
     return None
 
 
@@ -299,7 +299,7 @@ SEND_RULES: tuple[SendRule, ...] = (
     HeaderRule("queue exists", frozenset({"topic", "queue_id"}), _queue_exists),
     MessageRule("body fits", _body_fits),
     HeaderRule("sysFlag is plain", frozenset({"sys_flag"}), _sys_flag_is_plain),
-    HeaderRule("batch topic is no retry topic", frozenset({"topic"}), _batch_topic_is_no_retry_topic, _BATCH),
+    HeaderRule("batch topic is not a retry topic", frozenset({"topic"}), _batch_topic_is_not_for_retries, _BATCH),
     MessageRule("single message is stored as sent", _single_is_stored_as_sent, _SINGLE),
     PropertyRule("INNER_NUM is absent", frozenset({props.INNER_NUM}), _inner_num_is_absent),
     HeaderRule("transactions are accepted", frozenset(), _transactions_are_accepted, _HALF),
