@@ -100,7 +100,7 @@ def header_complaint(rule: HeaderRule) -> str | None:
 
 def message_complaint(rule: MessageRule) -> str | None:
     if rule.name not in LEFT_TO_SLOW_PATH:
-        return "there is no message here which it keeps off the fast path"
+        return "LEFT_TO_SLOW_PATH has no example for it"
     for kind, checks in SendRules(keeps_wait=True, rules=[rule]).message_checks.items():
         if (kind in rule.kinds) != (checks == (rule.check,)):
             return f"the fast path does not evaluate it for {kind}"
