@@ -1,1 +1,1 @@
-"""Bytes on the wire, without sockets: frames, both header encodings, commands, headers, bodies, codes."""
+"""RocketMQ's remoting protocol, sans-I/O: frames, both header encodings, commands, headers, bodies, codes."""

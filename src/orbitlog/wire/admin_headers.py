@@ -1,4 +1,4 @@
-"""Headers of administration: topics, groups, statistics, resets, users. Tiers C, D and E.
+"""Headers of administration requests: topics, groups, statistics, offset resets, users.
 
 Mirrors Java `CreateTopicRequestHeader`, `ResetOffsetRequestHeader`, `GetConsumeStatsRequestHeader` and their kin.
 """
@@ -12,7 +12,7 @@ from orbitlog.wire.header_codec import Header, boolean, integer, long, text
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CreateTopicRequest(Header):
-    """A topic made or changed (17); `attributes` of 5.x look like `+key=value,-key`."""
+    """Create or change a topic (17); `attributes` of 5.x have the form `+key=value,-key`."""
 
     topic: str = text("topic")
     default_topic: str | None = text("defaultTopic", None)
@@ -50,7 +50,7 @@ class ProducerGroupRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class DeleteGroupRequest(Header):
-    """A group to be deleted (207): 4.9 says `removeOffset`, 5.x `cleanOffset`."""
+    """Delete a group (207): the field is `removeOffset` in 4.9, `cleanOffset` in 5.x."""
 
     group: str = text("groupName")
     remove_offset: bool | None = boolean("removeOffset", None)
@@ -63,7 +63,7 @@ class DeleteGroupRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ConsumeStatsRequest(Header):
-    """How far a group is behind (208); `topics` are separated by semicolons."""
+    """Get the lag of a group (208); `topics` are separated by semicolons."""
 
     group: str = text("consumerGroup")
     topic: str | None = text("topic", None)
@@ -72,7 +72,7 @@ class ConsumeStatsRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class BrokerConsumeStatsRequest(Header):
-    """How far all groups are behind (317)."""
+    """Get the lag of all groups (317)."""
 
     ordered: bool = boolean("isOrder")
 
@@ -94,7 +94,7 @@ class TopicGroupRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QuerySubscriptionRequest(Header):
-    """What a group subscribes to in a topic (345)."""
+    """Get the subscription of a group to a topic (345)."""
 
     group: str = text("group")
     topic: str | None = text("topic", None)
@@ -102,7 +102,7 @@ class QuerySubscriptionRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ResetOffsetRequest(Header):
-    """A group is to consume from elsewhere (222); timestamp -1 means the end."""
+    """Reset the offsets of a group (222); timestamp -1 means the end."""
 
     topic: str = text("topic")
     group: str = text("group")
@@ -122,7 +122,7 @@ class BrokerStatsRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CloneGroupOffsetRequest(Header):
-    """The offsets of one group given to another (314)."""
+    """Copy the offsets of one group to another (314)."""
 
     source_group: str = text("srcGroup")
     destination_group: str = text("destGroup")
@@ -132,7 +132,7 @@ class CloneGroupOffsetRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CorrectionOffsetRequest(Header):
-    """Offsets of one group held against others (308)."""
+    """Compare the offsets of one group with those of others (308)."""
 
     topic: str = text("topic")
     compare_group: str = text("compareGroup")
@@ -141,7 +141,7 @@ class CorrectionOffsetRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryConsumeQueueRequest(Header):
-    """Units of a queue (321)."""
+    """Get units of a ConsumeQueue (321)."""
 
     topic: str = text("topic")
     queue_id: int = integer("queueId", 0)
@@ -152,7 +152,7 @@ class QueryConsumeQueueRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ResumeHalfMessageRequest(Header):
-    """A half message that was given up is to be asked about again (323)."""
+    """Resume the transaction checks of a half message that reached their maximum (323)."""
 
     topic: str | None = text("topic", None)
     message_id: str | None = text("msgId", None)
@@ -160,7 +160,7 @@ class ResumeHalfMessageRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class GroupForbiddenRequest(Header):
-    """May a group read a topic (353)."""
+    """Get or set whether a group may read a topic (353)."""
 
     group: str = text("group")
     topic: str = text("topic")
@@ -176,14 +176,14 @@ class UserRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ListUsersRequest(Header):
-    """Users whose name begins so (3005)."""
+    """List users by name prefix (3005)."""
 
     filter: str | None = text("filter", None)
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class AclRequest(Header):
-    """The rules of one subject (3006 to 3009)."""
+    """The ACL of one subject (3006 to 3009)."""
 
     subject: str | None = text("subject", None)
     policy_type: str | None = text("policyType", None)
@@ -192,7 +192,7 @@ class AclRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ListAclsRequest(Header):
-    """Rules by subject and resource (3010)."""
+    """List ACLs by subject and resource (3010)."""
 
     subject_filter: str | None = text("subjectFilter", None)
     resource_filter: str | None = text("resourceFilter", None)

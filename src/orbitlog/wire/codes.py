@@ -1,7 +1,7 @@
 """Request and response codes. Mirrors Java `RequestCode`, `ResponseCode`, `RemotingSysResponseCode`.
 
-Names are Java's: they are what its users search for. Codes 50 to 53 live in 4.x only, from 200050 on in 5.x only;
-209 to 211 were failures of ACL updates in 4.x.
+Names are Java's, since users search for them. Codes 50 to 53 exist in 4.x only, codes from 200050 in 5.x only; the
+response codes 209 to 211 meant failed ACL updates in 4.x.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from enum import IntEnum
 
 
 class RequestCode(IntEnum):
-    """What is asked for."""
+    """Codes of requests."""
 
     SEND_MESSAGE = 10
     PULL_MESSAGE = 11
@@ -172,7 +172,7 @@ class RequestCode(IntEnum):
 
 
 class ResponseCode(IntEnum):
-    """How it went."""
+    """Codes of responses."""
 
     SUCCESS = 0
     SYSTEM_ERROR = 1

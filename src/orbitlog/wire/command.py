@@ -1,4 +1,4 @@
-"""One request or response, and its bytes. Mirrors Java `RemotingCommand` and `RocketMQSerializable`.
+"""Remoting command: one request or response, and its encoding. Mirrors Java `RemotingCommand`.
 
     frame = total u32 | mark u32 (serialization u8, header length u24) | header | body      total counts all but itself
 
@@ -7,8 +7,8 @@ The header is JSON text, or binary:
     code i16 | language i8 | version i16 | opaque i32 | flag i32 | remark length i32, bytes | ext length i32, entries
     entry = key length i16, bytes | value length i32, bytes
 
-A command remembers which of the two it came in, and its response is written in the same: C++ and Node read JSON
-only. `command_decoding` is the other direction.
+A command keeps the serialization that it was received in, and its response uses the same one: C++ and Node read JSON
+only. `command_decoding` decodes. The binary header mirrors Java `RocketMQSerializable`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from orbitlog.wire.frame_start import TOTAL_BYTES, pack_frame_start
 FLAG_RESPONSE = 1
 FLAG_ONEWAY = 2
 
-# What we say we are: the ordinal of release 5.3.3. Java consumers refuse SQL filters below 232, and a name server
-# answers standard JSON from 401 on.
+# The version in our commands: the ordinal of release 5.3.3. Java consumers refuse SQL filters below 232, and a name
+# server responds in standard JSON from 401.
 PROTOCOL_VERSION = 479
 LANGUAGE = "PYTHON"
 
@@ -42,7 +42,7 @@ HEADER_BYTES_MAX = 2**24 - 1
 
 
 class Serialization(IntEnum):
-    """How a header is written."""
+    """The encoding of a header."""
 
     JSON = 0
     BINARY = 1
@@ -50,7 +50,7 @@ class Serialization(IntEnum):
 
 @dataclass(slots=True)
 class Command:
-    """A request or a response. `ext_fields` hold the header of this code as text, `body` what goes with it."""
+    """A request or a response; `ext_fields` contain the header of its code as text."""
 
     code: int
     opaque: int = 0
@@ -62,7 +62,7 @@ class Command:
     language: str = LANGUAGE
     serialization: int = Serialization.JSON
     header: object = field(default=None, repr=False, compare=False)
-    """The header of its code, where whoever read it has made that as well."""
+    """The typed header, if the decoder has created it already (`repeated_pulls`)."""
 
     @property
     def is_response(self) -> bool:
@@ -80,7 +80,7 @@ def response_to(
     ext_fields: dict[str, str] | None = None,
     body: bytes = b"",
 ) -> Command:
-    """Answer `request`, in its own serialization."""
+    """Return a response to `request`, in the same serialization."""
     return Command(
         code,
         request.opaque,
@@ -100,17 +100,17 @@ _LENGTH = struct.Struct(">i")
 
 
 def encode_command(command: Command) -> bytes:
-    """Write a whole frame."""
+    """Return a whole frame; raise `WireError` if the header is too long."""
     header = _binary_header(command) if command.serialization == Serialization.BINARY else _json_header(command)
     if len(header) > HEADER_BYTES_MAX:
-        raise WireError(f"a header of {len(header)} bytes; a frame has room for {HEADER_BYTES_MAX}")
+        raise WireError(f"header of {len(header)} bytes exceeds the maximum of {HEADER_BYTES_MAX}")
     body = command.body
     mark = command.serialization << 24 | len(header)
     return b"".join((pack_frame_start(TOTAL_BYTES + len(header) + len(body), mark), header, body))
 
 
 def _json_header(command: Command) -> bytes:
-    # Java leaves out what is null, and so do we. Values are text always: Go takes nothing else.
+    # Nulls are omitted, as in Java. Values are always text: Go accepts nothing else.
     fields: dict[str, object] = {
         "code": int(command.code),
         "language": command.language,
@@ -123,7 +123,7 @@ def _json_header(command: Command) -> bytes:
     fields["extFields"] = command.ext_fields
     try:
         return orjson.dumps(fields)
-    except orjson.JSONEncodeError:  # half of a surrogate pair, which a loosely read request can hold
+    except orjson.JSONEncodeError:  # an unpaired surrogate, which a string from loose JSON can contain
         return json.dumps(fields, separators=(",", ":")).encode()
 
 
@@ -133,11 +133,11 @@ def _binary_header(command: Command) -> bytes:
     for name, value in command.ext_fields.items():
         key, text = utf8_encode(name), utf8_encode(value)
         if len(key) > 32767:
-            raise WireError(f"an extension field's name of {len(key)} bytes; at most 32767")
+            raise WireError(f"ext field name of {len(key)} bytes exceeds the maximum of 32767")
         entries += (_ENTRY_KEY.pack(len(key)), key, _LENGTH.pack(len(text)), text)
     ext = b"".join(entries)
     fixed = _FIXED.pack(
-        _short(int(command.code)),  # codes from 200050 on do not fit, in Java neither
+        _short(int(command.code)),  # codes from 200050 are truncated, as in Java
         LANGUAGE_ORDINALS.get(command.language, LANGUAGE_ORDINALS["OTHER"]),
         _short(command.version),
         command.opaque,
@@ -147,5 +147,5 @@ def _binary_header(command: Command) -> bytes:
 
 
 def _short(value: int) -> int:
-    """`(short) value`."""
+    """Return `(short) value`: the low 16 bits, as a signed number."""
     return ((value + 2**15) & 0xFFFF) - 2**15

@@ -1,8 +1,8 @@
-"""Headers read into commands, JSON and binary, with limits; anything that is neither is a `WireError`.
+"""Command decoding: JSON and binary headers, with limits; raises `WireError` for anything else.
 
-JSON comes from many hands. orjson reads nearly all of it; what it refuses goes to the loose reader. Extension fields
-are text in Java and Go, numbers and booleans among them in C++ and Node: all become text. Mirrors Java
-`RemotingCommand.decode`, `RocketMQSerializable.rocketMQProtocolDecode`.
+orjson reads the JSON of nearly all clients; what it refuses goes to the loose reader. Ext fields are text in Java and
+Go, and also numbers and booleans in C++ and Node: all become text. Mirrors Java `RemotingCommand.decode`,
+`RocketMQSerializable.rocketMQProtocolDecode`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ FRAME_BYTES_MAX = 16 * 1024 * 1024
 
 
 class WireLimits(NamedTuple):
-    """What a peer may send. 32 KiB of properties travel in the header, and may need six bytes a character."""
+    """Limits of received frames. A header contains up to 32 KiB of properties, at up to six bytes per character."""
 
     frame_bytes_max: int = FRAME_BYTES_MAX
     header_bytes_max: int = 1024 * 1024
@@ -36,13 +36,13 @@ _INT = struct.Struct(">i")
 
 
 def decode_json_header(header: bytes, body: bytes, limits: WireLimits) -> Command:
-    """Read a JSON header."""
+    """Decode a JSON header."""
     try:
         fields = orjson.loads(header)
     except orjson.JSONDecodeError:
         fields = _read_loosely(header, limits)
     if type(fields) is not dict:
-        raise WireError("a header that is JSON, but no object")
+        raise WireError("header is JSON, but not an object")
     get = fields.get
     code = get("code")
     opaque = get("opaque", 0)
@@ -57,12 +57,12 @@ def decode_json_header(header: bytes, body: bytes, limits: WireLimits) -> Comman
     if ext_fields is None:
         ext_fields = {}
     elif type(ext_fields) is not dict:
-        raise WireError("extFields is no object")
+        raise WireError("extFields is not an object")
     else:
         if len(ext_fields) > limits.ext_fields_max:
-            raise WireError(f"{len(ext_fields)} extension fields; at most {limits.ext_fields_max}")
+            raise WireError(f"{len(ext_fields)} ext fields exceed the maximum of {limits.ext_fields_max}")
         try:
-            "".join(ext_fields.values())  # the quickest way to learn that all are text
+            "".join(ext_fields.values())  # the fastest check that all are text
         except TypeError:
             ext_fields = _all_text(ext_fields)
     remark = get("remark")
@@ -82,17 +82,17 @@ def _read_loosely(header: bytes, limits: WireLimits) -> object:
     try:
         return read_loosely(header, characters_max=limits.header_bytes_max, depth_max=limits.nesting_max)
     except FormatError as error:
-        raise WireError(f"a header that is not JSON: {error}") from None
+        raise WireError(f"header is not valid JSON: {error}") from None
 
 
 def _integer(value: object, name: str) -> int:
     if isinstance(value, bool) or value is None:
-        raise WireError(f"{name} is missing or no number")
+        raise WireError(f"{name} is missing or not a number")
     if isinstance(value, int):
         return value
     if isinstance(value, str) and value.removeprefix("-").isascii() and value.removeprefix("-").isdigit():
         return int(value) if len(value) < 12 else INT_MAX + 1
-    raise WireError(f"{name} is no number")
+    raise WireError(f"{name} is not a number")
 
 
 def _language(value: object) -> str:
@@ -104,7 +104,7 @@ def _language(value: object) -> str:
 
 
 def _all_text(ext_fields: dict[object, object]) -> dict[str, str]:
-    """Spell numbers and booleans as Java would; nulls are not there at all."""
+    """Format numbers and booleans as Java does; nulls are omitted."""
     texts = {}
     for name, value in ext_fields.items():
         if isinstance(value, str):
@@ -114,12 +114,12 @@ def _all_text(ext_fields: dict[object, object]) -> dict[str, str]:
         elif isinstance(value, int | float):
             texts[str(name)] = str(value)
         elif value is not None:
-            raise WireError(f"extension field {str(name)[:40]} is neither text, number nor boolean")
+            raise WireError(f"ext field {str(name)[:40]} is neither text, number nor boolean")
     return texts
 
 
 def decode_binary_header(header: bytes, body: bytes, limits: WireLimits) -> Command:
-    """Read a binary header."""
+    """Decode a binary header."""
     try:
         code, language, version, opaque, flag = _FIXED.unpack_from(header)
         position = _FIXED.size
@@ -130,10 +130,10 @@ def decode_binary_header(header: bytes, body: bytes, limits: WireLimits) -> Comm
         (ext_bytes,) = _INT.unpack_from(header, position)
         position += 4
         if ext_bytes < 0 or position + ext_bytes > len(header):
-            raise WireError(f"extension fields of {ext_bytes} bytes in a header of {len(header)}")
+            raise WireError(f"ext fields of {ext_bytes} bytes in a header of {len(header)}")
         ext_fields = _binary_ext_fields(header, position, position + ext_bytes, limits)
     except struct.error:
-        raise WireError(f"a binary header cut short at {len(header)} bytes") from None
+        raise WireError(f"binary header is truncated at {len(header)} bytes") from None
     name = LANGUAGES[language] if 0 <= language < len(LANGUAGES) else "OTHER"
     return Command(code, opaque, flag, ext_fields, body, remark or None, version, name, int(Serialization.BINARY))
 
@@ -150,13 +150,13 @@ def _binary_ext_fields(header: bytes, position: int, end: int, limits: WireLimit
         if key:
             ext_fields[key] = value
         if len(ext_fields) > limits.ext_fields_max:
-            raise WireError(f"more than {limits.ext_fields_max} extension fields")
+            raise WireError(f"more than {limits.ext_fields_max} ext fields")
     if position != end:
-        raise WireError("extension fields run over their end")
+        raise WireError("ext fields exceed their length")
     return ext_fields
 
 
 def _text(header: bytes, start: int, length: int) -> str:
     if length < 0 or start + length > len(header):
-        raise WireError(f"a text of {length} bytes in a header of {len(header)}")
+        raise WireError(f"text of {length} bytes in a header of {len(header)}")
     return utf8_decode(header[start : start + length])

@@ -1,7 +1,8 @@
-"""Headers of consumers: pulling, offsets, groups, lookups, and what a broker tells them. Tiers A and B.
+"""Headers of consumer requests: pulls, offsets, groups, message queries, and requests of a broker to consumers.
 
 Mirrors Java `PullMessageRequestHeader`, `QueryConsumerOffsetRequestHeader`, `ConsumerSendMsgBackRequestHeader` and
-their kin. Pulls are the hot path: their header is read and their answer written by hand, not by the declarations.
+their kin. Pulls are the hot path: hand-written code, not the declarations, decodes their header and encodes their
+response.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from orbitlog.wire.header_codec import (
 
 @dataclass(slots=True)
 class PullMessageRequest(Header):
-    """Messages of a queue from an offset on (11, 361).
+    """Pull messages of a queue from an offset (11, 361).
 
-    Of `sys_flag`: 1 commit `commit_queue_offset`, 2 wait for messages up to `suspend_timeout_ms`, 4 `subscription`
-    stands instead of the registered one, 8 class filter, 16 lite pull.
+    Bits of `sys_flag`: 1 commit `commit_queue_offset`, 2 wait for messages up to `suspend_timeout_ms`, 4 use
+    `subscription` instead of the registered one, 8 class filter, 16 lite pull.
     """
 
     group: str = text("consumerGroup")
@@ -76,7 +77,7 @@ class PullMessageRequest(Header):
 
 @dataclass(slots=True)
 class PullMessageResponse(Header):
-    """Where to go on (11, 361): needed with the codes 19, 20 and 21 as well."""
+    """The offset of the next pull (11, 361); clients also read it with the codes 19, 20 and 21."""
 
     suggested_broker_id: int = long("suggestWhichBrokerId")
     next_queue_offset: int = long("nextBeginOffset")
@@ -107,7 +108,7 @@ class PullMessageResponse(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryConsumerOffsetRequest(Header):
-    """How far a group is in a queue (14)."""
+    """Get the committed offset of a group in a queue (14)."""
 
     group: str = text("consumerGroup")
     topic: str = text("topic")
@@ -124,7 +125,7 @@ class QueueOffsetResponse(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class UpdateConsumerOffsetRequest(Header):
-    """A group has consumed up to here (15)."""
+    """Commit the offset of a group in a queue (15)."""
 
     group: str = text("consumerGroup")
     topic: str = text("topic")
@@ -134,7 +135,7 @@ class UpdateConsumerOffsetRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class SearchOffsetRequest(Header):
-    """Which queue offset belongs to a store time (29)."""
+    """Find the queue offset of a store timestamp (29)."""
 
     topic: str = text("topic")
     queue_id: int = integer("queueId")
@@ -144,7 +145,7 @@ class SearchOffsetRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class GetMaxOffsetRequest(Header):
-    """Where the next message of a queue goes (30)."""
+    """Get the offset of the next message of a queue (30)."""
 
     topic: str = text("topic")
     queue_id: int = integer("queueId")
@@ -161,14 +162,14 @@ class TopicQueueRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class TimestampResponse(Header):
-    """When the oldest message of a queue was stored, -1 if there is none (32)."""
+    """The store timestamp of the oldest message of a queue, -1 if it is empty (32)."""
 
     timestamp_ms: int = long("timestamp")
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ViewMessageRequest(Header):
-    """A message by its place in the log (33)."""
+    """Get a message by its physical offset (33)."""
 
     physical_offset: int = long("offset")
     topic: str | None = text("topic", None)
@@ -188,7 +189,7 @@ class QueryMessageRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryMessageResponse(Header):
-    """How new the index is (12)."""
+    """How current the index is (12)."""
 
     index_timestamp_ms: int = long("indexLastUpdateTimestamp")
     index_physical_offset: int = long("indexLastUpdatePhyoffset")
@@ -196,7 +197,7 @@ class QueryMessageResponse(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class HeartbeatResponse(Header):
-    """What 5.x says about the second kind of heartbeat (34)."""
+    """Support of heartbeat V2, in 5.x (34)."""
 
     supports_v2: bool | None = boolean("IS_SUPPORT_HEART_BEAT_V2", None)
     subscription_changed: bool | None = boolean("IS_SUB_CHANGE", None)
@@ -204,7 +205,7 @@ class HeartbeatResponse(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class UnregisterClientRequest(Header):
-    """A client leaves (35); C++ sends empty text for a group that it does not mean."""
+    """Unregister a client (35); C++ sends an empty string for an absent group."""
 
     client_id: str = text("clientID")
     producer_group: str | None = text("producerGroup", None)
@@ -213,7 +214,7 @@ class UnregisterClientRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class SendBackRequest(Header):
-    """A message to be consumed again later (36)."""
+    """Redeliver a message later (36)."""
 
     physical_offset: int = long("offset")
     group: str = text("group")
@@ -233,7 +234,7 @@ class ConsumerGroupRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ResetConsumerRequest(Header):
-    """A broker tells a consumer to go elsewhere (220)."""
+    """A broker resets the offsets of a consumer (220)."""
 
     topic: str = text("topic")
     group: str = text("group")
@@ -243,7 +244,7 @@ class ResetConsumerRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ConsumerStatusRequest(Header):
-    """How far a consumer is, as it says itself (221, 223)."""
+    """Get the offsets of a consumer from itself (221, 223)."""
 
     topic: str = text("topic")
     group: str = text("group")
@@ -252,7 +253,7 @@ class ConsumerStatusRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ConsumerRunningInfoRequest(Header):
-    """What a consumer is doing (307)."""
+    """Get the running info of a consumer (307)."""
 
     group: str = text("consumerGroup")
     client_id: str = text("clientId")
@@ -261,7 +262,7 @@ class ConsumerRunningInfoRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ConsumeDirectlyRequest(Header):
-    """One consumer is to take one message now (309)."""
+    """Have a consumer consume one message now (309)."""
 
     group: str = text("consumerGroup")
     client_id: str | None = text("clientId", None)

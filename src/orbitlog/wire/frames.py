@@ -1,11 +1,10 @@
-"""Bytes of a connection cut into commands, without a socket: h11's manner, for RocketMQ's frames.
+"""Frame decoder: splits the bytes of a connection into commands, without I/O. Mirrors Java `NettyDecoder`.
 
-`FrameDecoder.receive_data` takes bytes as they come and returns the commands that are complete; `receive_frames` cuts
-them off and leaves their headers to `decode`, or to whoever knows a shorter way for some of them. Nothing is kept but
-the bytes of one unfinished frame, and no more of them than the limits allow: a length is judged as soon as it is
-there, before what it announces is waited for. After a `WireError` the decoder is dead: where the next frame starts
-is not known. Commands that came whole before the garbage are returned first; then `failure` is set, and the next
-call raises it. Mirrors Java `NettyDecoder`.
+`FrameDecoder.receive_data` takes bytes in chunks of any size and returns the complete commands. `receive_frames`
+returns frames with their headers undecoded, for `decode` or for a fast path. The decoder buffers one incomplete frame
+at most, within the limits: it checks the lengths of a frame before it waits for the rest. After a `WireError` the
+decoder has failed, because the start of the next frame is unknown. Commands that were complete before the invalid
+bytes are returned first; then `failure` is set, and the next call raises it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from orbitlog.wire.repeated_pulls import RepeatedPulls
 
 _HEADER_BYTES_MASK = 0xFFFFFF
-# What people point at the wrong port, told by the first bytes.
+# The first bytes of other protocols, which clients send to the wrong port.
 _TLS_START = b"\x16\x03"
 _HTTP_STARTS = frozenset((b"GET ", b"POST", b"HEAD", b"PUT ", b"OPTI", b"PRI "))
 _JSON = int(Serialization.JSON)
@@ -34,7 +33,7 @@ Frame = tuple[int, bytes, bytes]
 
 
 class FrameDecoder:
-    """Turns the bytes that one peer sends into commands."""
+    """Decodes the bytes that one peer sends."""
 
     __slots__ = ("_kept", "_limits", "_needed_bytes", "_pulls", "failure")
 
@@ -47,11 +46,11 @@ class FrameDecoder:
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of an unfinished frame."""
+        """Number of buffered bytes: those of an incomplete frame."""
         return len(self._kept)
 
     def receive_data(self, data: bytes) -> list[Command]:
-        """Return the commands that `data` completes; `WireError` when it cannot be what a peer should send."""
+        """Return the commands that `data` completes; raise `WireError` if it is invalid."""
         commands: list[Command] = []
         for frame in self.receive_frames(data):
             try:
@@ -63,7 +62,7 @@ class FrameDecoder:
         return commands
 
     def receive_frames(self, data: bytes) -> list[Frame]:
-        """Return the frames that `data` completes, their headers not looked at yet; they are to be decoded in order."""
+        """Return the frames that `data` completes, headers undecoded; they must be decoded in order."""
         if self.failure is not None:
             raise self.failure
         if self._kept:
@@ -85,7 +84,7 @@ class FrameDecoder:
         return frames
 
     def decode(self, frame: Frame) -> Command:
-        """Read a frame's header; the decoder is dead where that is impossible."""
+        """Decode the header of a frame; raise `WireError`, after which the decoder has failed, if it is invalid."""
         kind, header, body = frame
         try:
             if kind == _JSON:
@@ -100,13 +99,13 @@ class FrameDecoder:
 
     def _read_pull(self, header: bytes, body: bytes) -> Command | None:
         if self._pulls is None:
-            from orbitlog.wire.repeated_pulls import RepeatedPulls  # only whoever serves consumers needs it
+            from orbitlog.wire.repeated_pulls import RepeatedPulls  # imported late: only brokers need it
 
             self._pulls = RepeatedPulls()
         return self._pulls.read(header, body, self._limits)
 
     def _cut_frames(self, data: bytes, frames: list[Frame]) -> int:
-        """Cut off every whole frame; return where the unfinished one starts."""
+        """Append every complete frame to `frames`; return the position of the incomplete one."""
         position = 0
         end = len(data)
         limits = self._limits
@@ -115,7 +114,9 @@ class FrameDecoder:
         while position + FRAME_START_BYTES <= end:
             total, mark = unpack_frame_start(data, position)
             header_start = position + FRAME_START_BYTES
-            header_bytes = mark  # of JSON, whose kind is 0
+            # The serialization of JSON is 0: the mark is the length itself. Only if that is out of range, the upper
+            # byte is masked out, so that the usual frame costs one comparison.
+            header_bytes = mark
             if header_bytes > header_bytes_max or header_bytes + 4 > total or total > total_max:
                 header_bytes = mark & _HEADER_BYTES_MASK
                 if header_bytes > header_bytes_max or header_bytes + 4 > total or total > total_max:
@@ -137,10 +138,10 @@ def _bad_lengths(total: int, header_bytes: int, limits: WireLimits) -> str:
     if total > limits.frame_bytes_max - TOTAL_BYTES:
         start = total.to_bytes(4)
         if start[:2] == _TLS_START:
-            return "this is TLS, and only plain connections are served here"
+            return "the peer speaks TLS; this port serves plain connections only"
         if start in _HTTP_STARTS:
-            return "this is HTTP; RocketMQ's own protocol is served here"
-        return f"a frame of {total + TOTAL_BYTES} bytes; at most {limits.frame_bytes_max}"
+            return "the peer speaks HTTP; this port serves RocketMQ's remoting protocol only"
+        return f"frame of {total + TOTAL_BYTES} bytes exceeds the maximum of {limits.frame_bytes_max}"
     if header_bytes > limits.header_bytes_max:
-        return f"a header of {header_bytes} bytes; at most {limits.header_bytes_max}"
-    return f"a header of {header_bytes} bytes in a frame of {total}"
+        return f"header of {header_bytes} bytes exceeds the maximum of {limits.header_bytes_max}"
+    return f"header of {header_bytes} bytes in a frame of {total}"

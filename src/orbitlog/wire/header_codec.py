@@ -1,15 +1,15 @@
-"""Headers of one code: typed records over the text of extension fields.
+"""Header codec: typed records over the text of ext fields.
 
-A header declares each field once, with Java's name for it; a field without a default must be there:
+A header declares each field once, with Java's name for it; a field without a default is required:
 
     @dataclass(slots=True, kw_only=True, repr=False, eq=False)
     class GetMaxOffsetRequest(Header):
         topic: str = text("topic")
         queue_id: int = integer("queueId")
 
-Text becomes numbers as `Integer.parseInt` and `Long.parseLong` have it (a sign is allowed, a space is not), and
-anything but "true" is false, as with `Boolean.parseBoolean`. Fields that we do not know are nobody's concern: clients
-add `bname`, `ns`, `lo` and others as they like. Mirrors Java `CommandCustomHeader` and
+Numbers are parsed like `Integer.parseInt` and `Long.parseLong` (a sign is allowed, a space is not); any text but "true"
+is false, as with `Boolean.parseBoolean`. Unknown fields are ignored: clients add `bname`, `ns`, `lo` and others.
+Mirrors Java `CommandCustomHeader` and
 `RemotingCommand.decodeCommandCustomHeader`.
 """
 
@@ -33,26 +33,26 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[e
 
 
 def missing(name: str) -> BadRequest:
-    """A mandatory field that is not there."""
+    """Return the error for a missing required field."""
     return BadRequest(f"the custom field <{name}> is null", field=name)
 
 
 def parse_int(text: str, name: str) -> int:
-    """`Integer.parseInt`."""
+    """Parse like `Integer.parseInt`; raise `BadRequest` with the field's name."""
     if len(text) < 10 and text.isdigit() and text.isascii():
         return int(text)
     return _parse_number(text, name, INT_MIN, INT_MAX, "int")
 
 
 def parse_long(text: str, name: str) -> int:
-    """`Long.parseLong`."""
+    """Parse like `Long.parseLong`; raise `BadRequest` with the field's name."""
     if len(text) < 19 and text.isdigit() and text.isascii():
         return int(text)
     return _parse_number(text, name, LONG_MIN, LONG_MAX, "long")
 
 
 def parse_numbers(texts: Sequence[str], names: Sequence[str]) -> Sequence[int]:
-    """`Integer.parseInt` of several at once: what nearly every request holds, small and without a sign, is quick."""
+    """Parse several numbers like `Integer.parseInt`; fast if all are small and have no sign, as in most requests."""
     together = "".join(texts)
     if len(together) < 10 and together.isdigit() and together.isascii() and all(texts):
         return list(map(int, texts))
@@ -64,18 +64,18 @@ def _parse_number(text: str, name: str, low: int, high: int, kind: str) -> int:
         value = int(text)
         if low <= value <= high:
             return value
-    raise BadRequest(f"the custom field <{name}> is no {kind}: {text[:40]!r}", field=name)
+    raise BadRequest(f"the custom field <{name}> is not a valid {kind}: {text[:40]!r}", field=name)
 
 
 def parse_bool(text: str, _: str = "") -> bool:
-    """`Boolean.parseBoolean`."""
+    """Parse like `Boolean.parseBoolean`."""
     return text == "true" or text.lower() == "true"
 
 
 def _parse_double(text: str, name: str) -> float:
     if _DECIMAL.fullmatch(text):
         return float(text)
-    raise BadRequest(f"the custom field <{name}> is no double: {text[:40]!r}", field=name)
+    raise BadRequest(f"the custom field <{name}> is not a valid double: {text[:40]!r}", field=name)
 
 
 def _parse_text(text: str, _: str) -> str:
@@ -92,27 +92,27 @@ def _field(name: str, parse: Callable[[str, str], Any], default: Any) -> Any:
 
 
 def text(name: str, default: str | None = _REQUIRED) -> Any:
-    """A field that is text."""
+    """Declare a text field."""
     return _field(name, _parse_text, default)
 
 
 def integer(name: str, default: int | None = _REQUIRED) -> Any:
-    """A field that Java reads as an int."""
+    """Declare a field that Java parses as an int."""
     return _field(name, parse_int, default)
 
 
 def long(name: str, default: int | None = _REQUIRED) -> Any:
-    """A field that Java reads as a long."""
+    """Declare a field that Java parses as a long."""
     return _field(name, parse_long, default)
 
 
 def boolean(name: str, default: bool | None = _REQUIRED) -> Any:
-    """A field that is true, or anything else."""
+    """Declare a boolean field."""
     return _field(name, parse_bool, default)
 
 
 def double(name: str, default: float | None = _REQUIRED) -> Any:
-    """A field that Java reads as a double."""
+    """Declare a field that Java parses as a double."""
     return _field(name, _parse_double, default)
 
 
@@ -127,21 +127,21 @@ _DECLARED: dict[type[Header], tuple[_Declared, ...]] = {}
 
 
 def _declared(kind: type[Header]) -> tuple[_Declared, ...]:
-    found = _DECLARED.get(kind)
-    if found is None:
-        found = _DECLARED[kind] = tuple(
-            _Declared(each.name, spelled.name, spelled.parse, each.default is dataclasses.MISSING)
-            for each in dataclasses.fields(kind)  # type: ignore[arg-type] # every header is one
-            for spelled in (each.metadata[_METADATA],)
+    declared = _DECLARED.get(kind)
+    if declared is None:
+        declared = _DECLARED[kind] = tuple(
+            _Declared(field.name, wire.name, wire.parse, field.default is dataclasses.MISSING)
+            for field in dataclasses.fields(kind)  # type: ignore[arg-type] # every header is a dataclass
+            for wire in (field.metadata[_METADATA],)
         )
-    return found
+    return declared
 
 
 class Header:
-    """What every header can do.
+    """Base class of headers.
 
-    Comparing and showing stand here once: made anew for each of a hundred classes, they were a tenth of the time that
-    a broker takes to start.
+    `__eq__` and `__repr__` are defined once, here: generated by `dataclass` for each of a hundred classes they took a
+    tenth of a broker's start-up time.
     """
 
     __slots__ = ()
@@ -157,11 +157,11 @@ class Header:
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._values())})"
 
     def _values(self) -> list[tuple[str, object]]:
-        return [(each.attribute, getattr(self, each.attribute)) for each in _declared(type(self))]
+        return [(declared.attribute, getattr(self, declared.attribute)) for declared in _declared(type(self))]
 
     @classmethod
     def from_ext_fields(cls: type[H], ext_fields: Mapping[str, str]) -> H:
-        """Read a header; `BadRequest` names the field that is missing or unreadable."""
+        """Decode a header; raise `BadRequest` for a missing or invalid field."""
         given = {}
         for attribute, name, parse, required in _declared(cls):
             value = ext_fields.get(name)
@@ -172,7 +172,7 @@ class Header:
         return cls(**given)
 
     def to_ext_fields(self) -> dict[str, str]:
-        """Write a header; what is None is left out."""
+        """Encode a header; fields that are None are omitted."""
         ext_fields = {}
         for attribute, name, _, _ in _declared(type(self)):
             value = getattr(self, attribute)
@@ -182,7 +182,7 @@ class Header:
 
 
 def field_text(value: object) -> str:
-    """Spell a value as Java's `toString` does."""
+    """Format a value like Java's `toString`."""
     if value is True:
         return "true"
     return "false" if value is False else str(value)
@@ -190,4 +190,4 @@ def field_text(value: object) -> str:
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class NoHeader(Header):
-    """The header of a code that has none."""
+    """The empty header of codes without fields."""

@@ -1,7 +1,7 @@
-"""The one table of headers: which code has which, in both directions.
+"""Header table: the request and the response header of each request code.
 
 header = decode_request_header(request)           # by its code
-header = SendMessageV2Request.from_ext_fields(request.ext_fields)     # where the code is known
+header = SendMessageV2Request.from_ext_fields(request.ext_fields)     # if the code is known
 answer = response_to(request, ResponseCode.SUCCESS, ext_fields=QueueOffsetResponse(queue_offset=7).to_ext_fields())
 """
 
@@ -166,5 +166,5 @@ HEADERS: Mapping[int, Headers] = {
 
 
 def decode_request_header(request: Command) -> Header:
-    """Read the header of a request whose code is in the table."""
+    """Decode the header of a request; its code must be in the table."""
     return HEADERS[request.code].request.from_ext_fields(request.ext_fields)

@@ -1,7 +1,7 @@
-"""What orjson refuses, read all the same: Java's loose JSON, bytes that are not UTF-8, halves of surrogate pairs.
+"""Loose JSON: reads text that orjson refuses (Java's dialect, invalid UTF-8, unpaired surrogates).
 
-A half surrogate can be spelled in JSON (`\\ud800`) and held by Java, but never be sent: Java writes `?` in its place.
-We do so at once, so that no text inside can fail to be written later.
+JSON can spell an unpaired surrogate (`\\ud800`) and a Java string can contain it, but it has no UTF-8: Java sends `?`
+instead. The reader replaces it at once, so that no string fails to be encoded later.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from orbitlog.formats.tables.loose_json import Json, read_json
 
 
 def read_loosely(data: bytes, *, characters_max: int, depth_max: int) -> Json:
-    """Return what `data` spells; `FormatError` if it is not even loose JSON."""
+    """Return the value of `data`; raise `FormatError` if it is not valid loose JSON."""
     value = read_json(utf8_decode(data), characters_max=characters_max, depth_max=depth_max)
     if b"\\ud" in data or b"\\uD" in data:
         return _sendable(value)
@@ -19,7 +19,7 @@ def read_loosely(data: bytes, *, characters_max: int, depth_max: int) -> Json:
 
 
 def _sendable(value: Json) -> Json:
-    """Replace what cannot be encoded; nesting is bounded by the reader."""
+    """Replace unpaired surrogates; the reader has limited the nesting."""
     if isinstance(value, str):
         return utf8_encode(value).decode()
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Headers of name servers: registration, routes, key-value configs, permissions. Tiers A, C and E.
+"""Headers of name servers: registration, routes, key-value configs, permissions.
 
 Mirrors Java `RegisterBrokerRequestHeader`, `GetRouteInfoRequestHeader` and their kin. Some spellings are part of the
 protocol: a registration has `heartbeatTimeoutMillis`, a heartbeat `heartbeatTimeoutMills`.
@@ -44,7 +44,7 @@ class NamespaceRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class RegisterBrokerRequest(Header):
-    """A broker says that it is there, and with which topics (103)."""
+    """Register a broker and its topics (103)."""
 
     broker_name: str = text("brokerName")
     broker_address: str = text("brokerAddr")
@@ -60,7 +60,7 @@ class RegisterBrokerRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class RegisterBrokerResponse(Header):
-    """Who its master is (103)."""
+    """The master of a registered broker (103)."""
 
     ha_address: str | None = text("haServerAddr", None)
     master_address: str | None = text("masterAddr", None)
@@ -68,7 +68,7 @@ class RegisterBrokerResponse(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class UnregisterBrokerRequest(Header):
-    """A broker goes (104)."""
+    """Unregister a broker (104)."""
 
     broker_name: str = text("brokerName")
     broker_address: str = text("brokerAddr")
@@ -78,7 +78,7 @@ class UnregisterBrokerRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryDataVersionRequest(Header):
-    """Is a registration needed? (322)"""
+    """Ask whether a registration is needed (322)."""
 
     broker_name: str = text("brokerName")
     broker_address: str = text("brokerAddr")
@@ -88,14 +88,14 @@ class QueryDataVersionRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class QueryDataVersionResponse(Header):
-    """Whether the name server knows another version (322)."""
+    """Whether the name server has another version (322)."""
 
     changed: bool = boolean("changed")
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class BrokerHeartbeatRequest(Header):
-    """A broker is still there (904)."""
+    """Heartbeat of a broker (904)."""
 
     cluster: str = text("clusterName")
     broker_address: str = text("brokerAddr")
@@ -110,7 +110,7 @@ class BrokerHeartbeatRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class GetRouteInfoRequest(Header):
-    """Where a topic's queues are (105)."""
+    """Get the route of a topic (105)."""
 
     topic: str = text("topic")
     standard_json_only: bool | None = boolean("acceptStandardJsonOnly", None)
@@ -132,21 +132,21 @@ class BrokerNameRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class WipeWritePermissionResponse(Header):
-    """How many topics may not be written to any more (205)."""
+    """Number of topics that lost their write permission (205)."""
 
     topic_count: int = integer("wipeTopicCount")
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class AddWritePermissionResponse(Header):
-    """How many topics may be written to again (327)."""
+    """Number of topics that got their write permission back (327)."""
 
     topic_count: int = integer("addTopicCount")
 
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class DeleteTopicRequest(Header):
-    """A topic to be forgotten (215, 216); of one cluster, if that is given."""
+    """Delete a topic (215, 216), in one cluster if given."""
 
     topic: str = text("topic")
     cluster: str | None = text("clusterName", None)

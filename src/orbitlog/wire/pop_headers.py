@@ -12,7 +12,7 @@ from orbitlog.wire.header_codec import Header, boolean, integer, long, text
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PopMessageRequest(Header):
-    """Messages that nobody else sees for a while (200050); queue -1 means any."""
+    """Pop messages: they stay invisible to other consumers for `invisible_ms` (200050); queue -1 means any."""
 
     group: str = text("consumerGroup")
     topic: str = text("topic")
@@ -30,7 +30,7 @@ class PopMessageRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PopMessageResponse(Header):
-    """The receipt, of which clients make one for each message (200050)."""
+    """What clients need to build the receipt of each message (200050)."""
 
     pop_timestamp_ms: int = long("popTime")
     invisible_ms: int = long("invisibleTime")
@@ -43,7 +43,7 @@ class PopMessageResponse(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PeekMessageRequest(Header):
-    """Messages looked at (200052)."""
+    """Read messages without popping them (200052)."""
 
     group: str = text("consumerGroup")
     topic: str = text("topic")
@@ -53,7 +53,7 @@ class PeekMessageRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class AckMessageRequest(Header):
-    """One message is done (200051)."""
+    """Acknowledge one message (200051)."""
 
     group: str = text("consumerGroup")
     topic: str = text("topic")
@@ -64,7 +64,7 @@ class AckMessageRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class ChangeInvisibleTimeRequest(Header):
-    """One message needs longer (200053)."""
+    """Change the invisibility timeout of one message (200053)."""
 
     group: str = text("consumerGroup")
     topic: str = text("topic")
@@ -85,7 +85,7 @@ class ChangeInvisibleTimeResponse(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class NotificationRequest(Header):
-    """Tell me when there is something to pop (200054)."""
+    """Wait until there is a message to pop (200054)."""
 
     group: str = text("consumerGroup")
     topic: str = text("topic")
@@ -98,7 +98,7 @@ class NotificationRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class NotificationResponse(Header):
-    """There is, or not (200054)."""
+    """Whether there is a message to pop (200054)."""
 
     has_message: bool = boolean("hasMsg")
     polling_full: bool = boolean("pollingFull", False)
@@ -106,7 +106,7 @@ class NotificationResponse(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PollingInfoRequest(Header):
-    """How many wait (200055)."""
+    """Count waiting pops (200055)."""
 
     group: str = text("consumerGroup")
     topic: str = text("topic")
@@ -115,6 +115,6 @@ class PollingInfoRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PollingInfoResponse(Header):
-    """So many (200055)."""
+    """Number of waiting pops (200055)."""
 
     polling_count: int = integer("pollingNum")

@@ -1,7 +1,7 @@
-"""Receipts of POP: by which a consumer names a message that it was given. Mirrors Java `ExtraInfoUtil`.
+"""POP receipts: identify a popped message in acknowledgements. Mirrors Java `ExtraInfoUtil`.
 
-A receipt is `startOffset popTime invisibleTime reviveQueue retryFlag brokerName queueId queueOffset`. Clients make
-those of ordinary messages themselves, of what the header of a pop's answer says about each queue.
+A receipt is `startOffset popTime invisibleTime reviveQueue retryFlag brokerName queueId queueOffset`. For messages
+that are not ordered, clients build it from the fields for each queue in the header of the pop response.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _BITS_BYTES_MAX = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PopReceipt:
-    """What a consumer shows to acknowledge a message, or to keep it longer."""
+    """The receipt of a popped message: a consumer sends it to acknowledge, or to change the invisibility timeout."""
 
     start_queue_offset: int
     pop_timestamp_ms: int
@@ -47,10 +47,10 @@ class PopReceipt:
 
 
 def parse_receipt(text: str) -> PopReceipt:
-    """Read a receipt; the last three parts may be missing, and say nothing that a request does not say itself."""
+    """Parse a receipt; the last three parts may be missing, since requests contain them as well."""
     parts = text.split(" ")
     if len(text) > _CHARACTERS_MAX or len(parts) < _PARTS_MIN:
-        raise BadField(f"{text[:80]!r} is no receipt", field="extraInfo")
+        raise BadField(f"{text[:80]!r} is not a valid receipt", field="extraInfo")
     start, pop_ms, invisible_ms, revive_queue_id = (_number(part, text) for part in parts[:4])
     broker_name = parts[5] if len(parts) > 5 else ""
     queue_id, queue_offset = (_number(parts[at], text) if len(parts) > at else -1 for at in (6, 7))
@@ -59,36 +59,36 @@ def parse_receipt(text: str) -> PopReceipt:
 
 def _number(part: str, text: str) -> int:
     if not (part.isascii() and part.isdigit() and len(part) <= _DIGITS_MAX):
-        raise BadField(f"{text[:80]!r} is no receipt", field="extraInfo")
+        raise BadField(f"{text[:80]!r} is not a valid receipt", field="extraInfo")
     return int(part)
 
 
 def retry_flag(topic: str) -> str:
-    """Return the part of a receipt that names the kind of topic a message was popped from."""
+    """Return the part of a receipt for the kind of topic that a message was popped from."""
     if is_pop_retry_v2(topic):
         return RETRIED_V2
     return RETRIED if topic.startswith(RETRY_PREFIX) else ORDINARY
 
 
 def real_topic(topic: str, group: str, retry: str) -> str:
-    """Return the topic that a message lies in, of the one that its consumer subscribed to."""
+    """Return the topic that contains a message, given the topic that its consumer subscribed to."""
     if retry not in (RETRIED, RETRIED_V2):
         return topic
     return pop_retry_topic(group, topic, is_v2=retry == RETRIED_V2)
 
 
 def start_offset_info(topic: str, queue_id: int, start_queue_offset: int) -> str:
-    """Say from where on a queue was popped."""
+    """Return the response field for the first popped offset of a queue."""
     return f"{retry_flag(topic)} {queue_id} {start_queue_offset}"
 
 
 def message_offset_info(topic: str, queue_id: int, queue_offsets: Iterable[int]) -> str:
-    """Say which messages of a queue were popped."""
+    """Return the response field for the popped offsets of a queue."""
     return f"{retry_flag(topic)} {queue_id} {','.join(map(str, queue_offsets))}"
 
 
 def order_count_info(topic: str, queue_id: int, consumed_counts: dict[int, int], message_count: int) -> list[str]:
-    """Say how often each message was popped before; older clients read only the last part, for the whole queue."""
+    """Return how often each message was popped earlier; older clients read the last part only, for the whole queue."""
     flag = retry_flag(topic)
     parts = [f"{flag} qo{queue_id}%{queue_offset} {count}" for queue_offset, count in consumed_counts.items()]
     is_all = len(consumed_counts) == message_count
@@ -96,9 +96,9 @@ def order_count_info(topic: str, queue_id: int, consumed_counts: dict[int, int],
 
 
 def acknowledged_offsets(start_queue_offset: int, bits: bytes) -> list[int]:
-    """Return which messages a batch of acknowledgements means: Java's BitSet, its lowest bit first."""
+    """Return the queue offsets of a batch acknowledgement: Java's BitSet, lowest bit first."""
     if len(bits) > _BITS_BYTES_MAX:
-        raise BadField(f"{len(bits)} bytes of bits are too many", field="acks")
+        raise BadField(f"{len(bits)} bytes of bits exceed the maximum of {_BITS_BYTES_MAX}", field="acks")
     return [
         start_queue_offset + at * 8 + bit
         for at, byte in enumerate(bits)

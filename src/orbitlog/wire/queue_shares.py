@@ -1,7 +1,7 @@
-"""How the members of a group share the queues of a topic.
+"""Queue allocation: how the members of a consumer group share the queues of a topic.
 
-Every member computes the shares of all by itself, so each must come to the same result from the same two lists, in
-whatever language it is written. Mirrors Java `AllocateMessageQueueAveragely`,
+Every member computes its share itself. So clients of all languages must get the same result from the same two lists.
+Mirrors Java `AllocateMessageQueueAveragely`,
 `AllocateMessageQueueAveragelyByCircle` and `AllocateMessageQueueConsistentHash`.
 """
 
@@ -20,28 +20,28 @@ Allocate = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQu
 
 
 def allocate_average(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
-    """Neighbouring queues to one member; the first members get one more where it does not come out even."""
-    place = _place(client_id, client_ids)
-    if place is None:
+    """Return consecutive queues; the first members get one more if the queues do not divide evenly."""
+    index = _index(client_id, client_ids)
+    if index is None:
         return []
     share, rest = divmod(len(queues), len(client_ids))
-    start = place * share + min(place, rest)
-    return list(queues[start : start + share + (place < rest)])
+    start = index * share + min(index, rest)
+    return list(queues[start : start + share + (index < rest)])
 
 
 def allocate_circle(client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]) -> list[MessageQueue]:
-    """Queues dealt out one by one, round and round."""
-    place = _place(client_id, client_ids)
-    return [] if place is None else list(queues[place :: len(client_ids)])
+    """Return every n-th queue: queues are assigned round-robin."""
+    index = _index(client_id, client_ids)
+    return [] if index is None else list(queues[index :: len(client_ids)])
 
 
 def allocate_consistent_hash(
     client_id: str, queues: Sequence[MessageQueue], client_ids: Sequence[str]
 ) -> list[MessageQueue]:
-    """Queues to the member next on a ring: few change hands when one joins or leaves."""
-    if _place(client_id, client_ids) is None:
+    """Return queues by consistent hashing: few of them move when a member joins or leaves."""
+    if _index(client_id, client_ids) is None:
         return []
-    ring = sorted((_ring_hash(f"{each}-{node}"), each) for each in client_ids for node in range(_VIRTUAL_NODES))
+    ring = sorted((_ring_hash(f"{member}-{node}"), member) for member in client_ids for node in range(_VIRTUAL_NODES))
     hashes = [number for number, _ in ring]
 
     def owner(queue: MessageQueue) -> str:
@@ -58,8 +58,8 @@ STRATEGIES: dict[str, Allocate] = {
 }
 
 
-def _place(client_id: str, client_ids: Sequence[str]) -> int | None:
-    """A member that the broker does not list yet takes nothing."""
+def _index(client_id: str, client_ids: Sequence[str]) -> int | None:
+    """Return the index of a member; None if the broker does not list it yet, so that it gets no queue."""
     return client_ids.index(client_id) if client_id in client_ids else None
 
 

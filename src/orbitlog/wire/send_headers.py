@@ -1,7 +1,7 @@
-"""Headers of producers: sending, transactions, replies, recall. Tiers A and B of the protocol, and 370 of 5.x.
+"""Headers of producer requests: sends, transactions, replies, recall (5.x).
 
 Mirrors Java `SendMessageRequestHeader`, `SendMessageRequestHeaderV2`, `EndTransactionRequestHeader` and their kin.
-Sends are the hot path: their header and their answer are read and written by hand, not by the declarations.
+Sends are the hot path: hand-written code, not the declarations, decodes and encodes their header and response.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from orbitlog.wire.header_codec import (
 
 @dataclass(slots=True)
 class SendMessageRequest(Header):
-    """A message to store (10, 324); `max_reconsume_times` absent is not 0."""
+    """Send a message (10, 324); an absent `max_reconsume_times` is not 0."""
 
     producer_group: str = text("producerGroup")
     topic: str = text("topic")
@@ -100,9 +100,9 @@ class SendMessageV2Request(SendMessageRequest):
 
 @dataclass(slots=True)
 class SendMessageResponse(Header):
-    """Where the message went (10, 310, 320, 324, 325); the codes 0, 10, 11 and 12 all mean that it is stored.
+    """Id and position of a stored message (10, 310, 320, 324, 325); the codes 0, 10, 11 and 12 mean that it is stored.
 
-    Java reads `region` and `trace` from every answer, and they switch its tracing.
+    Java reads `region` and `trace` from every response: they switch its tracing on and off.
     """
 
     message_id: str = text("msgId")
@@ -151,7 +151,7 @@ class SendMessageResponse(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class EndTransactionRequest(Header):
-    """How a transaction ended (37): 8 committed, 12 rolled back, 0 not known yet."""
+    """End a transaction (37): 8 commit, 12 rollback, 0 not known yet."""
 
     producer_group: str = text("producerGroup")
     half_queue_offset: int = long("tranStateTableOffset")
@@ -182,7 +182,7 @@ class EndTransactionRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class CheckTransactionRequest(Header):
-    """A broker asks a producer how a transaction ended (39)."""
+    """A broker asks a producer for the state of a transaction (39)."""
 
     half_queue_offset: int = long("tranStateTableOffset")
     half_physical_offset: int = long("commitLogOffset")
@@ -195,7 +195,7 @@ class CheckTransactionRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class PushReplyRequest(Header):
-    """A broker hands a reply to the client that asked (326)."""
+    """A broker pushes a reply to the requesting client (326)."""
 
     producer_group: str = text("producerGroup")
     topic: str = text("topic")
@@ -215,7 +215,7 @@ class PushReplyRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class RecallMessageRequest(Header):
-    """Take back a message that waits for its time (370)."""
+    """Recall a timer message (370)."""
 
     topic: str = text("topic")
     recall_handle: str = text("recallHandle")
@@ -224,6 +224,6 @@ class RecallMessageRequest(Header):
 
 @dataclass(slots=True, kw_only=True, repr=False, eq=False)
 class RecallMessageResponse(Header):
-    """Which message was taken back (370)."""
+    """The id of the recalled message (370)."""
 
     message_id: str = text("msgId")

@@ -1,7 +1,7 @@
-"""Message traces: what producers and consumers write down about a message, in the topic for traces.
+"""Message traces: records that producers and consumers send about a message, to the trace topic.
 
-Records are fields with 0x01 between them, each record ends with 0x02; many are the body of one message, whose keys are
-the ids that they tell of. Mirrors Java `TraceDataEncoder`.
+The fields of a record are separated by 0x01, and each record ends with 0x02. One trace message contains many records;
+its keys are the ids of the traced messages. Mirrors Java `TraceDataEncoder`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _PUB_FIELDS_WITH_ID = 14
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """One line of a message's life; what a kind of record does not say is left as it is here."""
+    """One trace record; fields that its kind does not have keep their default."""
 
     kind: str
     message_id: str
@@ -35,7 +35,7 @@ class TraceRecord:
     tags: str = ""
     keys: str = ""
     host: str = ""
-    """The broker that a message went to."""
+    """The broker that stored the message."""
     body_bytes: int = 0
     cost_ms: int = 0
     success: bool = True
@@ -49,15 +49,15 @@ class TraceRecord:
 
 
 def decode_trace(body: bytes) -> list[TraceRecord]:
-    """Read the records of one trace message; those that make no sense are passed over, as Java's tools do."""
-    found: list[TraceRecord] = []
+    """Decode the records of one trace message; invalid ones are skipped, as Java's tools do."""
+    records: list[TraceRecord] = []
     for line in body.decode(errors="replace").split(RECORD_END)[:_RECORDS_MAX]:
-        fields = ["" if each == _NULL else each for each in line.split(FIELD_END)]
+        fields = ["" if field == _NULL else field for field in line.split(FIELD_END)]
         reader = _READERS.get(fields[0])
         record = reader(fields) if reader is not None else None
         if record is not None:
-            found.append(record)
-    return found
+            records.append(record)
+    return records
 
 
 def _pub(fields: Sequence[str]) -> TraceRecord | None:
@@ -155,8 +155,9 @@ def _number(text: str) -> int:
 
 
 def encode_trace(records: Iterable[TraceRecord]) -> bytes:
-    """Write records as Java's tools read them."""
-    return "".join(FIELD_END.join(map(_clean, _WRITERS[each.kind](each))) + RECORD_END for each in records).encode()
+    """Encode records in the form that Java's tools read."""
+    texts = (FIELD_END.join(map(_clean, _WRITERS[record.kind](record))) + RECORD_END for record in records)
+    return "".join(texts).encode()
 
 
 def _clean(field: object) -> str:
@@ -164,20 +165,29 @@ def _clean(field: object) -> str:
     return text.replace(FIELD_END, " ").replace(RECORD_END, " ") or _NULL
 
 
-def _pub_fields(each: TraceRecord) -> Sequence[object]:
-    head = (PUB, each.timestamp_ms, each.region, each.group, each.topic, each.message_id, each.tags, each.keys)
-    tail = (each.body_bytes, each.cost_ms, each.message_type, each.offset_message_id, each.success)
-    return (*head, each.host, *tail)
+def _pub_fields(record: TraceRecord) -> Sequence[object]:
+    head = (
+        PUB,
+        record.timestamp_ms,
+        record.region,
+        record.group,
+        record.topic,
+        record.message_id,
+        record.tags,
+        record.keys,
+    )
+    tail = (record.body_bytes, record.cost_ms, record.message_type, record.offset_message_id, record.success)
+    return (*head, record.host, *tail)
 
 
-def _sub_before_fields(each: TraceRecord) -> Sequence[object]:
-    head = (SUB_BEFORE, each.timestamp_ms, each.region, each.group, each.request_id)
-    return (*head, each.message_id, each.retry_times, each.keys)
+def _sub_before_fields(record: TraceRecord) -> Sequence[object]:
+    head = (SUB_BEFORE, record.timestamp_ms, record.region, record.group, record.request_id)
+    return (*head, record.message_id, record.retry_times, record.keys)
 
 
-def _sub_after_fields(each: TraceRecord) -> Sequence[object]:
-    head = (SUB_AFTER, each.request_id, each.message_id, each.cost_ms, each.success, each.keys)
-    return (*head, each.result, each.timestamp_ms, each.group)
+def _sub_after_fields(record: TraceRecord) -> Sequence[object]:
+    head = (SUB_AFTER, record.request_id, record.message_id, record.cost_ms, record.success, record.keys)
+    return (*head, record.result, record.timestamp_ms, record.group)
 
 
 _WRITERS = {PUB: _pub_fields, SUB_BEFORE: _sub_before_fields, SUB_AFTER: _sub_after_fields}

@@ -25,20 +25,20 @@ def route_query(serialization: Serialization) -> Command:
     return Command(105, 1, ext_fields={"topic": "TopicTest"}, version=409, serialization=serialization)
 
 
-def test_a_json_frame_byte_for_byte() -> None:
+def test_json_frame_has_exact_bytes() -> None:
     assert encode_command(route_query(Serialization.JSON)) == JSON_FRAME
 
 
-def test_a_binary_frame_byte_for_byte() -> None:
+def test_binary_frame_has_exact_bytes() -> None:
     assert encode_command(route_query(Serialization.BINARY)) == BINARY_FRAME
 
 
-def test_a_remark_is_left_out_only_when_there_is_none() -> None:
+def test_empty_remark_is_written_and_null_is_omitted() -> None:
     assert b'"remark":"","extFields"' in encode_command(Command(0, remark=""))
     assert b"remark" not in encode_command(Command(0))
 
 
-def test_a_body_follows_and_counts() -> None:
+def test_body_follows_the_header_and_counts_in_the_total() -> None:
     frame = encode_command(Command(34, body=b"\x00\xff"))
     assert frame.endswith(b"}\x00\xff")
     assert int.from_bytes(frame[:4]) == len(frame) - 4
@@ -46,7 +46,7 @@ def test_a_body_follows_and_counts() -> None:
 
 
 @pytest.mark.parametrize("serialization", Serialization)
-def test_a_response_takes_opaque_and_serialization_of_its_request(serialization: Serialization) -> None:
+def test_response_has_opaque_and_serialization_of_its_request(serialization: Serialization) -> None:
     request = Command(11, -7, FLAG_ONEWAY, version=317, language="GO", serialization=serialization)
     response = response_to(request, 17, "no such topic", {"a": "1"}, b"x")
     assert (response.opaque, response.flag, response.serialization) == (-7, FLAG_RESPONSE, serialization)
@@ -67,13 +67,13 @@ def test_responses_do_not_share_their_fields() -> None:
     assert second.ext_fields == {}
 
 
-def test_half_a_surrogate_pair_can_be_written() -> None:
+def test_unpaired_surrogate_can_be_encoded() -> None:
     assert rb'"a":"\ud800"' in encode_command(Command(0, ext_fields={"a": "\ud800"}))
     assert encode_command(Command(0, ext_fields={"a": "\ud800"}, serialization=1)).endswith(b"a\0\0\0\x01?")
 
 
-def test_what_a_frame_has_no_room_for() -> None:
-    with pytest.raises(WireError, match="a header of 16777295 bytes"):
+def test_header_over_the_limit_raises() -> None:
+    with pytest.raises(WireError, match="header of 16777295 bytes"):
         encode_command(Command(0, ext_fields={"a": "x" * 2**24}, version=1, language="GO"))
     with pytest.raises(WireError, match="name of 32768 bytes"):
         encode_command(Command(0, ext_fields={"a" * 32768: ""}, serialization=1))

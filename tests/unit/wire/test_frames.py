@@ -1,4 +1,4 @@
-"""The decoder takes bytes as they come; each frame is tried whole, byte by byte, and with others behind it."""
+"""Frame decoder: each frame is received whole, byte by byte, and followed by others."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def json_frame(header: bytes, body: bytes = b"") -> bytes:
 
 
 @given(COMMANDS)
-def test_what_was_written_is_read(command: Command) -> None:
+def test_encoded_commands_are_decoded(command: Command) -> None:
     assert FrameDecoder().receive_data(encode_command(command)) == [command]
 
 
@@ -52,7 +52,7 @@ def test_any_cut_gives_the_same_commands(commands: list[Command], step: int) -> 
     assert decoder.kept_bytes == 0
 
 
-def test_an_unfinished_frame_waits() -> None:
+def test_incomplete_frame_is_buffered() -> None:
     data = encode_command(SEND) + encode_command(BINARY)
     decoder = FrameDecoder()
     assert decoder.receive_data(data[:-1]) == [SEND]
@@ -86,7 +86,7 @@ HEADERS_READ = [
 
 
 @pytest.mark.parametrize(("header", "command"), HEADERS_READ)
-def test_json_headers_from_many_hands(header: bytes, command: Command) -> None:
+def test_json_headers_of_all_clients_are_decoded(header: bytes, command: Command) -> None:
     assert FrameDecoder().receive_data(json_frame(header)) == [command]
 
 
@@ -129,7 +129,7 @@ BAD_FRAMES = {
 
 
 @pytest.mark.parametrize("data", BAD_FRAMES.values(), ids=BAD_FRAMES)
-def test_garbage_is_one_error(data: bytes) -> None:
+def test_invalid_bytes_raise_one_error(data: bytes) -> None:
     decoder = FrameDecoder()
     with pytest.raises(WireError) as first:
         decoder.receive_data(data)
@@ -138,7 +138,7 @@ def test_garbage_is_one_error(data: bytes) -> None:
     assert again.value is first.value is decoder.failure
 
 
-def test_commands_before_the_garbage_are_not_lost() -> None:
+def test_commands_before_invalid_bytes_are_returned() -> None:
     decoder = FrameDecoder()
     assert decoder.receive_data(encode_command(SEND) + b"garbage that is long enough") == [SEND]
     assert decoder.failure is not None
@@ -146,33 +146,34 @@ def test_commands_before_the_garbage_are_not_lost() -> None:
         decoder.receive_data(b"")
 
 
-def test_lengths_are_judged_before_their_bytes_come() -> None:
+def test_lengths_are_checked_before_the_bytes_arrive() -> None:
     decoder = FrameDecoder(1000)
-    with pytest.raises(WireError, match="a frame of 1001 bytes; at most 1000"):
+    with pytest.raises(WireError, match="frame of 1001 bytes exceeds the maximum of 1000"):
         decoder.receive_data((997).to_bytes(4) + bytes(4))
     assert FrameDecoder(1000).receive_data((996).to_bytes(4) + (100).to_bytes(4)) == []
 
 
 @pytest.mark.parametrize(
-    ("data", "told"), [(b"POST /x HTTP/1.1", "this is HTTP"), (b"\x16\x03\x01\0\0\0\0\0", "this is TLS")]
+    ("data", "problem"),
+    [(b"POST /x HTTP/1.1", "the peer speaks HTTP"), (b"\x16\x03\x01\0\0\0\0\0", "the peer speaks TLS")],
 )
-def test_the_wrong_door_is_told(data: bytes, told: str) -> None:
-    with pytest.raises(WireError, match=told):
+def test_other_protocol_is_named_in_the_error(data: bytes, problem: str) -> None:
+    with pytest.raises(WireError, match=problem):
         FrameDecoder().receive_data(data)
 
 
-def test_limits_are_the_callers() -> None:
+def test_given_limits_are_enforced() -> None:
     limits = WireLimits(header_bytes_max=50, ext_fields_max=2)
-    with pytest.raises(WireError, match="at most 50"):
+    with pytest.raises(WireError, match="maximum of 50"):
         FrameDecoder(limits=limits).receive_data(encode_command(SEND))
     for serialization in Serialization:
         fields = Command(1, ext_fields=dict.fromkeys("abc", ""), serialization=serialization)
-        with pytest.raises(WireError, match="extension fields"):
+        with pytest.raises(WireError, match="ext fields"):
             FrameDecoder(limits=WireLimits(ext_fields_max=2)).receive_data(encode_command(fields))
 
 
 @pytest.mark.parametrize("command", [SEND, BINARY], ids=["json", "binary"])
-def test_every_byte_flipped_and_every_length_cut(command: Command) -> None:
+def test_flipped_or_truncated_bytes_raise_only_wire_errors(command: Command) -> None:
     frame = encode_command(command)
     for position in range(len(frame)):
         assert FrameDecoder().receive_data(frame[:position]) == []
@@ -182,7 +183,7 @@ def test_every_byte_flipped_and_every_length_cut(command: Command) -> None:
             assert _reads_or_refuses(bytes(damaged))
 
 
-def test_fifty_thousand_malformed_frames() -> None:
+def test_malformed_frames_raise_only_wire_errors() -> None:
     chance = random.Random(20240601)
     frames = [encode_command(SEND), encode_command(BINARY)]
     refused = 0

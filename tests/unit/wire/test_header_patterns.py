@@ -26,7 +26,7 @@ def test_values_are_captured_in_the_order_they_were_given() -> None:
 @pytest.mark.parametrize(
     "header",
     [
-        HEADER.replace(b"T.", b"Tx"),  # the dot is no wildcard
+        HEADER.replace(b"T.", b"Tx"),  # the dot is not a wildcard
         HEADER.replace(b"17", b"017"),
         HEADER.replace(b"17", b"-1"),
         HEADER.replace(b"17", b"1234567890"),

@@ -37,7 +37,7 @@ def sample(kind: type[Header], *, everything: bool) -> Header:
 
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
-def test_each_kind_both_ways(kind: type[Header]) -> None:
+def test_each_header_is_encoded_and_decoded(kind: type[Header]) -> None:
     for everything in (True, False):
         header = sample(kind, everything=everything)
         fields = header.to_ext_fields()
@@ -46,7 +46,7 @@ def test_each_kind_both_ways(kind: type[Header]) -> None:
 
 
 @pytest.mark.parametrize("kind", kinds(), ids=lambda kind: kind.__name__)
-def test_each_mandatory_field_is_missed(kind: type[Header]) -> None:
+def test_each_missing_required_field_raises(kind: type[Header]) -> None:
     fields = sample(kind, everything=False).to_ext_fields()
     required = [each for each in dataclasses.fields(kind) if each.default is dataclasses.MISSING]  # type: ignore[arg-type]
     missed = 0
@@ -59,7 +59,7 @@ def test_each_mandatory_field_is_missed(kind: type[Header]) -> None:
     assert missed == len(required)
 
 
-def test_every_code_of_the_tiers_is_in_the_table() -> None:
+def test_every_code_is_in_the_table() -> None:
     tiers = """10 310 320 34 35 38 11 14 15 30 36 29 31 41 42 46 40 103 104 105 37 324 325 12 33 32 39 326 106 206 216
     100 101 102 219 205 224 304 319 318 17 215 200 201 207 202 208 203 204 28 26 25 21 300 222 305 351 307 303 317 314
     220 221 315 309 3001 3010 217 322 901 904 361 400 401 200050 200051 200052 200053 200054 200055 200151 370 18 225
@@ -74,7 +74,7 @@ def test_a_request_finds_its_header() -> None:
     assert decode_request_header(Command(RequestCode.HEART_BEAT)) == NoHeader()
 
 
-def test_the_second_version_of_a_send_has_letters() -> None:
+def test_send_v2_has_one_letter_names() -> None:
     fields = {"a": "P", "b": "T", "c": "TBW102", "d": "4", "e": "-1", "f": "4", "g": "1700000000000", "h": "0"}
     assert SendMessageV2Request.from_ext_fields(fields) == SendMessageV2Request(
         producer_group="P",
@@ -93,7 +93,7 @@ def test_the_second_version_of_a_send_has_letters() -> None:
     assert header.to_ext_fields() == {**fields, **more, "m": "true"}
 
 
-def test_never_given_is_not_zero() -> None:
+def test_absent_max_reconsume_times_is_not_zero() -> None:
     header = sample(SendMessageRequest, everything=False)
     assert isinstance(header, SendMessageRequest)
     assert header.max_reconsume_times is None
@@ -101,7 +101,7 @@ def test_never_given_is_not_zero() -> None:
 
 
 @pytest.mark.parametrize("name", "degfhjl")
-def test_a_send_with_a_bad_number_is_refused(name: str) -> None:
+def test_send_with_an_invalid_number_raises(name: str) -> None:
     fields = sample(SendMessageV2Request, everything=True).to_ext_fields()
     for text in ("x", "", "1_0", "²", "99999999999999999999"):
         with pytest.raises(BadRequest, match=f"<{name}> is no"):
@@ -109,13 +109,13 @@ def test_a_send_with_a_bad_number_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["queueId", "queueOffset", "maxMsgNums", "sysFlag", "subVersion", "maxMsgBytes"])
-def test_a_pull_with_a_bad_number_is_refused(name: str) -> None:
+def test_pull_with_an_invalid_number_raises(name: str) -> None:
     fields = sample(PullMessageRequest, everything=True).to_ext_fields()
     with pytest.raises(BadRequest, match=f"<{name}> is no"):
         PullMessageRequest.from_ext_fields({**fields, name: "x"})
 
 
-def test_answers_that_clients_take_apart() -> None:
+def test_responses_have_the_fields_that_clients_parse() -> None:
     sent = SendMessageResponse(message_id="ID", queue_id=1, queue_offset=2, region="DefaultRegion", trace="true")
     assert sent.to_ext_fields() == {
         "msgId": "ID",
@@ -133,7 +133,7 @@ def test_answers_that_clients_take_apart() -> None:
     }
 
 
-def test_spellings_of_the_protocol() -> None:
+def test_misspelled_names_of_the_protocol_are_kept() -> None:
     assert "heartbeatTimeoutMillis" in sample(RegisterBrokerRequest, everything=True).to_ext_fields()
     assert "heartbeatTimeoutMills" in sample(BrokerHeartbeatRequest, everything=True).to_ext_fields()
     assert "proxyFrowardClientId" in sample(PullMessageRequest, everything=True).to_ext_fields()

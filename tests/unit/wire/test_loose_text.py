@@ -19,12 +19,12 @@ def read(data: bytes) -> object:
         (b'{0:"\xff"}', {0: "\ufffd"}),
     ],
 )
-def test_everything_that_is_read_can_be_written(data: bytes, value: object) -> None:
+def test_loose_text_can_be_encoded(data: bytes, value: object) -> None:
     assert read(data) == value
     write_body(value)  # type: ignore[arg-type]
 
 
-def test_limits_hold() -> None:
+def test_limits_are_enforced() -> None:
     for data in (b"[" * 9 + b"]" * 9, b'"' + b"x" * 1000 + b'"', b""):
         with pytest.raises(FormatError):
             read(data)

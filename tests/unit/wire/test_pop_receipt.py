@@ -19,7 +19,7 @@ from orbitlog.wire.pop_receipt import (
 TEXT = "3 1700000000000 60000 7 1 broker-a 2 5"
 
 
-def test_both_ways() -> None:
+def test_receipt_is_formatted_and_parsed() -> None:
     receipt = parse_receipt(TEXT)
     assert receipt == PopReceipt(3, 1_700_000_000_000, 60_000, 7, "1", "broker-a", 2, 5)
     assert str(receipt) == TEXT
@@ -27,19 +27,19 @@ def test_both_ways() -> None:
 
 
 @pytest.mark.parametrize("text", ["", "1 2 3 4", "a 2 3 4 0", "-1 2 3 4 0", "9" * 19 + " 2 3 4 0", "1 " * 2_000])
-def test_what_is_no_receipt(text: str) -> None:
+def test_invalid_receipt_raises(text: str) -> None:
     with pytest.raises(FormatError):
         parse_receipt(text)
 
 
-def test_what_an_answer_says_of_a_queue() -> None:
+def test_response_fields_of_a_queue() -> None:
     assert start_offset_info("T", 2, 9) == "0 2 9"
     assert message_offset_info("%RETRY%G_T", 0, (9, 11)) == "1 0 9,11"
     assert order_count_info("T", 2, {9: 1, 10: 3}, 2) == ["0 qo2%9 1", "0 qo2%10 3", "0 2 1"]
     assert order_count_info("T", 2, {9: 1}, 2)[-1] == "0 2 0"
 
 
-def test_topics_and_bits() -> None:
+def test_retry_topics_and_acknowledged_bits() -> None:
     assert (real_topic("T", "G", "0"), real_topic("T", "G", "1")) == ("T", "%RETRY%G_T")
     assert real_topic("T", "G", "2") == "%RETRY%G+T"
     assert [retry_flag(topic) for topic in ("T", "%RETRY%G_T", "%RETRY%G+T")] == ["0", "1", "2"]

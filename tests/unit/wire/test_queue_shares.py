@@ -43,7 +43,7 @@ def test_consistent_hash_as_java() -> None:
 
 
 @pytest.mark.parametrize("strategy", [allocate_average, allocate_circle, allocate_consistent_hash])
-def test_a_member_that_is_not_listed_takes_nothing(strategy: object) -> None:
+def test_unlisted_member_gets_no_queue(strategy: object) -> None:
     assert callable(strategy) and strategy("stranger", queues_of(4), ["a", "b"]) == []
 
 

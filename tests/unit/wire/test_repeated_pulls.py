@@ -52,7 +52,7 @@ def knowing(header: bytes) -> RepeatedPulls:
         text(999_999_999, queueId=999_999_999, queueOffset=10**18 - 1, sysFlag="007", commitOffset="0012"),
     ],
 )
-def test_the_same_command(header: bytes) -> None:
+def test_pattern_gives_the_same_command(header: bytes) -> None:
     read = knowing(text()).read(header, b"body", LIMITS)
     plain = decode_json_header(header, b"body", LIMITS)
     assert read is not None and read == plain
@@ -80,7 +80,7 @@ def test_the_same_command(header: bytes) -> None:
         text() + b" ",
     ],
 )
-def test_what_differs_in_anything_else_is_left_alone(header: bytes) -> None:
+def test_header_with_another_difference_does_not_match(header: bytes) -> None:
     assert knowing(text()).read(header, b"", LIMITS) is None
 
 
@@ -95,17 +95,17 @@ def test_what_differs_in_anything_else_is_left_alone(header: bytes) -> None:
         text()[:-1],
     ],
 )
-def test_what_has_no_pattern_is_never_known(header: bytes) -> None:
+def test_header_without_pattern_never_matches(header: bytes) -> None:
     assert knowing(header).read(header, b"", LIMITS) is None
 
 
-def test_texts_may_hold_anything() -> None:
+def test_quotes_and_regex_characters_in_a_text_match() -> None:
     header = text(subscription='a||"queueId":"7",%(.*)[')
     read = knowing(header).read(header.replace(b'"opaque":1', b'"opaque":77'), b"", LIMITS)
     assert read is not None and read.opaque == 77 and read.ext_fields["queueId"] == "3"
 
 
-def test_a_few_kinds_are_known_at_a_time() -> None:
+def test_only_the_last_patterns_are_kept() -> None:
     pulls = RepeatedPulls()
     kinds = [text(topic=f"Topic{number}") for number in range(6)]
     for header in kinds:
@@ -124,7 +124,7 @@ def test_a_few_kinds_are_known_at_a_time() -> None:
     assert [read.ext_fields["topic"] for read in turns if read is not None] == ["Topic2", "Topic3", "Topic4"] * 4
 
 
-def test_many_kinds_in_turn_are_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_kinds_in_turn_get_fewer_patterns(monkeypatch: pytest.MonkeyPatch) -> None:
     taken_up: list[bytes] = []
     pattern_of = repeated_pulls._pattern_of
     monkeypatch.setattr(
@@ -139,7 +139,7 @@ def test_many_kinds_in_turn_are_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
     assert pulls.read(text(), b"", LIMITS) is not None, "but not for good"
 
 
-def test_every_byte_flipped_gives_what_the_plain_decoder_gives() -> None:
+def test_flipped_bytes_give_the_command_of_the_json_decoder() -> None:
     pulls, header = knowing(text(123, queueOffset=45678)), text(123, queueOffset=45678)
     for place in range(len(header)):
         for bit in (1, 4, 16):
@@ -158,7 +158,7 @@ def _plain(header: bytes) -> Command | None:
         return None
 
 
-def test_a_decoder_uses_it() -> None:
+def test_decoder_uses_patterns() -> None:
     decoder = FrameDecoder()
     commands = [decoder.decode((0, text(number, queueOffset=number), b"")) for number in range(1, 50)]
     assert [command.opaque for command in commands] == list(range(1, 50))

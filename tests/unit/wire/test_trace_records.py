@@ -46,11 +46,11 @@ PUB_FIELDS = (
         TraceRecord(SUB_AFTER, "ID", 1700, "G", keys="k", cost_ms=3, success=False, request_id="R", result=4),
     ],
 )
-def test_both_ways(record: TraceRecord) -> None:
+def test_records_are_encoded_and_decoded(record: TraceRecord) -> None:
     assert decode_trace(encode_trace([record, record])) == [record, record]
 
 
-def test_what_java_writes() -> None:
+def test_records_of_java_are_decoded() -> None:
     (pub,) = decode_trace(line(*PUB_FIELDS))
     assert (pub.topic, pub.message_id, pub.cost_ms, pub.message_type, pub.offset_message_id) == (
         "T",
@@ -74,11 +74,11 @@ def test_what_java_writes() -> None:
 
 
 @pytest.mark.parametrize("kind", [PUB, SUB_BEFORE, SUB_AFTER, END_TRANSACTION, RECALL, "Other", ""])
-def test_what_is_cut_short_is_passed_over(kind: str) -> None:
+def test_truncated_record_is_skipped(kind: str) -> None:
     assert decode_trace(line(kind, "1")) == []
     assert decode_trace(b"\xff\x01\x02") == []
 
 
-def test_a_separator_inside_a_field_does_no_harm() -> None:
+def test_separator_inside_a_field_is_replaced() -> None:
     (record,) = decode_trace(encode_trace([TraceRecord(PUB, "ID", keys="a\x01b\x02c")]))
     assert record.keys == "a b c"

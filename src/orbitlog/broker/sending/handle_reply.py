@@ -1,4 +1,7 @@
-"""Replies: handed to the client that asked, over the connection of its heartbeats. Mirrors `ReplyMessageProcessor`."""
+"""Reply messages: pushed to the requesting client over the connection of its heartbeats.
+
+Mirrors `ReplyMessageProcessor`.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +25,7 @@ _SECONDS = 10.0
 
 
 class ReplyHandler:
-    """Serves 324 and 325, and sends 326."""
+    """Serves SEND_REPLY_MESSAGE and its V2, and sends PUSH_REPLY_MESSAGE_TO_CLIENT."""
 
     def __init__(self, state: BrokerState, writer: MessageWriter) -> None:
         self._state = state
@@ -39,19 +42,19 @@ class ReplyHandler:
         if problem is not None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, problem)
         queue_id = header.queue_id if 0 <= header.queue_id < config.write_queue_count else 0
-        told = self._store(connection, request, header, properties, queue_id)
-        return response_to(request, ResponseCode.SUCCESS, ext_fields=told.to_ext_fields())
+        response = self._store(connection, request, header, properties, queue_id)
+        return response_to(request, ResponseCode.SUCCESS, ext_fields=response.to_ext_fields())
 
     async def _push(
         self, connection: Connection, request: Command, header: SendMessageRequest, properties: dict[str, str]
     ) -> str | None:
-        """Hand the reply over; returns what went wrong."""
+        """Push the reply to its client; return the error, or None."""
         state = self._state
         client_id = properties.get(REPLY_TO_CLIENT)
         if not client_id:
             return f"reply message properties[{REPLY_TO_CLIENT}] is null"
-        asker = state.clients.find_producer(client_id)
-        if asker is None:
+        requester = state.clients.find_producer(client_id)
+        if requester is None:
             return f"push reply message fail, channel of <{client_id[:255]}> not found."
         now_ms = state.now_ms()
         pushed = PushReplyRequest(
@@ -73,9 +76,9 @@ class ReplyHandler:
         command = Command(
             RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT, ext_fields=pushed.to_ext_fields(), body=request.body
         )
-        assert isinstance(asker.connection, Connection)
+        assert isinstance(requester.connection, Connection)
         try:
-            answer = await asker.connection.request(command, _SECONDS)
+            answer = await requester.connection.request(command, _SECONDS)
         except RemotingError as error:
             return f"push reply message to {client_id[:255]} fail: {error}"
         return None if answer.code == ResponseCode.SUCCESS else f"push reply message to {client_id[:255]} fail."
@@ -88,9 +91,9 @@ class ReplyHandler:
         properties: dict[str, str],
         queue_id: int,
     ) -> SendMessageResponse:
-        """Keep the reply, too, where an operator wants that; it has reached its client already."""
+        """Store the reply if `storeReplyMessageEnable` is set; its client has received it already."""
         state = self._state
-        told = SendMessageResponse(
+        response = SendMessageResponse(
             message_id="0",
             queue_id=queue_id,
             queue_offset=0,
@@ -98,7 +101,7 @@ class ReplyHandler:
             trace="true" if state.settings[keys.TRACE_ON] else "false",
         )
         if not state.settings[keys.STORE_REPLIES] or not request.body:
-            return told
+            return response
         born_raw, store_raw = host_raw(*connection.remote_address), state.store_host_raw(connection)
         message = make_message(
             header.topic,
@@ -111,6 +114,6 @@ class ReplyHandler:
         )._replace(born_host_raw=born_raw, store_host_raw=store_raw, sys_flag=host_bits(born_raw, store_raw))
         result = self._writer.put(message)
         if result.is_stored:
-            told.message_id = str(OffsetMessageId(message.store_host, result.physical_offset))
-            told.queue_offset = result.queue_offset
-        return told
+            response.message_id = str(OffsetMessageId(message.store_host, result.physical_offset))
+            response.queue_offset = result.queue_offset
+        return response

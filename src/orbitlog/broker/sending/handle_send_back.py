@@ -1,6 +1,6 @@
-"""Messages that a consumer could not deal with: tried again later, and in the end put where people look at them.
+"""Retry of messages that a consumer could not process: redelivers them later, and ends in the dead letter topic.
 
-Mirrors `AbstractSendMessageProcessor.consumerSendMsgBack`. Each try waits longer than the one before.
+Mirrors `AbstractSendMessageProcessor.consumerSendMsgBack`. Each attempt has a longer delay than the last.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _UNIT_SUBSCRIBER = 2
 
 
 class SendBackHandler:
-    """Serves 36."""
+    """Serves CONSUMER_SEND_MSG_BACK."""
 
     def __init__(self, state: BrokerState, writer: MessageWriter, flushes: FlushQueue | None = None) -> None:
         self._state = state
@@ -54,7 +54,7 @@ class SendBackHandler:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group not exist, {header.group}"
             )
         if not state.settings[keys.BROKER_PERMISSION] & PERMISSION_WRITE:
-            raise RequestRefused(ResponseCode.NO_PERMISSION, "the broker may not be written (brokerPermission)")
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "the broker is not writable (brokerPermission)")
         if group.retry_queue_count <= 0:
             return response_to(request, ResponseCode.SUCCESS)
         topic = state.topics.make_retry_topic(
@@ -69,7 +69,7 @@ class SendBackHandler:
         return once_flushed(self._flushes, end, connection, request, response_to(request, ResponseCode.SUCCESS))
 
     def _store(self, connection: Connection, header: SendBackRequest, times_max: int, queue_id: int) -> int:
-        """Store the message to be tried again; returns where its record ends."""
+        """Store the message for its next attempt; return the end offset of the record."""
         state = self._state
         message = state.store.read_at(header.physical_offset)
         if message is None:
@@ -79,12 +79,12 @@ class SendBackHandler:
         origin = OffsetMessageId(decode_host(message.store_host_raw), message.physical_offset)
         properties.setdefault(_ORIGIN_MESSAGE_ID, str(origin))
         properties[props.WAIT] = "false"
-        is_given_up = message.reconsume_times >= times_max or header.delay_level < 0
-        if is_given_up:
+        is_dead_letter = message.reconsume_times >= times_max or header.delay_level < 0
+        if is_dead_letter:
             topic, queue_id = state.topics.make_dead_letter_topic(header.group).topic, 0
             properties.pop(props.DELAY, None)
             log.warning(
-                "group %s gave up on %s after %d tries; it is in %s",
+                "dead letter: group %s gave up on %s after %d attempts; it is in %s",
                 header.group,
                 properties.get(props.UNIQ_KEY, origin),
                 message.reconsume_times,
@@ -95,7 +95,7 @@ class SendBackHandler:
             properties[props.DELAY] = str(header.delay_level or _FIRST_LEVEL + message.reconsume_times)
         store_raw = state.store_host_raw(connection)
         is_ipv6 = len(store_raw) == IPV6_HOST_BYTES
-        again = message._replace(
+        retried = message._replace(
             topic=topic,
             queue_id=queue_id,
             store_host_raw=store_raw,
@@ -104,7 +104,7 @@ class SendBackHandler:
             properties_raw=self._writer.encode(properties),
             version=1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
         )
-        result = self._writer.put(self._writer.schedule(again, properties))
+        result = self._writer.put(self._writer.schedule(retried, properties))
         if not result.is_stored:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, result.status.value)
         state.statistics.add(SNDBCK_PUT_NUMS, f"{properties[props.RETRY_TOPIC]}@{header.group}", 1)

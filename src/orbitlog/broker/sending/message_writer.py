@@ -1,7 +1,8 @@
-"""Messages on their way into the store: delayed ones are put aside, the others go where they say.
+"""Message writer: the only part of the broker that appends to the store.
 
-Mirrors Java's `HookUtils.handleScheduleMessage` and the end of `SendMessageProcessor`. Whatever the broker stores (what
-is sent, what comes back, what is due) goes through here.
+Sends, retries, replies, due delayed messages, transactions and POP check points all go through it, so that
+`StoredMessages` sees each of them. It also redirects scheduled messages. Mirrors Java's
+`HookUtils.handleScheduleMessage` and the end of `SendMessageProcessor`.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ _REFUSED = {
 
 
 class MessageWriter:
-    """Puts messages into the store of one broker."""
+    """Appends messages to the store of one broker."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -71,13 +72,13 @@ class MessageWriter:
         return places
 
     def encode(self, properties: dict[str, str]) -> bytes:
-        """Write properties as the line of versions that the store is compatible with does."""
+        """Return the bytes of properties in the form of the Java version that the store is compatible with."""
         return encode_properties(properties, trailing_separator=self.has_separator)
 
     def schedule(self, message: Message, properties: dict[str, str]) -> Message:
-        """Return the message as it is to be stored: where it wants to be delayed, in the topic for that.
+        """Return the message to store: a scheduled message goes to the system topic of delayed or timer messages.
 
-        A level over the highest is the highest. Changes `properties`.
+        A delay level above the highest counts as the highest. Changes `properties`.
         """
         level = parse_level(properties.get(props.DELAY, "")) or 0
         if level <= 0:
@@ -93,7 +94,10 @@ class MessageWriter:
         )
 
     def _timed(self, message: Message, properties: dict[str, str]) -> Message:
-        """Put a message aside that has a moment of its own; one whose moment is past is delivered now."""
+        """Return a timer message for the timer topic; the message itself if its timestamp has passed.
+
+        Raise `RequestRefused` if timer messages are disabled, or the timestamp is invalid or too far ahead.
+        """
         settings, now_ms = self._state.settings, self._state.now_ms()
         if not settings[keys.TIMER_ENABLED]:
             raise RequestRefused(
@@ -118,5 +122,5 @@ class MessageWriter:
 
 
 def refuse(result: PutResult) -> NoReturn:
-    """Tell the sender why its message was not stored."""
+    """Raise `RequestRefused` with the reason why a message was not stored."""
     raise RequestRefused(_REFUSED[result.status], result.reason or result.status.value)

@@ -181,7 +181,7 @@ def _queue_exists(send: Send) -> Refusal | None:
     return None
 
 
-def _batch_topic_is_no_retry_topic(send: Send) -> Refusal | None:
+def _batch_topic_is_not_for_retries(send: Send) -> Refusal | None:
     topic = send.header.topic
     if topic.startswith(names.RETRY_PREFIX):
         return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"a batch cannot go to the retry topic {topic}")
@@ -204,9 +204,9 @@ def _sys_flag_is_plain(send: Send) -> Refusal | None:
     """Refuse bits by which a reader would take the message for a commit, a rollback or an inner batch."""
     sys_flag = send.header.sys_flag
     if sys_flag & flags.TRANSACTION_MASK not in (flags.TransactionType.NONE, flags.TransactionType.PREPARED):
-        return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it is ended")
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag marks a commit or rollback")
     if sys_flag & (flags.INNER_BATCH | flags.NEED_UNWRAP):
-        return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag says that it holds others")
+        return Refusal(ResponseCode.MESSAGE_ILLEGAL, "the message is illegal: sysFlag marks an inner batch")
     return None
 
 
@@ -233,16 +233,12 @@ _HALF_NAMES = (PREPARED_QUEUE_OFFSET, CHECK_TIMES, props.TRANSACTION_ID, props.R
 
 
 def _single_is_stored_as_sent(limits: SendLimits, _: bytes, properties: str) -> SlowPath | None:
-    # One search for all that is not plain, since this runs for every message; which of it, is decided below.
-    if (
-        _UNIQ_KEY not in properties
-        or _find_not_plain(PROPERTY_END + properties)
-        or len(properties) * _CHARACTER_BYTES_MAX > limits.properties_bytes_max
-    ):
-        if _UNIQ_KEY not in properties or _find_special(PROPERTY_END + properties):
-            return SlowPath.REWRITE
-        return _record_is_plain(limits.properties_bytes_max, properties)
-    return None
+    if _UNIQ_KEY not in properties or _find_special(PROPERTY_END + properties):
+        return SlowPath.REWRITE
+    # The same condition as `_record_is_plain`, without the call: this runs for every message.
+    if "\0" not in properties and len(properties) * _CHARACTER_BYTES_MAX <= limits.properties_bytes_max:
+        return None
+    return _record_is_plain(limits.properties_bytes_max, properties)
 
 
 def _half_is_stored_as_sent(limits: SendLimits, _: bytes, properties: str) -> SlowPath | None:
@@ -303,7 +299,7 @@ SEND_RULES: tuple[SendRule, ...] = (
     HeaderRule("queue exists", frozenset({"topic", "queue_id"}), _queue_exists),
     MessageRule("body fits", _body_fits),
     HeaderRule("sysFlag is plain", frozenset({"sys_flag"}), _sys_flag_is_plain),
-    HeaderRule("batch topic is no retry topic", frozenset({"topic"}), _batch_topic_is_no_retry_topic, _BATCH),
+    HeaderRule("batch topic is not a retry topic", frozenset({"topic"}), _batch_topic_is_not_for_retries, _BATCH),
     MessageRule("single message is stored as sent", _single_is_stored_as_sent, _SINGLE),
     PropertyRule("INNER_NUM is absent", frozenset({props.INNER_NUM}), _inner_num_is_absent),
     HeaderRule("transactions are accepted", frozenset(), _transactions_are_accepted, _HALF),
@@ -320,8 +316,9 @@ _SPECIAL = f"{PROPERTY_END}(?:{'|'.join((*_RULE_NAMES, *_REWRITTEN_NAMES))})"
 _SPECIAL_IN_HALF = "|".join(
     (*(name for name in _RULE_NAMES if name != props.TRANSACTION_PREPARED), *_REWRITTEN_NAMES, *_HALF_NAMES)
 )
+# Both start with a literal separator, which the regex engine scans for quickly; an alternative to it ("\\0|...") would
+# double the time of a search. So zeros are looked for by themselves.
 _find_special = re.compile(_SPECIAL).search
-_find_not_plain = re.compile(f"\0|{_SPECIAL}").search
 _find_special_in_half = re.compile(f"{PROPERTY_END}(?:{_SPECIAL_IN_HALF})").search
 
 

@@ -1,8 +1,8 @@
-"""Half messages: stored aside until their producer says commit or rollback. Mirrors `TransactionalMessageBridge`.
+"""Half messages: stored in a system topic until their producer commits or rolls back.
 
-A half message waits in RMQ_SYS_TRANS_HALF_TOPIC and is never changed. An op message in RMQ_SYS_TRANS_OP_HALF_TOPIC
-names the half messages that are ended, by their queue offsets. So what is pending is what no op message names, and both
-topics tell it to whoever opens the store, a Java broker too.
+A half message is in RMQ_SYS_TRANS_HALF_TOPIC and is never changed. An op message in RMQ_SYS_TRANS_OP_HALF_TOPIC
+lists half messages that have ended, by their queue offsets. A half message that no op message lists is pending. Both
+topics are in the form of a Java broker, which can take the store over. Mirrors `TransactionalMessageBridge`.
 """
 
 from __future__ import annotations
@@ -39,16 +39,16 @@ _OP_PROPERTIES = {props.TAGS: "d", props.WAIT: "true"}
 
 
 def origin_of(half: Message, properties: dict[str, str] | None = None) -> int:
-    """Return the queue offset under which a half message was sent, be this the first copy of it or a later one.
+    """Return the queue offset of the first copy of a half message.
 
-    Whoever has read its properties gives them: that is dear.
+    Pass `properties` if they are decoded already: decoding is expensive.
     """
     first = (half.properties if properties is None else properties).get(PREPARED_QUEUE_OFFSET, "")
     return int(first) if first.isascii() and first.isdigit() and len(first) <= _DIGITS_MAX else half.queue_offset
 
 
 class RecentHalf(NamedTuple):
-    """A half message as it was stored a moment ago, and what its commit will be."""
+    """A half message that was stored recently, and the values of its commit."""
 
     sample: Message
     committed: RecordTemplate | None
@@ -61,7 +61,7 @@ class RecentHalf(NamedTuple):
     producer_group: str
 
     def message_at(self, physical_offset: int) -> Message:
-        """Return the half message, but for its store time."""
+        """Return the half message, without its store timestamp."""
         return self.sample._replace(
             body_crc=crc32(self.body) & BODY_CRC_MASK,
             queue_id=HALF_QUEUE,
@@ -73,13 +73,13 @@ class RecentHalf(NamedTuple):
         )
 
 
-def _aside(topic: str, queue_id: int | str) -> str:
-    """Say where a message belongs that is kept aside, in the properties behind its own."""
+def _target_properties(topic: str, queue_id: int | str) -> str:
+    """Return the properties that record the topic and queue of a message; they follow its own properties."""
     return f"{_REAL_TOPIC}{topic}{props.PROPERTY_END}{_REAL_QUEUE_ID}{queue_id}{props.PROPERTY_END}"
 
 
 class HalfMessages:
-    """Puts half messages aside, and ends them."""
+    """Stores, commits and ends half messages."""
 
     def __init__(self, state: BrokerState, writer: MessageWriter) -> None:
         self._state = state
@@ -98,9 +98,9 @@ class HalfMessages:
         )
 
     def _prepared_properties(self, properties: dict[str, str], topic: str, queue_id: int) -> bytes:
-        """Return a half message's properties for a message that is to go there; changes `properties`."""
+        """Return the bytes of a half message's properties, with its topic and queue; changes `properties`."""
         for name in (PREPARED_QUEUE_OFFSET, CHECK_TIMES):
-            properties.pop(name, None)  # ours: who set it could end another one's message
+            properties.pop(name, None)  # set by a client, they would refer to the half message of another one
         unique_id = properties.get(props.UNIQ_KEY)
         if unique_id and self._state.compat.half_message_has_transaction_id:
             properties[props.TRANSACTION_ID] = unique_id
@@ -109,15 +109,18 @@ class HalfMessages:
         return self._writer.encode(properties)
 
     def joined_properties(self, text: str, unique_id: str, topic: str, queue_id: int) -> tuple[bytes, bytes]:
-        """Return the properties of a half message and of its commit: what came, every item ended, with ours behind."""
+        """Return the properties of a half message and of its commit, joined without decoding them.
+
+        `text` are the properties as sent, each with its end, and those that every message gets.
+        """
         compat, cut = self._state.compat, None if self._writer.has_separator else -1
         if compat.half_message_has_transaction_id:
             text += f"{_TRANSACTION_ID}{unique_id}{props.PROPERTY_END}"
-        raw = f"{text}{_aside(topic, queue_id)}".encode()[:cut]
+        raw = f"{text}{_target_properties(topic, queue_id)}".encode()[:cut]
         return raw, raw if compat.commit_keeps_real_topic else text.encode()[:cut]
 
     def remember(self, physical_offset: int, half: RecentHalf) -> None:
-        """Keep a half message at hand that was just stored: mostly it is ended at once, and need not be read again."""
+        """Keep a half message that was just stored: most end at once, and then need not be read from the log."""
         if len(half.body) <= _RECENT_BODY_BYTES_MAX:
             recent = self._recent
             recent[physical_offset] = half
@@ -125,16 +128,16 @@ class HalfMessages:
                 del recent[next(iter(recent))]
 
     def recent(self, physical_offset: int) -> RecentHalf | None:
-        """Return the half message there if it is at hand, and others may know of it."""
+        """Return a half message that is kept; None before readers may see it (it is not flushed with SYNC_FLUSH)."""
         return self._recent.get(physical_offset) if physical_offset < self._state.store.confirmed_to else None
 
     def forget(self, physical_offset: int) -> None:
         self._recent.pop(physical_offset, None)
 
     def find(self, physical_offset: int) -> tuple[Message, dict[str, str]] | None:
-        """Return the half message there and its properties; None where another message or none is.
+        """Return the half message at an offset and its properties; None if there is no half message.
 
-        One that was at hand has no store time, which nobody asks of it.
+        One that was kept has no store timestamp, which no caller uses.
         """
         recent = self.recent(physical_offset)
         if recent is not None:
@@ -150,7 +153,7 @@ class HalfMessages:
         return self._read(names.HALF_TOPIC, queue_offset)
 
     def commit(self, half: Message, properties: dict[str, str]) -> PutResult:
-        """Store the message for real; the half message is not ended by that. Changes its `properties`."""
+        """Store the message in its own topic; does not end the half message. Changes its `properties`."""
         topic, queue_id = properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
         if not self._state.compat.commit_keeps_real_topic:
             del properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
@@ -165,20 +168,20 @@ class HalfMessages:
         return self._writer.put(self._writer.schedule(message, properties))
 
     def _committed_properties(self, raw: bytes, properties: dict[str, str], topic: str, queue_id: str) -> bytes:
-        """Return `properties` as they are stored: the half message's, mostly, without what was put behind them."""
-        aside = _aside(topic, queue_id).encode()
-        is_plain = raw.endswith(aside) and raw.count(_REAL_TOPIC.encode()) == raw.count(_REAL_QUEUE_ID.encode()) == 1
+        """Return the bytes of `properties`: usually those of the half message without their last two items."""
+        target = _target_properties(topic, queue_id).encode()
+        is_plain = raw.endswith(target) and raw.count(_REAL_TOPIC.encode()) == raw.count(_REAL_QUEUE_ID.encode()) == 1
         if is_plain and props.REAL_TOPIC not in properties:
-            return raw[: -len(aside)]
+            return raw[: -len(target)]
         return self._writer.encode(properties)
 
     @property
     def can_end_together(self) -> bool:
-        """Tell whether one op message may end several."""
+        """Return whether one op message may end several half messages."""
         return self._state.compat.transaction_ops_are_batched
 
     def end(self, *half_queue_offsets: int) -> PutResult:
-        """Write down that a half message is ended, or several: at most `ENDED_TOGETHER_MAX`, where that is possible."""
+        """Store an op message that ends half messages: one, or up to `ENDED_TOGETHER_MAX` if `can_end_together`."""
         text = OP_SEPARATOR.join(map(str, half_queue_offsets))
         if self.can_end_together:
             text += OP_SEPARATOR
@@ -203,8 +206,8 @@ class HalfMessages:
         )
         return self._writer.put(message)
 
-    def put_again(self, half: Message, changed: dict[str, str]) -> tuple[Message, PutResult]:
-        """Append a copy of a half message with other properties; it stands for the first one from now on."""
+    def append_copy(self, half: Message, changed: dict[str, str]) -> tuple[Message, PutResult]:
+        """Append a copy of a half message with other properties, which replaces it."""
         properties = half.properties | changed
         copy = half._replace(flag=0, reconsume_times=0, properties_raw=self._writer.encode(properties))
         result = self._writer.put(copy)
@@ -216,12 +219,12 @@ class HalfMessages:
         return placed, result
 
     def discard(self, half: Message) -> PutResult:
-        """Keep a message that nobody will ever commit where people can find it."""
+        """Store a half message that was checked too often in TRANS_CHECK_MAX_TIME_TOPIC, for operators."""
         topic = self._state.topics.make(names.CHECK_MAX_TIME_TOPIC, 1).topic
         return self._writer.put(half._replace(topic=topic, queue_id=0))
 
     def ended_by(self, op_queue_offset: int) -> list[int] | None:
-        """Return the half messages that an op message ends, by queue offset; None where there is no op message."""
+        """Return the queue offsets of the half messages that an op message ends; None if there is no op message."""
         message = self._read(names.OP_HALF_TOPIC, op_queue_offset)
         return None if message is None else list(ended_queue_offsets(message.body))
 

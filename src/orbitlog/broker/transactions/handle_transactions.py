@@ -1,4 +1,4 @@
-"""How transactions end, and the questions about those that do not. Mirrors `EndTransactionProcessor`."""
+"""Ends of transactions, and check requests to producers. Mirrors `EndTransactionProcessor`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ log = logging.getLogger(__name__)
 
 
 class TransactionHandler:
-    """Serves 37, and sends 39."""
+    """Serves END_TRANSACTION, and sends CHECK_TRANSACTION_STATE."""
 
     def __init__(
         self, state: BrokerState, halves: HalfMessages, ends: TransactionEnds, flushes: FlushQueue | None = None
@@ -37,11 +37,11 @@ class TransactionHandler:
     def __call__(self, connection: Connection, request: Command) -> Answer:
         header = EndTransactionRequest.from_ext_fields(request.ext_fields)
         if header.commit_or_rollback not in (TransactionType.COMMIT, TransactionType.ROLLBACK):
-            return NO_ANSWER  # the producer does not know yet: it will be asked
+            return NO_ANSWER  # the producer does not know yet: the transaction check will ask it
         half, properties = self._checked(header)
         origin = origin_of(half, properties)
-        is_first_word = origin not in self._ends  # else this copy ends, too, and nothing else happens
-        if is_first_word and header.commit_or_rollback == TransactionType.COMMIT:
+        is_first_end = origin not in self._ends  # else this copy is ended, and nothing is stored a second time
+        if is_first_end and header.commit_or_rollback == TransactionType.COMMIT:
             stored = self._halves.commit(half, properties)
             if not stored.is_stored:
                 refuse(stored)
@@ -56,27 +56,30 @@ class TransactionHandler:
         return once_flushed(self._flushes, ended.end, connection, request, response_to(request, ResponseCode.SUCCESS))
 
     def _checked(self, header: EndTransactionRequest) -> tuple[Message, dict[str, str]]:
-        """Return the half message that is meant, and its properties; refuses what fits no half message."""
-        found = self._halves.find(header.half_physical_offset)
-        if found is None:
+        """Return the half message of a request and its properties; raise `RequestRefused` if it does not match."""
+        half_message = self._halves.find(header.half_physical_offset)
+        if half_message is None:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "Find prepared transaction message failed")
-        half, properties = found
+        half, properties = half_message
         if properties.get(props.PRODUCER_GROUP) != header.producer_group:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
         if half.queue_offset != header.half_queue_offset:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
         if not properties.get(props.REAL_TOPIC) or not properties.get(props.REAL_QUEUE_ID, "").isdecimal():
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the half message does not say where it belongs")
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the half message has no valid REAL_TOPIC and REAL_QID")
         return half, properties
 
-    # Questions
+    # Transaction checks
 
     def can_ask(self, producer_group: str) -> bool:
-        """Tell whether a producer of the group is connected."""
+        """Return whether a producer of the group is connected."""
         return bool(self._state.clients.producers(producer_group))
 
     def ask(self, half: Message, copy: Message) -> bool:
-        """Ask one producer of the group, each in its turn; it answers by 37 with the offsets of the copy."""
+        """Ask one producer of the group, in turn; its END_TRANSACTION will have the offsets of the copy.
+
+        Return False if no producer could be asked.
+        """
         properties = half.properties
         producers = self._state.clients.producers(properties.get(props.PRODUCER_GROUP, ""))
         if not producers:
@@ -105,6 +108,6 @@ class TransactionHandler:
         try:
             connection.request_oneway(command)
         except RemotingError as error:
-            log.warning("transaction %s cannot be asked about now: %s", unique_id, error)
+            log.warning("transaction check of %s failed, will retry: %s", unique_id, error)
             return False
         return True

@@ -1,9 +1,9 @@
-"""Asks producers about transactions that they have not ended. Mirrors `TransactionalMessageServiceImpl.check`.
+"""Transaction check: asks producers about pending transactions. Mirrors `TransactionalMessageServiceImpl.check`.
 
-Two cursors, kept with the offsets of the group CID_RMQ_SYS_TRANS: everything before the half cursor is ended or has a
-later copy, everything before the op cursor has done its work. A message that is asked about is appended again with its
-count of questions, so that the half cursor can pass it and a restart knows how often it was asked. Unlike Java's, a
-question that reaches nobody does not count: a producer that is away for a while loses nothing.
+Two cursors are stored as offsets of the group CID_RMQ_SYS_TRANS. Every half message below the half cursor has ended or
+has a later copy; every op message below the op cursor is no longer needed. Before a producer is asked, a copy of the
+half message is appended with the number of checks: so the half cursor can pass the first copy, and the number survives
+a restart. Unlike in Java, a check that reaches no producer does not count: a producer may be offline for a while.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ LATE_ENDS_MAX = 100_000
 _HOUR_MS = 3_600_000
 
 Ask = Callable[[Message, Message], bool]
-"""Ask the producer of a half message (as it was, as it is now); False if nobody could be asked."""
+"""Ask the producer of a half message, given with its latest copy; return False if no producer could be asked."""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingTransaction:
-    """A half message that is not ended."""
+    """A half message that has not ended."""
 
     queue_offset: int
     physical_offset: int
@@ -44,7 +44,7 @@ class PendingTransaction:
 
 
 class TransactionCheck:
-    """The cursors, and the step that moves them on."""
+    """The two cursors, and the step that advances them."""
 
     def __init__(self, state: BrokerState, halves: HalfMessages, can_ask: Callable[[str], bool], ask: Ask) -> None:
         self._state = state
@@ -52,12 +52,12 @@ class TransactionCheck:
         self._can_ask = can_ask
         self._ask = ask
         self._reserved_ms = state.settings.store.retention.reserved_hours * _HOUR_MS
-        # Origins of messages that were ended by an earlier copy than the one that stands for them now.
+        # Origins of half messages that ended by an earlier copy than their latest one.
         self._late_ends: set[int] = set()
         self._noted_to = 0
 
     def check_once(self, now_ms: int) -> int:
-        """Ask about what is pending for too long; returns how many producers were asked."""
+        """Ask about transactions that are pending for too long; return the number of producers asked."""
         ended, op_records = self._read_ops()
         half_cursor = self._cursor(names.HALF_TOPIC)
         self._note_late_ends(op_records, half_cursor)
@@ -66,7 +66,7 @@ class TransactionCheck:
         while position < last:
             half = None if position in ended else self._halves.at(position)
             if half is not None:
-                outcome = self._look_at(half, ended, now_ms)
+                outcome = self._check(half, ended, now_ms)
                 if outcome is None:
                     break
                 asked += outcome
@@ -76,7 +76,7 @@ class TransactionCheck:
         return asked
 
     def _note_late_ends(self, records: list[tuple[int, list[int]]], half_cursor: int) -> None:
-        """Remember who ended a message by a copy that the cursor has passed: the next copy must not be asked about."""
+        """Note half messages that ended by a copy below the cursor: their latest copy must not be checked."""
         for op_queue_offset, ended in records:
             if op_queue_offset < self._noted_to:
                 continue
@@ -87,10 +87,10 @@ class TransactionCheck:
                     self._late_ends.add(origin_of(half))
 
     def pending(self, now_ms: int, limit: int = STEP_MESSAGES_MAX) -> list[PendingTransaction]:
-        """Return what is not ended, oldest first."""
+        """Return pending transactions, oldest first."""
         ended, op_records = self._read_ops()
         self._note_late_ends(op_records, self._cursor(names.HALF_TOPIC))
-        found = []
+        pending = []
         for position in range(self._cursor(names.HALF_TOPIC), self._state.max_offset(names.HALF_TOPIC, HALF_QUEUE)):
             half = None if position in ended else self._halves.at(position)
             if half is None:
@@ -98,13 +98,13 @@ class TransactionCheck:
             properties = half.properties
             if origin_of(half) in ended or origin_of(half) in self._late_ends:
                 continue
-            found.append(_described(half, properties, now_ms))
-            if len(found) >= limit:
+            pending.append(_described(half, properties, now_ms))
+            if len(pending) >= limit:
                 break
-        return found
+        return pending
 
-    def _look_at(self, half: Message, ended: set[int], now_ms: int) -> int | None:
-        """Deal with one pending message: None to stop here, else how many producers were asked."""
+    def _check(self, half: Message, ended: set[int], now_ms: int) -> int | None:
+        """Check one pending half message; return the number of producers asked, or None to stop at this one."""
         properties = half.properties
         if origin_of(half) in ended or origin_of(half) in self._late_ends:
             self._late_ends.discard(origin_of(half))
@@ -118,32 +118,32 @@ class TransactionCheck:
         immunity_ms = _immunity_ms(own_immunity, settings[keys.TRANSACTION_TIMEOUT_MS])
         if 0 <= age_ms < immunity_ms:
             if own_immunity is None:
-                return None  # and so are all that came after it
-            return self._keep(half, properties)
-        return self._question(half, properties)
+                return None  # those after it are younger still
+            return self._requeue(half)
+        return self._ask_producer(half, properties)
 
     def _give_up(self, half: Message, properties: dict[str, str]) -> int | None:
         if not self._halves.discard(half).is_stored:
             return None
         log.warning(
-            "transaction %s of group %s was never ended; its message is in %s",
+            "transaction %s of group %s has not ended after all checks; its message is in %s",
             properties.get(props.UNIQ_KEY),
             properties.get(props.PRODUCER_GROUP),
             names.CHECK_MAX_TIME_TOPIC,
         )
         return 0
 
-    def _keep(self, half: Message, properties: dict[str, str]) -> int | None:
-        """Carry a message along that asked not to be asked about yet."""
-        _, result = self._halves.put_again(half, {PREPARED_QUEUE_OFFSET: str(origin_of(half))})
+    def _requeue(self, half: Message) -> int | None:
+        """Append a copy of a half message whose own immunity time is not over, so that the cursor can pass it."""
+        _, result = self._halves.append_copy(half, {PREPARED_QUEUE_OFFSET: str(origin_of(half))})
         return 0 if result.is_stored else None
 
-    def _question(self, half: Message, properties: dict[str, str]) -> int | None:
+    def _ask_producer(self, half: Message, properties: dict[str, str]) -> int | None:
         group = properties.get(props.PRODUCER_GROUP, "")
         can_ask = self._can_ask(group)
         times = _number(properties.get(CHECK_TIMES)) + can_ask
         changed = {CHECK_TIMES: str(times), PREPARED_QUEUE_OFFSET: str(origin_of(half))}
-        copy, result = self._halves.put_again(half, changed)
+        copy, result = self._halves.append_copy(half, changed)
         if not result.is_stored:
             return None
         return int(can_ask and self._ask(half, copy))
@@ -151,7 +151,7 @@ class TransactionCheck:
     # Cursors
 
     def _read_ops(self) -> tuple[set[int], list[tuple[int, list[int]]]]:
-        """Return what is ended, and by which op messages."""
+        """Return the queue offsets of ended half messages, and the op messages with those that each one ends."""
         first = self._cursor(names.OP_HALF_TOPIC)
         last = self._state.max_offset(names.OP_HALF_TOPIC, HALF_QUEUE)
         records = [(position, self._halves.ended_by(position) or []) for position in range(first, last)]
@@ -166,7 +166,7 @@ class TransactionCheck:
             self._state.offsets.commit(topic, names.TRANSACTION_GROUP, HALF_QUEUE, after)
 
     def _move_over_ops(self, records: list[tuple[int, list[int]]], half_cursor: int) -> None:
-        """Pass the op messages whose half messages all lie behind the half cursor."""
+        """Advance past op messages whose half messages are all below the half cursor."""
         before = after = self._cursor(names.OP_HALF_TOPIC)
         for position, ended in records:
             if any(queue_offset >= half_cursor for queue_offset in ended):

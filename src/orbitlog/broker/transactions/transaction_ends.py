@@ -1,4 +1,7 @@
-"""Which transactions have ended: remembered for who says it twice, and written down for whoever opens the store."""
+"""Ends of transactions: kept in memory to detect repeated ends, and stored as op messages.
+
+Mirrors `TransactionalOpBatchService`.
+"""
 
 from __future__ import annotations
 
@@ -13,11 +16,11 @@ ENDED_MAX = 100_000
 
 
 class TransactionEnds:
-    """Ends of half messages, by the queue offset under which each was sent first."""
+    """Ends of half messages, by the queue offset of the first copy of each."""
 
     def __init__(self, halves: HalfMessages) -> None:
         self._halves = halves
-        # As far back as is remembered: a producer may answer a question and end it by itself, too.
+        # The last 100,000: a producer may reply to a check and end the transaction by itself as well.
         self._ended: dict[int, None] = {}
         self._ending: list[int] = []
 
@@ -30,17 +33,20 @@ class TransactionEnds:
             del self._ended[next(iter(self._ended))]
 
     def write_soon(self, half_queue_offset: int) -> None:
-        """Let one op message end all that come in the same turn of the loop and want no answer."""
+        """End a half message by the op message that is stored at the end of this turn of the loop.
+
+        For ends without a response: one op message ends all half messages of the turn.
+        """
         if not self._ending:
             asyncio.get_running_loop().call_soon(self.write)
         self._ending.append(half_queue_offset)
 
     def write(self) -> None:
-        """Write down what has ended in this turn."""
+        """Store the op messages of this turn."""
         ending, self._ending = self._ending, []
         for first in range(0, len(ending), ENDED_TOGETHER_MAX):
             ended = self._halves.end(*ending[first : first + ENDED_TOGETHER_MAX])
             if not ended.is_stored:
-                # Nothing is lost: their producer will be asked, and says the same again.
-                log.warning("%d transactions could not be written down as ended: %s", len(ending) - first, ended.status)
+                # Nothing is lost: the transaction check asks their producers, which end them once more.
+                log.warning("could not store the end of %d transactions: %s", len(ending) - first, ended.status)
                 return

@@ -1,1 +1,1 @@
-"""Bodies of requests and responses: records of JSON, read as loosely as Java does, written compactly."""
+"""Request and response bodies: JSON records, decoded as leniently as Java does, encoded compactly."""

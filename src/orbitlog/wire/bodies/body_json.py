@@ -1,9 +1,9 @@
-"""JSON of bodies, both ways.
+"""JSON bodies: decoding and encoding.
 
-In: plain JSON by orjson; what fastjson writes besides (integers and whole objects as keys, `$ref` instead of an
-object that was there before) by the loose reader. Out: strict and without a space, because Go takes parts of it
-apart as text; nulls left out, integer keys quoted. Only maps keyed by message queues keep Java's form, an object
-for a key: old Java and Go read nothing else.
+Decoding: orjson reads plain JSON; the loose reader reads what fastjson writes besides (integers and whole objects as
+keys, `$ref` instead of a repeated object). Encoding: strict JSON without spaces, because Go parses parts of it as text;
+nulls are omitted, integer keys quoted. Only maps with message queues as keys keep Java's form, an object as key: old
+Java and Go read nothing else.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]", re.ASCII)
 
 
 def read_body(body: bytes) -> Json:
-    """Return what a body spells; `FormatError` if it is not even loose JSON."""
+    """Return the value of a body; raise `FormatError` if it is not valid loose JSON."""
     try:
         value = cast("Json", orjson.loads(body))
     except orjson.JSONDecodeError:
@@ -54,29 +54,29 @@ def read_body(body: bytes) -> Json:
 
 
 def write_body(value: Json) -> bytes:
-    """Write strict, compact JSON."""
+    """Return strict, compact JSON."""
     return orjson.dumps(_without_nulls(value), option=orjson.OPT_NON_STR_KEYS)
 
 
 def decode_body(kind: type[R], body: bytes, name: str = "body") -> R:
-    """Read a record; an empty body is a record without fields."""
+    """Decode a record; an empty body is a record without fields."""
     return decode_record(kind, read_body(body) if body else {}, name)
 
 
 def encode_body(bean: JsonRecord) -> bytes:
-    """Write a record."""
+    """Encode a record."""
     return write_body(encode_record(bean, COMPAT))
 
 
 def _check_depth(value: Json) -> None:
-    """Refuse what Python could not walk through by calling itself: unknown fields are kept and written again."""
+    """Raise `LimitExceeded` for deep nesting: unknown fields are kept, and encoding them recurses into each level."""
     level: list[Json] = [value]
     for _ in range(DEPTH_MAX):
         level = [
             child
-            for each in level
-            if isinstance(each, dict | list)
-            for child in (each.values() if isinstance(each, dict) else each)
+            for parent in level
+            if isinstance(parent, dict | list)
+            for child in (parent.values() if isinstance(parent, dict) else parent)
         ]
         if not level:
             return
@@ -92,7 +92,7 @@ def _without_nulls(value: Json) -> Json:
 
 
 def _resolve_references(value: Json, root: Json, depth: int) -> None:
-    """Put the object itself where fastjson wrote only the path to it; other forms of path stay as they are."""
+    """Replace each `$ref` of fastjson by the object that it refers to; other forms of path stay as they are."""
     if depth > DEPTH_MAX:
         return
     if isinstance(value, dict):
@@ -118,7 +118,7 @@ def _at_path(root: Json, path: str) -> Json:
             value = value[int(number)]
         else:
             return None
-    # A path to something around itself would make a circle.
+    # A path to an object that contains the reference would make a cycle.
     return dict(value) if isinstance(value, dict) and "$ref" not in value and not _is_deep(value) else None
 
 
@@ -127,7 +127,7 @@ def _is_deep(value: dict[str | int, Json]) -> bool:
 
 
 def enum_of(*names: str) -> Codec[str]:
-    """An enumeration of Java: its name, or, from C++, its ordinal."""
+    """Return the codec of a Java enumeration: its name or, from C++, its ordinal."""
 
     def decode(value: Json, path: str) -> str:
         if isinstance(value, str) and value in names:
@@ -136,19 +136,19 @@ def enum_of(*names: str) -> Codec[str]:
             value = int(value)
         if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < len(names):
             return names[value]
-        raise BadField(f"{str(value)[:40]!r} is none of {', '.join(names)}", field=path)
+        raise BadField(f"{str(value)[:40]!r} is not one of {', '.join(names)}", field=path)
 
     return Codec(decode, lambda value, _: value)
 
 
 def text_or(default: str) -> Codec[str]:
-    """Text that stands for `default` when it is empty."""
+    """Return the codec of a text that is `default` if empty."""
     return Codec(lambda value, path: TEXT.decode(value, path) or default, lambda value, _: value)
 
 
 def _decode_double(value: Json, path: str) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadField(f"{str(value)[:40]!r} is no number", field=path)
+        raise BadField(f"{str(value)[:40]!r} is not a number", field=path)
     return float(value)
 
 
@@ -177,7 +177,7 @@ QUEUE: Codec[MessageQueue] = Codec(_decode_queue, _encode_queue)
 
 
 def queue_map_of(codec: Codec[T]) -> Codec[Mapping[MessageQueue, T]]:
-    """A Java map whose keys are message queues."""
+    """Return the codec of a Java map whose keys are message queues."""
 
     def decode(value: Json, path: str) -> Mapping[MessageQueue, T]:
         if not isinstance(value, dict):
@@ -189,7 +189,7 @@ def queue_map_of(codec: Codec[T]) -> Codec[Mapping[MessageQueue, T]]:
             orjson.dumps(_encode_queue(queue, COMPAT)) + b":" + write_body(codec.encode(value, COMPAT))
             for queue, value in entries.items()
         ]
-        # A fragment is put into the text as it is: orjson itself has no objects as keys.
+        # orjson copies a fragment into its output as it is: it has no objects as keys itself.
         return cast("Json", orjson.Fragment(b"{" + b",".join(members) + b"}"))
 
     return Codec(decode, encode)
@@ -199,4 +199,4 @@ def _queue_of_key(key: str | int, path: str) -> MessageQueue:
     try:
         return _decode_queue(read_body(str(key).encode()), path)
     except FormatError as error:
-        raise BadField(f"a key that is no message queue: {error.problem}", field=path) from None
+        raise BadField(f"key is not a message queue: {error.problem}", field=path) from None

@@ -1,4 +1,4 @@
-"""Bodies about clients: who is connected, what a consumer did, statistics of a broker, modes of consumption.
+"""Bodies about clients: connections, results of direct consumption, broker statistics, queue assignments.
 
 Mirrors Java `ConsumerConnection`, `ProducerConnection`, `ProducerTableInfo`, `ConsumeMessageDirectlyResult`,
 `BrokerStatsData`, `QueryAssignmentRequestBody`, `SetMessageRequestModeRequestBody`, `BatchAckMessageRequestBody`.
@@ -94,7 +94,7 @@ class ProducerTable(JsonRecord):
 
 @json_record
 class ConsumeDirectlyResult(JsonRecord):
-    """What became of one message given to one consumer (309); Go says the result as a number."""
+    """The result of consuming one message directly (309); Go sends the result as a number."""
 
     result: str | None = field(default=None, metadata=java("consumeResult", optional(enum_of(*CONSUME_RESULTS))))
     ordered: bool = field(default=False, metadata=java("order", BOOL))
@@ -105,7 +105,7 @@ class ConsumeDirectlyResult(JsonRecord):
 
 @json_record
 class StatsItem(JsonRecord):
-    """One statistic over one span of time."""
+    """One statistic over one time window."""
 
     sum: int = field(default=0, metadata=java("sum", LONG))
     tps: float = field(default=0.0, metadata=java("tps", DOUBLE))
@@ -126,7 +126,7 @@ class BrokerStats(JsonRecord):
 
 @json_record
 class QueryAssignmentBody(JsonRecord):
-    """Which queues are mine (400)."""
+    """Query the queues assigned to a client (400)."""
 
     topic: str = field(metadata=java("topic", TEXT))
     group: str = field(metadata=java("consumerGroup", TEXT))
@@ -145,7 +145,7 @@ class QueueAssignment(JsonRecord):
 
 @json_record
 class QueueAssignments(JsonRecord):
-    """These (400)."""
+    """The queues assigned to a client (400)."""
 
     assignments: tuple[QueueAssignment, ...] = field(
         default=(), metadata=java("messageQueueAssignments", list_of(record(QueueAssignment)))
@@ -154,7 +154,7 @@ class QueueAssignments(JsonRecord):
 
 @json_record
 class GroupForbidden(JsonRecord):
-    """May a group read a topic (353)."""
+    """Whether a group may read a topic (353)."""
 
     group: str = field(metadata=java("group", TEXT))
     topic: str = field(metadata=java("topic", TEXT))
@@ -178,7 +178,7 @@ class BatchAck(JsonRecord):
 
 @json_record
 class BatchAckBody(JsonRecord):
-    """Many messages are done (200151)."""
+    """Acknowledge many messages (200151)."""
 
     broker_name: str | None = field(default=None, metadata=java("brokerName", optional(TEXT)))
     acks: tuple[BatchAck, ...] = field(default=(), metadata=java("acks", list_of(record(BatchAck))))

@@ -1,4 +1,7 @@
-"""Topics and groups to be made or changed together. Mirrors Java `CreateTopicListRequestBody` and its twin."""
+"""Lists of topics and groups to create or change.
+
+Mirrors Java `CreateTopicListRequestBody`, `SubscriptionGroupList`.
+"""
 
 from __future__ import annotations
 
@@ -11,13 +14,13 @@ from orbitlog.formats.tables.topic_config import TopicConfig
 
 @json_record
 class TopicConfigList(JsonRecord):
-    """Topics to be made or changed together (18)."""
+    """Topics to create or change (18)."""
 
     topics: tuple[TopicConfig, ...] = field(default=(), metadata=java("topicConfigList", list_of(record(TopicConfig))))
 
 
 @json_record
 class GroupConfigList(JsonRecord):
-    """Groups to be made or changed together (225)."""
+    """Groups to create or change (225)."""
 
     groups: tuple[GroupConfig, ...] = field(default=(), metadata=java("groupConfigList", list_of(record(GroupConfig))))

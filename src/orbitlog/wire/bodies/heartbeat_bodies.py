@@ -1,4 +1,4 @@
-"""Heartbeats, and what clients say about their subscriptions.
+"""Heartbeats of clients, and their subscriptions.
 
 Mirrors Java `HeartbeatData`, `ConsumerData`, `ProducerData`, `SubscriptionData`, `CheckClientRequestBody`. C++ writes
 enumerations as ordinals and versions as text and leaves empty lists out; Go writes codes as text.
@@ -39,7 +39,7 @@ ALL = "*"
 
 @json_record
 class SubscriptionData(JsonRecord):
-    """What a group wants of a topic."""
+    """The subscription of a group to a topic."""
 
     topic: str = field(metadata=java("topic", TEXT))
     expression: str = field(default=ALL, metadata=java("subString", text_or(ALL)))
@@ -79,7 +79,7 @@ class ProducerData(JsonRecord):
 
 @json_record
 class HeartbeatData(JsonRecord):
-    """A client is there, with these groups (34)."""
+    """The heartbeat of a client, with its groups (34)."""
 
     client_id: str = field(metadata=java("clientID", TEXT))
     producers: tuple[ProducerData, ...] = field(
@@ -94,7 +94,7 @@ class HeartbeatData(JsonRecord):
 
 @json_record
 class CheckClientRequestBody(JsonRecord):
-    """Does this expression compile (46)."""
+    """Check whether a filter expression compiles (46)."""
 
     client_id: str | None = field(default=None, metadata=java("clientId", optional(TEXT)))
     group: str | None = field(default=None, metadata=java("group", optional(TEXT)))
@@ -106,7 +106,7 @@ class CheckClientRequestBody(JsonRecord):
 
 @json_record
 class GroupSubscription(JsonRecord):
-    """What a group subscribes to in a topic (345)."""
+    """The subscription of a group to a topic (345)."""
 
     group: str = field(metadata=java("group", TEXT))
     topic: str | None = field(default=None, metadata=java("topic", optional(TEXT)))

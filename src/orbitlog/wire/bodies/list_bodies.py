@@ -22,7 +22,7 @@ from orbitlog.formats.tables.json_records import (
 
 @json_record
 class TopicList(JsonRecord):
-    """Topics; with a broker's address, that broker knows more (206, 224, 304, 305, 343)."""
+    """Topics; the broker with the address, if given, has more (206, 224, 304, 305, 343)."""
 
     topics: tuple[str, ...] = field(default=(), metadata=java("topicList", list_of(TEXT)))
     broker_address: str | None = field(default=None, metadata=java("brokerAddr", optional(TEXT)))

@@ -1,4 +1,4 @@
-"""Bodies about single queues: locks, resets, positions of consumers, statistics of offsets.
+"""Bodies about queues: locks, offset resets, consumer offsets, offset statistics.
 
 Mirrors Java `LockBatchRequestBody`, `ResetOffsetBody`, `ResetOffsetBodyForC`, `GetConsumerStatusBody`,
 `TopicStatsTable`, `ConsumeStats`, `ConsumeStatsList`, `QueryConsumeTimeSpanBody`, `QueryCorrectionOffsetBody`,
@@ -32,7 +32,7 @@ from orbitlog.wire.bodies.heartbeat_bodies import SubscriptionData
 
 @json_record
 class LockRequestBody(JsonRecord):
-    """Queues that a client wants for itself, or gives back (41, 42)."""
+    """Queues to lock for a client, or to unlock (41, 42)."""
 
     group: str = field(metadata=java("consumerGroup", TEXT))
     client_id: str = field(metadata=java("clientId", TEXT))
@@ -42,7 +42,7 @@ class LockRequestBody(JsonRecord):
 
 @json_record
 class LockResponseBody(JsonRecord):
-    """Queues that it got (41)."""
+    """Queues that were locked (41)."""
 
     queues: tuple[MessageQueue, ...] = field(default=(), metadata=java("lockOKMQSet", list_of(QUEUE)))
 
@@ -66,7 +66,7 @@ class QueueWithOffset(JsonRecord):
 
 @json_record
 class QueueOffsetList(JsonRecord):
-    """The same as a list: what C++ consumers read (220)."""
+    """The same as a list, for C++ consumers (220)."""
 
     offsets: tuple[QueueWithOffset, ...] = field(
         default=(), metadata=java("offsetTable", list_of(record(QueueWithOffset)))
@@ -75,7 +75,7 @@ class QueueOffsetList(JsonRecord):
 
 @json_record
 class ConsumerStatus(JsonRecord):
-    """How far one consumer is (221), or each client of a group (223)."""
+    """The offsets of one consumer (221), or of each client of a group (223)."""
 
     queues: Mapping[MessageQueue, int] = field(
         default_factory=dict, metadata=java("messageQueueTable", queue_map_of(LONG))
@@ -87,7 +87,7 @@ class ConsumerStatus(JsonRecord):
 
 @json_record
 class TopicOffset(JsonRecord):
-    """Both ends of a queue."""
+    """The minimum and maximum offset of a queue."""
 
     min_queue_offset: int = field(default=0, metadata=java("minOffset", LONG))
     max_queue_offset: int = field(default=0, metadata=java("maxOffset", LONG))
@@ -96,7 +96,7 @@ class TopicOffset(JsonRecord):
 
 @json_record
 class TopicStats(JsonRecord):
-    """Both ends of each queue of a topic (202)."""
+    """The minimum and maximum offset of each queue of a topic (202)."""
 
     offsets: Mapping[MessageQueue, TopicOffset] = field(
         default_factory=dict, metadata=java("offsetTable", queue_map_of(record(TopicOffset)))
@@ -106,7 +106,7 @@ class TopicStats(JsonRecord):
 
 @json_record
 class ConsumeOffset(JsonRecord):
-    """How far a group is in a queue."""
+    """The offsets of a group in a queue."""
 
     broker_queue_offset: int = field(default=0, metadata=java("brokerOffset", LONG))
     consumer_queue_offset: int = field(default=0, metadata=java("consumerOffset", LONG))
@@ -116,7 +116,7 @@ class ConsumeOffset(JsonRecord):
 
 @json_record
 class ConsumeStats(JsonRecord):
-    """How far a group is in each queue (208)."""
+    """The offsets of a group in each queue (208)."""
 
     offsets: Mapping[MessageQueue, ConsumeOffset] = field(
         default_factory=dict, metadata=java("offsetTable", queue_map_of(record(ConsumeOffset)))
@@ -126,7 +126,7 @@ class ConsumeStats(JsonRecord):
 
 @json_record
 class ConsumeStatsList(JsonRecord):
-    """How far every group is (317)."""
+    """The offsets of every group (317)."""
 
     groups: tuple[Mapping[str, tuple[ConsumeStats, ...]], ...] = field(
         default=(), metadata=java("consumeStatsList", list_of(map_of(TEXT_KEY, list_of(record(ConsumeStats)))))
@@ -138,7 +138,7 @@ class ConsumeStatsList(JsonRecord):
 
 @json_record
 class QueueTimeSpan(JsonRecord):
-    """From when to when the messages of a queue are, and where a group is."""
+    """The first and last store timestamp of a queue, and that of a group's offset."""
 
     queue: MessageQueue = field(metadata=java("messageQueue", QUEUE))
     min_timestamp_ms: int = field(default=0, metadata=java("minTimeStamp", LONG))

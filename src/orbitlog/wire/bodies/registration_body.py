@@ -1,11 +1,11 @@
-"""What a broker registers with a name server: its topics, plain or compressed.
+"""Broker registration: the topics that a broker sends to a name server, plain or compressed.
 
 Compressed, the body is one zlib stream of
 
     length i32, data version as JSON | topic count i32 | for each: length i32, text | length i32, filter servers as JSON
-    | from version 413 (5.0) on: mapping count i32 | for each: length i32, JSON
+    | from version 413 (5.0): mapping count i32 | for each: length i32, JSON
 
-where the text of a topic is `name readQueues writeQueues perm filterType [attributes as JSON]`: `order` and the system
+The text of a topic is `name readQueues writeQueues perm filterType [attributes as JSON]`: `order` and the system
 flag are lost. Mirrors Java `RegisterBrokerBody`, `TopicConfigAndMappingSerializeWrapper`, `TopicConfig.encode`.
 """
 
@@ -45,7 +45,7 @@ _ZLIB_START = b"x"
 
 @json_record
 class TopicWrapper(TopicTable):
-    """The topics of a broker and how new they are; static topics (5.x) besides."""
+    """The topics of a broker and their data version; also static topics (5.x)."""
 
     mapping_version: DataVersion | None = field(
         default=None, metadata=java("mappingDataVersion", optional(record(DataVersion)))
@@ -61,7 +61,7 @@ _NO_TOPICS = TopicWrapper()
 
 @json_record
 class Registration(JsonRecord):
-    """The body of 103."""
+    """The body of REGISTER_BROKER (103)."""
 
     wrapper: TopicWrapper = field(
         default=_NO_TOPICS, metadata=java("topicConfigSerializeWrapper", record(TopicWrapper))
@@ -70,19 +70,20 @@ class Registration(JsonRecord):
 
 
 def decode_registration(body: bytes, *, compressed: bool, version: int) -> Registration:
-    """Read what a broker of this version registers."""
+    """Decode the registration of a broker of this version."""
     if not body:
         return Registration()
     if version < VERSION_3_0_11:
         return Registration(wrapper=decode_body(TopicWrapper, body))
-    # 5.5.0 compresses without saying so, and its own name server cannot read that; no JSON begins with zlib's x.
+    # 5.5.0 compresses without setting the flag, which its own name server fails to read. No JSON starts with "x",
+    # the first byte of zlib.
     if not compressed and not body.startswith(_ZLIB_START):
         return decode_body(Registration, body)
     return _decode_compressed(_Pieces(inflate_body(body, COMPRESSED, limit=INFLATED_BYTES_MAX)), version)
 
 
 def encode_registration(registration: Registration, *, compressed: bool = False) -> bytes:
-    """Write a registration; compressed, it is what a peer of version 413 and later writes."""
+    """Encode a registration; the compressed form is that of version 413 and later."""
     if not compressed:
         return encode_body(registration)
     wrapper = registration.wrapper
@@ -94,7 +95,7 @@ def encode_registration(registration: Registration, *, compressed: bool = False)
 
 
 def registration_crc(body: bytes) -> int:
-    """The checksum of the header of 103."""
+    """Return the checksum for the header of REGISTER_BROKER (103)."""
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
@@ -120,7 +121,7 @@ def _decode_compressed(pieces: _Pieces, version: int) -> Registration:
 
 
 class _Pieces:
-    """A buffer read from its start: counts and sized pieces, each within what is there."""
+    """Reads counts and sized pieces from a buffer, with bounds checks."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -146,7 +147,7 @@ class _Pieces:
             raise Truncated(field=name, needed=_LENGTH.size, got=len(self._data) - start, position=start)
         (length,) = _LENGTH.unpack_from(self._data, start)
         if length < 0:
-            raise BadField(f"a length of {length}", field=name, position=start)
+            raise BadField(f"length {length} is negative", field=name, position=start)
         self._position = start + _LENGTH.size
         return int(length)
 
@@ -160,7 +161,7 @@ def _topic_text(topic: TopicConfig) -> str:
 def _decode_topic(text: bytes) -> TopicConfig:
     words = utf8_decode(text).split(" ", 5)
     if len(words) < 5:
-        raise BadField(f"{words[0][:40]!r} and {len(words) - 1} words; a topic has five", field="topic")
+        raise BadField(f"{words[0][:40]!r} has {len(words)} words; a topic has at least five", field="topic")
     name, read_queues, write_queues, permission, filter_type = words[:5]
     fields: dict[str | int, object] = {
         "topicName": name,
@@ -173,5 +174,5 @@ def _decode_topic(text: bytes) -> TopicConfig:
         try:
             fields["attributes"] = read_body(words[5].encode())
         except FormatError:
-            pass  # Java does not mind attributes that it cannot read, either
+            pass  # Java ignores invalid attributes as well
     return decode_record(TopicConfig, fields, "topic")  # type: ignore[arg-type] # every value is JSON

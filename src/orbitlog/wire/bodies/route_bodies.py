@@ -1,4 +1,4 @@
-"""Bodies about where things are: routes, clusters, members of a broker group.
+"""Bodies about routes, clusters and members of a broker group.
 
 Mirrors Java `TopicRouteData`, `QueueData`, `BrokerData`, `ClusterInfo`, `BrokerMemberGroup`.
 """
@@ -34,7 +34,7 @@ MASTER_ID = 0
 
 
 def _mapping_codec() -> Codec[TopicQueueMapping]:
-    """Of static topics, which hardly anybody has: what they are made of is imported when one comes."""
+    """Return the codec of static topics; imported late, since few clusters have any."""
     from orbitlog.formats.tables.topic_config import TopicQueueMapping
 
     return record(TopicQueueMapping)
@@ -75,7 +75,7 @@ class BrokerData(JsonRecord):
 
 @json_record
 class TopicRoute(JsonRecord):
-    """Where the queues of a topic are (105)."""
+    """The route of a topic: its brokers and queues (105)."""
 
     brokers: tuple[BrokerData, ...] = field(default=(), metadata=java("brokerDatas", list_of(record(BrokerData))))
     queues: tuple[QueueData, ...] = field(default=(), metadata=java("queueDatas", list_of(record(QueueData))))
@@ -103,7 +103,7 @@ class ClusterInfo(JsonRecord):
 
 @json_record
 class BrokerMembers(JsonRecord):
-    """The brokers of one name, as brokers ask for them."""
+    """The brokers of one name, in the form that brokers request."""
 
     cluster: str | None = field(default=None, metadata=java("cluster", optional(TEXT)))
     broker_name: str | None = field(default=None, metadata=java("brokerName", optional(TEXT)))
@@ -112,6 +112,6 @@ class BrokerMembers(JsonRecord):
 
 @json_record
 class BrokerMemberGroup(JsonRecord):
-    """Answer to 901."""
+    """The response to GET_BROKER_MEMBER_GROUP (901)."""
 
     members: BrokerMembers = field(metadata=java("brokerMemberGroup", record(BrokerMembers)))

@@ -1,12 +1,11 @@
-"""The short way of sends and the long one: the same records, the same answers, the same counts, whatever is sent."""
+"""Fast path and slow path of sends: the same records, responses and counts, whatever is sent."""
 
 from __future__ import annotations
 
 import asyncio
 import random
 import struct
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,19 @@ import orjson
 import pytest
 
 from benchmarks.hot_path import HotPath
-from orbitlog.broker.runtime.broker_node import Broker
-from orbitlog.broker.runtime.broker_settings import BrokerSettings
-from orbitlog.broker.sending import handle_send, send_templates
+from orbitlog.broker.sending import handle_send, send_rules, send_templates
+from orbitlog.broker.sending.send_rules import SEND_RULES, HeaderRule, MessageRule, Refusal, Send
 from orbitlog.broker.transactions.fast_transactions import FastTransactions
 from orbitlog.formats.records.batch import BatchMember, encode_batch
+from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import Command, Serialization, encode_command
-from orbitlog.wire.frames import FrameDecoder
-from tests.support.broker_desk import SMALL
+from tests.support.compared_paths import NOW_MS, answers, broker_at, log_bytes, settled
 
-NOW_MS = 1_731_700_000_000
 UNIQUE = "UNIQ_KEY\x017F00000100002A9F0000000000000001\x02"
 USUAL = f"KEYS\x01k\x02{UNIQUE}WAIT\x01true\x02TAGS\x01tag"
 HALF = USUAL + "\x02TRAN_MSG\x01true\x02PGROUP\x01P"
 
-# Properties as they come from clients, and as they should not.
+# Properties that clients send, and invalid ones.
 PROPERTIES = [
     *([USUAL] * 8),
     USUAL + "\x02",
@@ -78,7 +75,7 @@ PROPERTIES = [
 
 
 def java(fields: dict[str, Any], ext: dict[str, Any]) -> bytes:
-    """In the order of the names, numbers as text."""
+    """Fields in the order of their names, numbers as text."""
     known = {"serializeTypeCurrentRPC": "JSON", "language": "JAVA", "extFields": dict(sorted(ext.items())), **fields}
     return orjson.dumps(dict(sorted(known.items())))
 
@@ -90,7 +87,7 @@ def go(fields: dict[str, Any], ext: dict[str, Any]) -> bytes:
 
 
 def node(fields: dict[str, Any], ext: dict[str, Any]) -> bytes:
-    """Numbers and booleans as such."""
+    """Numbers and booleans not as text."""
     values = {name: _bare(text) for name, text in ext.items()}
     return orjson.dumps({**fields, "language": "NODE_JS", "extFields": values})
 
@@ -157,7 +154,7 @@ def any_ext_fields(chance: random.Random) -> dict[str, Any]:
 
 
 def any_frame(chance: random.Random, opaque: int, write: Writer) -> bytes:
-    """A send, mostly an ordinary one; the number at which its answer is known is `opaque`."""
+    """Return a send, usually a plain one; its response has the number `opaque`."""
     ext = any_ext_fields(chance)
     body = b"x" * chance.choice([1, 10, 128, 128, 128, 5000])
     fields: dict[str, Any] = {"code": 310, "opaque": opaque, "flag": 0, "version": 479}
@@ -190,43 +187,16 @@ def any_frame(chance: random.Random, opaque: int, write: Writer) -> bytes:
     return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
 
 
-@asynccontextmanager
-async def broker_at(root: Path, flush: str = "ASYNC_FLUSH", **more: str) -> AsyncIterator[Broker]:
-    """A broker on a clock that stands still, which makes no secret of its ids."""
-    settings = {**SMALL, "listenPort": "0", "maxMessageSize": "8000", "flushDiskType": flush, **more}
-    broker = Broker(BrokerSettings(settings), root, now_ms=lambda: NOW_MS)
-    await broker.start()
-    try:
-        broker.state.listen_port = 10911
-        broker._sends._unique_ids._loader_hash = 7
-        yield broker
-    finally:
-        await broker.stop()
-
-
-def answers(path: HotPath) -> list[Command]:
-    assert path.transport.kept is not None
-    return sorted(FrameDecoder().receive_data(b"".join(path.transport.kept)), key=lambda answer: answer.opaque)
-
-
-def log_bytes(broker: Broker) -> bytes:
-    store = broker.state.store
-    return b"".join(
-        store._log.segments.file(span.base).read(span.start, span.stop - span.start)
-        for span in store._log.spans(0, store.written_to)
-    )
-
-
 @pytest.mark.parametrize(("seed", "flush"), [*((seed, "ASYNC_FLUSH") for seed in range(3)), (3, "SYNC_FLUSH")])
-def test_both_ways_store_and_answer_the_same(
+def test_both_paths_store_and_answer_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, flush: str
 ) -> None:
-    long_way = 0
+    slow_path_calls = 0
     take = handle_send.SendHandler.__call__
 
     def counted(*arguments: Any) -> Any:
-        nonlocal long_way
-        long_way += 1
+        nonlocal slow_path_calls
+        slow_path_calls += 1
         return take(*arguments)
 
     monkeypatch.setattr(handle_send.SendHandler, "__call__", counted)
@@ -256,13 +226,13 @@ def test_both_ways_store_and_answer_the_same(
     monkeypatch.setattr(FastTransactions, "_half", watched_half)
 
     async def work() -> None:
-        nonlocal long_way
+        nonlocal slow_path_calls
         chance = random.Random(seed)
-        async with broker_at(tmp_path / "quick", flush) as quick, broker_at(tmp_path / "long", flush) as plain:
+        async with broker_at(tmp_path / "fast", flush) as fast, broker_at(tmp_path / "slow", flush) as slow:
             sent = 0
             used = []
             for _ in range(16):
-                both = HotPath(quick, keeps=True), HotPath(plain, keeps=True)
+                both = HotPath(fast, keeps=True), HotPath(slow, keeps=True)
                 both[1].connection.incoming.fast_path = None
                 write = chance.choice(WRITERS)
                 for _ in range(20):
@@ -273,25 +243,25 @@ def test_both_ways_store_and_answer_the_same(
                     counts = []
                     for path in both:
                         random.seed(sent)
-                        before = long_way
+                        before = slow_path_calls
                         path.feed(b"".join(frames))
-                        counts.append(long_way - before)
+                        counts.append(slow_path_calls - before)
                         await asyncio.sleep(0)
                     used.append(counts)
                     if path.transport.is_closed:
                         break
-                await _settled(*both)
+                await settled(*both)
                 assert answers(both[0]) == answers(both[1])
                 assert both[0].transport.is_closed == both[1].transport.is_closed
                 for path in both:
                     path.close()
-            assert log_bytes(quick) == log_bytes(plain) != b""
-            assert quick.state.statistics.put_messages.total == plain.state.statistics.put_messages.total > 100
-            assert quick.state.statistics.put_messages.times == plain.state.statistics.put_messages.times
-            assert quick.state.statistics.put_bytes == plain.state.statistics.put_bytes
-            assert sum(counts[0] for counts in used) < sum(counts[1] for counts in used) * 0.9, "the short way is taken"
+            assert log_bytes(fast) == log_bytes(slow) != b""
+            assert fast.state.statistics.put_messages.total == slow.state.statistics.put_messages.total > 100
+            assert fast.state.statistics.put_messages.times == slow.state.statistics.put_messages.times
+            assert fast.state.statistics.put_bytes == slow.state.statistics.put_bytes
+            assert sum(counts[0] for counts in used) < sum(counts[1] for counts in used) * 0.9, "the fast path is taken"
             assert matched > 20, "headers are read by patterns"
-            assert halves > 20, "half messages take it, too"
+            assert halves > 20, "half messages take the fast path"
 
     asyncio.run(work())
 
@@ -304,7 +274,7 @@ BATCH = encode_batch([BatchMember(b"one", b"KEYS\x01k"), BatchMember(b"two", b"K
     [(310, b"x", "0", USUAL), (320, BATCH, "0", USUAL), (310, b"x", "4", HALF)],
     ids=["single", "batch", "half"],
 )
-def test_each_odd_value_is_met_after_ordinary_ones(
+def test_both_paths_agree_on_each_odd_value_after_plain_sends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int, body: bytes, sys_flag: str, properties: str
 ) -> None:
     monkeypatch.setattr(send_templates, "_USES_BEFORE_PATTERN", 2)
@@ -326,26 +296,122 @@ def test_each_odd_value_is_met_after_ordinary_ones(
     odd += [({**usual, "flag": 2}, ext)] * 3
 
     async def work() -> None:
-        async with broker_at(tmp_path / "quick") as quick, broker_at(tmp_path / "long") as plain:
+        async with broker_at(tmp_path / "fast") as fast, broker_at(tmp_path / "slow") as slow:
             for fields, ext_fields in odd:
-                both = HotPath(quick, keeps=True), HotPath(plain, keeps=True)
+                both = HotPath(fast, keeps=True), HotPath(slow, keeps=True)
                 both[1].connection.incoming.fast_path = None
                 for path in both:
                     random.seed(1)
                     for headers in ((usual, ext), (usual, ext), (usual, ext), (usual, ext), (fields, ext_fields)):
                         header = java(*headers)
                         path.feed(struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body)
-                await _settled(*both)
+                await settled(*both)
                 assert answers(both[0]) == answers(both[1]), (fields, ext_fields)
                 for path in both:
                     path.close()
-            assert log_bytes(quick) == log_bytes(plain) != b""
+            assert log_bytes(fast) == log_bytes(slow) != b""
 
     asyncio.run(work())
 
 
-async def _settled(*paths: HotPath) -> None:
-    """Wait for answers that wait until name servers know a topic."""
-    async with asyncio.timeout(60):
-        while any(path.connection.unanswered and not path.connection.is_closed for path in paths):  # noqa: ASYNC110
-            await asyncio.sleep(0)
+def test_new_message_rule_is_obeyed_by_both_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = Refusal(ResponseCode.NO_PERMISSION, "quota exceeded")
+    rule = MessageRule("quota", lambda limits, body, properties: refusal if b"over" in body else None)
+    monkeypatch.setattr(send_rules, "SEND_RULES", (*SEND_RULES, rule))
+    over = encode_batch([BatchMember(b"over"), BatchMember(b"two")])
+
+    async def work() -> None:
+        async with broker_at(tmp_path) as broker:
+            for kind, body, refused in ((single, b"x", b"over"), (half, b"x", b"over"), (batch, BATCH, over)):
+                path = HotPath(broker, keeps=True)
+                bodies = [body, body, body, refused, body, refused]
+                path.feed(kind(1, body))  # the slow path leaves a template
+                await settled(path)
+                slow_path_calls = count_calls(monkeypatch, handle_send.SendHandler)
+                path.feed(b"".join(kind(number, each) for number, each in enumerate(bodies, 2)))
+                await settled(path)
+                refused_codes = [answer.code for answer in answers(path) if answer.remark == refusal.remark]
+                assert refused_codes == [refusal.code] * 2
+                assert [answer.code for answer in answers(path)].count(ResponseCode.SUCCESS) == 5
+                assert slow_path_calls() == 2, "only the messages that the rule concerns take the slow path"
+                path.close()
+
+    asyncio.run(work())
+
+
+def test_new_header_rule_is_obeyed_by_both_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+
+    def check(send: Send) -> Refusal | None:
+        group = send.header.producer_group
+        checked.append(group)
+        return Refusal(ResponseCode.NO_PERMISSION, f"{group} may not send") if group == "Denied" else None
+
+    rule = HeaderRule("access", frozenset({"producer_group"}), check, before_topic=True)
+    monkeypatch.setattr(send_rules, "SEND_RULES", (rule, *SEND_RULES))
+
+    async def work() -> None:
+        async with broker_at(tmp_path) as broker:
+            for number, kind in enumerate((single, half, batch)):
+                path, body = HotPath(broker, keeps=True), BATCH if kind is batch else b"x"
+                path.feed(kind(1, body))
+                await settled(path)
+                path.feed(b"".join(kind(opaque, body) for opaque in range(2, 6)))
+                assert checked == ["P", "Denied"] * number + ["P"], "evaluated once, then cached by the template"
+                path.feed(kind(6, body, a="Denied"))
+                await settled(path)
+                assert checked == ["P", "Denied"] * (number + 1)
+                assert [answer.code for answer in answers(path)] == [0] * 5 + [ResponseCode.NO_PERMISSION]
+                path.close()
+
+    asyncio.run(work())
+
+
+def test_changed_limit_is_obeyed_by_the_fast_path(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with broker_at(tmp_path) as broker:
+            large = encode_batch([BatchMember(b"x" * 5000)])
+            for kind, body in ((single, b"x" * 5000), (half, b"x" * 5000), (batch, large)):
+                path = HotPath(broker, keeps=True)
+                path.feed(kind(1, body))
+                await settled(path)
+                path.feed(kind(2, body))
+                broker.state.settings.change({"maxMessageSize": "4096"})
+                path.feed(kind(3, body))
+                broker.state.settings.change({"maxMessageSize": "8000"})
+                path.feed(kind(4, body) + kind(5, body))
+                assert [answer.code for answer in answers(path)] == [0, 0, ResponseCode.MESSAGE_ILLEGAL, 0, 0]
+                path.close()
+
+    asyncio.run(work())
+
+
+def single(opaque: int, body: bytes, **changed: str) -> bytes:
+    return _send(310, opaque, body, {"f": "0", "i": USUAL, **changed})
+
+
+def half(opaque: int, body: bytes, **changed: str) -> bytes:
+    return _send(310, opaque, body, {"f": "4", "i": HALF, **changed})
+
+
+def batch(opaque: int, body: bytes, **changed: str) -> bytes:
+    return _send(320, opaque, body, {"f": "0", "i": USUAL, "m": "true", **changed})
+
+
+def _send(code: int, opaque: int, body: bytes, changed: dict[str, str]) -> bytes:
+    ext = {**dict.fromkeys("hj", "0"), "a": "P", "b": "Orders", "c": "TBW102", "d": "4", "e": "1", "g": "1", **changed}
+    header = java({"code": code, "opaque": opaque, "flag": 0, "version": 479}, ext)
+    return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, handler: type) -> Callable[[], int]:
+    """Count calls of a handler from now on."""
+    calls, serve = 0, handler.__call__
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal calls
+        calls += 1
+        return serve(*arguments)
+
+    monkeypatch.setattr(handler, "__call__", counted)
+    return lambda: calls

@@ -1,4 +1,4 @@
-"""Answers that wait for the disk: who goes with which trip, who is given up, and what closing waits for."""
+"""Flush queue: which flush covers which responses, timeouts, failures, and what closing waits for."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ REQUEST = Command(RequestCode.SEND_MESSAGE, opaque=7)
 
 
 class Log:
-    """A log that grows by one with each send, and the trips to its disk."""
+    """A log that grows by one with each send, and its flushes."""
 
     def __init__(self) -> None:
         self.written_to = 0
-        self.trips: list[int] = []
+        self.flushes: list[int] = []
         self.disk = threading.Event()
         self.disk.set()
 
     def flush(self) -> int:
         target = self.written_to
-        self.trips.append(target)
+        self.flushes.append(target)
         assert self.disk.wait(60)
         return target
 
 
 class Sender:
-    """Sends again as soon as it is answered, as often as it was told to."""
+    """Sends its next message when it gets a response, `times` times."""
 
     def __init__(self, log: Log, flushes: FlushQueue, times: int) -> None:
         self.log, self.flushes, self.times = log, flushes, times
@@ -64,11 +64,11 @@ class Sender:
 
 
 class Pipelining:
-    """Sends several messages at a time, and again as many as it is given answers for."""
+    """Sends several messages at a time."""
 
     def __init__(self, log: Log, flushes: FlushQueue) -> None:
         self.log, self.flushes = log, flushes
-        self.peer = "one that pipelines"
+        self.peer = "a pipelining client"
         self.owed = self.next_opaque = 0
         self.writes: list[list[bytes]] = []
 
@@ -108,7 +108,7 @@ def queue_of(log: Log, *, timeout_ms: int = 60_000) -> FlushQueue:
 
 
 @run_in_loop
-async def test_all_who_wait_go_with_one_trip() -> None:
+async def test_one_flush_covers_all_waiting_sends() -> None:
     log = Log()
     flushes = queue_of(log)
     senders = [Sender(log, flushes, 10) for _ in range(8)]
@@ -116,11 +116,11 @@ async def test_all_who_wait_go_with_one_trip() -> None:
         sender.send()
     await until(lambda: all(len(sender.answers) == 10 for sender in senders))
     await flushes.close()
-    assert log.trips == [8 * trip for trip in range(1, 11)], "each trip carries every sender's message"
+    assert log.flushes == [8 * number for number in range(1, 11)], "each flush covers a message of every sender"
 
 
 @run_in_loop
-async def test_the_answers_of_one_connection_leave_together_and_in_order() -> None:
+async def test_responses_of_one_connection_are_sent_together_in_order() -> None:
     log = Log()
     flushes = queue_of(log)
     together: list[list[bytes]] = []
@@ -140,7 +140,7 @@ async def test_the_answers_of_one_connection_leave_together_and_in_order() -> No
 
 
 @run_in_loop
-async def test_one_who_stays_does_not_wait_for_those_who_left() -> None:
+async def test_flush_does_not_wait_for_clients_that_stopped() -> None:
     log = Log()
     flushes = queue_of(log)
     for times in (1, 1, 1, 5):
@@ -152,32 +152,32 @@ async def test_one_who_stays_does_not_wait_for_those_who_left() -> None:
 
 
 @run_in_loop
-async def test_what_nobody_waits_for_is_flushed_too() -> None:
+async def test_flush_soon_without_waiting_responses_flushes() -> None:
     log = Log()
     flushes = queue_of(log)
     log.written_to = 3
     flushes.flush_soon()
-    await until(lambda: log.trips == [3])
+    await until(lambda: log.flushes == [3])
     await flushes.close()
 
 
 @run_in_loop
-async def test_what_is_wanted_during_a_trip_has_one_of_its_own() -> None:
+async def test_flush_soon_during_a_flush_starts_another() -> None:
     log = Log()
     flushes = queue_of(log)
     log.disk.clear()
     log.written_to = 1
     flushes.flush_soon()
-    await until(lambda: log.trips == [1])
+    await until(lambda: log.flushes == [1])
     log.written_to = 2
     flushes.flush_soon()
     log.disk.set()
-    await until(lambda: log.trips == [1, 2])
+    await until(lambda: log.flushes == [1, 2])
     await flushes.close()
 
 
 @run_in_loop
-async def test_a_disk_that_takes_too_long() -> None:
+async def test_slow_flush_is_answered_with_a_timeout() -> None:
     log = Log()
     flushes = queue_of(log, timeout_ms=5)
     log.disk.clear()
@@ -192,7 +192,7 @@ async def test_a_disk_that_takes_too_long() -> None:
 
 
 @run_in_loop
-async def test_a_disk_that_fails() -> None:
+async def test_failed_flush_refuses_waiting_sends() -> None:
     def fail() -> int:
         raise StoreError("the disk failed")
 
@@ -206,7 +206,7 @@ async def test_a_disk_that_fails() -> None:
 
 @pytest.mark.parametrize("waiting", [1, 5])
 @run_in_loop
-async def test_closing_waits_for_those_who_wait(waiting: int) -> None:
+async def test_close_waits_for_waiting_responses(waiting: int) -> None:
     log = Log()
     flushes = queue_of(log)
     log.disk.clear()
@@ -214,7 +214,7 @@ async def test_closing_waits_for_those_who_wait(waiting: int) -> None:
     for sender in senders:
         sender.send()
     closing = asyncio.create_task(flushes.close())
-    await until(lambda: log.trips != [])
+    await until(lambda: log.flushes != [])
     assert not closing.done()
     log.disk.set()
     async with asyncio.timeout(60):
@@ -223,7 +223,7 @@ async def test_closing_waits_for_those_who_wait(waiting: int) -> None:
 
 
 @run_in_loop
-async def test_nobody_is_answered_before_the_table_is_saved() -> None:
+async def test_held_responses_wait_for_the_saved_table() -> None:
     log = Log()
     flushes = queue_of(log)
     saving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -231,20 +231,20 @@ async def test_nobody_is_answered_before_the_table_is_saved() -> None:
     senders = [Sender(log, flushes, 1) for _ in range(3)]
     for sender in senders:
         sender.send()
-    await until(lambda: log.trips == [3])
+    await until(lambda: log.flushes == [3])
     flushes.flush_soon()
-    await until(lambda: log.trips == [3, 3])
+    await until(lambda: log.flushes == [3, 3])
     assert not any(sender.answers for sender in senders)
     closing = asyncio.create_task(flushes.close())
     saving.set_result(None)
     async with asyncio.timeout(60):
         await closing
     assert all(sender.answers == [b"done"] for sender in senders)
-    assert log.trips == [3, 3], "who waits for the table alone needs no trip of its own"
+    assert log.flushes == [3, 3], "a response that waits for the table only needs no flush"
 
 
 @run_in_loop
-async def test_a_saved_table_is_not_enough() -> None:
+async def test_held_responses_wait_for_the_flush_as_well() -> None:
     log = Log()
     flushes = queue_of(log)
     log.disk.clear()
@@ -252,7 +252,7 @@ async def test_a_saved_table_is_not_enough() -> None:
     flushes.hold(saving)
     sender = Sender(log, flushes, 1)
     sender.send()
-    await until(lambda: log.trips == [1])
+    await until(lambda: log.flushes == [1])
     saving.set_result(None)
     await asyncio.sleep(0)
     assert not sender.answers
@@ -262,7 +262,7 @@ async def test_a_saved_table_is_not_enough() -> None:
 
 
 @run_in_loop
-async def test_a_table_that_cannot_be_saved() -> None:
+async def test_failed_table_save_refuses_held_sends() -> None:
     log = Log()
     flushes = queue_of(log)
     saving: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -278,26 +278,26 @@ async def test_a_table_that_cannot_be_saved() -> None:
 
 
 @run_in_loop
-async def test_runs_are_answered_when_their_last_message_is_on_the_disk() -> None:
+async def test_run_is_answered_when_its_last_record_is_flushed() -> None:
     log = Log()
     flushes = queue_of(log)
     log.disk.clear()
     sender = Pipelining(log, flushes)
     sender.send(3)
-    await until(lambda: log.trips == [3])
+    await until(lambda: log.flushes == [3])
     sender.send(2)
     sender.send(1)
     assert sender.owed == 6 and not sender.writes
     log.disk.set()
     await until(lambda: not sender.owed)
-    assert [len(frames) for frames in sender.writes] == [3, 3], "one write for each trip"
+    assert [len(frames) for frames in sender.writes] == [3, 3], "one write for each flush"
     assert [answer.opaque for answer in sender.answers] == list(range(6))
-    assert log.trips == [3, 6]
+    assert log.flushes == [3, 6]
     await flushes.close()
 
 
 @run_in_loop
-async def test_a_trip_waits_for_as_many_messages_as_there_were_and_not_runs() -> None:
+async def test_delayed_flush_counts_messages_not_runs() -> None:
     log = Log()
     flushes = queue_of(log)
     sender, other = Pipelining(log, flushes), Pipelining(log, flushes)
@@ -308,12 +308,12 @@ async def test_a_trip_waits_for_as_many_messages_as_there_were_and_not_runs() ->
         other.send(1)
     assert flushes._start_planned is not None, "all are there: nothing to be held for"
     await until(lambda: not other.owed)
-    assert log.trips == [8, 16]
+    assert log.flushes == [8, 16]
     await flushes.close()
 
 
 @run_in_loop
-async def test_a_run_for_which_the_disk_takes_too_long() -> None:
+async def test_slow_flush_of_a_run_is_answered_with_a_timeout() -> None:
     log = Log()
     flushes = queue_of(log, timeout_ms=5)
     log.disk.clear()
@@ -328,7 +328,7 @@ async def test_a_run_for_which_the_disk_takes_too_long() -> None:
 
 
 @run_in_loop
-async def test_a_run_whose_disk_fails() -> None:
+async def test_failed_flush_refuses_each_send_of_a_run() -> None:
     def fail() -> int:
         raise StoreError("the disk failed")
 

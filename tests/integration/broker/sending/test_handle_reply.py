@@ -19,7 +19,7 @@ TOPIC = "DefaultCluster_REPLY_TOPIC"
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_REPLY_MESSAGE, RequestCode.SEND_REPLY_MESSAGE_V2])
-def test_a_reply_reaches_the_asker(tmp_path: Path, code: int) -> None:
+def test_reply_is_pushed_to_the_requester(tmp_path: Path, code: int) -> None:
     pushed: list[Command] = []
 
     def take(_: Connection, request: Command) -> Answer:
@@ -42,18 +42,18 @@ def test_a_reply_reaches_the_asker(tmp_path: Path, code: int) -> None:
     at_desk(tmp_path, work)
 
 
-def test_an_asker_that_is_gone(tmp_path: Path) -> None:
+def test_reply_without_a_connected_requester_is_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         gone = await desk.send(TOPIC, code=RequestCode.SEND_REPLY_MESSAGE_V2, properties={REPLY_TO_CLIENT: "gone"})
         assert gone.code == ResponseCode.SYSTEM_ERROR
         assert gone.remark == "push reply message fail, channel of <gone> not found."
-        nobody = await desk.send(TOPIC, code=RequestCode.SEND_REPLY_MESSAGE_V2)
-        assert nobody.code == ResponseCode.SYSTEM_ERROR and "is null" in str(nobody.remark)
+        refused = await desk.send(TOPIC, code=RequestCode.SEND_REPLY_MESSAGE_V2)
+        assert refused.code == ResponseCode.SYSTEM_ERROR and "is null" in str(refused.remark)
 
     at_desk(tmp_path, work)
 
 
-def test_an_asker_that_leaves_while_it_is_told(tmp_path: Path) -> None:
+def test_reply_to_a_requester_that_disconnects_is_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         async with client_of(desk) as asker:  # it never answers
             await asker.heartbeat(client_id="asker")

@@ -16,7 +16,7 @@ from tests.support.broker_desk import Desk, at_desk, records
 
 
 @pytest.mark.parametrize("code", [RequestCode.SEND_MESSAGE, RequestCode.SEND_MESSAGE_V2])
-def test_a_message_is_stored_and_can_be_pulled(tmp_path: Path, code: int) -> None:
+def test_stored_message_can_be_pulled(tmp_path: Path, code: int) -> None:
     async def work(desk: Desk) -> None:
         sent = await desk.send(code=code, properties={"TAGS": "a", "KEYS": "k"}, flag=7)
         assert sent.code == ResponseCode.SUCCESS
@@ -30,7 +30,7 @@ def test_a_message_is_stored_and_can_be_pulled(tmp_path: Path, code: int) -> Non
     at_desk(tmp_path, work)
 
 
-def test_the_message_id_names_the_address_that_was_dialled(tmp_path: Path) -> None:
+def test_message_id_contains_the_dialled_address(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         sent = await desk.send()
         place = parse_offset_message_id(sent.ext_fields["msgId"])
@@ -41,7 +41,7 @@ def test_the_message_id_names_the_address_that_was_dialled(tmp_path: Path) -> No
     at_desk(tmp_path, work)
 
 
-def test_an_operator_decides_the_address(tmp_path: Path) -> None:
+def test_message_id_contains_the_configured_address(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         sent = await desk.send()
         assert parse_offset_message_id(sent.ext_fields["msgId"]).store_host.ip == "10.1.2.3"
@@ -49,7 +49,7 @@ def test_an_operator_decides_the_address(tmp_path: Path) -> None:
     at_desk(tmp_path, work, brokerIP1="10.1.2.3", bindAddress="127.0.0.1")
 
 
-def test_a_topic_is_made_from_the_template(tmp_path: Path) -> None:
+def test_send_to_a_missing_topic_creates_it_from_the_template(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send("Fresh", default_topic_queue_count=3)
         made = desk.broker.state.topics.find("Fresh")
@@ -61,7 +61,7 @@ def test_a_topic_is_made_from_the_template(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_no_topic_is_made_where_that_is_off(tmp_path: Path) -> None:
+def test_send_to_a_missing_topic_without_auto_create_is_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         answer = await desk.send("Fresh")
         assert answer.code == ResponseCode.TOPIC_NOT_EXIST
@@ -81,7 +81,7 @@ def test_no_topic_is_made_where_that_is_off(tmp_path: Path) -> None:
         ("RMQ_SYS_TRANS_HALF_TOPIC", ResponseCode.NO_PERMISSION),
     ],
 )
-def test_names_that_could_do_harm_are_refused(tmp_path: Path, topic: str, code: int) -> None:
+def test_invalid_topic_name_is_refused(tmp_path: Path, topic: str, code: int) -> None:
     async def work(desk: Desk) -> None:
         before = sorted(path.name for path in tmp_path.parent.iterdir())
         assert (await desk.send(topic)).code == code
@@ -91,7 +91,7 @@ def test_names_that_could_do_harm_are_refused(tmp_path: Path, topic: str, code: 
     at_desk(tmp_path, work)
 
 
-def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(tmp_path: Path) -> None:
+def test_body_over_the_limit_is_refused_and_the_connection_stays_open(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         assert (await desk.send(body=b"x" * 2000)).code == ResponseCode.MESSAGE_ILLEGAL
         assert (await desk.send(body=b"")).code == ResponseCode.MESSAGE_ILLEGAL
@@ -100,7 +100,7 @@ def test_a_body_over_the_limit_is_refused_and_the_connection_goes_on(tmp_path: P
     at_desk(tmp_path, work, maxMessageSize="1024")
 
 
-def test_queues_are_checked_and_chosen(tmp_path: Path) -> None:
+def test_queue_id_is_checked_or_chosen_by_the_broker(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         assert (await desk.send(queue_id=4)).code == ResponseCode.INVALID_PARAMETER
@@ -110,7 +110,7 @@ def test_queues_are_checked_and_chosen(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_batch_is_stored_message_by_message(tmp_path: Path) -> None:
+def test_batch_is_stored_as_single_messages(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         members = [BatchMember(f"body {i}".encode(), b"TAGS\x01t\x02") for i in range(5)]
         answer = await desk.send(body=encode_batch(members), code=RequestCode.SEND_BATCH_MESSAGE, batch=True)
@@ -126,7 +126,7 @@ def test_a_batch_is_stored_message_by_message(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("sys_flag", [4, 8, 12, 0x40, 0x80])
-def test_a_client_cannot_pretend_that_a_message_is_something_else(tmp_path: Path, sys_flag: int) -> None:
+def test_sys_flag_of_a_commit_or_inner_batch_is_refused(tmp_path: Path, sys_flag: int) -> None:
     async def work(desk: Desk) -> None:
         answer = await desk.send(sys_flag=sys_flag)
         assert answer.code in (ResponseCode.NO_PERMISSION, ResponseCode.MESSAGE_ILLEGAL)
@@ -134,7 +134,7 @@ def test_a_client_cannot_pretend_that_a_message_is_something_else(tmp_path: Path
     at_desk(tmp_path, work)
 
 
-def test_a_message_without_an_id_gets_one(tmp_path: Path) -> None:
+def test_message_without_unique_id_gets_one(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(properties={"UNIQ_KEY": ""})
         (message,) = records(await desk.pull())
@@ -143,7 +143,7 @@ def test_a_message_without_an_id_gets_one(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_sends_that_wait_for_the_disk_are_answered(tmp_path: Path) -> None:
+def test_sends_with_sync_flush_are_answered(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         sent = await desk.send()
         assert sent.code == ResponseCode.SUCCESS
@@ -155,7 +155,7 @@ def test_sends_that_wait_for_the_disk_are_answered(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("serialization", list(Serialization))
-def test_the_short_way_writes_what_the_long_way_would(serialization: int) -> None:
+def test_send_response_equals_the_encoded_command(serialization: int) -> None:
     request = Command(310, opaque=-7, serialization=serialization)
     frame = SendAnswers('a "quoted" % region', "true").stored(request, b"\x7f\0\0\x01\0\0\x2a\x9f", 5, 2, 9)
     long_way = encode_command(

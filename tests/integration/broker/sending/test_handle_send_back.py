@@ -41,7 +41,7 @@ async def delivered(desk: Desk) -> None:
     await until(lambda: state.store.dispatched_to == state.store.written_to)
 
 
-def test_a_message_keeps_its_ids_and_counts_to_the_end(tmp_path: Path) -> None:
+def test_retried_message_keeps_its_ids_until_the_dead_letter_topic(tmp_path: Path) -> None:
     clock = Clock()
 
     async def work(desk: Desk) -> None:
@@ -73,20 +73,20 @@ def test_a_message_keeps_its_ids_and_counts_to_the_end(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=clock, messageDelayLevel=LEVELS)
 
 
-def test_the_group_says_how_often(tmp_path: Path) -> None:
+def test_group_config_limits_the_attempts(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await put_group(desk, retry_times_max=0)
         await desk.send()
         (message,) = await stored(desk)
         assert (await send_back(desk, message)).code == ResponseCode.SUCCESS
         assert len(await stored(desk, "%DLQ%G")) == 1
-        await send_back(desk, message, maxReconsumeTimes=5)  # a client that says it itself
+        await send_back(desk, message, maxReconsumeTimes=5)  # a client that sets the maximum itself
         assert len(await stored(desk, "%DLQ%G")) == 1
 
     at_desk(tmp_path, work, now_ms=Clock())
 
 
-def test_the_group_says_over_how_many_queues(tmp_path: Path) -> None:
+def test_group_config_sets_the_number_of_retry_queues(tmp_path: Path) -> None:
     clock = Clock()
 
     async def work(desk: Desk) -> None:
@@ -108,7 +108,7 @@ def test_the_group_says_over_how_many_queues(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_a_consumer_may_give_up_at_once_or_say_when(tmp_path: Path) -> None:
+def test_delay_level_of_the_request_is_obeyed(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat()
         await desk.send()
@@ -121,7 +121,7 @@ def test_a_consumer_may_give_up_at_once_or_say_when(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=Clock(), messageDelayLevel=LEVELS)
 
 
-def test_a_group_that_is_switched_off_or_may_not_broadcast(tmp_path: Path) -> None:
+def test_disabled_group_is_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         await put_group(desk, consume_broadcast_enabled=False)

@@ -1,4 +1,4 @@
-"""The short way where sends wait for the disk: stored at once, answered and seen when they are on it."""
+"""Fast path with SYNC_FLUSH: sends are stored at once, and answered and visible after the flush."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FIRST = 1000
 
 
 class Gate:
-    """What trips to the disk have to pass; the disk behind it can break."""
+    """Holds flushes back while it is closed, and can make fdatasync fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_open = threading.Event()
@@ -32,11 +32,11 @@ class Gate:
         self.is_broken = False
         flush = MessageStore.flush_log
 
-        def flush_behind_gate(store: MessageStore) -> int:
+        def flush_through_gate(store: MessageStore) -> int:
             assert self.is_open.wait(60)
             return flush(store)
 
-        monkeypatch.setattr(MessageStore, "flush_log", flush_behind_gate)
+        monkeypatch.setattr(MessageStore, "flush_log", flush_through_gate)
         sync = os.fdatasync
 
         def sync_or_fail(descriptor: int) -> None:
@@ -49,7 +49,7 @@ class Gate:
 
 @asynccontextmanager
 async def path_at(root: Path) -> AsyncIterator[HotPath]:
-    """A connection whose sends of all kinds take the short way; all that it was answered is kept."""
+    """Yield a connection whose sends of all kinds take the fast path; it keeps all responses."""
     async with hot_path_at(root, kernels=False, flushDiskType="SYNC_FLUSH", **SMALL) as path:
         for frames in (sends(8), batches(2), halves(2)):
             for data in frames:
@@ -64,22 +64,22 @@ def answers(path: HotPath) -> list[Command]:
     return FrameDecoder().receive_data(b"".join(path.transport.kept))
 
 
-def long_way_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+def forbid_slow_path(monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: object) -> None:
-        raise AssertionError("the long way")
+        raise AssertionError("the slow path was taken")
 
     monkeypatch.setattr(handle_send.SendHandler, "__call__", fail)
 
 
 @pytest.mark.parametrize("kind", [sends, batches, halves])
-def test_nothing_is_answered_or_seen_before_it_is_on_the_disk(
+def test_unflushed_sends_are_neither_answered_nor_visible(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: Callable[..., list[bytes]]
 ) -> None:
     gate = Gate(monkeypatch)
 
     async def work() -> None:
         async with path_at(tmp_path) as path:
-            long_way_is_closed(monkeypatch)
+            forbid_slow_path(monkeypatch)
             store = path.broker.state.store
             confirmed_to = store.confirmed_to
             gate.is_open.clear()
@@ -98,7 +98,7 @@ def test_nothing_is_answered_or_seen_before_it_is_on_the_disk(
     uvloop.run(work())
 
 
-def test_a_broker_that_stops_answers_what_it_took(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stopping_broker_answers_waiting_sends(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
 
     async def work() -> None:
@@ -115,7 +115,7 @@ def test_a_broker_that_stops_answers_what_it_took(tmp_path: Path, monkeypatch: p
     uvloop.run(work())
 
 
-def test_a_disk_that_fails_is_told_to_each_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failed_flush_refuses_each_send_of_a_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
 
     async def work() -> None:
@@ -133,25 +133,23 @@ def test_a_disk_that_fails_is_told_to_each_of_a_run(tmp_path: Path, monkeypatch:
     uvloop.run(work())
 
 
-def test_a_batch_that_does_not_want_to_wait_is_answered_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_batch_with_wait_false_is_answered_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     gate = Gate(monkeypatch)
 
     async def work() -> None:
         async with path_at(tmp_path) as path:
             gate.is_open.clear()
-            impatient = batches(1, first=FIRST)[0].replace(b"WAIT\\u0001true\\u0002", b"WAIT\\u0001false\\u0002")
-            start, header_bytes = impatient[:8], int.from_bytes(batches(1, first=FIRST)[0][5:8], "big") + 1
+            without_wait = batches(1, first=FIRST)[0].replace(b"WAIT\\u0001true\\u0002", b"WAIT\\u0001false\\u0002")
+            start, header_bytes = without_wait[:8], int.from_bytes(batches(1, first=FIRST)[0][5:8], "big") + 1
             total = int.from_bytes(start[:4], "big") + 1
-            path.feed(total.to_bytes(4, "big") + header_bytes.to_bytes(4, "big") + impatient[8:])
+            path.feed(total.to_bytes(4, "big") + header_bytes.to_bytes(4, "big") + without_wait[8:])
             assert [answer.opaque for answer in answers(path)] == [FIRST]
             gate.is_open.set()
 
     uvloop.run(work())
 
 
-def test_what_is_sent_can_be_pulled_when_it_is_answered(tmp_path: Path) -> None:
+def test_answered_send_is_visible_to_consumers(tmp_path: Path) -> None:
     async def work() -> None:
         async with path_at(tmp_path) as path:
             path.feed(b"".join(sends(8, first=FIRST)))

@@ -56,7 +56,7 @@ async def messages_of(desk: Desk, topic: str, queue_id: int = 0) -> list[Message
 
 
 @pytest.mark.parametrize("compat", ["4.9", "5.5"])
-def test_a_committed_message_is_delivered(tmp_path: Path, compat: str) -> None:
+def test_committed_message_is_delivered(tmp_path: Path, compat: str) -> None:
     async def work(desk: Desk) -> None:
         sent = await send_half(desk)
         assert (await desk.pull(queue_id=1)).code != ResponseCode.SUCCESS
@@ -76,7 +76,7 @@ def test_a_committed_message_is_delivered(tmp_path: Path, compat: str) -> None:
     at_desk(tmp_path, work, compat=compat)
 
 
-def test_a_message_that_is_rolled_back_is_not(tmp_path: Path) -> None:
+def test_rolled_back_message_is_not_delivered(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         sent = await send_half(desk)
         assert (await end(desk, sent, ROLLBACK)).code == ResponseCode.SUCCESS
@@ -87,7 +87,7 @@ def test_a_message_that_is_rolled_back_is_not(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_only_its_own_producers_can_end_it(tmp_path: Path) -> None:
+def test_end_by_another_producer_group_is_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         sent = await send_half(desk)
         plain = await desk.send()
@@ -100,7 +100,7 @@ def test_only_its_own_producers_can_end_it(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_an_operator_may_refuse_them(tmp_path: Path) -> None:
+def test_half_message_is_refused_if_transactions_are_rejected(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         refused = await desk.send(sys_flag=PREPARED, properties=HALF)
         assert refused.code == ResponseCode.NO_PERMISSION
@@ -108,7 +108,7 @@ def test_an_operator_may_refuse_them(tmp_path: Path) -> None:
     at_desk(tmp_path, work, rejectTransactionMessage="true")
 
 
-def test_bits_alone_make_no_transaction(tmp_path: Path) -> None:
+def test_transaction_bits_without_property_are_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         assert (await desk.send(sys_flag=COMMIT)).code == ResponseCode.MESSAGE_ILLEGAL
         assert (await desk.send(sys_flag=PREPARED)).code == ResponseCode.MESSAGE_ILLEGAL
@@ -116,7 +116,7 @@ def test_bits_alone_make_no_transaction(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_producer_is_asked_and_its_answer_counts(tmp_path: Path) -> None:
+def test_checked_producer_ends_the_transaction(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat()
         await send_half(desk, b"first")
@@ -161,7 +161,7 @@ async def answer(desk: Desk, state: int) -> Command:
     return done
 
 
-def test_a_producer_that_ends_it_late_is_not_asked_again(tmp_path: Path) -> None:
+def test_late_end_stops_the_checks(tmp_path: Path) -> None:
     """It was asked and did not know; then its own branch came to an end, and it names the copy that it sent."""
 
     async def work(desk: Desk) -> None:
@@ -181,7 +181,7 @@ def test_a_producer_that_ends_it_late_is_not_asked_again(tmp_path: Path) -> None
     at_desk(tmp_path, work)
 
 
-def test_an_answer_and_an_end_of_its_own_make_one_message(tmp_path: Path) -> None:
+def test_repeated_commit_stores_one_message(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat()
         sent = await send_half(desk)
@@ -196,7 +196,7 @@ def test_an_answer_and_an_end_of_its_own_make_one_message(tmp_path: Path) -> Non
     at_desk(tmp_path, work)
 
 
-def test_nobody_ends_the_message_of_another(tmp_path: Path) -> None:
+def test_forged_origin_does_not_end_another_message(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         first = await send_half(desk, b"first")
         second = await send_half(desk, b"second", TRAN_PREPARED_QUEUE_OFFSET="0", TRANSACTION_CHECK_TIMES="99")
@@ -207,7 +207,7 @@ def test_nobody_ends_the_message_of_another(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_questions_have_an_end(tmp_path: Path) -> None:
+def test_transaction_is_discarded_after_the_maximum_of_checks(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat()
         await send_half(desk)
@@ -223,7 +223,7 @@ def test_questions_have_an_end(tmp_path: Path) -> None:
     at_desk(tmp_path, work, transactionCheckMax="3")
 
 
-def test_without_a_producer_nothing_is_given_up(tmp_path: Path) -> None:
+def test_check_without_a_connected_producer_does_not_count(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await send_half(desk)
         check = desk.broker._transaction_check
@@ -236,7 +236,7 @@ def test_without_a_producer_nothing_is_given_up(tmp_path: Path) -> None:
     at_desk(tmp_path, work, transactionCheckMax="3")
 
 
-def test_a_message_may_ask_for_more_time(tmp_path: Path) -> None:
+def test_own_immunity_time_delays_the_check(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat()
         sent = await send_half(desk, b"slow", CHECK_IMMUNITY_TIME_IN_SECONDS="600")
@@ -252,7 +252,7 @@ def test_a_message_may_ask_for_more_time(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_restart_knows_what_is_pending(tmp_path: Path) -> None:
+def test_pending_transaction_survives_a_restart(tmp_path: Path) -> None:
     async def before(desk: Desk) -> None:
         await desk.heartbeat()
         await send_half(desk)
@@ -268,7 +268,7 @@ def test_a_restart_knows_what_is_pending(tmp_path: Path) -> None:
     at_desk(tmp_path, after)
 
 
-def test_commits_that_come_together_and_want_no_answer_are_written_down_together(tmp_path: Path) -> None:
+def test_oneway_commits_of_one_turn_share_an_op_message(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         sent = [await send_half(desk, b"%d" % number) for number in range(3)]
         for each in sent:

@@ -31,7 +31,7 @@ GO = (
 )
 
 
-def test_java() -> None:
+def test_heartbeat_of_java_is_decoded() -> None:
     subscription = SubscriptionData("T", "b", ("b",), (98,), 1700000000000)
     heartbeat = HeartbeatData(
         client_id="10.0.0.5@12345#987",
@@ -43,7 +43,7 @@ def test_java() -> None:
     assert subscription.is_tag
 
 
-def test_cpp_has_ordinals_text_numbers_and_no_empty_lists() -> None:
+def test_heartbeat_of_cpp_is_decoded() -> None:
     heartbeat = decode_body(HeartbeatData, CPP)
     (consumer,) = heartbeat.consumers
     assert heartbeat.producers == ()
@@ -53,7 +53,7 @@ def test_cpp_has_ordinals_text_numbers_and_no_empty_lists() -> None:
     assert consumer.unit_mode is False
 
 
-def test_go_has_codes_as_text() -> None:
+def test_heartbeat_of_go_is_decoded() -> None:
     (consumer,) = decode_body(HeartbeatData, GO).consumers
     assert consumer.subscriptions[0].tag_codes == (98,)
 
@@ -75,11 +75,11 @@ def test_empty_expressions_mean_everything() -> None:
         b'{"clientID":"c","consumerDataSet":[{"groupName":"G","subscriptionDataSet":[{"topic":"T","codeSet":["x"]}]}]}',
     ],
 )
-def test_what_is_no_heartbeat(body: bytes) -> None:
+def test_invalid_heartbeat_raises(body: bytes) -> None:
     with pytest.raises(FormatError):
         decode_body(HeartbeatData, body)
 
 
 @pytest.mark.parametrize("body", [JAVA, CPP, GO], ids=["java", "cpp", "go"])
-def test_damage_is_a_format_error(body: bytes) -> None:
+def test_damaged_heartbeat_raises_only_format_errors(body: bytes) -> None:
     gives_value_or_format_error(lambda data: decode_body(HeartbeatData, data), body)

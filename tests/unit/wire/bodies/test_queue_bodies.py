@@ -137,16 +137,16 @@ WRITTEN: list[tuple[JsonRecord, bytes]] = [
 
 
 @pytest.mark.parametrize(("record", "body"), WRITTEN, ids=lambda value: type(value).__name__)
-def test_spelled_as_java_spells_it(record: JsonRecord, body: bytes) -> None:
+def test_body_is_encoded_like_java(record: JsonRecord, body: bytes) -> None:
     assert encode_body(record) == body
     assert decode_body(type(record), body) == record
 
 
-def test_go_says_a_result_as_a_number() -> None:
+def test_result_of_go_is_a_number() -> None:
     assert decode_body(ConsumeDirectlyResult, b'{"consumeResult":1}').result == "CR_LATER"
 
 
-def test_a_route_as_java_4_writes_it() -> None:
+def test_route_of_java_4_is_decoded() -> None:
     body = (
         b'{"brokerDatas":[{"brokerAddrs":{0:"h:1",1:"h:2"},"brokerName":"b","cluster":"C"}],"filterServerTable":{},'
         b'"queueDatas":[{"brokerName":"b","perm":6,"readQueueNums":8,"topicSynFlag":0,"writeQueueNums":8}]}'

@@ -32,13 +32,13 @@ def sized(piece: bytes) -> bytes:
     return struct.pack(">i", len(piece)) + piece
 
 
-def test_both_forms_both_ways() -> None:
+def test_both_forms_are_encoded_and_decoded() -> None:
     for compressed in (False, True):
         body = encode_registration(WHOLE, compressed=compressed)
         assert decode_registration(body, compressed=compressed, version=479) == WHOLE
 
 
-def test_the_compressed_form_of_4x_has_no_mappings() -> None:
+def test_compressed_form_of_4x_has_no_mappings() -> None:
     pieces = [
         sized(b'{"counter":3,"timestamp":5}'),
         struct.pack(">i", 1),
@@ -53,7 +53,7 @@ def test_the_compressed_form_of_4x_has_no_mappings() -> None:
         decode_registration(body, compressed=True, version=413)
 
 
-def test_what_brokers_of_5x_send() -> None:
+def test_registration_of_5x_is_decoded() -> None:
     body = (
         b'{"filterServerList":[],"topicConfigSerializeWrapper":{"dataVersion":{"counter":1,"stateVersion":0,'
         b'"timestamp":2},"mappingDataVersion":{"counter":0,"stateVersion":0,"timestamp":1},"topicConfigTable":{'
@@ -66,21 +66,21 @@ def test_what_brokers_of_5x_send() -> None:
     assert read.wrapper.data_version == DataVersion(1, 2)
 
 
-def test_the_oldest_brokers_send_the_topics_alone() -> None:
+def test_registration_of_old_brokers_is_decoded() -> None:
     body = b'{"dataVersion":{"counter":1,"timestamp":2},"topicConfigTable":{"T":{"topicName":"T"}}}'
     assert list(decode_registration(body, compressed=False, version=36).wrapper.topics) == ["T"]
 
 
-def test_a_body_that_is_compressed_without_saying_so() -> None:
+def test_compressed_body_without_flag_is_decoded() -> None:
     body = encode_registration(WHOLE, compressed=True)
     assert decode_registration(body, compressed=False, version=513) == WHOLE
 
 
-def test_no_body_is_no_topic() -> None:
+def test_empty_body_has_no_topics() -> None:
     assert decode_registration(b"", compressed=True, version=479) == Registration()
 
 
-def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zip_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registration_body, "INFLATED_BYTES_MAX", 1_000_000)
     bomb = zlib.compress(bytes(50_000_000), 9)
     with pytest.raises(LimitExceeded):
@@ -90,27 +90,27 @@ def test_a_bomb_is_not_inflated(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("content", "problem"),
     [
-        (struct.pack(">i", -1), "a length of -1"),
+        (struct.pack(">i", -1), "length -1 is negative"),
         (struct.pack(">i", 2**31 - 1), "needs 2147483647 bytes"),
         (sized(b"{}") + struct.pack(">i", 2**31 - 1), "over the limit"),
-        (sized(b"{}") + struct.pack(">i", 1) + sized(b"T 8 4"), "a topic has five"),
+        (sized(b"{}") + struct.pack(">i", 1) + sized(b"T 8 4"), "a topic has at least five"),
         (sized(b"{}") + struct.pack(">i", 1) + sized(b"T x 4 6 SINGLE_TAG"), "readQueueNums"),
         (sized(b"{}") + struct.pack(">i", 0) + sized(b"{}"), "not a list"),
         (b"\0", "needs 4 bytes"),
     ],
 )
-def test_forged_lengths_and_texts(content: bytes, problem: str) -> None:
+def test_forged_lengths_and_texts_raise(content: bytes, problem: str) -> None:
     with pytest.raises(FormatError, match=problem):
         decode_registration(zlib.compress(content), compressed=True, version=409)
 
 
-def test_attributes_that_cannot_be_read_are_left_out() -> None:
+def test_invalid_attributes_are_ignored() -> None:
     pieces = [sized(b"{}"), struct.pack(">i", 1), sized(b"T 8 4 6 SINGLE_TAG {oops"), sized(b"[]")]
     read = decode_registration(zlib.compress(b"".join(pieces)), compressed=True, version=409)
     assert read.wrapper.topics["T"].attributes == {}
 
 
-def test_damage_is_a_format_error() -> None:
+def test_damaged_body_raises_only_format_errors() -> None:
     plain = encode_registration(WHOLE)
     gives_value_or_format_error(lambda data: decode_registration(data, compressed=False, version=479), plain)
     inside = zlib.decompress(encode_registration(WHOLE, compressed=True))
@@ -121,12 +121,12 @@ def test_damage_is_a_format_error() -> None:
     gives_value_or_format_error(lambda data: decode_registration(data, compressed=True, version=479), packed)
 
 
-def test_the_checksum_has_31_bits() -> None:
+def test_checksum_has_31_bits() -> None:
     assert registration_crc(b"hello") == 907060870
     assert registration_crc(b"a") == 1756872259
 
 
-def test_a_bad_wrapper_names_its_field() -> None:
+def test_invalid_wrapper_names_its_field() -> None:
     body = b'{"topicConfigSerializeWrapper":{"topicConfigTable":{"T":{"topicName":"T","perm":"six"}}}}'
     with pytest.raises(BadField, match=r"topicConfigTable\.T\.perm"):
         decode_registration(body, compressed=False, version=479)

@@ -1,4 +1,4 @@
-"""The short way of transactions and the long one: the same records, the same answers, the same counts."""
+"""Fast path and slow path of transactions: the same records, responses and counts."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import pytest
 
 from benchmarks.hot_path import HotPath, commits, halves
 from orbitlog.broker.transactions.handle_transactions import TransactionHandler
-from tests.integration.broker.sending.test_fast_sends import _settled, answers, broker_at, log_bytes
+from tests.support.compared_paths import answers, broker_at, log_bytes, settled
 
-# What one who ends a transaction may say otherwise than Java's producer does.
+# Fields of an end that differ from those of Java's producer.
 ODD_FIELDS = [
     {"commitOrRollback": "12"},
     {"commitOrRollback": "0"},
@@ -34,7 +34,7 @@ ODD_FIELDS = [
 
 
 def end_frame(chance: random.Random, usual: bytes) -> bytes:
-    """An end as it comes mostly, or as it may come."""
+    """Return an end as Java sends it, or with odd fields."""
     if chance.random() < 0.6:
         return usual
     fields = orjson.loads(usual[8:])
@@ -51,27 +51,27 @@ def end_frame(chance: random.Random, usual: bytes) -> bytes:
     [(0, {}), (1, {}), (2, {}), (3, {"compat": "4.9"}), (4, {"flush": "SYNC_FLUSH"})],
     ids=["first", "second", "third", "4.9", "sync flush"],
 )
-def test_both_ways_store_and_answer_the_same(
+def test_both_paths_store_and_answer_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, settings: dict[str, str]
 ) -> None:
-    long_way, take = 0, TransactionHandler.__call__
+    slow_path_calls, take = 0, TransactionHandler.__call__
 
     def counted(*arguments: Any) -> Any:
-        nonlocal long_way
-        long_way += 1
+        nonlocal slow_path_calls
+        slow_path_calls += 1
         return take(*arguments)
 
     monkeypatch.setattr(TransactionHandler, "__call__", counted)
 
     async def work() -> None:
-        nonlocal long_way
+        nonlocal slow_path_calls
         chance = random.Random(seed)
         used = [0, 0]
         async with (
-            broker_at(tmp_path / "quick", **settings) as quick,
-            broker_at(tmp_path / "long", **settings) as plain,
+            broker_at(tmp_path / "fast", **settings) as fast,
+            broker_at(tmp_path / "slow", **settings) as slow,
         ):
-            both = HotPath(quick, keeps=True), HotPath(plain, keeps=True)
+            both = HotPath(fast, keeps=True), HotPath(slow, keeps=True)
             both[1].connection.incoming.fast_path = None
             for path in both:
                 path.broker.state.topics.make("Compare", 8)
@@ -85,23 +85,23 @@ def test_both_ways_store_and_answer_the_same(
                 frames = sent + ending
                 chance.shuffle(frames)
                 for number, path in enumerate(both):
-                    before = long_way
+                    before = slow_path_calls
                     path.feed(b"".join(frames))
-                    await _settled(path)
+                    await settled(path)
                     await asyncio.sleep(0)  # the end of the turn
-                    used[number] += long_way - before
+                    used[number] += slow_path_calls - before
                 assert answers(both[0]) == answers(both[1])
                 waiting = commits(both[0].transport.kept[-1]) if both[0].transport.kept else []
-            assert log_bytes(quick) == log_bytes(plain) != b""
-            counts = [broker.state.statistics.put_messages for broker in (quick, plain)]
+            assert log_bytes(fast) == log_bytes(slow) != b""
+            counts = [broker.state.statistics.put_messages for broker in (fast, slow)]
             assert counts[0].total == counts[1].total > 60
             assert counts[0].times == counts[1].times
-            assert quick.state.statistics.put_bytes == plain.state.statistics.put_bytes
+            assert fast.state.statistics.put_bytes == slow.state.statistics.put_bytes
             for path in both:
                 path.close()
         if "compat" in settings:
             assert used[0] == used[1], "each end has an op message of its own there"
         else:
-            assert used[0] < used[1] * 0.85, "the short way is taken"
+            assert used[0] < used[1] * 0.85, "the fast path is taken"
 
     asyncio.run(work())
