@@ -39,11 +39,14 @@ MAY_CATCH_EVERYTHING: frozenset[str] = frozenset(
 PURE_ROOMS = ("filters", "formats", "wire")
 # Rooms that are also a library for others.
 LIBRARY_ROOMS = ("client", "filters", "formats", "kernels", "settings", "store", "storefiles", "testing", "wire")
+# Rooms whose code runs only when it is called: threads, waiting and the clock are the caller's.
+STEPPED_ROOMS = ("store",)
 MAY_PRINT = ("cli",)
 PURE_THIRD_PARTY = frozenset(("lz4", "orjson", "zstandard"))
 IMPURE_IMPORTS = frozenset(
     ("asyncio", "io", "mmap", "multiprocessing", "os", "random", "secrets", "select", "selectors", "shutil", "socket")
 ) | frozenset(("subprocess", "tempfile", "threading", "time"))
+THREAD_NAMES = frozenset(("Thread", "Timer"))
 IMPURE_NAMES = frozenset(("Path", "open"))
 BANNED_MODULES = frozenset(("pickle", "marshal", "shelve", "dill", "cloudpickle"))
 BANNED_CALLS = frozenset(("eval", "exec", "os.system", "os.popen"))
@@ -191,6 +194,21 @@ def purity(module: Module) -> Iterator[str]:
             yield module.at(place, "asks the clock in a pure room")
 
 
+def stepped(module: Module) -> Iterator[str]:
+    """In `store`: no thread is started, and the `time` module is not used. Locks are allowed."""
+    if module.room not in STEPPED_ROOMS:
+        return
+    for node, name in imported_modules(module):
+        if name.split(".")[0] == "time":
+            yield module.at(node, "imports time; take the clock or the wait from the caller")
+    for used in ast.walk(module.tree):
+        if isinstance(used, ast.ImportFrom) and used.module == "threading":
+            if any(alias.name in THREAD_NAMES for alias in used.names):
+                yield module.at(used, "imports a thread class; threads are the caller's")
+        elif isinstance(used, ast.Attribute) and ast.unparse(used.value) == "threading" and used.attr in THREAD_NAMES:
+            yield module.at(used, f"uses threading.{used.attr}; threads are the caller's")
+
+
 def broad_except(module: Module) -> Iterator[str]:
     if module.path in MAY_CATCH_EVERYTHING:
         return
@@ -259,6 +277,7 @@ MODULE_RULES: tuple[Rule, ...] = (
     banned_calls,
     banned_imports,
     purity,
+    stepped,
     broad_except,
     empty_words,
     sentences_as_data,

@@ -74,7 +74,7 @@ def test_a_failed_flush_of_the_log_ends_the_taking_of_messages() -> None:
     promised = store.flushed_to
     workload.append(1)
     disk.sync_fails_at = disk.steps
-    with pytest.raises(StoreError, match="nothing more is taken until a restart"):
+    with pytest.raises(StoreError, match="read-only until a restart"):
         store.flush_log()
     # A second sync would succeed, and mean nothing: the system has forgotten that the pages were dirty.
     with pytest.raises(StoreError):

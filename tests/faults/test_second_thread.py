@@ -66,7 +66,7 @@ def in_two_threads(workload: Workload, seed: int, checked: Counter[str]) -> None
     disk, chance = CrashDisk(), Random(seed)
     store = workload.open(disk)
     turns = Turns(chance, 0.3)
-    store._marks = TurnLock(turns)  # type: ignore[assignment]
+    store._marks.lock = TurnLock(turns)  # type: ignore[assignment]
     watch(workload, disk, chance, lambda: checked.update([IMAGES]), every=25)
     look = disk.on_step
     assert look is not None

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
 from orbitlog.formats.records import flags
-from orbitlog.formats.records.message import RECORD_PREFIX, Bytes
+from orbitlog.formats.records.message import RECORD_BYTES_MIN, RECORD_PREFIX, Bytes
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.record_walk import (
     DAMAGE,
@@ -162,31 +162,17 @@ def fill_rows(address, position, stop, end, base, check_offset, check_crc, limit
     Stops with OUTPUT_FULL at `row_end` or, but for row 0, before a record that ends after `limit`.
     """
     while position < stop:
-        kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
-            address, position, end, base, check_offset
-        )
+        kind, parts = look_at(address, position, end, base, check_offset)
         if kind != MESSAGE:
             return row, position, kind
-        if row == row_end or (row > 0 and position + total_size > limit):
+        if row == row_end or (row > 0 and position + parts[0] > limit):
             return row, position, OUTPUT_FULL
-        if not is_intact(
-            address,
-            position,
-            total_size,
-            body_start,
-            body_length,
-            topic_start,
-            topic_length,
-            properties_length,
-            check_offset,
-            check_crc,
-        ):
+        if not is_intact(address, position, parts, check_offset, check_crc):
             return row, position, DAMAGE
-        prefetch_next(address, position, total_size)
-        parts = (total_size, body_start, body_length, topic_start, topic_length, properties_length)
+        prefetch_next(address, position, parts[0])
         fill_row(address, row, position, parts, columns)
         row += 1
-        position += total_size
+        position += parts[0]
     return row, position, RANGE_END
 
 
@@ -214,7 +200,7 @@ def read_columns(
     chunks: list[HeaderColumns] = []
     why = OUTPUT_FULL
     while why == OUTPUT_FULL:
-        chunk = HeaderColumns.allocate(min(65536, (stop - position) // 91 + 1))
+        chunk = HeaderColumns.allocate(min(65536, (stop - position) // RECORD_BYTES_MIN + 1))
         rows, position, why = fill_columns(
             source.address, position, stop, len(source), source.base, source.check_offset, check_crc, chunk
         )

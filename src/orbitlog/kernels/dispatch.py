@@ -125,17 +125,14 @@ def fill_dispatch(address, position, stop, end, base, check_offset, check_crc, i
     rows_max = columns.physical_offset.shape[0]
     keys_max = columns.key_hashes.shape[0] - KEYS_IN_RECORD_MAX
     while position < stop:
-        kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
-            address, position, end, base, check_offset
-        )
+        kind, parts = look_at(address, position, end, base, check_offset)
         if kind != MESSAGE:
             return row, position, kind
         if row == rows_max or used > keys_max:
             return row, position, OUTPUT_FULL
-        if check_crc and not has_right_crcs(
-            address, position, total_size, body_start, body_length, properties_length, check_offset
-        ):
+        if check_crc and not has_right_crcs(address, position, parts, check_offset):
             return row, position, DAMAGE
+        total_size, _, _, topic_start, topic_length, properties_length = parts
         code = find_queue(address, topic_start, topic_length, load_i32(address, position + _QUEUE_ID), table)
         if code < 0:
             return row, position, OUTPUT_FULL if code == TABLE_FULL else DAMAGE

@@ -18,8 +18,6 @@ from typing import Any, TypeVar, cast
 
 import numba
 
-from orbitlog.formats.records import flags
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -27,7 +25,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 def cache_directory() -> Path:
     """Return where the machine code of these very kernels is kept."""
     digest = hashlib.sha256(numba.__version__.encode())
-    for source in (*sorted(Path(__file__).parent.glob("*.py")), Path(flags.__file__)):
+    room = Path(__file__).parent
+    # `flags` has a function that kernels compile.
+    for source in (*sorted(room.glob("*.py")), *room.parent.glob("formats/records/flags.py")):
         digest.update(source.read_bytes())
     return _cache_root() / f"kernels-{digest.hexdigest()[:16]}"
 

@@ -53,34 +53,20 @@ def fill_listed(address, places, sizes, first, end, base, check_crc, bytes_max, 
             prefetch(address, places[number + _AHEAD] + 64)
         if position < 0 or position > end:
             return row, number, DAMAGE
-        kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
-            address, position, end, base, True
-        )
-        if kind != MESSAGE or total_size != sizes[number]:
+        kind, parts = look_at(address, position, end, base, True)
+        if kind != MESSAGE or parts[0] != sizes[number]:
             return row, number, DAMAGE
-        if not is_intact(
-            address,
-            position,
-            total_size,
-            body_start,
-            body_length,
-            topic_start,
-            topic_length,
-            properties_length,
-            True,
-            check_crc,
-        ):
+        if not is_intact(address, position, parts, True, check_crc):
             return row, number, DAMAGE
-        if row > 0 and filled + total_size > bytes_max:
+        if row > 0 and filled + parts[0] > bytes_max:
             return row, number, OUTPUT_FULL
-        parts = (total_size, body_start, body_length, topic_start, topic_length, properties_length)
         fill_row(address, row, position, parts, columns)
         kept = copy_rows(address, columns.body_position, columns.body_length, row, row + 1, body)
         kept = copy_rows(address, columns.topic_position, columns.topic_length, row, kept, topic)
         kept = copy_rows(address, columns.properties_position, columns.properties_length, row, kept, properties)
         if kept == row:
             return row, number, OUTPUT_FULL
-        filled += total_size
+        filled += parts[0]
         row += 1
     return row, count, RANGE_END
 

@@ -19,22 +19,10 @@ def count_lacking(address, position, end, base):
     """Walk the records; returns how many have no property CRC that Java finds, and the position of the first."""
     count, first = np.int64(0), np.int64(-1)
     while position < end:
-        kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
-            address, position, end, base, True
-        )
-        if kind != MESSAGE or not is_intact(
-            address,
-            position,
-            total_size,
-            body_start,
-            body_length,
-            topic_start,
-            topic_length,
-            properties_length,
-            True,
-            True,
-        ):
+        kind, parts = look_at(address, position, end, base, True)
+        if kind != MESSAGE or not is_intact(address, position, parts, True, True):
             break
+        total_size, properties_length = parts[0], parts[5]
         start = position + total_size - _BYTES
         has_crc = properties_length >= _BYTES and load_word(address, start) == _CRC_NAME
         if has_crc:

@@ -50,28 +50,28 @@ _TOPIC_MAX_V1, _TOPIC_MAX_V2, _RECORD_MIN = TOPIC_BYTES_MAX_V1, TOPIC_BYTES_MAX_
 
 @inlined
 def look_at(address, position, end, base, check_offset):
-    """Tell what lies at `position`, and for a message where its parts are.
+    """Return the kind of the record at `position`, and the parts of a message.
 
-    Returns (kind, total_size, body_start, body_length, topic_start, topic_length, properties_length);
-    properties are the last bytes of the record. Reads no byte at or past `end`. The topic's encoding and the
-    body's CRC are not checked here: the first is cheap only where topics are looked up anyway.
+    Parts are (total_size, body_start, body_length, topic_start, topic_length, properties_length); properties are the
+    last bytes of the record. Reads no byte at or past `end`. The topic's encoding and the CRCs are left to `is_intact`:
+    kernels that look topics up in a table check each topic once.
     """
     nothing = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
     available = end - position
     if available < 8:
-        return (DAMAGE, *nothing)
+        return DAMAGE, nothing
     total_size = np.int64(load_i32(address, position))
     magic = load_u32(address, position + 4)
     if magic != _V1 and magic != _V2:
         if magic == _BLANK and total_size == available:
-            return (SEGMENT_END, *nothing)
+            return SEGMENT_END, nothing
         if magic == 0 and total_size == 0:
-            return (LOG_END, *nothing)
-        return (DAMAGE, *nothing)
+            return LOG_END, nothing
+        return DAMAGE, nothing
     if total_size < _RECORD_MIN or total_size > available:
-        return (DAMAGE, *nothing)
+        return DAMAGE, nothing
     if check_offset and load_i64(address, position + _PHYSICAL_OFFSET) != base + position:
-        return (DAMAGE, *nothing)
+        return DAMAGE, nothing
     record_end = position + total_size
     sys_flag = load_i32(address, position + _SYS_FLAG)
     body_start = position + _PREFIX_BYTES
@@ -79,31 +79,31 @@ def look_at(address, position, end, base, check_offset):
         body_start += _IPV6_EXTRA if sys_flag & _BORN_IPV6 else 0
         body_start += _IPV6_EXTRA if sys_flag & _STORE_IPV6 else 0
         if body_start + _TAIL_BYTES > record_end:
-            return (DAMAGE, *nothing)
+            return DAMAGE, nothing
     body_length = np.int64(load_i32(address, body_start - 4))
     is_v2 = magic == _V2
     topic_length_bytes = 2 if is_v2 else 1
     body_end = body_start + body_length
     if body_length < 0 or body_end + topic_length_bytes + 2 > record_end:
-        return (DAMAGE, *nothing)
+        return DAMAGE, nothing
     topic_length = np.int64(load_u16(address, body_end)) if is_v2 else np.int64(load_u8(address, body_end))
     topic_start = body_end + topic_length_bytes
     topic_end = topic_start + topic_length
     topic_max = _TOPIC_MAX_V2 if is_v2 else _TOPIC_MAX_V1
     if topic_length == 0 or topic_length > topic_max or topic_end + 2 > record_end:
-        return (DAMAGE, *nothing)
+        return DAMAGE, nothing
     properties_length = np.int64(load_u16(address, topic_end))
     if properties_length > 32767 or topic_end + 2 + properties_length != record_end:
-        return (DAMAGE, *nothing)
-    return (MESSAGE, total_size, body_start, body_length, topic_start, topic_length, properties_length)
+        return DAMAGE, nothing
+    return MESSAGE, (total_size, body_start, body_length, topic_start, topic_length, properties_length)
 
 
 @inlined
 def prefetch_next(address, position, total_size):
-    """Ask for the record after the next one.
+    """Prefetch the record after the next one.
 
-    A walk is a chain of loads that wait for each other; records of a log tend to be of like size, so the place of the
-    one after next can be guessed before the next one's size is known. It matters where bodies are skipped.
+    A walk is a chain of dependent loads. Records of a log tend to have similar sizes, so the position of the record
+    after next can be guessed before the size of the next one is known. It pays when bodies are skipped.
     """
     guess = position + 2 * total_size
     for line in range(-192, 192, 64):
@@ -128,83 +128,53 @@ def has_wrong_property_crc(address, position, total_size, properties_length):
 
 
 @inlined
-def has_right_crcs(address, position, total_size, body_start, body_length, properties_length, check_offset):
+def has_right_crcs(address, position, parts, check_offset):
     """Return whether the body's CRC is right, and the property CRC if there is one and the record is in a log."""
+    total_size, body_start, body_length, _, _, properties_length = parts
     if load_i32(address, position + _BODY_CRC) != body_crc(address, body_start, body_length):
         return False
     return not (check_offset and has_wrong_property_crc(address, position, total_size, properties_length))
 
 
 @inlined
-def is_intact(
-    address, position, total_size, body_start, body_length, topic_start, topic_length, properties_length, placed, crc
-):
-    """Make the checks that `look_at` leaves out; `placed` is its `check_offset`, `crc` whether CRCs are checked."""
-    if crc and not has_right_crcs(address, position, total_size, body_start, body_length, properties_length, placed):
+def is_intact(address, position, parts, check_offset, check_crc):
+    """Return whether a message passes the checks that `look_at` leaves out."""
+    if check_crc and not has_right_crcs(address, position, parts, check_offset):
         return False
+    topic_start, topic_length = parts[3], parts[4]
     return is_utf8(address, topic_start, topic_start + topic_length)
+
+
+@inlined
+def _walk(address, position, stop, end, base, check_offset, check_crc, positions, is_noted):
+    """Walk the messages that start before `stop`; return (count, next position, why it stopped)."""
+    count = 0
+    while position < stop:
+        if is_noted and count == positions.shape[0]:
+            return count, position, OUTPUT_FULL
+        kind, parts = look_at(address, position, end, base, check_offset)
+        if kind != MESSAGE:
+            return count, position, kind
+        prefetch_next(address, position, parts[0])  # before the CRCs: the loads overlap with them
+        if not is_intact(address, position, parts, check_offset, check_crc):
+            return count, position, DAMAGE
+        if is_noted:
+            positions[count] = position
+        count += 1
+        position += parts[0]
+    return count, position, RANGE_END
 
 
 @kernel
 def walk(address, position, stop, end, base, check_offset, check_crc, positions):
-    """Note the positions of messages that start before `stop`; returns (count, next position, why it stopped)."""
-    count = 0
-    room = positions.shape[0]
-    while position < stop:
-        if count == room:
-            return count, position, OUTPUT_FULL
-        kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
-            address, position, end, base, check_offset
-        )
-        if kind != MESSAGE:
-            return count, position, kind
-        prefetch_next(address, position, total_size)
-        if not is_intact(
-            address,
-            position,
-            total_size,
-            body_start,
-            body_length,
-            topic_start,
-            topic_length,
-            properties_length,
-            check_offset,
-            check_crc,
-        ):
-            return count, position, DAMAGE
-        positions[count] = position
-        count += 1
-        position += total_size
-    return count, position, RANGE_END
+    """Note the positions of messages that start before `stop`; return (count, next position, why it stopped)."""
+    return _walk(address, position, stop, end, base, check_offset, check_crc, positions, True)
 
 
 @kernel
 def count_records(address, position, stop, end, base, check_offset, check_crc):
-    """Walk without noting anything; returns (messages, next position, why it stopped)."""
-    count = 0
-    while position < stop:
-        kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
-            address, position, end, base, check_offset
-        )
-        if kind != MESSAGE:
-            return count, position, kind
-        prefetch_next(address, position, total_size)
-        if not is_intact(
-            address,
-            position,
-            total_size,
-            body_start,
-            body_length,
-            topic_start,
-            topic_length,
-            properties_length,
-            check_offset,
-            check_crc,
-        ):
-            return count, position, DAMAGE
-        count += 1
-        position += total_size
-    return count, position, RANGE_END
+    """Count the messages that start before `stop`; return (count, next position, why it stopped)."""
+    return _walk(address, position, stop, end, base, check_offset, check_crc, np.empty(0, np.int64), False)
 
 
 Stop = SegmentEnd | LogEnd | Damage | None

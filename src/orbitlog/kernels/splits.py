@@ -31,23 +31,10 @@ def find_record_start(address, position, stop, end, base, check_crc):
     while position < stop and position + 8 <= end:
         byte = load_u8(address, position + 4)
         if byte == _FIRST_OF_MAGIC or byte == _FIRST_OF_BLANK:
-            kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
-                address, position, end, base, True
-            )
+            kind, parts = look_at(address, position, end, base, True)
             if kind == SEGMENT_END:
                 return position
-            if kind == MESSAGE and is_intact(
-                address,
-                position,
-                total_size,
-                body_start,
-                body_length,
-                topic_start,
-                topic_length,
-                properties_length,
-                True,
-                check_crc,
-            ):
+            if kind == MESSAGE and is_intact(address, position, parts, True, check_crc):
                 return position
         position += 1
     return np.int64(_NONE)

@@ -165,15 +165,12 @@ def tally_range(address, position, stop, end, base, check_crc, tables, queue_sum
     topics, queues, topic_of_queue, tags, hours, hosts = tables
     count = 0
     while position < stop:
-        kind, total_size, body_start, body_length, topic_start, topic_length, properties_length = look_at(
-            address, position, end, base, True
-        )
+        kind, parts = look_at(address, position, end, base, True)
         if kind != MESSAGE:
             return count, position, kind
-        if check_crc and not has_right_crcs(
-            address, position, total_size, body_start, body_length, properties_length, True
-        ):
+        if check_crc and not has_right_crcs(address, position, parts, True):
             return count, position, DAMAGE
+        total_size, _, body_length, topic_start, topic_length, properties_length = parts
         prefetch_next(address, position, total_size)
         known_queues = queues.queue_count[0]
         queue = find_queue(address, topic_start, topic_length, load_i32(address, position + _QUEUE_ID), queues)

@@ -65,7 +65,7 @@ def open_broker_store(
         log.warning("%s", sentence)
     directory = ConfigDirectory(disk, root, config.rules.compat)
     check_offsets(directory, has_light_queues=settings.store.value(store_settings.LMQ))
-    store = MessageStore.open(root, config, now_ms, disk, progress=progress)
+    store = MessageStore.open(root, config, now_ms, disk, progress=progress, sleep=time.sleep)
     for notice in store.notices:
         log.warning("%s", notice)
     return OpenStore(store, config.rules, directory)

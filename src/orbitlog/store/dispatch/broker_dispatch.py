@@ -10,7 +10,7 @@ mark are put again, into the same places, and the keys behind it are taken out o
 
 from __future__ import annotations
 
-import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,10 @@ from orbitlog.storefiles.store_config import StoreConfig
 if TYPE_CHECKING:
     from orbitlog.store.dispatch.dispatch_follower import DispatchFollower
 
+Sleep = Callable[[float], None]
 _POLL_S = 0.02
+# An external owner finishes its batch before it gives dispatch back; ten seconds are long for one batch.
+_ATTEMPTS = 500
 
 
 def mark_of(parts: StoreParts, rules: DeriveRules, *, epoch: int, sequence: int) -> DispatchMark:
@@ -77,7 +80,8 @@ def go_on_from(mark: DispatchMark, dispatcher: Dispatcher) -> None:
 class BrokerDispatch:
     """Who dispatches one store, and the steps of it."""
 
-    def __init__(self, disk: Disk, root: Path, config: StoreConfig) -> None:
+    def __init__(self, disk: Disk, root: Path, config: StoreConfig, sleep: Sleep | None = None) -> None:
+        self._sleep = sleep
         self._root = root
         self._rules = config.rules
         self._settings = settings_of(config)
@@ -111,13 +115,13 @@ class BrokerDispatch:
         """Tell whether dispatch was handed over and nobody does it: not taken yet, handed back, or its owner died."""
         return not self.is_inline and self._files.is_orphaned
 
-    def claim(self, patience_s: float) -> None:
-        """Before anything of an opened store is touched: get dispatch back from whoever had it from a broker before."""
+    def claim(self) -> None:
+        """Take dispatch back from the engine that an earlier broker handed it to; before any file is changed."""
         if not self._files.exist:
             return
         self._files.open(create=False)
         self._files.want_outside(False)
-        self._wait_for_lock(patience_s)
+        self._attempt(self._files.try_lock)
 
     def settle(self, parts: StoreParts) -> None:
         """After recovery, which has put everything right: the lease is the broker's."""
@@ -135,7 +139,8 @@ class BrokerDispatch:
             return
         self._files.open(create=True)
         self._files.want_outside(False)
-        self._wait_for_lock(0)
+        if not self._files.try_lock():
+            raise StoreLocked(self._held())
         dispatcher = self._parts.dispatcher
         lease = self._lease or self._files.take_lease(INLINE, dispatcher.dispatched_to, self._settings)
         mark = mark_of(self._parts, self._rules, epoch=lease.epoch, sequence=self._files.next_sequence)
@@ -171,13 +176,18 @@ class BrokerDispatch:
         self._lease, self._follower, self._is_recalled = lease, None, False
         return True
 
-    def bring_back(self, patience_s: float) -> None:
-        """Get dispatch back, waiting for its owner as long as that."""
-        deadline_s = time.monotonic() + patience_s
-        while not self.take_back():
-            if time.monotonic() >= deadline_s:
-                raise StoreLocked(self._held())
-            time.sleep(_POLL_S)
+    def bring_back(self) -> None:
+        """Take dispatch back, waiting for its owner; raise `StoreLocked` if the owner does not give it back."""
+        self._attempt(self.take_back)
+
+    def _attempt(self, attempt: Callable[[], bool]) -> None:
+        """Repeat an attempt until it succeeds; sleeping is the caller's, and without it there is one attempt."""
+        for number in range(_ATTEMPTS if self._sleep is not None else 1):
+            if number and self._sleep is not None:
+                self._sleep(_POLL_S)
+            if attempt():
+                return
+        raise StoreLocked(self._held())
 
     def dispatch_once(self, limit: int, max_bytes: int, *, each: bool) -> list[Arrival]:
         """Dispatch, or take in what was dispatched outside; returns the messages that can be read now.
@@ -213,13 +223,6 @@ class BrokerDispatch:
         if self._files.is_locked and self._lease is not None:
             self._files.write_lease(self._lease.released(self._parts.dispatcher.dispatched_to))
             self._lease = None
-
-    def _wait_for_lock(self, patience_s: float) -> None:
-        deadline_s = time.monotonic() + patience_s
-        while not self._files.try_lock():
-            if time.monotonic() >= deadline_s:
-                raise StoreLocked(self._held())
-            time.sleep(_POLL_S)
 
     def _held(self) -> str:
         return f"dispatch of {self._root} is held by {self.lease}, which does not give it back; stop that process"

@@ -41,6 +41,7 @@ class CommitLog:
         self.written_to = segments.start
         self.flushed_to = segments.start
         self.own_from = LONG_MAX  # where the records begin that this process wrote itself; LONG_MAX where it wrote none
+        self._blank_bytes = 0  # at the ends of segments that were ended since the log was opened
         self._fetched_to = 0
         self._flushing = Lock()
 
@@ -57,6 +58,11 @@ class CommitLog:
         self.segments.cut(end, keep_first=True)
         self.written_to, self.flushed_to = end, min(flushed_to, end)
         self.own_from = end
+
+    @property
+    def appended_bytes(self) -> int:
+        """Bytes of records appended since `recover_to`."""
+        return max(self.written_to - self.own_from, 0) - self._blank_bytes
 
     def reserve(self, size_bytes: int) -> None:
         """Find room for that many bytes in one segment, ending the current one if they do not fit.
@@ -110,6 +116,7 @@ class CommitLog:
         self.segments.ensure_allocated(base, position + BLANK_BYTES)
         self.segments.file(base).write(position, encode_blank(self.segments.file_bytes - position))
         self.written_to = following
+        self._blank_bytes += self.segments.file_bytes - position
         return following
 
     def prepare_next(self) -> bool:
@@ -137,12 +144,17 @@ class CommitLog:
         self._fetched_to = stop
         return partial(segments.tail.fetch, start - segments.tail_base, stop - segments.tail_base)
 
-    def flush(self, target: int) -> None:
-        """Put the log up to `target` on the disk; may be called in any thread."""
-        with self._flushing:  # two at once, and the slower one would set the mark back
+    def flush(self) -> int:
+        """Sync the log up to `written_to`, and return that offset; may be called in any thread.
+
+        The offset is read before the sync: bytes written during the sync may not be durable after it.
+        """
+        target = self.written_to
+        with self._flushing:  # of two concurrent flushes the slower one would set the mark back
             if target > self.flushed_to:
                 self.segments.sync(self.flushed_to, target)
                 self.flushed_to = target
+        return target
 
     def read(self, physical_offset: int, size_bytes: int) -> bytes | None:
         """Copy a range that lies in one segment; None where it is not, or no longer, there."""

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from orbitlog.errors import StoreError
 from orbitlog.settings.retention_policy import RetentionPolicy
+from orbitlog.store.availability import Availability
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.log.commitlog import CommitLog
@@ -54,7 +55,14 @@ class Retention:
     """Keeps one store within its time and its disks."""
 
     def __init__(
-        self, disk: Disk, log: CommitLog, queues: QueueSet, index: IndexFiles, policy: RetentionPolicy
+        self,
+        disk: Disk,
+        log: CommitLog,
+        queues: QueueSet,
+        index: IndexFiles,
+        *,
+        policy: RetentionPolicy,
+        availability: Availability,
     ) -> None:
         self._disk = disk
         self._log = log
@@ -65,8 +73,12 @@ class Retention:
         self._checked_ms = 0
         self._asked_steps = 0
         self._log_file_system = -1
-        self.refusal = ""
-        """Why no message can be taken, as far as is known; empty where they can."""
+        self._availability = availability
+
+    @property
+    def refusal(self) -> str:
+        """Why disks are too full to accept messages, as of the last check; empty if they are not."""
+        return self._availability.full_disk
 
     def ask(self) -> None:
         """Let what has expired go in the next steps, whatever the hour."""
@@ -97,7 +109,8 @@ class Retention:
         return self.refusal
 
     def _note(self, reason: str, now_ms: int) -> None:
-        self.refusal, self._checked_ms = reason, now_ms
+        self._availability.note_full_disk(reason)
+        self._checked_ms = now_ms
 
     def _plan(self, now_ms: int, derived_to: int, disks: list[WatchedDisk]) -> RetentionPlan:
         local_hour = datetime.fromtimestamp(now_ms / 1000).hour

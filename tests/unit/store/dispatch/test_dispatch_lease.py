@@ -17,7 +17,6 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.records.message import Message, make_message
 from orbitlog.settings.retention_policy import RetentionPolicy
 from orbitlog.settings.store_settings import StoreGeometry
-from orbitlog.store import message_store
 from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.reads.key_query import KeyQuery
@@ -42,8 +41,7 @@ def message(number: int, topic: str = "Orders") -> Message:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MessageStore]:
-    monkeypatch.setattr(message_store, "_DISPATCH_PATIENCE_S", 0.0)
+def store(tmp_path: Path) -> Iterator[MessageStore]:
     opened = MessageStore.open(tmp_path / "store", CONFIG, lambda: NOW_MS)
     yield opened
     with suppress(StoreLocked):
@@ -121,7 +119,7 @@ def test_without_a_broker_nothing_is_dispatched(store: MessageStore) -> None:
     with_lease = take(store)
     store.append(message(1))
     store.dispatch_once()
-    store._locks.close()  # as when its process dies
+    store._opened.locks.close()  # as when its process dies
     assert not with_lease.is_wanted
     with pytest.raises(LeaseLost, match="no broker has"):
         with_lease.dispatch_once()

@@ -132,7 +132,7 @@ def test_a_queue_of_another_message_stops_the_kernels_and_is_reported(tmp_path: 
         store.load_kernels()
         for number in range(60):
             if number == 30:
-                store._next_queue_offsets["T", 0] -= 1
+                store._appender.next_queue_offsets["T", 0] -= 1
             store.append(make_message("T", b"x" * 200, properties={"KEYS": f"k{number}"}))
         assert len(store.dispatch_once()) == 59
         assert [damage.reason for damage in store.damage] == ["queue offset at byte 0: 29 is that of another message"]

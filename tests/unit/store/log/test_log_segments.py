@@ -77,7 +77,7 @@ def test_log_is_recovered_after_a_kill_and_cut_over_both_directories(
     clock = Clock()
     store = MessageStore.open(root, config, clock)
     sent = fill(store)
-    store._release()  # as when its process dies
+    store._opened.release()  # as when its process dies
     last = find_store_files(root, paths).segments[-1]
     # Two segments more, with bytes that are no record: what a crash can leave after the end of the log.
     for number in (1, 2):

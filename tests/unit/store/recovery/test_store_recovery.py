@@ -342,7 +342,7 @@ def test_offsets_assigned_twice_are_kept_as_the_queue_files_have_them(tmp_path: 
     life.store.dispatch_once()
     queue = life.store._queues.find("T", 0)
     assert queue is not None
-    life.store._next_queue_offsets["T", 0] = queue.max_offset = 7
+    life.store._appender.next_queue_offsets["T", 0] = queue.max_offset = 7
     life.send("T", "second", 9).close()
     life.bodies["T", 0] = [f"first-{at}" for at in range(7)] + [f"second-{at}" for at in range(9)]
     check_kept(life)
