@@ -62,7 +62,7 @@ def test_nobody_listens() -> None:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         for _ in range(2):
-            with pytest.raises(ConnectFailed, match=f"127.0.0.1:{port} cannot be connected to: Connection refused"):
+            with pytest.raises(ConnectFailed, match=f"could not connect to 127.0.0.1:{port}: Connection refused"):
                 await client.invoke(f"127.0.0.1:{port}", Command(1))
         await client.close()
 

@@ -1,4 +1,4 @@
-"""Groups as operators see them, and who is connected. Mirrors the group part of `AdminBrokerProcessor`."""
+"""Group handlers: configuration of groups, connected clients. Mirrors the group part of `AdminBrokerProcessor`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _RETRY_QUEUES_MAX = 1024
 
 
 class GroupHandlers:
-    """Serves 200, 201, 203, 204, 207, 225, 328, 343, 345, 352 and 353."""
+    """Serves the requests of operators about groups and their clients; `table` lists the codes."""
 
     def __init__(self, state: BrokerState, save: Callable[[], Awaitable[None]]) -> None:
         self._state = state
@@ -80,10 +80,10 @@ class GroupHandlers:
         for config in configs:
             checked_group(config.group)
             if config.retry_queue_count > _RETRY_QUEUES_MAX:
-                raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"retryQueueNums is at most {_RETRY_QUEUES_MAX}")
+                raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"retryQueueNums exceeds {_RETRY_QUEUES_MAX}")
         for config in configs:
             self._state.groups.put(config)
-            log.info("group %s made or changed by %s", config.group, connection.peer)
+            log.info("group %s created or changed by %s", config.group, connection.peer)
         await self._save()
 
     async def delete(self, connection: Connection, request: Command) -> Answer:
@@ -100,7 +100,7 @@ class GroupHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(self._state.groups.snapshot()))
 
     def config(self, _: Connection, request: Command) -> Answer:
-        """Tell of one group; of one that its first consumer would make, how it would be: a proxy asks before that."""
+        """Return one group, or the defaults of one that its first consumer will create: a proxy asks before that."""
         group = GroupRequest.from_ext_fields(request.ext_fields).group
         found = self._state.groups.find(group)
         if found is None and self._state.settings[keys.AUTO_CREATE_GROUP]:
@@ -110,7 +110,7 @@ class GroupHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(found))
 
     async def forbid(self, connection: Connection, request: Command) -> Answer:
-        """Let a group read a topic or not, and tell which it is."""
+        """Set whether a group may read a topic, if the request does, and return the setting."""
         header = GroupForbiddenRequest.from_ext_fields(request.ext_fields)
         group, topic = checked_group(header.group), checked_stored_topic(header.topic)
         groups = self._state.groups
@@ -121,7 +121,7 @@ class GroupHandlers:
         body = GroupForbidden(group, topic, groups.may_read(group, topic))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
 
-    # Who is connected
+    # Connected clients
 
     def consumers(self, _: Connection, request: Command) -> Answer:
         name = ConsumerGroupRequest.from_ext_fields(request.ext_fields).group

@@ -1,4 +1,4 @@
-"""Questions that a tool asks a broker and only a client can answer: passed on over its heartbeat's connection.
+"""Relay handlers: pass requests of tools on to a client, over the connection of its heartbeats.
 
 Mirrors `AdminBrokerProcessor.callConsumer` and `Broker2Client`.
 """
@@ -26,7 +26,7 @@ _SECONDS = 10.0
 
 
 class RelayHandlers:
-    """Serves 223, 307 and 309."""
+    """Serves GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY and INVOKE_BROKER_TO_GET_CONSUMER_STATUS."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -44,7 +44,7 @@ class RelayHandlers:
         return await self._relay(request, header.group, header.client_id, dict(request.ext_fields), request.body)
 
     async def consume_directly(self, _: Connection, request: Command) -> Answer:
-        """Let one consumer take one message now."""
+        """Deliver one message to one consumer now."""
         header = ConsumeDirectlyRequest.from_ext_fields(request.ext_fields)
         fields = {**request.ext_fields, "brokerName": self._state.broker_name}
         body = request.body
@@ -54,7 +54,7 @@ class RelayHandlers:
             except FormatError as error:
                 raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
             if message is None:
-                raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"message {header.message_id} is not here")
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"message {header.message_id} does not exist here")
             body = encode_message(message)
         return await self._relay(request, header.group, header.client_id or "", fields, body)
 
@@ -81,7 +81,7 @@ class RelayHandlers:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
     async def consumer_status(self, _: Connection, request: Command) -> Answer:
-        """Ask every consumer of a group how far it is, or one of them."""
+        """Ask the consumers of a group, or one of them, for their offsets."""
         header = ConsumerStatusRequest.from_ext_fields(request.ext_fields)
         group = self._state.clients.consumer_group(header.group)
         if group is None:

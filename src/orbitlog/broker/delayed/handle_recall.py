@@ -1,4 +1,4 @@
-"""Taking back a message that waits for its moment. Mirrors `RecallMessageProcessor`."""
+"""Recall handler: cancels a message scheduled at a timestamp. Mirrors `RecallMessageProcessor`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BODY = b"0"
 
 
 class RecallHandler:
-    """Serves 370."""
+    """Serves RECALL_MESSAGE."""
 
     def __init__(self, state: BrokerState, writer: MessageWriter, flushes: FlushQueue | None = None) -> None:
         self._state = state

@@ -194,7 +194,7 @@ def test_table_left_over_from_an_earlier_time_does_not_block(tmp_path: Path) -> 
     (config / "kept").rename(config / LIGHT)
     at_desk(tmp_path, expect_five)  # the ordinary table has a later version
     write_ordinary(tmp_path, 3, 0)
-    with pytest.raises(StoreError, match="left over"):
+    with pytest.raises(StoreError, match="is obsolete"):
         open_with(tmp_path)
     with_time = (config / LIGHT).stat().st_mtime - 3600
     os.utime(config / LIGHT, (with_time, with_time))
