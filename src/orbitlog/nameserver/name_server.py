@@ -132,13 +132,13 @@ class NameServer:
         """
 
         def answer(connection: Connection, request: Command) -> Command:
-            found = handle(connection, request)
+            response = handle(connection, request)
             host = connection.local_address[0]
             for address in self.own_broker_addresses if host else ():
                 port = address.rpartition(":")[2]
                 dialled = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-                found.body = found.body.replace(f'"{address}"'.encode(), f'"{dialled}"'.encode())
-            return found
+                response.body = response.body.replace(f'"{address}"'.encode(), f'"{dialled}"'.encode())
+            return response
 
         return answer
 
@@ -185,8 +185,8 @@ class NameServer:
         asked = decode_body(DataVersion, request.body)
         changed = self.table.has_changed(header.cluster, header.broker_address, asked)
         self.table.touch(header.cluster, header.broker_address, self._now_ms())
-        known = self.table.data_version(header.cluster, header.broker_address)
-        return _success(request, known, headers.QueryDataVersionResponse(changed=changed))
+        data_version = self.table.data_version(header.cluster, header.broker_address)
+        return _success(request, data_version, headers.QueryDataVersionResponse(changed=changed))
 
     def _heartbeat(self, _: Connection, request: Command) -> Command:
         header = headers.BrokerHeartbeatRequest.from_ext_fields(request.ext_fields)

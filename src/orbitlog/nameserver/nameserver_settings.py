@@ -104,7 +104,7 @@ def _as_text(value: object) -> str:
 
 
 assert {_attribute(key) for key in NAMESERVER_SETTINGS} == (
-    {each.name for each in fields(NameServerSettings)} - {"unknown", "idle"}
+    {field.name for field in fields(NameServerSettings)} - {"unknown", "idle"}
 )
 
 

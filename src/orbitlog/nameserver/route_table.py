@@ -98,8 +98,8 @@ class RouteTable:
         known_address = None if group is None else group.addresses.get(request.broker_id)
         key = BrokerKey(request.cluster, request.broker_address)
         if group is not None and known_address not in (None, request.broker_address):
-            known = self._live.get(BrokerKey(request.cluster, str(known_address)))
-            if known is not None and known.data_version.state_version > wrapper.data_version.state_version:
+            live = self._live.get(BrokerKey(request.cluster, str(known_address)))
+            if live is not None and live.data_version.state_version > wrapper.data_version.state_version:
                 self._live.pop(key, None)
                 return RegisterBrokerResponse()
         if known_address is None and len(wrapper.topics) == 1:
@@ -161,7 +161,7 @@ class RouteTable:
         group = self._groups.get(broker_name)
         if group is None:
             return
-        group.addresses = {number: known for number, known in group.addresses.items() if known != address}
+        group.addresses = {number: other for number, other in group.addresses.items() if other != address}
         if group.addresses:
             if group.acting_master and min(group.addresses) != MASTER_ID:
                 self._change_permissions(broker_name, lambda permission: permission & ~PERMISSION_WRITE)
@@ -209,8 +209,8 @@ class RouteTable:
 
     def has_changed(self, cluster: str, address: str, data_version: DataVersion) -> bool:
         """Return whether a broker with this data version must register."""
-        known = self.data_version(cluster, address)
-        return known is None or _version(known) != _version(data_version)
+        registered = self.data_version(cluster, address)
+        return registered is None or _version(registered) != _version(data_version)
 
     def members(self, cluster: str, broker_name: str) -> BrokerMembers:
         group = self._groups.get(broker_name)

@@ -73,14 +73,14 @@ class ClientHandlers:
         state = self._state
         group = checked_group(consumer.group)
         is_new = state.groups.find(group) is None
-        config = state.groups.find_or_make(group, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
+        config = state.groups.find_or_create(group, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
         if config is None:
             log.warning("consumer %s waits: group %s does not exist, and is not auto-created", member.client_id, group)
             return False
         if is_new:
             log.info("group %s auto-created by the heartbeat of %s", group, member.client_id)
         # Created here because consumers ask for its route soon after, and tools depend on it.
-        state.topics.make_retry_topic(
+        state.topics.find_or_create_retry_topic(
             group, config.retry_queue_count, sys_flag=_UNIT_SUBSCRIBER if consumer.unit_mode else 0
         )
         if state.filters.register(group, consumer.subscriptions):
@@ -184,4 +184,7 @@ def _queue_name(queue: MessageQueue) -> QueueName:
 
 
 def _wanted(consumer: ConsumerData) -> str:
-    return ", ".join(f"{each.topic} {each.expression}" for each in consumer.subscriptions)[:400] or "nothing"
+    return (
+        ", ".join(f"{subscription.topic} {subscription.expression}" for subscription in consumer.subscriptions)[:400]
+        or "nothing"
+    )

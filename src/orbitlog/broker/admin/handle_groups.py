@@ -102,12 +102,12 @@ class GroupHandlers:
     def config(self, _: Connection, request: Command) -> Answer:
         """Return one group, or the defaults of one that its first consumer will create: a proxy asks before that."""
         group = GroupRequest.from_ext_fields(request.ext_fields).group
-        found = self._state.groups.find(group)
-        if found is None and self._state.settings[keys.AUTO_CREATE_GROUP]:
-            found = GroupConfig(checked_group(group))
-        if found is None:
+        config = self._state.groups.find(group)
+        if config is None and self._state.settings[keys.AUTO_CREATE_GROUP]:
+            config = GroupConfig(checked_group(group))
+        if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group[:255]} does not exist")
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(found))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(config))
 
     async def forbid(self, connection: Connection, request: Command) -> Answer:
         """Set whether a group may read a topic, if the request does, and return the setting."""
@@ -130,7 +130,7 @@ class GroupHandlers:
             raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name[:255]}] not online")
         body = ConsumerConnection(
             connections=tuple(map(_connection, group.members.values())),
-            subscriptions={topic: each.data for topic, each in group.subscriptions.items()},
+            subscriptions={topic: subscription.data for topic, subscription in group.subscriptions.items()},
             consume_type=group.consume_type,
             message_model=group.message_model,
             consume_from_where=group.consume_from_where,
@@ -160,8 +160,8 @@ class GroupHandlers:
     def subscription(self, _: Connection, request: Command) -> Answer:
         header = QuerySubscriptionRequest.from_ext_fields(request.ext_fields)
         group = self._state.clients.consumer_group(header.group)
-        found = group.subscriptions.get(header.topic or "") if group else None
-        body = GroupSubscription(header.group, header.topic, found.data if found else None)
+        subscription = group.subscriptions.get(header.topic or "") if group else None
+        body = GroupSubscription(header.group, header.topic, subscription.data if subscription else None)
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
 
 

@@ -115,14 +115,16 @@ class ProgressHandlers:
                 config = state.topics.find(topic)
                 if config is None or config.ordered != header.ordered:
                     continue
-                found = self._stats(group, (topic,))
-                if found.offsets:
-                    stats.append(found)
+                group_stats = self._stats(group, (topic,))
+                if group_stats.offsets:
+                    stats.append(group_stats)
                     behind += sum(
-                        each.broker_queue_offset - each.consumer_queue_offset for each in found.offsets.values()
+                        offset.broker_queue_offset - offset.consumer_queue_offset
+                        for offset in group_stats.offsets.values()
                     )
                     in_flight += sum(
-                        each.pull_queue_offset - each.consumer_queue_offset for each in found.offsets.values()
+                        offset.pull_queue_offset - offset.consumer_queue_offset
+                        for offset in group_stats.offsets.values()
                     )
             groups.append({group: tuple(stats)})
         body = ConsumeStatsList(tuple(groups), state.address_for(connection), behind, in_flight)
@@ -136,7 +138,7 @@ class ProgressHandlers:
     def time_spans(self, _: Connection, request: Command) -> Answer:
         header = TopicGroupRequest.from_ext_fields(request.ext_fields)
         config = self._topic(header.topic)
-        spans = tuple(self._span(header.group, config.topic, each) for each in range(config.write_queue_count))
+        spans = tuple(self._span(header.group, config.topic, queue_id) for queue_id in range(config.write_queue_count))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumeTimeSpans(spans)))
 
     def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
@@ -157,11 +159,11 @@ class ProgressHandlers:
         """Return a group's offsets, but at most the smallest of the other groups named."""
         header = CorrectionOffsetRequest.from_ext_fields(request.ext_fields)
         offsets = self._state.offsets
-        found = offsets.queues(header.topic, header.compare_group)
+        corrected = offsets.queues(header.topic, header.compare_group)
         for group in filter(None, (header.filter_groups or "").split(",")):
             for queue_id, queue_offset in offsets.queues(header.topic, group).items():
-                found[queue_id] = min(queue_offset, found.get(queue_id, queue_offset))
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(CorrectionOffsets(found)))
+                corrected[queue_id] = min(queue_offset, corrected.get(queue_id, queue_offset))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(CorrectionOffsets(corrected)))
 
     def all_offsets(self, _: Connection, request: Command) -> Answer:
         changed = self._state.offsets.is_changed
@@ -208,7 +210,7 @@ class ProgressHandlers:
             state.offsets.reset(topic, group, queue_id, queue_offset)
             self._wake(topic, queue_id)
         log.info("offsets of group %s in %s reset to %s by %s", group, topic, targets, connection.peer)
-        table = {MessageQueue(topic, state.broker_name, each): offset for each, offset in targets.items()}
+        table = {MessageQueue(topic, state.broker_name, queue_id): offset for queue_id, offset in targets.items()}
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(QueueOffsetTable(table)))
 
     def _target(self, header: ResetOffsetRequest, topic: str, queue_id: int) -> int:
@@ -235,7 +237,7 @@ class ProgressHandlers:
         return response_to(request, ResponseCode.SUCCESS)
 
     def _topic(self, topic: str) -> TopicConfig:
-        found = self._state.topics.find(topic)
-        if found is None:
+        config = self._state.topics.find(topic)
+        if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
-        return found
+        return config

@@ -88,12 +88,12 @@ class RelayHandlers:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group[:255]}]"
             )
-        found: dict[str, Mapping[MessageQueue, int]] = {}
+        offsets: dict[str, Mapping[MessageQueue, int]] = {}
         for member in list(group.members.values()):
             if header.client_address and member.client_id != header.client_address:
                 continue
             question = Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext_fields=header.to_ext_fields())
             answer = await self._ask(member, question)
             if answer.code == ResponseCode.SUCCESS and answer.body:
-                found[member.client_id] = decode_body(ConsumerStatus, answer.body, "consumer status").queues
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumerStatus(clients=found)))
+                offsets[member.client_id] = decode_body(ConsumerStatus, answer.body, "consumer status").queues
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumerStatus(clients=offsets)))

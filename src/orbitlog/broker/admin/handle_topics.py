@@ -156,8 +156,8 @@ class TopicHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(wrapper))
 
     def config(self, _: Connection, request: Command) -> Answer:
-        found = self._find(GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(found))
+        config = self._find(GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(config))
 
     def stats(self, _: Connection, request: Command) -> Answer:
         """Return both offsets of each queue and the topic's write rate."""
@@ -181,14 +181,14 @@ class TopicHandlers:
     def system_topics(self, _: Connection, request: Command) -> Answer:
         state = self._state
         own = (topic for topic in state.topics.table if state.topics.is_system(topic, state.settings))
-        found = tuple(dict.fromkeys((*own, *sorted(names.SYSTEM_TOPICS))))
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(TopicList(topics=found)))
+        topics = tuple(dict.fromkeys((*own, *sorted(names.SYSTEM_TOPICS))))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(TopicList(topics=topics)))
 
     def _find(self, topic: str) -> TopicConfig:
-        found = self._state.topics.find(topic)
-        if found is None:
+        config = self._state.topics.find(topic)
+        if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
-        return found
+        return config
 
 
 def _changed_attributes(attributes: dict[str, str], changes: str) -> dict[str, str]:

@@ -210,15 +210,15 @@ class TimedDelivery:
     def waiting(self, limit: int = STEP_MESSAGES_MAX) -> list[WaitingMessage]:
         """Return the messages that are due next."""
         queue = self._state.store.queue(names.TIMER_TOPIC, TIMER_QUEUE)
-        found: list[WaitingMessage] = []
+        messages: list[WaitingMessage] = []
         for _, queue_offset in heapq.nsmallest(limit, self._waiting):
             message = None if queue is None else self._read(queue, queue_offset)
             if message is None or timer_message.DELETE_KEY in message.properties:
                 continue
             described = self._described(queue_offset, message)
             if not timer_message.is_taken_back(self._taken_back, described.topic, described.unique_id):
-                found.append(described)
-        return found
+                messages.append(described)
+        return messages
 
     def _described(self, queue_offset: int, message: Message) -> WaitingMessage:
         properties = message.properties
@@ -254,9 +254,9 @@ class TimedDelivery:
         if len(self._waiting) > WAITING_MAX:
             log.warning("no timer files for a Java broker: %d waiting messages are too many", len(self._waiting))
             return
-        found = (self._for_java(queue, wake_ms, queue_offset) for wake_ms, queue_offset in self._waiting)
+        timers = (self._for_java(queue, wake_ms, queue_offset) for wake_ms, queue_offset in self._waiting)
         try:
-            self._java_crc = self._java_files.write((each for each in found if each is not None), last, now_ms)
+            self._java_crc = self._java_files.write((timer for timer in timers if timer is not None), last, now_ms)
         except StoreError as error:
             log.warning("could not write the timer files for a Java broker: %s", error)
             return
@@ -276,8 +276,8 @@ class TimedDelivery:
         rolls = wake_ms - (_OUTLIVES_MS if is_delete else 0) < due_ms
         slot_ms = wake_ms - wake_ms % timer_message.PRECISION_MS if rolls else _slot_ms(properties, due_ms)
         topic_hash = string_hash(properties.get(props.REAL_TOPIC, ""))
-        place = (queue_offset, message.physical_offset, message.size_bytes)
-        return JavaTimer(*place, topic_hash, stored_ms, slot_ms, rolls, is_delete)
+        location = (queue_offset, message.physical_offset, message.size_bytes)
+        return JavaTimer(*location, topic_hash, stored_ms, slot_ms, rolls, is_delete)
 
     def _read(self, queue: ConsumeQueue, queue_offset: int) -> Message | None:
         entry = queue.entry(queue_offset)

@@ -88,8 +88,8 @@ class TimerHandOver:
         `last` is the last message of the timer topic that was loaded.
         """
         oldest_ms = now_ms - now_ms % PRECISION_MS - _OLDEST_MS
-        timers = sorted(each._replace(slot_ms=max(each.slot_ms, oldest_ms)) for each in waiting)
-        read_ms = min([now_ms - now_ms % PRECISION_MS, *(each.slot_ms for each in timers)])
+        timers = sorted(timer._replace(slot_ms=max(timer.slot_ms, oldest_ms)) for timer in waiting)
+        read_ms = min([now_ms - now_ms % PRECISION_MS, *(timer.slot_ms for timer in timers)])
         if not timers or timers[-1].queue_offset < last.queue_offset:
             timers.append(last._replace(slot_ms=read_ms - 2 * PRECISION_MS, is_roll=False, is_delete=False))
         end = self._write_log(timers)

@@ -61,8 +61,8 @@ class AssignmentHandlers:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         if self._state.topics.find(topic) is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
-        found = self._state.groups.find_or_make(group, auto_create=self._state.settings[keys.AUTO_CREATE_GROUP])
-        if found is None:
+        config = self._state.groups.find_or_create(group, auto_create=self._state.settings[keys.AUTO_CREATE_GROUP])
+        if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         self._modes.put(mode)
         log.info("group %s consumes %s by %s, set by %s", group, topic, mode.mode, connection.peer)
@@ -99,16 +99,16 @@ class AssignmentHandlers:
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
         """Return every readable queue of a topic, at every broker."""
-        known_ms, known = self._routes.get(topic, (0, []))
+        read_ms, queues = self._routes.get(topic, (0, []))
         now_ms = self._state.now_ms()
-        if not 0 <= now_ms - known_ms < _ROUTE_KEPT_MS:
-            known = await self._told(topic)
+        if not 0 <= now_ms - read_ms < _ROUTE_KEPT_MS:
+            queues = await self._queues_by_route(topic)
             if len(self._routes) > len(self._state.topics.table):
                 self._routes.clear()
-            self._routes[topic] = (now_ms, known)
-        return known
+            self._routes[topic] = (now_ms, queues)
+        return queues
 
-    async def _told(self, topic: str) -> list[MessageQueue]:
+    async def _queues_by_route(self, topic: str) -> list[MessageQueue]:
         header = GetRouteInfoRequest(topic=topic).to_ext_fields()
         servers = self._state.settings[keys.NAME_SERVERS]
         for address in servers:
@@ -126,10 +126,10 @@ class AssignmentHandlers:
 
 def _readable(topic: str, route: TopicRoute) -> list[MessageQueue]:
     return [
-        MessageQueue(topic, each.broker_name, queue_id)
-        for each in route.queues
-        if each.permission & PERMISSION_READ
-        for queue_id in range(each.read_queue_count)
+        MessageQueue(topic, queue.broker_name, queue_id)
+        for queue in route.queues
+        if queue.permission & PERMISSION_READ
+        for queue_id in range(queue.read_queue_count)
     ]
 
 

@@ -92,19 +92,19 @@ class PopHandlers:
         return self._now_or_later(held, lambda: self._nothing(request, wish, ResponseCode.POLLING_FULL))
 
     def _popped(self, request: Command, wish: PopWish) -> Command | None:
-        found = self.popping.pop(wish)
-        if not found.records:
+        popped = self.popping.pop(wish)
+        if not popped.records:
             return None
         header = PopMessageResponse(
-            pop_timestamp_ms=found.pop_timestamp_ms,
+            pop_timestamp_ms=popped.pop_timestamp_ms,
             invisible_ms=wish.invisible_ms,
-            revive_queue_id=found.revive_queue_id,
-            rest_count=found.rest_count,
-            start_offset_info=";".join(found.starts),
-            message_offset_info=";".join(found.offsets),
-            order_count_info=";".join(found.counts) if wish.ordered else None,
+            revive_queue_id=popped.revive_queue_id,
+            rest_count=popped.rest_count,
+            start_offset_info=";".join(popped.starts),
+            message_offset_info=";".join(popped.offsets),
+            order_count_info=";".join(popped.counts) if wish.ordered else None,
         )
-        return response_to(request, ResponseCode.SUCCESS, _FOUND, header.to_ext_fields(), b"".join(found.records))
+        return response_to(request, ResponseCode.SUCCESS, _FOUND, header.to_ext_fields(), b"".join(popped.records))
 
     def _nothing(self, request: Command, wish: PopWish, code: ResponseCode = ResponseCode.POLLING_TIMEOUT) -> Command:
         nothing = Popped(self._state.now_ms(), 0)
@@ -193,7 +193,9 @@ class PopHandlers:
                 ResponseCode.INVALID_PARAMETER,
                 f"queueId[{queue_id}] is out of range: topic {topic_name} has {topic.read_queue_count} queues to read",
             )
-        group = state.groups.find_or_make(checked_group(group_name), auto_create=state.settings[keys.AUTO_CREATE_GROUP])
+        group = state.groups.find_or_create(
+            checked_group(group_name), auto_create=state.settings[keys.AUTO_CREATE_GROUP]
+        )
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group_name}] does not exist"

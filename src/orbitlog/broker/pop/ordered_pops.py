@@ -35,7 +35,7 @@ class OrderedPops:
         batch = self._batches.get(key)
         if batch is None or (attempt_id and attempt_id == batch.attempt_id):
             return False
-        return any(now_ms < _visible_ms(batch, each) for each in _pending(batch))
+        return any(now_ms < _visible_ms(batch, queue_offset) for queue_offset in _pending(batch))
 
     def take(
         self, key: PopKey, queue_offsets: Sequence[int], *, now_ms: int, invisible_ms: int, attempt_id: str | None
@@ -48,7 +48,7 @@ class OrderedPops:
         self._batches[key] = OrderInfo(
             pop_time_ms=now_ms,
             invisible_time_ms=invisible_ms,
-            packed_queue_offsets=(first, *(each - first for each in queue_offsets[1:])),
+            packed_queue_offsets=(first, *(queue_offset - first for queue_offset in queue_offsets[1:])),
             consumed_counts=counts or None,
             last_consume_timestamp_ms=now_ms,
             attempt_id=attempt_id,
@@ -92,7 +92,7 @@ class OrderedPops:
 
 
 def _pending(batch: OrderInfo) -> list[int]:
-    return [each for at, each in enumerate(batch.queue_offsets) if not batch.committed_bits >> at & 1]
+    return [queue_offset for bit, queue_offset in enumerate(batch.queue_offsets) if not batch.committed_bits >> bit & 1]
 
 
 def _visible_ms(batch: OrderInfo, queue_offset: int) -> int:
@@ -105,4 +105,4 @@ def _counts(before: OrderInfo, queue_offsets: Sequence[int], attempt_id: str | N
     if attempt_id and attempt_id == before.attempt_id:
         return counted
     seen = set(before.queue_offsets)
-    return {each: counted.get(each, 0) + 1 for each in queue_offsets if each in seen}
+    return {queue_offset: counted.get(queue_offset, 0) + 1 for queue_offset in queue_offsets if queue_offset in seen}

@@ -75,17 +75,17 @@ class Popping:
 
     def pop(self, wish: PopWish) -> Popped:
         """Take messages, also of the retry topics; they are invisible to other consumers from now on."""
-        found = Popped(self._state.now_ms(), ORDERED_REVIVE_QUEUE if wish.ordered else 0)
+        popped = Popped(self._state.now_ms(), ORDERED_REVIVE_QUEUE if wish.ordered else 0)
         retry_first = random.random() < _RETRY_FIRST  # noqa: S311 - not for security
         for _ in range(_ROUNDS_MAX):
-            found.rest_count = 0
-            before = self._places(wish)
+            popped.rest_count = 0
+            before = self._next_offsets(wish)
             for topic, queue_id in self._queues(wish, retry_first=retry_first):
-                self._pop_queue(wish, topic, queue_id, found)
+                self._pop_queue(wish, topic, queue_id, popped)
             # A round that only skipped filtered messages is followed by another one past them.
-            if found.records or not found.rest_count or self._places(wish) == before:
+            if popped.records or not popped.rest_count or self._next_offsets(wish) == before:
                 break
-        return found
+        return popped
 
     def has_message(self, wish: PopWish) -> bool:
         """Return whether there may be a message to pop; expressions are not evaluated."""
@@ -93,9 +93,9 @@ class Popping:
             key = PopKey(topic, wish.group, queue_id)
             if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, self._state.now_ms()):
                 continue
-            place = self.popped.next_to_pop(key)
+            next_offset = self.popped.next_to_pop(key)
             if self._state.max_offset(topic, queue_id) > (
-                self._state.min_offset(topic, queue_id) if place is None else place
+                self._state.min_offset(topic, queue_id) if next_offset is None else next_offset
             ):
                 return True
         return False
@@ -104,16 +104,16 @@ class Popping:
         """Return the messages that a pop would return, and leave them visible."""
         records: list[bytes] = []
         for topic, queue_id in self._queues(wish, retry_first=False):
-            place = self.popped.next_to_pop(PopKey(topic, wish.group, queue_id))
-            if place is None:
-                place = self._state.min_offset(topic, queue_id)
+            next_offset = self.popped.next_to_pop(PopKey(topic, wish.group, queue_id))
+            if next_offset is None:
+                next_offset = self._state.min_offset(topic, queue_id)
             if len(records) < wish.count_max:
-                result = self._read(wish, topic, queue_id, place, wish.count_max - len(records))
+                result = self._read(wish, topic, queue_id, next_offset, wish.count_max - len(records))
                 records += result.records
         return records
 
-    def _places(self, wish: PopWish) -> dict[PopKey, int | None]:
-        keys = [PopKey(topic, wish.group, each) for topic, each in self._queues(wish, retry_first=False)]
+    def _next_offsets(self, wish: PopWish) -> dict[PopKey, int | None]:
+        keys = [PopKey(topic, wish.group, queue_id) for topic, queue_id in self._queues(wish, retry_first=False)]
         return {key: self.popped.next_to_pop(key) for key in keys}
 
     def _queues(self, wish: PopWish, *, retry_first: bool) -> list[tuple[str, int]]:
@@ -122,7 +122,7 @@ class Popping:
         queues = [(wish.topic, queue_id) for queue_id in own]
         if wish.ordered:
             return queues
-        retried = [(topic, each) for topic in self._retry_topics(wish) for each in self._queue_ids(topic)]
+        retried = [(topic, queue_id) for topic in self._retry_topics(wish) for queue_id in self._queue_ids(topic)]
         return retried + queues if retry_first else queues + retried
 
     def _retry_topics(self, wish: PopWish) -> list[str]:
@@ -137,16 +137,16 @@ class Popping:
         first = random.randrange(count) if count > 1 else 0  # noqa: S311 - not for security
         return [(first + at) % count for at in range(count)]
 
-    def _pop_queue(self, wish: PopWish, topic: str, queue_id: int, found: Popped) -> None:
+    def _pop_queue(self, wish: PopWish, topic: str, queue_id: int, popped: Popped) -> None:
         key = PopKey(topic, wish.group, queue_id)
-        start = self._place(key, wish.init_mode)
-        if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, found.pop_timestamp_ms):
+        start = self._next_offset(key, wish.init_mode)
+        if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, popped.pop_timestamp_ms):
             return
-        wanted = wish.count_max - len(found.records)
+        wanted = wish.count_max - len(popped.records)
         if not wish.ordered:
             wanted = min(wanted, self.popped.room(key))
         if wanted <= 0:
-            found.rest_count += max(self._state.max_offset(topic, queue_id) - start, 0)
+            popped.rest_count += max(self._state.max_offset(topic, queue_id) - start, 0)
             return
         result = self._read(wish, topic, queue_id, start, wanted)
         if result.status in _ELSEWHERE or (result.status is GetStatus.NO_MESSAGE_IN_QUEUE and start > 0):
@@ -157,18 +157,18 @@ class Popping:
             start = result.next_offset
             self.popped.start(key, start)
             result = self._read(wish, topic, queue_id, start, wanted)
-        found.rest_count += max(result.max_offset - result.next_offset, 0)
+        popped.rest_count += max(result.max_offset - result.next_offset, 0)
         queue_offsets = list(map(_queue_offset, result.records))
         if wish.ordered:
-            self._take_ordered(wish, key, queue_offsets, result, found)
+            self._take_ordered(wish, key, queue_offsets, result, popped)
         else:
-            flight = Flight(found.pop_timestamp_ms, found.pop_timestamp_ms + wish.invisible_ms, start)
+            flight = Flight(popped.pop_timestamp_ms, popped.pop_timestamp_ms + wish.invisible_ms, start)
             if result.next_offset > start or queue_offsets:
                 self.popped.pop(key, queue_offsets, result.next_offset, flight)
         if queue_offsets:
-            found.starts.append(pop_receipt.start_offset_info(topic, queue_id, start))
-            found.offsets.append(pop_receipt.message_offset_info(topic, queue_id, queue_offsets))
-            self._give(wish, key, start, result.records, found)
+            popped.starts.append(pop_receipt.start_offset_info(topic, queue_id, start))
+            popped.offsets.append(pop_receipt.message_offset_info(topic, queue_id, queue_offsets))
+            self._give(wish, key, start, result.records, popped)
 
     def _read(self, wish: PopWish, topic: str, queue_id: int, start: int, count: int) -> GetResult:
         subscription = wish.subscription
@@ -178,7 +178,7 @@ class Popping:
         return self._state.store.get(topic, queue_id, request)
 
     def _take_ordered(
-        self, wish: PopWish, key: PopKey, queue_offsets: list[int], result: GetResult, found: Popped
+        self, wish: PopWish, key: PopKey, queue_offsets: list[int], result: GetResult, popped: Popped
     ) -> None:
         if not queue_offsets:
             if result.next_offset > (self._state.offsets.find(*key) or 0):
@@ -187,29 +187,29 @@ class Popping:
         counts = self.ordered.take(
             key,
             queue_offsets,
-            now_ms=found.pop_timestamp_ms,
+            now_ms=popped.pop_timestamp_ms,
             invisible_ms=wish.invisible_ms,
             attempt_id=wish.attempt_id,
         )
-        found.counts += pop_receipt.order_count_info(key.topic, key.queue_id, counts, len(queue_offsets))
+        popped.counts += pop_receipt.order_count_info(key.topic, key.queue_id, counts, len(queue_offsets))
 
-    def _give(self, wish: PopWish, key: PopKey, start: int, records: list[bytes], found: Popped) -> None:
+    def _give(self, wish: PopWish, key: PopKey, start: int, records: list[bytes], popped: Popped) -> None:
         self._state.statistics.note_get(key.topic, key.group, len(records), sum(map(len, records)))
         if key.topic == wish.topic:
-            found.records += records
+            popped.records += records
             return
         for record in records:
             receipt = PopReceipt(
                 start,
-                found.pop_timestamp_ms,
+                popped.pop_timestamp_ms,
                 wish.invisible_ms,
-                found.revive_queue_id,
+                popped.revive_queue_id,
                 pop_receipt.retry_flag(key.topic),
                 self._state.broker_name,
                 key.queue_id,
                 _queue_offset(record),
             )
-            found.records.append(self._retried(record, wish.topic, receipt))
+            popped.records.append(self._retried(record, wish.topic, receipt))
 
     def _retried(self, record: bytes, topic: str, receipt: PopReceipt) -> bytes:
         """Return a message of a retry topic as its consumer expects it: with its original topic and its receipt."""
@@ -223,20 +223,20 @@ class Popping:
             )
         )
 
-    def _place(self, key: PopKey, init_mode: int) -> int:
+    def _next_offset(self, key: PopKey, init_mode: int) -> int:
         """Return the offset that a group pops next; for a new group, set its first one."""
         reset_to = self._state.offsets.take_reset(*key)
         if reset_to is not None:
             self.ordered.forget(key)
             self.popped.start(key, reset_to)
             return reset_to
-        place = self.popped.next_to_pop(key)
-        if place is None:
-            place = self._first_place(key, init_mode)
-            self.popped.start(key, place)
-        return place
+        next_offset = self.popped.next_to_pop(key)
+        if next_offset is None:
+            next_offset = self._first_offset(key, init_mode)
+            self.popped.start(key, next_offset)
+        return next_offset
 
-    def _first_place(self, key: PopKey, init_mode: int) -> int:
+    def _first_offset(self, key: PopKey, init_mode: int) -> int:
         state, topic, queue_id = self._state, key.topic, key.queue_id
         low = state.min_offset(topic, queue_id)
         if init_mode == FROM_MIN or topic.startswith(RETRY_PREFIX):
@@ -296,7 +296,7 @@ class Popping:
     def _retry_topic(self, key: PopKey) -> str:
         topic = pop_retry_topic(key.group, key.topic, is_v2=self._state.settings[keys.POP_RETRY_V2])
         if self._state.topics.find(topic) is None:
-            self._state.topics.make(topic, 1)
+            self._state.topics.find_or_create(topic, 1)
         if self._state.offsets.find(topic, key.group, 0) is None:
             self._state.offsets.commit(topic, key.group, 0, 0)
         return topic

@@ -63,8 +63,8 @@ class PoppedQueues:
         # removing one from the middle of a heap takes linear time.
         self._visible: list[tuple[int, PopKey, int]] = []
         self.is_changed = False
-        for each in saved.queues if saved is not None else ():
-            self._load(each)
+        for progress in saved.queues if saved is not None else ():
+            self._load(progress)
 
     def _load(self, saved: PoppedQueueProgress) -> None:
         key = PopKey(saved.topic, saved.group, saved.queue_id)
@@ -73,7 +73,9 @@ class PoppedQueues:
         starts = saved.start_offsets or saved.queue_offsets
         for out in zip(saved.queue_offsets, saved.pop_times_ms, saved.visible_times_ms, starts, strict=False):
             self._put_out(queue, key, out[0], Flight(*out[1:]))
-        if any(len(each) != len(saved.queue_offsets) for each in (saved.pop_times_ms, saved.visible_times_ms, starts)):
+        if any(
+            len(column) != len(saved.queue_offsets) for column in (saved.pop_times_ms, saved.visible_times_ms, starts)
+        ):
             del self._queues[key]
 
     @property
@@ -144,19 +146,19 @@ class PoppedQueues:
 
     def expired(self, now_ms: int, limit: int) -> list[Expired]:
         """Return expired messages; each is returned until it is acknowledged or postponed."""
-        found: list[Expired] = []
+        expired: list[Expired] = []
         again: list[tuple[int, PopKey, int]] = []
-        while self._visible and self._visible[0][0] <= now_ms and len(found) < limit:
+        while self._visible and self._visible[0][0] <= now_ms and len(expired) < limit:
             entry = heapq.heappop(self._visible)
             visible_ms, key, queue_offset = entry
             queue = self._current(key)
             flight = queue.flights.get(queue_offset) if queue is not None else None
             if flight is not None and flight.visible_ms == visible_ms:
-                found.append(Expired(key, queue_offset, flight))
+                expired.append(Expired(key, queue_offset, flight))
                 again.append(entry)
         for entry in again:
             heapq.heappush(self._visible, entry)
-        return found
+        return expired
 
     def hand_over(self, append: Callable[[PopKey, Flight, list[int]], bool]) -> int:
         """Pass every message in flight to `append`, one call per pop, and commit the offsets past them.

@@ -25,9 +25,9 @@ class RequestModes:
 
     def find(self, topic: str, group: str, default_mode: str, default_share: int) -> RequestMode:
         """Return the mode of a group for a topic; retry topics are always pulled."""
-        found = self._modes.get(topic, {}).get(group)
-        if found is not None:
-            return found
+        mode_set = self._modes.get(topic, {}).get(group)
+        if mode_set is not None:
+            return mode_set
         mode = PULL if topic.startswith(RETRY_PREFIX) else default_mode
         return RequestMode(topic, group, mode, default_share if mode == POP else 0)
 

@@ -62,7 +62,7 @@ class ReviveLog:
 
     def append_flight(self, key: PopKey, flight: Flight, queue_offsets: list[int]) -> bool:
         """Append checkpoints of messages in flight; return False if the store refuses them."""
-        self._state.topics.make(self.topic, self._state.settings[keys.REVIVE_QUEUES])
+        self._state.topics.find_or_create(self.topic, self._state.settings[keys.REVIVE_QUEUES])
         point_key = CheckPointKey(
             key.topic, key.group, key.queue_id, flight.start_queue_offset, flight.pop_timestamp_ms
         )

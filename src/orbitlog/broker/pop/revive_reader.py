@@ -84,7 +84,7 @@ class ReviveReader:
     @property
     def _has_java_files(self) -> bool:
         """Return whether the store may contain checkpoints of an earlier broker; most stores do not."""
-        topics = [names.TIMER_TOPIC, *(each for each in self._state.topics.table if _is_revive_topic(each))]
+        topics = [names.TIMER_TOPIC, *(name for name in self._state.topics.table if _is_revive_topic(name))]
         return any(self._state.store.queue(topic, 0) is not None for topic in topics)
 
     def tick(self, now_ms: int) -> None:
@@ -177,7 +177,11 @@ class ReviveReader:
             point = decode_check_point(message.body)
             earlier = queue.pending.pop(point.key, None)  # delivered twice by the timer: the later offset counts
             done = set() if earlier is None else earlier.done
-            done |= {each for at, each in enumerate(point.queue_offsets) if point.acknowledged_bits >> at & 1}
+            done |= {
+                acknowledged
+                for bit, acknowledged in enumerate(point.queue_offsets)
+                if point.acknowledged_bits >> bit & 1
+            }
             queue.pending[point.key] = _Pending(point, queue_offset, done)
         elif tag in (ACK_TAG, BATCH_ACK_TAG):
             ack = decode_ack(message.body)
@@ -222,7 +226,7 @@ class ReviveReader:
         committed = [self._state.offsets.find(*key)]
         if pop_timestamp_ms < self._started_ms:
             committed.append(self._found.get(TopicGroup(key.topic, key.group), {}).get(key.queue_id))
-        return any(each is not None and each <= queue_offset for each in committed)
+        return any(offset is not None and offset <= queue_offset for offset in committed)
 
     def _commit(self, queue: _ReviveQueue, revive_offset: int) -> None:
         self._state.offsets.commit(queue.topic, names.REVIVE_GROUP, queue.queue_id, revive_offset)

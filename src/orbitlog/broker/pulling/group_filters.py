@@ -43,7 +43,7 @@ class GroupFilters:
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> bool:
         """Register the subscriptions of a consumer; return whether the table changed."""
-        given = {each.topic: each for each in subscriptions}
+        given = {subscription.topic: subscription for subscription in subscriptions}
         before = {topic: data for (topic, owner), data in self._filters.items() if owner == group}
         news = [self._take(group, data) for data in given.values() if not data.is_tag and data.expression]
         gone = [topic for topic, data in before.items() if topic not in given and not data.is_dead]

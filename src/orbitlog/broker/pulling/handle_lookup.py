@@ -34,7 +34,7 @@ class LookupHandlers:
         header = QueryMessageRequest.from_ext_fields(request.ext_fields)
         limit = _UNIQUE_KEY_COUNT if header.unique_key else max(min(header.count_max, _COUNT_MAX), 1)
         store = self._state.store
-        found = store.query(
+        result = store.query(
             KeyQuery(
                 checked_stored_topic(header.topic),
                 header.key,
@@ -44,12 +44,12 @@ class LookupHandlers:
             )
         )
         answer = QueryMessageResponse(
-            index_timestamp_ms=found.newest_timestamp_ms,
+            index_timestamp_ms=result.newest_timestamp_ms,
             index_physical_offset=store.dispatched_to,
         )
         records: list[bytes] = []
         room_bytes = _ANSWER_BYTES_MAX
-        for record in found.records:
+        for record in result.records:
             room_bytes -= len(record)
             if room_bytes < 0 and records:
                 break

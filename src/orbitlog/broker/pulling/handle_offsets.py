@@ -47,9 +47,9 @@ class OffsetHandlers:
         """Return a group's committed offset; for a new group 0, if the queue still has its first message."""
         header = QueryConsumerOffsetRequest.from_ext_fields(request.ext_fields)
         state = self._state
-        found = state.offsets.find(header.topic, header.group, header.queue_id)
-        if found is not None and found >= 0:
-            return _offset(request, found)
+        committed = state.offsets.find(header.topic, header.group, header.queue_id)
+        if committed is not None and committed >= 0:
+            return _offset(request, committed)
         if header.set_zero_if_not_found is not False and self._starts_at_zero(header.topic, header.queue_id):
             return _offset(request, 0)
         raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"group {header.group[:255]} has not committed this queue")
@@ -72,7 +72,7 @@ class OffsetHandlers:
         topic, group = header.topic, header.group
         if state.groups.find(group) is None:
             auto_create = state.settings[keys.AUTO_CREATE_GROUP]
-            if state.groups.find_or_make(checked_group(group), auto_create=auto_create) is None:
+            if state.groups.find_or_create(checked_group(group), auto_create=auto_create) is None:
                 raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group} does not exist")
         if state.topics.find(topic) is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic[:255]} does not exist")

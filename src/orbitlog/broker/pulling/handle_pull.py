@@ -105,8 +105,8 @@ class PullHandler:
     def _answer_held(self, held: Iterable[HeldPull[_Pull]]) -> None:
         """Answer pulls that were held, with one write per connection."""
         of_connections: dict[Connection, list[_Pull]] = {}
-        for each in held:
-            pull = each.request
+        for held_pull in held:
+            pull = held_pull.request
             of_connections.setdefault(pull.connection, []).append(pull)
         reads: _Reads = {}
         for connection, pulls in of_connections.items():
@@ -155,8 +155,8 @@ class PullHandler:
         count_max = max(min(header.message_count_max, _COUNT_MAX), 1)
         tags_filter, record_filter = subscription.tags_filter, subscription.record_filter
         key = header.topic, header.queue_id, header.queue_offset, count_max, tags_filter, record_filter
-        if reads is not None and (known := reads.get(key)) is not None:
-            return known
+        if reads is not None and (earlier := reads.get(key)) is not None:
+            return earlier
         request = ReadRequest(header.queue_offset, count_max, tags_filter, record_filter, state.read_limits)
         result = state.store.get(header.topic, header.queue_id, request)
         read = _code(result, header), result, b"".join(result.records)
@@ -203,7 +203,7 @@ class PullHandler:
         group = state.groups.find(header.group)
         if group is None:
             auto_create = state.settings[keys.AUTO_CREATE_GROUP]
-            group = state.groups.find_or_make(checked_group(header.group), auto_create=auto_create)
+            group = state.groups.find_or_create(checked_group(header.group), auto_create=auto_create)
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{header.group}] does not exist"

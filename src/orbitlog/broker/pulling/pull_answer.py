@@ -37,7 +37,7 @@ def pull_frame(
         )
         size = len(header)
         return b"".join((_pack_start(4 + size + len(body), size), header, body))
-    told = PullMessageResponse(
+    response_header = PullMessageResponse(
         suggested_broker_id=0,
         next_queue_offset=result.next_offset,
         min_queue_offset=result.min_offset,
@@ -45,4 +45,4 @@ def pull_frame(
         topic_sys_flag=sys_flags[0],
         group_sys_flag=sys_flags[1],
     )
-    return encode_command(response_to(request, code, result.status.value, told.to_ext_fields(), body))
+    return encode_command(response_to(request, code, result.status.value, response_header.to_ext_fields(), body))

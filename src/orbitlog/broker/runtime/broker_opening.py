@@ -97,7 +97,7 @@ def load_broker_state(
     """Build the state that the handlers of a broker share, from an open store and the tables of its directory."""
     has_light_queues = settings.store.value(store_settings.LMQ)
     topics = (LightTopics if has_light_queues else Topics)(now_ms, events.topics_changed, directory.load(TOPICS))
-    topics.make_system_topics(settings)
+    topics.create_system_topics(settings)
     return BrokerState(
         root=root,
         settings=settings,

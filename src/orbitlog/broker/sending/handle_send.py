@@ -187,10 +187,10 @@ class SendHandler:
         if found is not None:
             return found
         if topic.startswith(names.RETRY_PREFIX):
-            return state.topics.make(topic, 1, sys_flag=2 if header.unit_mode else 0)
+            return state.topics.find_or_create(topic, 1, sys_flag=2 if header.unit_mode else 0)
         made = None
         if state.settings[keys.AUTO_CREATE_TOPIC] or header.default_topic != names.AUTO_CREATE_TOPIC:
-            made = state.topics.make_from_template(
+            made = state.topics.create_from_template(
                 topic, header.default_topic, header.default_topic_queue_count, 1 if header.unit_mode else 0
             )
         if made is None:
@@ -244,7 +244,7 @@ class SendHandler:
         """Send what was tried too often to where it waits for people."""
         state = self._state
         group_name = checked_group(message.topic[len(names.RETRY_PREFIX) :])
-        group = state.groups.find_or_make(group_name, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
+        group = state.groups.find_or_create(group_name, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {group_name} not exist"
@@ -255,7 +255,7 @@ class SendHandler:
         in_order = state.locks.is_held(group_name, state.now_ms())
         if message.reconsume_times <= times_max and not in_order:
             return message
-        config = state.topics.make_dead_letter_topic(group_name)
+        config = state.topics.find_or_create_dead_letter_topic(group_name)
         properties.pop(props.DELAY, None)
         log.warning("group %s gave up on a message after %d tries; it is in %s", group_name, times_max, config.topic)
         return message._replace(topic=config.topic, queue_id=0, version=record_version(config.topic))

@@ -151,7 +151,7 @@ class Clients:
         return list(self._consumers.values())
 
     def groups_subscribed_to(self, topic: str) -> list[str]:
-        return [each.group for each in self._consumers.values() if topic in each.subscriptions]
+        return [group.group for group in self._consumers.values() if topic in group.subscriptions]
 
     def register_consumer(self, heartbeat: ConsumerData, member: Member) -> bool:
         """Register a heartbeat; return whether the group's members should rebalance."""
@@ -164,7 +164,9 @@ class Clients:
         before = group.members.get(member.connection)
         is_new = before is None or before.client_id != member.client_id
         group.members[member.connection] = member
-        changed = group.take_subscriptions({each.topic: each for each in heartbeat.subscriptions})
+        changed = group.take_subscriptions(
+            {subscription.topic: subscription for subscription in heartbeat.subscriptions}
+        )
         if is_new or changed:
             group.last_change_ms = member.last_seen_ms
         return is_new or changed

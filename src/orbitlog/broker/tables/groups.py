@@ -41,12 +41,12 @@ class Groups:
     def find(self, group: str) -> GroupConfig | None:
         return self._groups.get(group)
 
-    def find_or_make(self, group: str, *, auto_create: bool) -> GroupConfig | None:
+    def find_or_create(self, group: str, *, auto_create: bool) -> GroupConfig | None:
         """Return the group, created if it does not exist and that is allowed. The name must have been checked."""
-        found = self._groups.get(group)
-        if found is None and (auto_create or is_system_group(group)):
+        config = self._groups.get(group)
+        if config is None and (auto_create or is_system_group(group)):
             return self.put(GroupConfig(group))
-        return found
+        return config
 
     def put(self, config: GroupConfig) -> GroupConfig:
         self._groups[config.group] = config
@@ -87,8 +87,8 @@ class LightGroups(Groups):
     def find(self, group: str) -> GroupConfig | None:
         return GroupConfig(group) if group.startswith(LMQ_PREFIX) else self._groups.get(group)
 
-    def find_or_make(self, group: str, *, auto_create: bool) -> GroupConfig | None:
-        return self.find(group) or super().find_or_make(group, auto_create=auto_create)
+    def find_or_create(self, group: str, *, auto_create: bool) -> GroupConfig | None:
+        return self.find(group) or super().find_or_create(group, auto_create=auto_create)
 
     def put(self, config: GroupConfig) -> GroupConfig:
         return config if config.group.startswith(LMQ_PREFIX) else super().put(config)

@@ -98,8 +98,8 @@ def _is_later(
 
 def offsets_ahead(in_force: ConsumerOffsets, other: ConsumerOffsets) -> list[tuple[TopicGroup, int]]:
     """Return the queues of `other` whose offset is missing or smaller in the table in force."""
-    known, found = _all_offsets(in_force), _all_offsets(other)
-    return [place for place, queue_offset in found.items() if queue_offset > known.get(place, 0)]
+    offsets, other_offsets = _all_offsets(in_force), _all_offsets(other)
+    return [queue for queue, queue_offset in other_offsets.items() if queue_offset > offsets.get(queue, 0)]
 
 
 def _all_offsets(table: ConsumerOffsets) -> dict[tuple[TopicGroup, int], int]:

@@ -62,11 +62,13 @@ class Topics:
         self._bump()
         return True
 
-    def make(self, topic: str, queue_count: int, permission: int = READ_WRITE, sys_flag: int = 0) -> TopicConfig:
+    def find_or_create(
+        self, topic: str, queue_count: int, permission: int = READ_WRITE, sys_flag: int = 0
+    ) -> TopicConfig:
         """Return the topic, created if it does not exist: for topics of a group or of the broker itself."""
-        found = self._topics.get(topic)
-        if found is not None:
-            return found
+        config = self._topics.get(topic)
+        if config is not None:
+            return config
         return self.put(
             TopicConfig(
                 topic,
@@ -77,13 +79,15 @@ class Topics:
             )
         )
 
-    def make_retry_topic(self, group: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
-        return self.make(names.retry_topic(group), queue_count, sys_flag=sys_flag)
+    def find_or_create_retry_topic(self, group: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
+        return self.find_or_create(names.retry_topic(group), queue_count, sys_flag=sys_flag)
 
-    def make_dead_letter_topic(self, group: str) -> TopicConfig:
-        return self.make(names.dead_letter_topic(group), _DEAD_LETTER_QUEUES)
+    def find_or_create_dead_letter_topic(self, group: str) -> TopicConfig:
+        return self.find_or_create(names.dead_letter_topic(group), _DEAD_LETTER_QUEUES)
 
-    def make_from_template(self, topic: str, template_name: str, queue_count: int, sys_flag: int) -> TopicConfig | None:
+    def create_from_template(
+        self, topic: str, template_name: str, queue_count: int, sys_flag: int
+    ) -> TopicConfig | None:
         """Create a topic for a first send; return None if no template allows it."""
         template = self._topics.get(template_name)
         if template is None or not template.permission & PERMISSION_INHERIT:
@@ -100,7 +104,7 @@ class Topics:
             )
         )
 
-    def make_system_topics(self, settings: BrokerSettings) -> None:
+    def create_system_topics(self, settings: BrokerSettings) -> None:
         """Create the topics that clients and tools expect, as a Java broker does when it starts."""
         cluster, broker = settings[keys.CLUSTER_NAME], settings[keys.BROKER_NAME]
         count = settings[keys.QUEUE_COUNT]

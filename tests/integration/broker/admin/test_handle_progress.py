@@ -40,7 +40,7 @@ def test_progress_of_a_group_online_contains_its_pop_retry_topics(tmp_path: Path
         await desk.heartbeat()
         state = desk.broker.state
         for topic in ("Orders", "%RETRY%G_Orders", "%RETRY%G+Orders", "%RETRY%G_Given-up", "Given-up"):
-            state.topics.make(topic, 1)
+            state.topics.find_or_create(topic, 1)
             state.offsets.commit(topic, "G", 0, 0)
         stats = decode_body(ConsumeStats, (await desk.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="G")).body)
         assert {queue.topic for queue in stats.offsets} == {"Orders", "%RETRY%G_Orders", "%RETRY%G+Orders"}

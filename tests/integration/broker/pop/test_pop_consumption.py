@@ -472,7 +472,7 @@ def test_refusals(tmp_path: Path) -> None:
     async def limited(desk: Desk) -> None:
         await send_numbered(desk, 1)
         groups = desk.broker.state.groups
-        config = groups.find_or_make("G", auto_create=True)
+        config = groups.find_or_create("G", auto_create=True)
         assert config is not None
         groups.put(replace(config, consume_enabled=False))
         assert (await pop(desk)).code == ResponseCode.NO_PERMISSION

@@ -24,9 +24,9 @@ unheard = Mock()
 def test_topics_after_every_change_bump_the_version_and_call_back() -> None:
     reported: list[int] = []
     topics = Topics(lambda: 5, lambda: reported.append(topics.data_version.counter))
-    topics.make_system_topics(BrokerSettings())
-    topics.make("A", 2)
-    topics.make("A", 9)
+    topics.create_system_topics(BrokerSettings())
+    topics.find_or_create("A", 2)
+    topics.find_or_create("A", 9)
     assert topics.delete("A") and not topics.delete("A")
     assert reported == [2, 3], "the system topics of version 1 are created while the broker is built"
     assert topics.data_version.timestamp_ms == 5
@@ -34,7 +34,7 @@ def test_topics_after_every_change_bump_the_version_and_call_back() -> None:
 
 def test_a_broker_that_may_not_be_written_registers_no_writable_topic() -> None:
     topics = Topics(lambda: 0, unheard)
-    topics.make("A", 2)
+    topics.find_or_create("A", 2)
     assert topics.registered(4).topics["A"].permission == 4
     assert topics.registered(6).topics["A"].permission == 6
 
@@ -57,10 +57,10 @@ def test_tables_of_apache_brokers_are_read_and_written_again(
 def test_a_backup_is_kept(tmp_path: Path) -> None:
     directory = ConfigDirectory(RealDisk(), tmp_path, COMPAT_5_5)
     topics = Topics(lambda: 0, unheard)
-    topics.make("A", 1)
+    topics.find_or_create("A", 1)
     first = directory.encode(TOPICS, topics.snapshot())
     directory.write(TOPICS.name, first)
-    topics.make("B", 1)
+    topics.find_or_create("B", 1)
     directory.write(TOPICS.name, directory.encode(TOPICS, topics.snapshot()))
     assert (tmp_path / "config" / "topics.json.bak").read_bytes() == first
     (tmp_path / "config" / "topics.json").write_bytes(b'{"cut')
