@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from orbitlog.broker.admin.name_checks import checked_group
 from orbitlog.broker.pop.held_pops import HeldPop, HeldPops
-from orbitlog.broker.pop.pop_service import Popped, Popping, PopWish
+from orbitlog.broker.pop.pop_service import Popped, PopService, PopWish
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.clients import Subscription, no_property_filter, parse_subscription
@@ -40,9 +40,9 @@ _FOUND, _NOT_FOUND = "FOUND", "NO_MESSAGE_IN_QUEUE"
 class PopHandlers:
     """Serves POP_MESSAGE, PEEK_MESSAGE, NOTIFICATION and POLLING_INFO."""
 
-    def __init__(self, state: BrokerState, popping: Popping) -> None:
+    def __init__(self, state: BrokerState, service: PopService) -> None:
         self._state = state
-        self.popping = popping
+        self.service = service
         self.held = HeldPops()
 
     @property
@@ -56,7 +56,7 @@ class PopHandlers:
 
     def tick(self, now_ms: int) -> None:
         """Requeue messages whose invisibility timeout has passed, and answer requests whose polling timeout has."""
-        self.popping.revive_once(now_ms)
+        self.service.revive_once(now_ms)
         self.held.tick(now_ms)
 
     def pop(self, connection: Connection, request: Command) -> Answer:
@@ -92,7 +92,7 @@ class PopHandlers:
         return self._now_or_later(held, lambda: self._nothing(request, wish, ResponseCode.POLLING_FULL))
 
     def _popped(self, request: Command, wish: PopWish) -> Command | None:
-        popped = self.popping.pop(wish)
+        popped = self.service.pop(wish)
         if not popped.records:
             return None
         header = PopMessageResponse(
@@ -121,7 +121,7 @@ class PopHandlers:
         self._check(header.topic, header.group, header.queue_id)
         count = max(min(header.message_count_max, _COUNT_MAX), 1)
         wish = self._plain_wish(header.topic, header.group, header.queue_id, count)
-        records = self.popping.peek(wish)
+        records = self.service.peek(wish)
         answer = PopMessageResponse(
             pop_timestamp_ms=self._state.now_ms(), invisible_ms=0, revive_queue_id=0, rest_count=0
         )
@@ -146,7 +146,7 @@ class PopHandlers:
             self._until_ms(header.poll_ms),
             connection,
             request,
-            lambda: _notice(request, True) if self.popping.has_message(wish) else None,
+            lambda: _notice(request, True) if self.service.has_message(wish) else None,
             lambda: _notice(request, False),
             wish.ordered,
         )

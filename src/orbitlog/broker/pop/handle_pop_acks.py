@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Callable, Iterable, Mapping
 
 from orbitlog.broker.pop.earlier_pops import EarlierPops
-from orbitlog.broker.pop.pop_service import Popping
+from orbitlog.broker.pop.pop_service import PopService
 from orbitlog.broker.pop.popped_queues import Flight, PopKey
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.errors import FormatError, RequestRefused
@@ -36,10 +36,10 @@ class PopAckHandlers:
     """Serves ACK_MESSAGE, BATCH_ACK_MESSAGE and CHANGE_MESSAGE_INVISIBLETIME."""
 
     def __init__(
-        self, state: BrokerState, popping: Popping, wake: Callable[[Iterable[str]], None], earlier: EarlierPops
+        self, state: BrokerState, service: PopService, wake: Callable[[Iterable[str]], None], earlier: EarlierPops
     ) -> None:
         self._state = state
-        self._popping = popping
+        self._service = service
         self._wake = wake
         self._earlier = earlier
 
@@ -87,12 +87,12 @@ class PopAckHandlers:
         pop_timestamp_ms = receipt.pop_timestamp_ms
         if not receipt.is_ordered:
             for queue_offset in queue_offsets:
-                if not self._popping.popped.acknowledge(key, queue_offset, pop_timestamp_ms):
+                if not self._service.popped.acknowledge(key, queue_offset, pop_timestamp_ms):
                     self._earlier.acknowledge(key, queue_offset, receipt)
             return
         offsets, committed = self._state.offsets, None
         for queue_offset in queue_offsets:
-            done_to = self._popping.ordered.acknowledge(key, queue_offset, pop_timestamp_ms)
+            done_to = self._service.ordered.acknowledge(key, queue_offset, pop_timestamp_ms)
             committed = done_to if done_to is not None else committed
         if committed is not None and committed > (offsets.find(*key) or 0):
             offsets.commit(*key, committed)
@@ -108,12 +108,12 @@ class PopAckHandlers:
         popped_ms = receipt.pop_timestamp_ms
         if receipt.is_ordered:
             new_popped_ms = popped_ms
-            is_kept = self._popping.ordered.keep_longer(key, header.queue_offset, popped_ms, visible_ms)
+            is_kept = self._service.ordered.keep_longer(key, header.queue_offset, popped_ms, visible_ms)
         else:
             # The timestamp must differ from the old receipt's, or the old receipt would remain valid.
             new_popped_ms = max(now_ms, popped_ms + 1)
             flight = Flight(new_popped_ms, visible_ms, header.queue_offset)
-            is_kept = self._popping.popped.keep_longer(
+            is_kept = self._service.popped.keep_longer(
                 key, header.queue_offset, popped_ms, flight
             ) or self._earlier.keep_longer(key, header.queue_offset, receipt, new_popped_ms, visible_ms)
         if not is_kept:

@@ -69,10 +69,10 @@ class PopConsumption:
     @cached_property
     def _pops(self) -> PopHandlers:
         from orbitlog.broker.pop.handle_pop import PopHandlers
-        from orbitlog.broker.pop.pop_service import Popping
+        from orbitlog.broker.pop.pop_service import PopService
 
         self._is_in_use = True
-        return PopHandlers(self._state, Popping(self._state, self._writer, self.popped, self.ordered))
+        return PopHandlers(self._state, PopService(self._state, self._writer, self.popped, self.ordered))
 
     def _handlers(self) -> Mapping[int, Handler]:
         from orbitlog.broker.pop.earlier_pops import EarlierPops
@@ -80,7 +80,7 @@ class PopConsumption:
         from orbitlog.broker.pop.handle_pop_acks import PopAckHandlers
 
         earlier = EarlierPops(self._state, self.revive_log, self.revives, self._started_ms)
-        acks = PopAckHandlers(self._state, self._pops.popping, self._pops.held.wake, earlier)
+        acks = PopAckHandlers(self._state, self._pops.service, self._pops.held.wake, earlier)
         assignments = AssignmentHandlers(self._state, self.modes, self._client)
         return {**self._pops.table, **acks.table, **assignments.table}
 
@@ -101,7 +101,7 @@ class PopConsumption:
         self.revives.tick(now_ms)
 
     def _revive(self, expired: Expired, counts: bool) -> bool:
-        return self._pops.popping.revive(expired, counts=counts)
+        return self._pops.service.revive(expired, counts=counts)
 
     def hand_over(self) -> None:
         """Append checkpoints of the messages in flight, from which the next broker continues."""

@@ -62,7 +62,7 @@ class Popped:
     rest_count: int = 0
 
 
-class Popping:
+class PopService:
     """Pops from the queues of one broker."""
 
     def __init__(self, state: BrokerState, writer: MessageWriter, popped: PoppedQueues, ordered: OrderedPops) -> None:
