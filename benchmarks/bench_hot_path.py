@@ -126,7 +126,7 @@ def _measure_many_queues(report: Report, path: HotPath, topic_count: int) -> Non
     names = [f"Many{number}" for number in range(topic_count)]
     count = 2 * topic_count * MANY_QUEUES
     for name in names:
-        path.broker.state.topics.make(name, MANY_QUEUES)
+        path.broker.state.topics.find_or_create(name, MANY_QUEUES)
     reads = _in_groups(sends_to_many(count, names, MANY_QUEUES))
     _steps(path, reads, TOGETHER)
     _measure(report, path, f"{TOGETHER} sends a read, {count // 2:,} queues", reads, count, TOGETHER)

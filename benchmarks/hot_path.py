@@ -102,7 +102,7 @@ async def hot_path_at(root: Path, *, kernels: bool = True, **settings: str) -> A
     broker = Broker(BrokerSettings({"listenPort": "0", "vipChannelEnable": "false", **settings}), root)
     await broker.start()
     try:
-        broker.state.topics.make(TOPIC, QUEUES)
+        broker.state.topics.find_or_create(TOPIC, QUEUES)
         if kernels:
             broker.state.store.load_kernels()
         broker._scheduler.kernels_requested = True

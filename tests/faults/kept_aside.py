@@ -136,7 +136,7 @@ class KeptAside:
         self.state = state = load_broker_state(settings, ROOT, self.store, rules, directory, events=QUIET, now_ms=clock)
         state.listen_port = 10911
         for topic in ("Level", "Moment", "Half", "Retried"):
-            state.topics.make(topic, 1)  # the table of topics may be lost: that is another test's matter
+            state.topics.find_or_create(topic, 1)  # the table of topics may be lost: that is another test's matter
         writer = MessageWriter(state)
         halves = HalfMessages(state, writer)
         self.delayed = DelayedDelivery(state, writer, directory.load(DELAY_OFFSET))

@@ -93,7 +93,7 @@ class Pops:
         directory = self.directory = ConfigDirectory(disk, ROOT, rules.compat)
         self.state = load_broker_state(settings, ROOT, self.store, rules, directory, events=QUIET, now_ms=clock)
         self.state.listen_port = 10911
-        self.state.topics.make(TOPIC, 1)
+        self.state.topics.find_or_create(TOPIC, 1)
         self.writer = MessageWriter(self.state)
         self.client = RemotingClient()
         self.timed = TimedDelivery(self.state, self.writer, directory.load(TIMER_PROGRESS))

@@ -60,7 +60,7 @@ def test_answered_runs_are_on_the_disk(scale: int, checked: Counter[str]) -> Non
         broker = Broker(BrokerSettings(settings), ROOT, disk=disk)
         await broker.start()
         try:
-            broker.state.topics.make(TOPIC, QUEUES)
+            broker.state.topics.find_or_create(TOPIC, QUEUES)
             clients = [Looking(broker, disk, chance, checked) for _ in range(2)]
             number = 1
             for _ in range(ROUNDS * scale):

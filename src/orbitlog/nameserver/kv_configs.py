@@ -1,8 +1,7 @@
-"""Key-value configs of a name server: few, small, and kept in a file if one is named.
+"""Key-value configs of a name server, saved to a file if one is set.
 
-Operators keep in them which topics are ordered. The file is Java's kvConfig.json, `{"configTable":{namespace:{key:
-value}}}`, written beside and put in place, so that a crash leaves the old one or the new one. Mirrors Java
-`KVConfigManager`.
+Operators use them to mark ordered topics. The file is Java's kvConfig.json, `{"configTable":{namespace:{key: value}}}`,
+replaced by a rename, so that a crash leaves the old file or the new one. Mirrors Java `KVConfigManager`.
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class KvConfigs:
         return self._table.get(namespace)
 
     def put(self, namespace: str, key: str, value: str) -> None:
-        """Set a value, and keep it before anybody is told that it is set."""
+        """Set a value; it is synced before the request is acknowledged."""
         _check_name("namespace", namespace)
         _check_name("key", key)
         if len(value) > VALUE_CHARACTERS_MAX:
@@ -58,7 +57,7 @@ class KvConfigs:
         self._save()
 
     def delete(self, namespace: str, key: str) -> None:
-        """Forget a value; that it was never there is no error."""
+        """Delete a value; succeed also if it does not exist."""
         if self._table.get(namespace, {}).pop(key, None) is not None:
             self._save()
 
@@ -81,6 +80,6 @@ class KvConfigs:
 
 def _check_name(kind: str, name: str) -> None:
     if not name or not name.isprintable():
-        raise BadField("is empty or has characters that cannot be shown", field=kind)
+        raise BadField("is empty or has unprintable characters", field=kind)
     if len(name) > KEY_CHARACTERS_MAX:
         raise LimitExceeded(field=kind, limit=KEY_CHARACTERS_MAX, got=len(name))

@@ -1,7 +1,7 @@
-"""A name server: the route table behind a socket.
+"""Name server: serves the route table to brokers and clients.
 
-Every answer that clients wait for is made from the table alone; routes are kept as bytes until the table changes.
-Nothing about it can be set from the network: 318 is refused, and 319 tells what harms nobody. Mirrors Java
+Responses come from the table alone; encoded routes are cached until the table changes. No request changes a setting:
+UPDATE_NAMESRV_CONFIG is refused, and GET_NAMESRV_CONFIG leaves out paths and addresses. Mirrors Java
 `NamesrvController`, `DefaultRequestProcessor`, `ClientRequestProcessor`.
 """
 
@@ -36,12 +36,12 @@ log = logging.getLogger(__name__)
 
 NAME_CHARACTERS_MAX = 255
 BROKERS_MAX = 10_000
-# Settings that say where files and sockets are stay at home.
+# Settings about files and sockets, which are not returned to clients.
 _PRIVATE_SETTINGS = frozenset(("bindAddress", "kvConfigPath", "listenPort"))
 
 
 class NameServer:
-    """Serves routes; several of them side by side know nothing of each other."""
+    """Serves routes; several name servers are independent of each other."""
 
     def __init__(self, settings: NameServerSettings | None = None, *, now_ms: Callable[[], int] | None = None) -> None:
         self.settings = settings or NameServerSettings()
@@ -52,7 +52,7 @@ class NameServer:
         self.kv_configs = KvConfigs(self.settings.kv_config_path)
         self._now_ms = now_ms or (lambda: int(time.time() * 1000))
         self.own_broker_addresses: tuple[str, ...] = ()
-        """How brokers beside it are registered, if clients are to be told the address that they dialled."""
+        """Registered addresses of brokers in this process, to be replaced in responses by the address a client used."""
         self._routes: dict[str, bytes] = {}
         self._routes_revision = -1
         self._watched: set[Connection] = set()
@@ -71,21 +71,21 @@ class NameServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """Host and port that the name server listens on; it must have been started."""
         return self._server.address
 
     @property
     def connections(self) -> set[Connection]:
-        """Those that are open now."""
+        """The open connections."""
         return self._server.connections
 
     async def start(self) -> None:
-        """Listen; `OSError` if the address is taken."""
+        """Listen; raise an `OSError` if the address is taken."""
         await self._server.start()
-        self._look_for_silent_brokers()
+        self._remove_silent_brokers()
 
     async def stop(self) -> None:
-        """Answer what was asked, and close."""
+        """Answer the requests read so far, and close."""
         if self._scan is not None:
             self._scan.cancel()
         await self._server.stop(grace_seconds=2.0)
@@ -126,19 +126,19 @@ class NameServer:
         }
 
     def _as_dialled(self, handle: Callable[[Connection, Command], Command]) -> Callable[[Connection, Command], Command]:
-        """Let an answer name the broker of this process as its asker can reach it: at the address where it reached us.
+        """Return a handler whose responses name this process's broker by the address that the client connected to.
 
-        A machine, and a container above all, has addresses that mean nothing to those who dial another one of it.
+        A machine, for example a container, has addresses that are of no use to clients that reached it by another one.
         """
 
         def answer(connection: Connection, request: Command) -> Command:
-            found = handle(connection, request)
+            response = handle(connection, request)
             host = connection.local_address[0]
             for address in self.own_broker_addresses if host else ():
                 port = address.rpartition(":")[2]
                 dialled = f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
-                found.body = found.body.replace(f'"{address}"'.encode(), f'"{dialled}"'.encode())
-            return found
+                response.body = response.body.replace(f'"{address}"'.encode(), f'"{dialled}"'.encode())
+            return response
 
         return answer
 
@@ -185,8 +185,8 @@ class NameServer:
         asked = decode_body(DataVersion, request.body)
         changed = self.table.has_changed(header.cluster, header.broker_address, asked)
         self.table.touch(header.cluster, header.broker_address, self._now_ms())
-        known = self.table.data_version(header.cluster, header.broker_address)
-        return _success(request, known, headers.QueryDataVersionResponse(changed=changed))
+        data_version = self.table.data_version(header.cluster, header.broker_address)
+        return _success(request, data_version, headers.QueryDataVersionResponse(changed=changed))
 
     def _heartbeat(self, _: Connection, request: Command) -> Command:
         header = headers.BrokerHeartbeatRequest.from_ext_fields(request.ext_fields)
@@ -200,15 +200,15 @@ class NameServer:
     def _connection_closed(self, connection: Connection) -> None:
         self._watched.discard(connection)
         for key in self.table.connection_closed(connection):
-            log.warning("broker at %s closed its connection, so it is forgotten", key.address)
+            log.warning("broker at %s removed: its connection closed", key.address)
 
-    def _look_for_silent_brokers(self) -> None:
+    def _remove_silent_brokers(self) -> None:
         for key, connection in self.table.expire(self._now_ms()):
-            log.warning("broker at %s was silent for too long, so it is forgotten", key.address)
+            log.warning("broker at %s removed: no registration or heartbeat for too long", key.address)
             assert isinstance(connection, Connection)
             connection.close()
         interval_s = self.settings.scan_not_active_broker_interval / 1000
-        self._scan = asyncio.get_running_loop().call_later(interval_s, self._look_for_silent_brokers)
+        self._scan = asyncio.get_running_loop().call_later(interval_s, self._remove_silent_brokers)
 
     # Routes and topics
 
@@ -265,13 +265,13 @@ class NameServer:
     def _wipe_write_permission(self, connection: Connection, request: Command) -> Command:
         header = headers.BrokerNameRequest.from_ext_fields(request.ext_fields)
         count = self.table.wipe_write_permission(header.broker_name)
-        log.info("%s took the write permission from %d topics of %.255s", connection.peer, count, header.broker_name)
+        log.info("write permission of %d topics of %.255s removed by %s", count, header.broker_name, connection.peer)
         return _success(request, header=headers.WipeWritePermissionResponse(topic_count=count))
 
     def _add_write_permission(self, connection: Connection, request: Command) -> Command:
         header = headers.BrokerNameRequest.from_ext_fields(request.ext_fields)
         count = self.table.add_write_permission(header.broker_name)
-        log.info("%s gave the write permission to %d topics of %.255s", connection.peer, count, header.broker_name)
+        log.info("write permission of %d topics of %.255s set by %s", count, header.broker_name, connection.peer)
         return _success(request, header=headers.AddWritePermissionResponse(topic_count=count))
 
     # Key-value configs and settings
@@ -280,7 +280,7 @@ class NameServer:
         header = headers.PutKvConfigRequest.from_ext_fields(request.ext_fields)
         self.kv_configs.put(header.namespace, header.key, header.value)
         self._routes.clear()
-        log.info("%s set %s of namespace %s", connection.peer, header.key, header.namespace)
+        log.info("%s of namespace %s set by %s", header.key, header.namespace, connection.peer)
         return _success(request)
 
     def _get_kv(self, _: Connection, request: Command) -> Command:
@@ -295,7 +295,7 @@ class NameServer:
         header = headers.KvConfigRequest.from_ext_fields(request.ext_fields)
         self.kv_configs.delete(header.namespace, header.key)
         self._routes.clear()
-        log.info("%s deleted %.255s of namespace %.255s", connection.peer, header.key, header.namespace)
+        log.info("%.255s of namespace %.255s deleted by %s", header.key, header.namespace, connection.peer)
         return _success(request)
 
     def _kv_namespace(self, _: Connection, request: Command) -> Command:
@@ -306,10 +306,10 @@ class NameServer:
         return _success(request, KvTable(values))
 
     def _refuse_settings(self, connection: Connection, _: Command) -> Command:
-        log.warning("%s tried to change settings of the name server; it takes none from the network", connection.peer)
+        log.warning("refused a change of settings by %s: requests cannot change the name server's", connection.peer)
         raise RequestRefused(
             ResponseCode.NO_PERMISSION,
-            "the name server takes no settings from the network; change its namesrv.conf and start it again",
+            "requests cannot change settings of the name server; change its namesrv.conf and restart it",
         )
 
     def _show_settings(self, _: Connection, request: Command) -> Command:
@@ -328,6 +328,6 @@ def _success(request: Command, body: JsonRecord | None = None, header: Header | 
 
 
 def _check_name(name: str) -> None:
-    """Names of brokers are host names by default, so more is allowed than in a topic, but nothing that hides."""
+    """Check a broker name, by default a host name: more is allowed than in a topic name, but no blanks."""
     if not name or len(name) > NAME_CHARACTERS_MAX or not name.isprintable() or " " in name:
         raise BadField(f"{name[:40]!r} is empty, too long, or has blanks or control characters", field="name")

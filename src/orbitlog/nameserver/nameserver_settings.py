@@ -1,8 +1,8 @@
 """Settings of a name server, under the names of Java's `namesrv.conf`.
 
 A value comes from a properties file, from the environment (`ORBITLOG_NAMESRV_listenPort=…`) or from `key=value` on the
-command line; later ones win. None comes from the network. Keys that Java reads and that mean nothing here are named
-in `JAVA_KEYS`, so that a file written for Java is not full of unknown keys.
+command line; the last source wins. No request changes them. Java's keys without effect here are listed in `JAVA_KEYS`,
+so that a file written for Java does not cause warnings of unknown keys.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ def _path(text: str) -> Path | None:
 NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {
     setting.key: setting
     for setting in (
-        Setting("listenPort", number_between(0, 65535), PORT_DEFAULT, "port; 0 picks a free one"),
-        Setting("bindAddress", str, "127.0.0.1", "address to listen at; 0.0.0.0 is every address of the machine"),
+        Setting("listenPort", number_between(0, 65535), PORT_DEFAULT, "port to listen on; 0 takes a free one"),
+        Setting("bindAddress", str, "127.0.0.1", "address to listen on; 0.0.0.0 for every address of the machine"),
         Setting(
             "kvConfigPath",
             _path,
             None,
-            "file of key-value configs; without it they end with the process",
+            "file of key-value configs; without it they are lost at exit",
         ),
-        Setting("orderMessageEnable", parse_truth, False, "routes of ordered topics say how their queues are laid out"),
+        Setting("orderMessageEnable", parse_truth, False, "routes of ordered topics contain the order of their queues"),
         Setting(
             "returnOrderTopicConfigToBroker", parse_truth, True, "brokers get the ordered topics when they register"
         ),
-        Setting("supportActingMaster", parse_truth, False, "a slave stands in for a master that is gone"),
+        Setting("supportActingMaster", parse_truth, False, "a slave replaces a master that is offline"),
         Setting(
-            "deleteTopicWithBrokerRegistration", parse_truth, False, "a topic that a broker leaves out is forgotten"
+            "deleteTopicWithBrokerRegistration", parse_truth, False, "remove topics that a broker no longer registers"
         ),
-        Setting("enableTopicList", parse_truth, True, "topics of a cluster may be listed"),
-        Setting("enableAllTopicList", parse_truth, True, "all topics may be listed"),
+        Setting("enableTopicList", parse_truth, True, "allow lists of a cluster's topics"),
+        Setting("enableAllTopicList", parse_truth, True, "allow lists of all topics"),
         Setting(
-            "scanNotActiveBrokerInterval", number_between(10), 5000, "milliseconds between looks for silent brokers"
+            "scanNotActiveBrokerInterval", number_between(10), 5000, "milliseconds between scans for silent brokers"
         ),
         Setting(
-            "serverChannelMaxIdleTimeSeconds", number_between(1), 120, "seconds until a silent connection is closed"
+            "serverChannelMaxIdleTimeSeconds", number_between(1), 120, "seconds until an idle connection is closed"
         ),
-        Setting("connectionsMax", number_between(1), 20000, "connections at a time"),
+        Setting("connectionsMax", number_between(1), 20000, "maximum of open connections"),
     )
 }
 
@@ -70,7 +70,7 @@ writeBufferLowWaterMark
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerSettings:
-    """The settings, under Java's names; `unknown` holds keys that neither we nor Java read, `idle` those of Java's."""
+    """The settings, under Java's names; `idle` are Java's keys without effect, `unknown` those of neither."""
 
     listen_port: int = PORT_DEFAULT
     bind_address: str = "127.0.0.1"
@@ -88,7 +88,7 @@ class NameServerSettings:
     idle: tuple[str, ...] = ()
 
     def texts(self) -> dict[str, str]:
-        """The settings as a properties file has them."""
+        """The settings as in a properties file."""
         values = ((key, getattr(self, _attribute(key))) for key in NAMESERVER_SETTINGS)
         return {key: _as_text(value) for key, value in values}
 
@@ -104,14 +104,14 @@ def _as_text(value: object) -> str:
 
 
 assert {_attribute(key) for key in NAMESERVER_SETTINGS} == (
-    {each.name for each in fields(NameServerSettings)} - {"unknown", "idle"}
+    {field.name for field in fields(NameServerSettings)} - {"unknown", "idle"}
 )
 
 
 def load_nameserver_settings(
     config_path: Path | None, environment: Mapping[str, str], assignments: Iterable[str]
 ) -> NameServerSettings:
-    """Read the file, then the environment, then `key=value` texts; `SettingError` names what cannot be used."""
+    """Read the file, then the environment, then `key=value` texts; raise a `SettingError` for an invalid value."""
     sources: list[tuple[str, Mapping[str, str]]] = []
     if config_path is not None:
         sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))

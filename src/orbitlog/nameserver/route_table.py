@@ -1,9 +1,9 @@
-"""Who serves which topic: the table of a name server, pure. Time and connections come in as arguments.
+"""Route table of a name server: which brokers serve which topic. Pure: callers pass the time and connections.
 
-A broker registers with its topics, again and again; it is gone when it says so, when the connection that it last
-registered over closes, or when it has been silent for too long. Topics are taken over when the broker is new or its
-data version changed, so permissions that an operator wiped stay wiped until then, and a topic that a broker leaves out
-stays. Every change makes `revision` grow. Mirrors Java 5.x `RouteInfoManager`, whose answers it gives.
+A broker registers with its topics, periodically. It is removed when it unregisters, when the connection of its last
+registration closes, or when it is silent for too long. Topics are replaced when the broker is new or its data version
+changed: until then permissions wiped by an operator stay wiped, and a topic that a broker omits stays. Every change
+increments `revision`. Mirrors Java 5.x `RouteInfoManager`, with the same responses.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ UNIT_SUBSCRIPTION_FLAG = 2
 
 
 class BrokerKey(NamedTuple):
-    """A broker process: nobody else of its cluster has this address."""
+    """A broker process: its address is unique within its cluster."""
 
     cluster: str
     address: str
@@ -41,7 +41,7 @@ class BrokerKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Live:
-    """When a broker was last heard of, and over which connection."""
+    """When a broker registered last or sent a heartbeat, and over which connection."""
 
     seen_ms: int
     silence_max_ms: int
@@ -52,7 +52,7 @@ class _Live:
 
 @dataclass(slots=True)
 class _BrokerGroup:
-    """The brokers of one name."""
+    """The brokers of one name: a master and its slaves."""
 
     name: str
     cluster: str
@@ -65,7 +65,7 @@ class _BrokerGroup:
 
 
 class RouteTable:
-    """The routes that one name server knows."""
+    """The routes of one name server."""
 
     def __init__(self, *, support_acting_master: bool = False, delete_topics_left_out: bool = False) -> None:
         self._support_acting_master = support_acting_master
@@ -89,17 +89,17 @@ class RouteTable:
     def register(
         self, request: RegisterBrokerRequest, registration: Registration, *, now_ms: int, connection: Hashable
     ) -> RegisterBrokerResponse | None:
-        """Take in a broker and its topics; None if a broker that is not known yet announces one topic only.
+        """Register a broker and its topics; return None if an unknown broker registers only one topic.
 
-        The one topic looks like a change of a broker that this name server forgot: it has to register as a whole.
+        One topic is a change by a broker that this name server has removed: it must register all of them.
         """
         wrapper = registration.wrapper
         group = self._groups.get(request.broker_name)
         known_address = None if group is None else group.addresses.get(request.broker_id)
         key = BrokerKey(request.cluster, request.broker_address)
         if group is not None and known_address not in (None, request.broker_address):
-            known = self._live.get(BrokerKey(request.cluster, str(known_address)))
-            if known is not None and known.data_version.state_version > wrapper.data_version.state_version:
+            live = self._live.get(BrokerKey(request.cluster, str(known_address)))
+            if live is not None and live.data_version.state_version > wrapper.data_version.state_version:
                 self._live.pop(key, None)
                 return RegisterBrokerResponse()
         if known_address is None and len(wrapper.topics) == 1:
@@ -112,7 +112,7 @@ class RouteTable:
         group.zone = request.zone
         for broker_id, address in list(group.addresses.items()):
             if address == request.broker_address and broker_id != request.broker_id:
-                del group.addresses[broker_id]  # the same broker with another id: a slave that became master
+                del group.addresses[broker_id]  # the same broker with a new id: a slave that became master
         group.addresses[request.broker_id] = request.broker_address
         self._take_topics(group, request, wrapper, is_first=known_address is None)
         self._live[key] = _Live(
@@ -155,13 +155,13 @@ class RouteTable:
         return RegisterBrokerResponse(ha_address=live.ha_address, master_address=master)
 
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
-        """Forget a broker, and what only it served."""
+        """Remove a broker, and the topics that only it served."""
         self.revision += 1
         self._live.pop(BrokerKey(cluster, address), None)
         group = self._groups.get(broker_name)
         if group is None:
             return
-        group.addresses = {number: known for number, known in group.addresses.items() if known != address}
+        group.addresses = {number: other for number, other in group.addresses.items() if other != address}
         if group.addresses:
             if group.acting_master and min(group.addresses) != MASTER_ID:
                 self._change_permissions(broker_name, lambda permission: permission & ~PERMISSION_WRITE)
@@ -175,14 +175,14 @@ class RouteTable:
             self._drop_queues(topic, [broker_name])
 
     def connection_closed(self, connection: Hashable) -> list[BrokerKey]:
-        """Forget the brokers that last registered over this connection; returns which."""
+        """Remove the brokers that registered last over this connection; return them."""
         gone = [key for key, live in self._live.items() if live.connection is connection]
         for key in gone:
             self._forget(key)
         return gone
 
     def expire(self, now_ms: int) -> list[tuple[BrokerKey, Hashable]]:
-        """Forget brokers that were silent for too long; returns them with their connections, to be closed."""
+        """Remove brokers that were silent for too long; return them with their connections, which must be closed."""
         silent = [
             (key, live.connection) for key, live in self._live.items() if live.seen_ms + live.silence_max_ms < now_ms
         ]
@@ -197,20 +197,20 @@ class RouteTable:
                 self.unregister(key.cluster, key.address, group.name)
 
     def touch(self, cluster: str, address: str, now_ms: int) -> None:
-        """Note that a broker was heard of."""
+        """Record a sign of life of a broker."""
         live = self._live.get(BrokerKey(cluster, address))
         if live is not None:
             live.seen_ms = now_ms
 
     def data_version(self, cluster: str, address: str) -> DataVersion | None:
-        """Return how new the topics are that a broker last registered."""
+        """Return the data version of the topics that a broker registered last."""
         live = self._live.get(BrokerKey(cluster, address))
         return None if live is None else live.data_version
 
     def has_changed(self, cluster: str, address: str, data_version: DataVersion) -> bool:
-        """Whether a broker with this data version has to register."""
-        known = self.data_version(cluster, address)
-        return known is None or _version(known) != _version(data_version)
+        """Return whether a broker with this data version must register."""
+        registered = self.data_version(cluster, address)
+        return registered is None or _version(registered) != _version(data_version)
 
     def members(self, cluster: str, broker_name: str) -> BrokerMembers:
         group = self._groups.get(broker_name)
@@ -226,7 +226,7 @@ class RouteTable:
     # Topics
 
     def route(self, topic: str) -> TopicRoute | None:
-        """Return where the queues of a topic are; None if nobody is there to serve it."""
+        """Return the brokers and queues of a topic; None if no broker serves it."""
         queues = self._queues.get(topic)
         if not queues:
             return None
@@ -249,7 +249,7 @@ class RouteTable:
         return TopicList(tuple(sorted(topic for topic, queues in self._queues.items() if names & queues.keys())))
 
     def system_topics(self) -> TopicList:
-        """Names of clusters and brokers are topics, too; the broker at the address knows the others."""
+        """Return the names of clusters and brokers, which are topics; the broker at the address knows the others."""
         topics: list[str] = []
         for cluster, names in sorted(self._clusters.items()):
             topics += (cluster, *sorted(names))
@@ -257,7 +257,7 @@ class RouteTable:
         return TopicList(tuple(topics), address)
 
     def unit_topics(self, *, has: int, lacks: int = 0) -> TopicList:
-        """Topics by the flags of units: those that have all bits of `has` and none of `lacks`."""
+        """Return the topics whose unit flags have all bits of `has` and none of `lacks`."""
         return TopicList(tuple(sorted(self._topics_with_flags(has, lacks))))
 
     def _topics_with_flags(self, has: int, lacks: int) -> Iterator[str]:
@@ -267,7 +267,7 @@ class RouteTable:
                 yield topic
 
     def register_topic(self, topic: str, queues: Iterable[QueueData]) -> None:
-        """Take in queues of one topic; if one of them is at an unknown broker, none."""
+        """Register queues of one topic; none of them if one is at an unknown broker."""
         queues = list(queues)
         if not queues or any(queue.broker_name not in self._groups for queue in queues):
             return
@@ -275,16 +275,16 @@ class RouteTable:
         self._queues.setdefault(topic, {}).update({queue.broker_name: queue for queue in queues})
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
-        """Forget a topic, or what the brokers of one cluster serve of it."""
+        """Remove a topic, or the part that the brokers of one cluster serve."""
         self.revision += 1
         self._drop_queues(topic, self._queues.get(topic, {}) if not cluster else self._clusters.get(cluster, ()))
 
     def wipe_write_permission(self, broker_name: str) -> int:
-        """Forbid writing to every topic of a broker; returns how many there are."""
+        """Remove the write permission of every topic of a broker; return their number."""
         return self._change_permissions(broker_name, lambda permission: permission & ~PERMISSION_WRITE)
 
     def add_write_permission(self, broker_name: str) -> int:
-        """Allow reading and writing to every topic of a broker; returns how many there are."""
+        """Set read and write permission of every topic of a broker; return their number."""
         return self._change_permissions(broker_name, lambda _: PERMISSION_READ | PERMISSION_WRITE)
 
     def _change_permissions(self, broker_name: str, change: _Change) -> int:
@@ -315,7 +315,7 @@ def _queue_data(broker_name: str, topic: TopicConfig, wipes_write: bool) -> Queu
 
 
 def _with_acting_master(broker: BrokerData, queue: QueueData) -> BrokerData:
-    """Where the master is gone and nothing can be written, the slave with the smallest id stands in for it."""
+    """Let the slave with the smallest id act as master if the master is offline and nothing can be written."""
     if not broker.enable_acting_master or not broker.addresses or MASTER_ID in broker.addresses:
         return broker
     if queue.permission & PERMISSION_WRITE:

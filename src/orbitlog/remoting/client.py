@@ -1,4 +1,4 @@
-"""A client of RocketMQ's protocol: one connection an address, shared by all who ask, opened anew when it is lost."""
+"""Remoting client: one connection per server address, shared by all callers and reopened after it is lost."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _refuse_requests(_: Connection, request: Command) -> Answer:
 
 
 class RemotingClient:
-    """Asks servers by their address `host:port`. `handler` gets what servers ask on the same connections."""
+    """Sends requests to servers by their address `host:port`; `handler` gets the servers' requests."""
 
     def __init__(self, handler: Handler = _refuse_requests, *, limits: RemotingLimits | None = None) -> None:
         self._handler = handler
@@ -30,27 +30,30 @@ class RemotingClient:
         self._is_closed = False
 
     async def invoke(self, address: str, command: Command, timeout: float = 3.0) -> Command:  # noqa: ASYNC109
-        """Ask; returns the answer, whatever its code. The time counts connecting, too."""
+        """Send a request and return its response, whatever the code; `timeout` includes connecting.
+
+        Raise `ConnectFailed`, `RequestTimeout` or `ConnectionLost`.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         connection = await self.connect(address, timeout)
         try:
             return await connection.request(command, max(deadline - loop.time(), 0.0))
         except RequestTimeout:
-            # Nothing at all came for long: the peer may be gone without a word, and the next one who asks dials anew.
+            # Nothing was read for long: the peer may be gone without closing. The next request opens a new connection.
             if connection.idle_seconds(loop.time()) >= SILENT_SECONDS:
                 connection.abort()
             raise
 
     async def invoke_oneway(self, address: str, command: Command) -> None:
-        """Tell; returns when the bytes are on their way, and waits for a peer that takes them too slowly."""
+        """Send a request without a response; wait if the peer reads too slowly."""
         connection = await self.connect(address)
         connection.request_oneway(command)
         if connection.is_slow:
             await connection.wait_until_drained(CONNECT_SECONDS)
 
     async def connect(self, address: str, timeout: float = CONNECT_SECONDS) -> Connection:  # noqa: ASYNC109
-        """Return the open connection to `address`, opening it if need be."""
+        """Return the open connection to `address`, opened if needed; raise `ConnectFailed` if that fails."""
         if self._is_closed:
             raise RemotingError("the client is closed")
         task = self._connections.get(address)
@@ -58,12 +61,12 @@ class RemotingClient:
             return task.result()
         if task is None or task.done():
             task = asyncio.get_running_loop().create_task(self._open(address))
-            task.add_done_callback(_look_at_failure)
+            task.add_done_callback(_retrieve_exception)
             self._connections[address] = task
-        # Shielded: whoever gives up waiting does not take the connection from the others.
+        # `wait` does not cancel the task: other callers may be waiting for the same connection.
         done, _ = await asyncio.wait({task}, timeout=min(timeout, CONNECT_SECONDS))
         if not done:
-            raise ConnectFailed(f"{address} cannot be connected to within {min(timeout, CONNECT_SECONDS):g} s")
+            raise ConnectFailed(f"could not connect to {address} within {min(timeout, CONNECT_SECONDS):g} s")
         if task.cancelled():
             raise RemotingError("the client is closed")
         return task.result()
@@ -74,7 +77,7 @@ class RemotingClient:
         return task.result() if task is not None and task.done() and _is_usable(task) else None
 
     async def close(self) -> None:
-        """Close every connection; whoever waits for an answer gets `ConnectionLost`."""
+        """Close every connection; callers that wait for a response get `ConnectionLost`."""
         self._is_closed = True
         tasks, self._connections = list(self._connections.values()), {}
         for task in tasks:
@@ -89,21 +92,21 @@ class RemotingClient:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await loop.create_connection(lambda: Connection(self._handler, self._flow), host, port)
         except TimeoutError:
-            raise ConnectFailed(f"{address} cannot be connected to within {CONNECT_SECONDS:g} s") from None
+            raise ConnectFailed(f"could not connect to {address} within {CONNECT_SECONDS:g} s") from None
         except OSError as error:
-            raise ConnectFailed(f"{address} cannot be connected to: {_reason(error)}") from None
+            raise ConnectFailed(f"could not connect to {address}: {_reason(error)}") from None
         return connection
 
 
 def _reason(error: OSError) -> str:
-    """Say why in the system's words: event loops put the address there instead, each in its own way."""
+    """Return the operating system's text for an error: asyncio and uvloop add the address, each in its own form."""
     if error.errno is None or isinstance(error, socket.gaierror):
         return error.strerror or str(error)
     return os.strerror(error.errno)
 
 
-def _look_at_failure(task: asyncio.Task[Connection]) -> None:
-    """Take note of an error that nobody waits for any more."""
+def _retrieve_exception(task: asyncio.Task[Connection]) -> None:
+    """Retrieve the exception of a task without waiting callers: asyncio would log it as never retrieved."""
     if not task.cancelled():
         task.exception()
 
@@ -113,7 +116,7 @@ def _is_usable(task: asyncio.Task[Connection]) -> bool:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split `host:port`, also `[v6]:port`; `ConnectFailed` if it is neither."""
+    """Split `host:port` or `[v6]:port`; raise `ConnectFailed` for anything else."""
     host, _, port = address.rpartition(":")
     if not (host and port.isascii() and port.isdigit() and int(port) <= 65535):
         raise ConnectFailed(f"{address!r} is not an address of the form host:port")

@@ -1,7 +1,7 @@
-"""Requests given to the function that serves their code; a code that nobody serves is answered at once.
+"""Request dispatch: calls the handler of each request code, and refuses unknown codes at once.
 
-Silence would cost a 5.x tool, which tries out what a server knows, seconds for each try. Mirrors Java
-`NettyRemotingAbstract.processRequestCommand`.
+A 5.x tool tries which codes a server supports; without a response each try would take its timeout of seconds. Mirrors
+Java `NettyRemotingAbstract.processRequestCommand`.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from orbitlog.wire.command import Command, response_to
 
 
 class Dispatch:
-    """A handler that asks other handlers, by request code."""
+    """A handler that calls other handlers by request code."""
 
     def __init__(self, handlers: Mapping[int, Handler]) -> None:
         self._handlers = {int(code): handler for code, handler in handlers.items()}
@@ -25,6 +25,6 @@ class Dispatch:
 
 
 def not_supported(request: Command) -> Command:
-    """Answer that this code is unknown here, or off."""
+    """Return the response to a code that is unknown or switched off."""
     remark = f" request type {request.code} not supported"
     return response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)

@@ -1,4 +1,4 @@
-"""A server of RocketMQ's protocol: listens, gives each connection the handler, closes idle ones, stops in peace."""
+"""Remoting server: listens, gives each connection the handler, closes idle connections, and drains at shutdown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BACKLOG = 1024
 
 
 class RemotingServer:
-    """Serves `handler` at one address. Port 0 picks a free one; `address` tells which.
+    """Serves `handler` at one address; with port 0 at a free one, which `address` returns.
 
     `fast_path` is called before the handler (see `Connection`).
     """
@@ -41,25 +41,26 @@ class RemotingServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens."""
+        """Host and port that the server listens on; it must have been started."""
         assert self._address is not None, "not started"
         return self._address
 
     @property
     def connections(self) -> set[Connection]:
-        """Those that are open now."""
+        """The open connections."""
         return self._flow.connections
 
     @property
     def working_bytes(self) -> int:
-        """What the requests without an answer hold."""
+        """Bytes held by requests in flight."""
         return self._flow.working_bytes
 
     async def start(self) -> None:
-        """Listen; `OSError` if the address is taken."""
+        """Listen; raise an `OSError` if the address is taken."""
         loop = asyncio.get_running_loop()
-        # TLS goes here: what the connection is given is a transport either way.
-        # By address: given a bound socket, which costs no thread, uvloop hung when a loop with two servers was closed.
+        # TLS would be added here: a connection only sees the transport.
+        # By address, not by a bound socket, though that needs no thread for resolving: with one uvloop hung when a loop
+        # with two servers was closed.
         self._server = await loop.create_server(
             self._accept, self._host, self._port, backlog=_BACKLOG, reuse_address=True, family=_family(self._host)
         )
@@ -68,7 +69,7 @@ class RemotingServer:
         self._watch_idle()
 
     async def stop(self, grace_seconds: float = 5.0) -> None:
-        """Take no more connections and requests, answer what was taken, close. Ends after the grace at the latest."""
+        """Refuse connections and requests, answer the requests read so far, and close; take at most the grace time."""
         if self._idle_watch is not None:
             self._idle_watch.cancel()
         if self._server is not None:
@@ -80,7 +81,7 @@ class RemotingServer:
                 await self._flow.wait_quiet()
         except TimeoutError:
             unanswered = sum(connection.unanswered for connection in self.connections)
-            log.warning("stopped with %d requests unanswered after %g s", unanswered, grace_seconds)
+            log.warning("shutdown with %d requests unanswered after %g s", unanswered, grace_seconds)
             await self._flow.cut_off()
         if self._server is not None:
             await self._server.wait_closed()
@@ -88,7 +89,8 @@ class RemotingServer:
     def _accept(self) -> asyncio.Protocol:
         if len(self.connections) >= self.limits.connections:
             if self._flow.refused.is_worth_a_line():
-                log.warning("%d connections refused: %d are open", self._flow.refused.count, len(self.connections))
+                refused, is_open = self._flow.refused.count, len(self.connections)
+                log.warning("connections refused: %d so far, %d are open", refused, is_open)
             return _Refusal()
         return Connection(self._handler, self._flow, self._fast_path)
 
@@ -98,13 +100,13 @@ class RemotingServer:
         idle_seconds = self.limits.idle_seconds
         for connection in list(self.connections):
             if connection.idle_seconds(now) > idle_seconds:
-                log.info("%s was silent for %g s, so it is closed", connection.peer, idle_seconds)
+                log.info("closing %s: idle for %g s", connection.peer, idle_seconds)
                 connection.abort()
         self._idle_watch = loop.call_later(min(idle_seconds / 4, 10.0), self._watch_idle)
 
 
 class _Refusal(asyncio.Protocol):
-    """A connection too many."""
+    """A connection past the limit: closed at once."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         transport.close()

@@ -1,4 +1,4 @@
-"""Unique ids for messages: by clients for what they send, by brokers where a sender gave none.
+"""Unique message ids: set by clients for messages that they send, by brokers if a sender set none.
 
 Mirrors Java `MessageClientIDSetter`.
 """
@@ -14,10 +14,10 @@ _CHANGING_DIGITS = 12  # milliseconds and counter
 
 
 class UniqueIds:
-    """Makes them; those of one process never repeat within a month."""
+    """Generates ids; those of one process do not repeat within a month."""
 
     def __init__(self) -> None:
-        # What `secrets` has, without loading it and the hashes behind it.
+        # The same as `secrets` returns, without importing it and the hash modules that it needs.
         self._loader_hash = int.from_bytes(os.urandom(4)) >> 1
         self._counter = 0
         self._address = b""
@@ -25,7 +25,7 @@ class UniqueIds:
         self._month_start_ms = self._month_end_ms = 0
 
     def make(self, address: bytes, now_ms: int) -> str:
-        """Return an id that names the machine at `address`, 4 or 16 bytes."""
+        """Return an id that contains the `address` of the machine, 4 or 16 bytes."""
         if address != self._address:
             identity = UniqueId(address, os.getpid(), self._loader_hash, 0, 0)
             self._address, self._fixed = address, str(identity)[:-_CHANGING_DIGITS]

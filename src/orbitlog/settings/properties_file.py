@@ -16,13 +16,13 @@ def parse_properties(text: str) -> dict[str, str]:
         match = _KEY_END.search(line)
         key, rest = (line[: match.start("separator")], line[match.start("separator") :]) if match else (line, "")
         value = re.sub(r"\A\s*[=:]?\s*", "", rest)
-        # Java keeps blanks at the end of a value; nobody means them, and they make numbers unreadable.
+        # Java keeps blanks at the end of a value; they are never meant, and they make numbers invalid.
         pairs[_unescape(key)] = _unescape(value).strip()
     return pairs
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Join continued lines; comments and empty lines are left out."""
+    """Join continued lines, without comments and empty lines."""
     lines: list[str] = []
     continued = False
     for natural in re.split(r"\r\n|\r|\n", text):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-# Java takes a value outside for the nearest one inside.
+# Java replaces a value out of range by the nearest one in range.
 _EXPIRED_PERCENT = range(10, 96)
 _FORCED_PERCENT = range(30, 86)
 _FULL_PERCENT = range(35, 91)
@@ -12,16 +12,16 @@ _FULL_PERCENT = range(35, 91)
 
 @dataclass(frozen=True, slots=True)
 class RetentionPolicy:
-    """How long messages stay, and what happens when the disk fills up; percentages are of the disk in use."""
+    """How long messages are kept, and what happens when the disk fills up; percentages are of the disk in use."""
 
     reserved_hours: int = 72
     delete_hours: tuple[int, ...] = (4,)
     expired_percent: int = 75
-    """Over this, what has expired goes at any hour."""
+    """Above this, expired segments are deleted at any hour."""
     forced_percent: int = 85
-    """Over this, the oldest goes whether it has expired or not, if `delete_by_force`."""
+    """Above this, the oldest segments are deleted, expired or not, if `delete_by_force`."""
     full_percent: int = 90
-    """Over this, no message is taken."""
+    """Above this, messages are refused."""
     delete_by_force: bool = True
     files_per_step: int = 10
 
@@ -32,7 +32,7 @@ class RetentionPolicy:
 
     @property
     def pressure_percent(self) -> int:
-        """Over this the disk is a reason to delete."""
+        """Disk usage above which segments are deleted."""
         return min(self.expired_percent, self.forced_percent, self.full_percent)
 
 

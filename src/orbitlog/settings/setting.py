@@ -18,7 +18,7 @@ class SettingError(OrbitlogError):
 
 @dataclass(frozen=True, slots=True)
 class Setting(Generic[T]):
-    """One setting: its Java key, how its text is read, its default, and what it means."""
+    """One setting: its Java key, parser, default and help."""
 
     key: str
     parse: Callable[[str], T]

@@ -1,4 +1,4 @@
-"""Review of settings that no table reads: what a key of Java's `broker.conf` with its value means here.
+"""Setting review: the effect of a key of Java's `broker.conf` with its value, for keys that no table reads.
 
 Values are compared as Java reads them: booleans without case, anything else than `true` being false; numbers as
 numbers; texts exactly. A key that no version knows but that resembles a protecting one is refused, though Java ignores
@@ -32,7 +32,7 @@ _PROTECTING_WORDS = ("acl", "auth", "tls", "ssl", "dledger", "dleger", "rocksdb"
 
 
 class SettingClass(Enum):
-    """What a setting that no table reads does to the command that it was given to."""
+    """The effect of a setting that no table reads on the command that it was given to."""
 
     HARMLESS = "no effect"
     BEHAVIOUR = "changes behaviour"
@@ -124,7 +124,7 @@ def _review_unknown(key: str, text: str, given: str, read_keys: Iterable[str]) -
 
 
 def _similar(key: str, candidates: Iterable[str], cutoff: float, count: int) -> list[str]:
-    import difflib  # for mistakes alone
+    import difflib  # needed for mistyped keys only
 
     by_letters = {_letters(candidate): candidate for candidate in candidates}
     return [by_letters[match] for match in difflib.get_close_matches(_letters(key), by_letters, n=count, cutoff=cutoff)]

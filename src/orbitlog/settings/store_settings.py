@@ -1,7 +1,7 @@
-"""Settings of a store, what its files look like and how long they stay, under the names of Java's `broker.conf`.
+"""Settings of a store, its file sizes and retention, under the names of Java's `broker.conf`.
 
-`SETTINGS` is the one table: parser, default and help of each. A value comes from a properties file or from
-`key=value` on the command line, later ones win, and every mistake names key, value and where it was given.
+`SETTINGS` is the one table, with parser, default and help of each. A value comes from a properties file or from
+`key=value` on the command line. The last source wins, and every error names key, value and source.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def _hours(text: str) -> tuple[int, ...]:
 
 
 def _directories(text: str) -> tuple[str, ...]:
-    """Split a list of directories as Java does: at each comma, without a comma at the end, and nothing expanded."""
+    """Split a list of directories as Java does: at each comma, without one at the end, and without expansion."""
     if not text:
         return ()
     texts = text.rstrip(",").split(",")
@@ -60,7 +60,7 @@ def _directories(text: str) -> tuple[str, ...]:
         if path != path.strip():
             raise ValueError(f"has blanks around {path.strip()}, which Java makes part of the name; remove them")
         if path.startswith("~"):
-            raise ValueError("starts with ~, which Java does not expand; write the directory in full")
+            raise ValueError("starts with ~, which Java does not expand; write the full path")
     return tuple(dict.fromkeys(texts))
 
 
@@ -76,7 +76,7 @@ READ_ONLY_PATHS: Setting[tuple[str, ...]] = Setting(
     "readOnlyCommitLogStorePaths",
     _directories,
     (),
-    "directories whose segments belong to the log but that get no new ones; read if `storePathCommitLog` has a comma",
+    "directories whose segments belong to the log but that get no new ones; used if `storePathCommitLog` has a comma",
 )
 QUEUE_PATH = Setting(
     "storePathConsumeQueue",
@@ -110,7 +110,7 @@ DELAY_LEVELS = Setting(
     "messageDelayLevel", parse_delay_levels, STANDARD_LEVELS, "the delay of each level, such as `1s 5s 10s`"
 )
 MULTI_DISPATCH = Setting(
-    "enableMultiDispatch", parse_truth, False, "messages also enter the queues that INNER_MULTI_DISPATCH names"
+    "enableMultiDispatch", parse_truth, False, "messages also enter the queues named in INNER_MULTI_DISPATCH"
 )
 LMQ = Setting(
     "enableLmq",
@@ -118,7 +118,7 @@ LMQ = Setting(
     False,
     "light queues `%LMQ%name` need no topic; offsets are in `lmqConsumerOffset.json`; needs `enableMultiDispatch`",
 )
-LMQ_QUEUES_MAX = Setting("maxLmqConsumeQueueNum", parse_count, 20_000, "light queues at most; of a 4.9 store")
+LMQ_QUEUES_MAX = Setting("maxLmqConsumeQueueNum", parse_count, 20_000, "maximum of light queues; of a 4.9 store")
 APPEND_PROPERTY_CRC = Setting(
     "enabledAppendPropCRC",
     parse_truth,
@@ -131,13 +131,13 @@ VERIFY_PROPERTY_CRC = Setting(
     False,
     "records must have that checksum: they are appended with it, and those without are reported at the start",
 )
-COMPAT = Setting("compat", compat_named, COMPAT_5_5, "line of RocketMQ versions whose bytes are meant: 4.9 or 5.5")
+COMPAT = Setting("compat", compat_named, COMPAT_5_5, "line of RocketMQ versions whose format is written: 4.9 or 5.5")
 
 RESERVED_HOURS = Setting(
     "fileReservedTime",
     parse_count,
     _POLICY.reserved_hours,
-    "hours that a segment stays after it was last written ([retention](../retention.md))",
+    "hours that a segment is kept after its last write ([retention](../retention.md))",
 )
 DELETE_HOURS = Setting(
     "deleteWhen",
@@ -161,16 +161,16 @@ FULL_PERCENT = Setting(
     "diskSpaceWarningLevelRatio",
     parse_count,
     _POLICY.full_percent,
-    "with more percent in use, no message is taken; 35 to 90, else the nearest",
+    "with more percent in use, messages are refused; 35 to 90, else the nearest",
 )
 DELETE_BY_FORCE = Setting(
     "cleanFileForciblyEnable",
     parse_truth,
     _POLICY.delete_by_force,
-    "whether segments may be deleted before their time at all",
+    "whether segments may be deleted before their time",
 )
 FILES_PER_STEP = Setting(
-    "deleteFileBatchMax", parse_count, _POLICY.files_per_step, "segments deleted in one step at most"
+    "deleteFileBatchMax", parse_count, _POLICY.files_per_step, "maximum of segments deleted in one step"
 )
 
 _ALL: tuple[
@@ -215,7 +215,7 @@ LOG_PATH_SETTINGS = (COMMITLOG_PATHS.key, READ_ONLY_PATHS.key)
 
 @dataclass(frozen=True, slots=True)
 class StoreGeometry:
-    """Sizes of the files of a store; every file of a kind has exactly this size."""
+    """File sizes of a store; every file of a kind has exactly this size."""
 
     segment_bytes: int = SEGMENT_BYTES_DEFAULT
     queue_file_bytes: int = QUEUE_FILE_BYTES_DEFAULT
@@ -225,10 +225,10 @@ class StoreGeometry:
 
 @dataclass(frozen=True, slots=True)
 class StoreSettings:
-    """The settings that were given, already checked.
+    """The given settings, already checked.
 
-    `unknown` holds keys that no broker reads, and a broker's keys if they were given on the command line; `warnings`
-    holds sentences on settings that concern the files of a store and are not supported.
+    `unknown` has keys that no broker reads, and a broker's keys given on the command line; `warnings` has sentences on
+    unsupported settings that concern the files of a store.
     """
 
     texts: Mapping[str, str] = field(default_factory=dict)
@@ -236,18 +236,18 @@ class StoreSettings:
     warnings: tuple[str, ...] = ()
 
     def given(self, setting: Setting[T]) -> T | None:
-        """Return the value that was given, or None."""
+        """Return the given value, or None."""
         text = self.texts.get(setting.key)
         return None if text is None else setting.parse(text)
 
     def value(self, setting: Setting[T]) -> T:
-        """Return the value that was given, or Java's default."""
+        """Return the given value, or Java's default."""
         text = self.texts.get(setting.key)
         return setting.default if text is None else setting.parse(text)
 
     @property
     def has_several_log_paths(self) -> bool:
-        """Whether Java spreads the log: a comma decides, even one after a single directory."""
+        """Return whether Java spreads the log over directories: if there is a comma, even after a single directory."""
         return "," in self.texts.get(COMMITLOG_PATHS.key, "")
 
     @property
@@ -274,7 +274,7 @@ def load_settings(config_path: Path | None, assignments: Iterable[str]) -> Store
     """Read the properties file, if any, and then `key=value` texts, which win over it.
 
     Keys of a broker that do not concern the files of a store are skipped; raise a `SettingError` for a setting that
-    names a directory which would not be looked at.
+    names a directory which would not be read.
     """
     texts: dict[str, str] = {}
     others: dict[str, tuple[str, str]] = {}
@@ -310,13 +310,13 @@ def _reviewed(texts: Mapping[str, str], others: Mapping[str, tuple[str, str]]) -
 
 
 def check_setting(key: str, text: str, source: str) -> None:
-    """Raise a `SettingError` if the text is not a value of that setting."""
+    """Raise a `SettingError` if the text is not a valid value of that setting."""
     SETTINGS[key].check(text, source)
 
 
 def similar_keys(key: str) -> list[str]:
-    """Return known keys that the writer of an unknown one may have meant."""
-    import difflib  # for mistakes alone
+    """Return known keys that resemble an unknown one."""
+    import difflib  # needed for mistyped keys only
 
     by_lower = {known.lower(): known for known in SETTINGS}
     return [by_lower[match] for match in difflib.get_close_matches(key.lower(), by_lower, n=2, cutoff=0.8)]

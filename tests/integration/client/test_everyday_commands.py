@@ -307,7 +307,7 @@ def test_a_context_is_asked(orbitlog: Orbitlog, cluster: str, monkeypatch: pytes
     orbitlog("context", "add", "here", "-n", cluster)
     orbitlog("context", "add", "nowhere", "-n", "127.0.0.1:1")
     assert orbitlog("cluster", "list").stdout
-    assert "cannot be connected to" in orbitlog("cluster", "list", "--context", "nowhere", exit_code=1).stderr
+    assert "could not connect to" in orbitlog("cluster", "list", "--context", "nowhere", exit_code=1).stderr
     monkeypatch.setenv("ORBITLOG_CONTEXT", "nowhere")
     orbitlog("cluster", "list", exit_code=1)
     assert orbitlog("cluster", "list", "--context", "here").stdout

@@ -79,7 +79,7 @@ async def nameserver(
         await server.stop()
 
 
-def test_a_client_finds_what_a_broker_registered() -> None:
+def test_client_gets_the_route_that_a_broker_registered() -> None:
     async def test() -> None:
         async with nameserver() as (_, asker):
             answer = await asker.ask(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic="T")
@@ -99,7 +99,7 @@ def test_a_client_finds_what_a_broker_registered() -> None:
     run(test())
 
 
-def test_a_route_follows_every_change() -> None:
+def test_route_changes_with_every_registration() -> None:
     async def test() -> None:
         async with nameserver() as (_, asker):
             await asker.register()
@@ -139,7 +139,7 @@ def test_a_compressed_registration(version: int) -> None:
     run(test())
 
 
-def test_registrations_that_are_refused() -> None:
+def test_invalid_registrations_are_refused() -> None:
     async def test() -> None:
         async with nameserver() as (_, asker):
             one = Registration(wrapper=TopicWrapper(topics={"T": TOPICS["T"]}))
@@ -158,7 +158,7 @@ def test_registrations_that_are_refused() -> None:
     run(test())
 
 
-def test_there_is_a_limit_of_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_brokers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(name_server, "BROKERS_MAX", 1)
 
     async def test() -> None:
@@ -171,7 +171,7 @@ def test_there_is_a_limit_of_brokers(monkeypatch: pytest.MonkeyPatch) -> None:
     run(test())
 
 
-def test_a_broker_is_gone_with_its_connection() -> None:
+def test_broker_is_removed_with_its_connection() -> None:
     async def test() -> None:
         async with nameserver() as (server, asker):
             broker = Asker(server)
@@ -185,7 +185,7 @@ def test_a_broker_is_gone_with_its_connection() -> None:
     run(test())
 
 
-def test_a_silent_broker_is_forgotten_and_hung_up_on() -> None:
+def test_silent_broker_is_removed_and_disconnected() -> None:
     async def test() -> None:
         now = 0
         settings = dataclasses.replace(SETTINGS, scan_not_active_broker_interval=10)
@@ -269,7 +269,7 @@ def test_key_value_configs_and_ordered_topics(tmp_path: Path) -> None:
     run(test())
 
 
-def test_no_setting_comes_from_the_network(tmp_path: Path) -> None:
+def test_requests_cannot_change_settings(tmp_path: Path) -> None:
     async def test() -> None:
         path = tmp_path / "kvConfig.json"
         settings = dataclasses.replace(SETTINGS, kv_config_path=path)
@@ -292,7 +292,7 @@ def test_no_setting_comes_from_the_network(tmp_path: Path) -> None:
     run(test())
 
 
-def test_codes_of_a_broker_are_not_served_here() -> None:
+def test_broker_codes_are_not_supported() -> None:
     async def test() -> None:
         async with nameserver() as (_, asker):
             for code in (RequestCode.SEND_MESSAGE_V2, RequestCode.UPDATE_BROKER_CONFIG, RequestCode.POP_MESSAGE):
@@ -302,7 +302,7 @@ def test_codes_of_a_broker_are_not_served_here() -> None:
     run(test())
 
 
-def test_whatever_is_asked_is_answered(caplog: pytest.LogCaptureFixture) -> None:
+def test_every_request_gets_a_response(caplog: pytest.LogCaptureFixture) -> None:
     chance = random.Random(11)
     values = [
         "",
@@ -345,7 +345,7 @@ def test_whatever_is_asked_is_answered(caplog: pytest.LogCaptureFixture) -> None
     assert not surprises, surprises[0].exc_text
 
 
-def test_two_name_servers_know_nothing_of_each_other() -> None:
+def test_name_servers_are_independent() -> None:
     async def test() -> None:
         async with nameserver() as (_, first), nameserver() as (_, second):
             await first.register()

@@ -23,7 +23,7 @@ def address_of(server: RemotingServer) -> str:
     return f"{host}:{port}"
 
 
-def test_many_ask_over_one_connection() -> None:
+def test_many_requests_share_one_connection() -> None:
     async def test() -> None:
         client = RemotingClient()
         async with serving(echo) as server:
@@ -37,7 +37,7 @@ def test_many_ask_over_one_connection() -> None:
     run(test())
 
 
-def test_a_lost_connection_is_opened_again() -> None:
+def test_lost_connection_is_reopened() -> None:
     async def test() -> None:
         client = RemotingClient()
 
@@ -55,21 +55,21 @@ def test_a_lost_connection_is_opened_again() -> None:
     run(test())
 
 
-def test_nobody_listens() -> None:
+def test_connect_without_a_listener_fails() -> None:
     async def test() -> None:
         client = RemotingClient()
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
         for _ in range(2):
-            with pytest.raises(ConnectFailed, match=f"127.0.0.1:{port} cannot be connected to: Connection refused"):
+            with pytest.raises(ConnectFailed, match=f"could not connect to 127.0.0.1:{port}: Connection refused"):
                 await client.invoke(f"127.0.0.1:{port}", Command(1))
         await client.close()
 
     run(test())
 
 
-def test_a_server_that_comes_back_is_found() -> None:
+def test_restarted_server_is_reached() -> None:
     async def test() -> None:
         client = RemotingClient()
         first = RemotingServer(echo)
@@ -88,7 +88,7 @@ def test_a_server_that_comes_back_is_found() -> None:
     run(test())
 
 
-def test_no_answer_in_time() -> None:
+def test_request_without_response_times_out() -> None:
     async def test() -> None:
         client = RemotingClient()
         async with serving(lambda *_: None) as server:
@@ -99,7 +99,7 @@ def test_no_answer_in_time() -> None:
     run(test())
 
 
-def test_a_client_serves_what_the_server_asks() -> None:
+def test_client_serves_requests_of_the_server() -> None:
     async def test() -> None:
         def asks_back(connection: Connection, request: Command) -> object:
             async def answer() -> Command:
@@ -137,7 +137,7 @@ def test_one_way() -> None:
     run(test())
 
 
-def test_closing_ends_every_wait() -> None:
+def test_close_ends_every_pending_request() -> None:
     async def test() -> None:
         client = RemotingClient()
         async with serving(lambda *_: None) as server:
@@ -162,12 +162,12 @@ def test_addresses(address: str, parts: tuple[str, int]) -> None:
 
 
 @pytest.mark.parametrize("address", ["", "h", ":1", "h:", "h:x", "h:65536", "h:-1", "h:²"])
-def test_what_is_no_address(address: str) -> None:
+def test_invalid_address_is_refused(address: str) -> None:
     with pytest.raises(ConnectFailed, match="not an address"):
         split_address(address)
 
 
-def test_what_is_asked_in_one_turn_leaves_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_requests_of_one_turn_share_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         client = RemotingClient()
         async with serving(echo) as server:
@@ -182,7 +182,7 @@ def test_what_is_asked_in_one_turn_leaves_in_one_write(monkeypatch: pytest.Monke
     run(test())
 
 
-def test_what_was_told_leaves_before_the_connection_closes() -> None:
+def test_oneway_requests_are_sent_before_the_connection_closes() -> None:
     async def test() -> None:
         client = RemotingClient()
         told: list[bytes] = []
@@ -202,7 +202,7 @@ def test_what_was_told_leaves_before_the_connection_closes() -> None:
     run(test())
 
 
-def test_who_tells_waits_for_a_peer_that_does_not_listen(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_oneway_request_waits_for_a_slow_peer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitlog.remoting.client.CONNECT_SECONDS", 0.2)
 
     async def test() -> None:
@@ -218,7 +218,7 @@ def test_who_tells_waits_for_a_peer_that_does_not_listen(monkeypatch: pytest.Mon
     run(test())
 
 
-def test_a_connection_on_which_nothing_comes_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_connection_is_closed_after_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitlog.remoting.client.SILENT_SECONDS", 0.05)
 
     async def test() -> None:

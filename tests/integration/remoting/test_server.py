@@ -34,7 +34,7 @@ def request(opaque: int, code: int = 1, body: bytes = b"") -> Command:
 
 
 @pytest.mark.parametrize("plain", [False, True], ids=["uvloop", "asyncio"])
-def test_pipelined_requests_are_answered_in_one_go(plain: bool) -> None:
+def test_pipelined_requests_are_answered_in_one_write(plain: bool) -> None:
     async def test() -> None:
         async with serving(echo) as server, raw_client(server) as client:
             await client.send(*(request(number, body=b"%d" % number) for number in range(500)))
@@ -45,7 +45,7 @@ def test_pipelined_requests_are_answered_in_one_go(plain: bool) -> None:
     run(test(), plain=plain)
 
 
-def test_answers_come_in_the_order_in_which_they_are_ready() -> None:
+def test_responses_are_sent_in_the_order_in_which_they_are_ready() -> None:
     async def test() -> None:
         gates = {number: asyncio.Event() for number in range(3)}
         held: list[tuple[Connection, Command]] = []
@@ -77,7 +77,7 @@ def test_answers_come_in_the_order_in_which_they_are_ready() -> None:
     run(test())
 
 
-def test_several_are_answered_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_respond_all_answers_in_one_write(monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         held: list[tuple[Connection, Command]] = []
 
@@ -111,7 +111,7 @@ def test_several_are_answered_in_one_write(monkeypatch: pytest.MonkeyPatch) -> N
     run(test())
 
 
-def test_who_wants_to_know_is_told_when_a_request_is_answered() -> None:
+def test_when_answered_calls_back_after_the_response() -> None:
     async def test() -> None:
         told: list[int] = []
         held: list[tuple[Connection, Command]] = []
@@ -137,7 +137,7 @@ def test_who_wants_to_know_is_told_when_a_request_is_answered() -> None:
     run(test())
 
 
-def test_an_answer_from_within_the_handler_counts() -> None:
+def test_response_from_within_the_handler_counts() -> None:
     async def test() -> None:
         def handler(connection: Connection, asked: Command) -> Answer:
             if asked.opaque == 2:
@@ -155,7 +155,7 @@ def test_an_answer_from_within_the_handler_counts() -> None:
     run(test())
 
 
-def test_one_way_requests_are_heard_and_not_answered() -> None:
+def test_oneway_requests_are_handled_and_not_answered() -> None:
     async def test() -> None:
         heard: list[int] = []
 
@@ -181,7 +181,7 @@ def test_one_way_requests_are_heard_and_not_answered() -> None:
     run(test())
 
 
-def test_failures_become_answers_and_the_connection_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+def test_handler_failure_becomes_a_response_and_the_connection_stays(caplog: pytest.LogCaptureFixture) -> None:
     async def fails_late(asked: Command) -> Answer:
         raise ZeroDivisionError("late")
 
@@ -216,7 +216,7 @@ def test_failures_become_answers_and_the_connection_goes_on(caplog: pytest.LogCa
     assert [record.levelno for record in caplog.records if record.exc_info] == [logging.ERROR, logging.ERROR]
 
 
-def test_garbage_closes_the_connection_after_the_answers_to_what_came_before() -> None:
+def test_malformed_frame_closes_the_connection_after_earlier_responses() -> None:
     async def test() -> None:
         async with serving(echo) as server:
             async with raw_client(server) as client:
@@ -249,7 +249,7 @@ def test_malformed_frames_over_sockets_never_hang_a_connection() -> None:
     run(test())
 
 
-def test_a_peer_that_closes_its_half_gets_its_answers() -> None:
+def test_half_closed_peer_gets_its_responses() -> None:
     async def test() -> None:
         gate = asyncio.Event()
         ended = asyncio.Event()
@@ -275,7 +275,7 @@ def test_a_peer_that_closes_its_half_gets_its_answers() -> None:
     run(test())
 
 
-def test_a_slow_reader_stops_being_read() -> None:
+def test_reading_pauses_while_the_peer_reads_slowly() -> None:
     served = 0
 
     def large(_: Connection, asked: Command) -> Answer:
@@ -297,7 +297,7 @@ def test_a_slow_reader_stops_being_read() -> None:
     run(test())
 
 
-def test_too_much_in_the_works_stops_reading_of_all_and_goes_on_later() -> None:
+def test_too_many_bytes_in_flight_pause_all_connections() -> None:
     async def test() -> None:
         held: list[tuple[Connection, Command]] = []
 
@@ -327,7 +327,7 @@ def test_too_much_in_the_works_stops_reading_of_all_and_goes_on_later() -> None:
     run(test())
 
 
-def test_large_frames_that_nobody_finishes_are_cut_off() -> None:
+def test_unfinished_large_frames_close_their_connection() -> None:
     async def test() -> None:
         begun = (8 * 1024 * 1024).to_bytes(4) + (100).to_bytes(4) + bytes(300_000)
         limits = RemotingLimits(unfinished_bytes=1_000_000)
@@ -345,7 +345,7 @@ def test_large_frames_that_nobody_finishes_are_cut_off() -> None:
     run(test())
 
 
-def test_one_connection_has_so_many_requests_at_a_time() -> None:
+def test_requests_in_flight_of_a_connection_are_limited() -> None:
     async def test() -> None:
         held: list[tuple[Connection, Command]] = []
 
@@ -369,7 +369,7 @@ def test_one_connection_has_so_many_requests_at_a_time() -> None:
     run(test())
 
 
-def test_a_stop_answers_what_was_taken() -> None:
+def test_stop_answers_requests_in_flight() -> None:
     async def test() -> None:
         gate = asyncio.Event()
         taken = asyncio.Event()
@@ -397,7 +397,7 @@ def test_a_stop_answers_what_was_taken() -> None:
     run(test())
 
 
-def test_a_stop_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None:
+def test_stop_ends_after_the_grace_time(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         held: list[Command] = []
         cancelled: list[int] = []
@@ -427,7 +427,7 @@ def test_a_stop_does_not_wait_for_ever(caplog: pytest.LogCaptureFixture) -> None
     assert "2 requests unanswered" in caplog.text
 
 
-def test_silent_connections_are_closed_and_talking_ones_are_not() -> None:
+def test_idle_connections_are_closed_and_active_ones_are_not() -> None:
     async def test() -> None:
         async with serving(echo, RemotingLimits(idle_seconds=0.2)) as server:
             async with raw_client(server) as silent, raw_client(server) as talking:
@@ -442,7 +442,7 @@ def test_silent_connections_are_closed_and_talking_ones_are_not() -> None:
     run(test())
 
 
-def test_connections_beyond_the_limit_are_closed_at_once() -> None:
+def test_connections_past_the_limit_are_closed_at_once() -> None:
     async def test() -> None:
         async with serving(echo, RemotingLimits(connections=2)) as server:
             async with raw_client(server) as first, raw_client(server), raw_client(server) as third:
@@ -457,7 +457,7 @@ def test_connections_beyond_the_limit_are_closed_at_once() -> None:
     run(test())
 
 
-def test_frames_over_the_limit_are_refused_by_their_length_alone() -> None:
+def test_frames_past_the_limit_are_refused_by_their_length() -> None:
     async def test() -> None:
         limits = RemotingLimits(wire=WireLimits(frame_bytes_max=1000))
         async with serving(echo, limits) as server, raw_client(server) as client:
@@ -499,7 +499,7 @@ def test_two_thousand_idle_connections() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_a_server_asks_its_client() -> None:
+def test_server_sends_a_request_to_its_client() -> None:
     async def test() -> None:
         connections: list[Connection] = []
 
@@ -532,7 +532,7 @@ def test_a_server_asks_its_client() -> None:
     run(test())
 
 
-def test_a_callback_that_fails_does_not_keep_the_others_from_being_called(caplog: pytest.LogCaptureFixture) -> None:
+def test_failed_close_callback_does_not_stop_the_others(caplog: pytest.LogCaptureFixture) -> None:
     async def test() -> None:
         closed: list[Connection] = []
 
@@ -556,7 +556,7 @@ def test_a_callback_that_fails_does_not_keep_the_others_from_being_called(caplog
     assert caplog.text.count("ValueError: oops") == 2
 
 
-def test_a_handler_that_hangs_up_answers_nobody() -> None:
+def test_handler_that_closes_the_connection_sends_no_response() -> None:
     async def test() -> None:
         def hang_up(connection: Connection, asked: Command) -> Answer:
             if asked.opaque == 2:
@@ -572,7 +572,7 @@ def test_a_handler_that_hangs_up_answers_nobody() -> None:
     run(test())
 
 
-def test_whoever_waits_learns_that_the_connection_is_lost() -> None:
+def test_pending_requests_fail_when_the_connection_is_lost() -> None:
     async def test() -> None:
         connections: list[Connection] = []
         closed: list[Connection] = []
@@ -606,7 +606,7 @@ def test_whoever_waits_learns_that_the_connection_is_lost() -> None:
     run(test())
 
 
-def test_frames_are_shown_to_the_quick_handler_first() -> None:
+def test_fast_path_gets_frames_before_the_handler() -> None:
     """It takes from the front what it can; the rest goes the ordinary way, and every answer comes in its turn."""
     shown: list[int] = []
 
@@ -649,7 +649,7 @@ def answer_to(opaque: int) -> bytes:
     return encode_command(response_to(request(opaque), 0))
 
 
-def test_answers_that_are_owed_count_as_unanswered() -> None:
+def test_owed_responses_count_as_unanswered() -> None:
     async def test() -> None:
         server = RemotingServer(echo, limits=RemotingLimits(unanswered_per_connection=5), fast_path=owing)
         await server.start()
@@ -673,7 +673,7 @@ def test_answers_that_are_owed_count_as_unanswered() -> None:
     run(test())
 
 
-def test_a_stop_waits_for_answers_that_are_owed() -> None:
+def test_stop_waits_for_owed_responses() -> None:
     async def test() -> None:
         server = RemotingServer(echo, fast_path=owing)
         await server.start()
@@ -703,7 +703,7 @@ def encode_frame(frame: Frame) -> bytes:
     return struct.pack(">II", 4 + len(header) + len(body), kind << 24 | len(header)) + header + body
 
 
-def test_garbage_that_had_to_wait_closes_the_connection_when_its_turn_comes() -> None:
+def test_malformed_frame_in_the_backlog_closes_the_connection() -> None:
     async def test() -> None:
         held: list[tuple[Connection, Command]] = []
 

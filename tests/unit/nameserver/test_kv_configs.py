@@ -24,7 +24,7 @@ def test_values_by_namespace_and_key() -> None:
     assert configs.namespace("N") == {}
 
 
-def test_they_are_kept_in_javas_file(tmp_path: Path) -> None:
+def test_values_are_saved_in_the_file_of_java(tmp_path: Path) -> None:
     path = tmp_path / "new" / "kvConfig.json"
     configs = KvConfigs(path)
     configs.put("ORDER_TOPIC_CONFIG", "T", "broker-a:4;broker-b:4")
@@ -35,13 +35,13 @@ def test_they_are_kept_in_javas_file(tmp_path: Path) -> None:
     assert [each.name for each in path.parent.iterdir()] == ["kvConfig.json"]
 
 
-def test_a_file_that_java_wrote_by_hand_is_read(tmp_path: Path) -> None:
+def test_file_in_the_format_of_java_is_read(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
     path.write_text('{\n\t"configTable":{\n\t\t"N":{"k":"v"}\n\t},\n\t"more":1\n}')
     assert KvConfigs(path).get("N", "k") == "v"
 
 
-def test_a_damaged_file_is_not_taken_for_an_empty_one(tmp_path: Path) -> None:
+def test_damaged_file_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "kvConfig.json"
     path.write_text('{"configTable":{"N":')
     with pytest.raises(FormatError):
@@ -57,7 +57,7 @@ def test_names_are_checked(name: str) -> None:
     assert configs.namespace("N") is None
 
 
-def test_there_is_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_number_of_values_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kv_configs, "ENTRIES_MAX", 2)
     configs = KvConfigs()
     configs.put("N", "a", "v")

@@ -28,7 +28,7 @@ def test_file_then_environment_then_command_line(tmp_path: Path) -> None:
     assert settings.unknown == settings.idle == ()
 
 
-def test_what_nothing_reads_is_told() -> None:
+def test_unread_keys_are_reported() -> None:
     settings = load_nameserver_settings(None, {}, ["rocketmqHome=/x", "listenPrt=7"])
     assert (settings.idle, settings.unknown) == (("rocketmqHome",), ("listenPrt",))
 
@@ -36,6 +36,6 @@ def test_what_nothing_reads_is_told() -> None:
 @pytest.mark.parametrize(
     "text", ["listenPort=70000", "listenPort=x", "orderMessageEnable=yes", "scanNotActiveBrokerInterval=0"]
 )
-def test_what_cannot_be_used_names_itself(text: str) -> None:
+def test_invalid_value_names_key_value_and_source(text: str) -> None:
     with pytest.raises(SettingError, match=f"{text} from the command line"):
         load_nameserver_settings(None, {}, [text])

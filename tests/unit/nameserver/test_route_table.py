@@ -53,7 +53,7 @@ def test_a_route_has_every_broker_of_the_topic() -> None:
     assert table.route("nothing") is None
 
 
-def test_a_slave_learns_its_master_and_brings_no_topics() -> None:
+def test_slave_gets_its_master_and_registers_no_topics() -> None:
     table = RouteTable()
     assert register(table, SLAVE, topics("OfSlave")) == RegisterBrokerResponse()
     assert table.route("OfSlave") is None
@@ -62,7 +62,7 @@ def test_a_slave_learns_its_master_and_brings_no_topics() -> None:
     assert told == RegisterBrokerResponse(ha_address="10.0.0.1:10912", master_address="10.0.0.1:10911")
 
 
-def test_topics_are_taken_over_when_the_data_version_changes() -> None:
+def test_topics_are_replaced_when_the_data_version_changes() -> None:
     table = RouteTable()
     register(table, registration=topics("T", permission=6))
     register(table, registration=topics("T", permission=4))
@@ -71,7 +71,7 @@ def test_topics_are_taken_over_when_the_data_version_changes() -> None:
     assert permission(table) == 4
 
 
-def test_a_topic_left_out_stays_unless_told_otherwise() -> None:
+def test_omitted_topic_stays_unless_the_setting_removes_it() -> None:
     for deletes in (False, True):
         table = RouteTable(delete_topics_left_out=deletes)
         register(table, registration=topics("T"))
@@ -80,7 +80,7 @@ def test_a_topic_left_out_stays_unless_told_otherwise() -> None:
         assert table.route("U") is not None
 
 
-def test_a_topic_deleted_here_comes_back_with_the_next_registration() -> None:
+def test_deleted_topic_returns_with_the_next_registration() -> None:
     table = RouteTable()
     register(table)
     table.delete_topic("T")
@@ -102,7 +102,7 @@ def test_a_topic_is_deleted_in_one_cluster() -> None:
     assert table.route("T") is None
 
 
-def test_one_topic_from_an_unknown_broker_is_no_registration() -> None:
+def test_single_topic_of_an_unknown_broker_is_refused() -> None:
     table = RouteTable()
     only = Registration(wrapper=TopicWrapper(topics={"T": TopicConfig("T")}))
     assert register(table, registration=only) is None
@@ -113,7 +113,7 @@ def test_one_topic_from_an_unknown_broker_is_no_registration() -> None:
     assert table.route("a") is not None
 
 
-def test_a_slave_that_became_master_is_there_once() -> None:
+def test_slave_that_became_master_has_one_entry() -> None:
     table = RouteTable()
     register(table)
     register(table, SLAVE)
@@ -133,7 +133,7 @@ def test_an_older_state_does_not_replace_a_newer_one() -> None:
     assert not table.knows("C", "10.0.0.9:10911")
 
 
-def test_unregistering_takes_away_what_only_that_broker_served() -> None:
+def test_unregister_removes_topics_that_only_that_broker_served() -> None:
     table = RouteTable()
     register(table)
     register(table, SLAVE)
@@ -151,7 +151,7 @@ def test_unregistering_takes_away_what_only_that_broker_served() -> None:
     assert table.broker_count == 0
 
 
-def test_a_closed_connection_takes_its_brokers_with_it() -> None:
+def test_closed_connection_removes_its_brokers() -> None:
     table = RouteTable()
     register(table, line="first")
     register(table, OTHER, line="second")
@@ -162,7 +162,7 @@ def test_a_closed_connection_takes_its_brokers_with_it() -> None:
     assert list(table.cluster_info().brokers) == ["b"]
 
 
-def test_silence_takes_a_broker_away() -> None:
+def test_silent_broker_expires() -> None:
     table = RouteTable()
     register(table, now_ms=0)
     register(table, replace(OTHER, heartbeat_timeout_ms=1000), now_ms=0, line="other")
@@ -186,7 +186,7 @@ def test_data_versions_are_compared_by_all_three_numbers() -> None:
     assert table.data_version("C", "nobody") is None
 
 
-def test_permissions_wiped_stay_wiped_until_given_back_or_changed() -> None:
+def test_wiped_permission_stays_until_restored_or_changed() -> None:
     table = RouteTable()
     register(table)
     register(table, OTHER)
@@ -216,7 +216,7 @@ def test_lists_of_topics() -> None:
     assert RouteTable().system_topics().broker_address is None
 
 
-def test_a_topic_registered_alone_needs_a_known_broker() -> None:
+def test_register_topic_needs_a_known_broker() -> None:
     table = RouteTable()
     register(table)
     table.register_topic("New", [QueueData("a", 1, 1, 6)])
@@ -236,7 +236,7 @@ def test_mappings_of_static_topics_are_part_of_the_route() -> None:
     assert route is not None and route.mappings == {"a": mapping}
 
 
-def test_a_slave_stands_in_for_its_master_if_both_sides_want_it() -> None:
+def test_slave_acts_as_master_if_both_sides_allow_it() -> None:
     acting = replace(MASTER, enable_acting_master=True)
     slave = replace(SLAVE, enable_acting_master=True)
     for supports in (False, True):
@@ -253,7 +253,7 @@ def test_a_slave_stands_in_for_its_master_if_both_sides_want_it() -> None:
         assert permission(table) == 4
 
 
-def test_every_change_shows_in_the_revision() -> None:
+def test_every_change_increments_the_revision() -> None:
     table = RouteTable()
     seen = {table.revision}
     for change in (

@@ -10,7 +10,7 @@ from orbitlog.remoting.unique_ids import UniqueIds
 ADDRESS = bytes((10, 0, 0, 1))
 
 
-def test_an_id_says_where_and_when() -> None:
+def test_id_contains_address_and_time() -> None:
     moment = datetime(2026, 12, 31, 23, 59, 59, 999_000)
     ids = UniqueIds()
     now_ms = int(moment.timestamp() * 1000)

@@ -1,4 +1,4 @@
-"""What operators and their tools ask of a broker: which codes there are, and their handlers, made when first needed."""
+"""Admin table: request codes of operators and their tools; the handlers are imported with the first such request."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ADMIN_CODES = (
 
 @dataclass(frozen=True, slots=True)
 class AdminNeeds:
-    """What these handlers need of the broker besides its state."""
+    """Calls into the broker that these handlers need besides its state."""
 
     publish_topics: Callable[[], Awaitable[None]]
     """Returns when changed topics are saved and registered with the name servers."""
@@ -42,9 +42,9 @@ class AdminNeeds:
 
 
 def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
-    """Return the handlers by code; none of them is imported before it is asked."""
+    """Return the handlers by code, as `LazyHandlers`."""
 
-    def make() -> dict[int, Handler]:
+    def build() -> dict[int, Handler]:
         from orbitlog.broker.admin.handle_groups import GroupHandlers
         from orbitlog.broker.admin.handle_progress import ProgressHandlers
         from orbitlog.broker.admin.handle_relay import RelayHandlers
@@ -59,4 +59,4 @@ def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
             **RelayHandlers(state).table,
         }
 
-    return LazyHandlers(ADMIN_CODES, make).table
+    return LazyHandlers(ADMIN_CODES, build).table

@@ -1,7 +1,8 @@
-"""Clients come, say that they are there, and go; members of a group share its queues and lock them.
+"""Client handlers: heartbeats, group membership and queue locks.
 
-Mirrors `ClientManageProcessor` and parts of `ConsumerManageProcessor` and `AdminBrokerProcessor`. Whoever is in a group
-is told when another joins or leaves (40), so that queues change hands in a moment and not after the next timer.
+Mirrors `ClientManageProcessor` and parts of `ConsumerManageProcessor` and `AdminBrokerProcessor`. Members of a group
+are notified when another joins or leaves (NOTIFY_CONSUMER_IDS_CHANGED), so that they rebalance at once and not at their
+next timer.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _UNIT_SUBSCRIBER = 2
 
 
 class ClientHandlers:
-    """Serves 34, 35, 38, 41, 42 and 46."""
+    """Serves HEART_BEAT, UNREGISTER_CLIENT, GET_CONSUMER_LIST_BY_GROUP, CHECK_CLIENT_CONFIG and the queue locks."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -48,39 +49,39 @@ class ClientHandlers:
             RequestCode.UNLOCK_BATCH_MQ: self.unlock,
         }
 
-    # Coming and going
+    # Membership
 
     def heartbeat(self, connection: Connection, request: Command) -> Answer:
         try:
             data = decode_body(HeartbeatData, request.body, "heartbeat")
         except FormatError as error:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the heartbeat cannot be read: {error}") from None
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid heartbeat: {error}") from None
         now_ms = self._state.now_ms()
         for consumer in data.consumers:
             member = Member(data.client_id, request.language, request.version, connection, now_ms)
             if self._register_consumer(consumer, member):
-                self._notify(consumer.group, but=connection)
-                # Not before: a Java client that shares queues anew while it waits for this answer cannot send the
-                # heartbeat that goes with that, and its pulls are refused until the next one, half a minute later.
-                connection.when_answered(request, partial(self._tell, connection, consumer.group))
+                self._notify(consumer.group, skipped=connection)
+                # Not earlier: a Java client that rebalances while it waits for this response cannot send the heartbeat
+                # of its new subscription, and its pulls are refused until the next one, 30 seconds later.
+                connection.when_answered(request, partial(self._notify_member, connection, consumer.group))
         for producer in data.producers:
             member = Member(data.client_id, request.language, request.version, connection, now_ms)
             self._state.clients.register_producer(checked_group(producer.group), member)
         return response_to(request, ResponseCode.SUCCESS)
 
     def _register_consumer(self, consumer: ConsumerData, member: Member) -> bool:
-        """Take in a consumer; True if its group shares the queues anew."""
+        """Register a consumer; return whether its group must rebalance."""
         state = self._state
         group = checked_group(consumer.group)
         is_new = state.groups.find(group) is None
-        config = state.groups.find_or_make(group, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
+        config = state.groups.find_or_create(group, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
         if config is None:
-            log.warning("group %s does not exist and is not made automatically; %s waits", group, member.client_id)
+            log.warning("consumer %s waits: group %s does not exist, and is not auto-created", member.client_id, group)
             return False
         if is_new:
             log.info("group %s auto-created by the heartbeat of %s", group, member.client_id)
-        # Its route must be known at once: consumers look for it soon, and tools depend on it.
-        state.topics.make_retry_topic(
+        # Created here because consumers ask for its route soon after, and tools depend on it.
+        state.topics.find_or_create_retry_topic(
             group, config.retry_queue_count, sys_flag=_UNIT_SUBSCRIBER if consumer.unit_mode else 0
         )
         if state.filters.register(group, consumer.subscriptions):
@@ -100,22 +101,22 @@ class ClientHandlers:
         return response_to(request, ResponseCode.SUCCESS)
 
     def drop(self, connection: Connection) -> None:
-        """Forget a connection that is gone."""
+        """Remove a closed connection from its groups."""
         for group in self._state.clients.drop_connection(connection):
-            log.info("consumer at %s of group %s is gone", connection.peer, group)
+            log.info("consumer at %s of group %s disconnected", connection.peer, group)
             self._notify(group)
 
     def scan(self, now_ms: int) -> None:
-        """Forget clients that have been silent for too long."""
+        """Close connections without a heartbeat for too long, and drop expired queue locks."""
         for connection in self._state.clients.expired(now_ms):
             assert isinstance(connection, Connection)
-            log.warning("client at %s has sent no heartbeat for too long; its connection is closed", connection.peer)
+            log.warning("closing %s: no heartbeat for too long", connection.peer)
             self.drop(connection)
             connection.close()
         self._state.locks.drop_expired(now_ms)
 
-    def _notify(self, group: str, but: Connection | None = None) -> None:
-        """Tell the members of a group to share the queues anew, all but one."""
+    def _notify(self, group: str, skipped: Connection | None = None) -> None:
+        """Notify the members of a group, except one, that they must rebalance."""
         members = self._state.clients.consumer_group(group)
         if members is None:
             if self._state.filters.unregister(group):
@@ -123,11 +124,11 @@ class ClientHandlers:
             return
         for connection in list(members.members):
             assert isinstance(connection, Connection)
-            if connection is not but:
-                self._tell(connection, group)
+            if connection is not skipped:
+                self._notify_member(connection, group)
 
-    def _tell(self, connection: Connection, group: str) -> None:
-        """Tell one member, unless nobody wants that."""
+    def _notify_member(self, connection: Connection, group: str) -> None:
+        """Notify one member, unless the broker or the group has notifications switched off."""
         config = self._state.groups.find(group)
         if not self._state.settings[keys.NOTIFY_CHANGES] or (config and not config.notify_ids_changed_enabled):
             return
@@ -135,9 +136,9 @@ class ClientHandlers:
         try:
             connection.request_oneway(Command(RequestCode.NOTIFY_CONSUMER_IDS_CHANGED, ext_fields=header))
         except ConnectionLost:
-            return  # its end is on its way to `drop`
+            return  # the event loop will call `drop` for it
 
-    # Sharing
+    # Queues of a group
 
     def consumer_list(self, _: Connection, request: Command) -> Answer:
         header = ConsumerGroupRequest.from_ext_fields(request.ext_fields)
@@ -148,7 +149,7 @@ class ClientHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=body)
 
     def check_config(self, _: Connection, request: Command) -> Answer:
-        """Tell whether a subscription can be served; clients ask before they start."""
+        """Check whether a subscription can be served; clients ask before they start."""
         data = decode_body(CheckClientRequestBody, request.body, "client check").subscription
         if data is None or data.is_tag:
             return response_to(request, ResponseCode.SUCCESS)
@@ -176,7 +177,7 @@ def _lock_body(request: Command) -> LockRequestBody:
     try:
         return decode_body(LockRequestBody, request.body, "locks")
     except FormatError as error:
-        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the body cannot be read: {error}") from None
+        raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid body: {error}") from None
 
 
 def _queue_name(queue: MessageQueue) -> QueueName:
@@ -184,4 +185,7 @@ def _queue_name(queue: MessageQueue) -> QueueName:
 
 
 def _wanted(consumer: ConsumerData) -> str:
-    return ", ".join(f"{each.topic} {each.expression}" for each in consumer.subscriptions)[:400] or "nothing"
+    return (
+        ", ".join(f"{subscription.topic} {subscription.expression}" for subscription in consumer.subscriptions)[:400]
+        or "nothing"
+    )

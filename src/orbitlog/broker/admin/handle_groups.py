@@ -1,4 +1,4 @@
-"""Groups as operators see them, and who is connected. Mirrors the group part of `AdminBrokerProcessor`."""
+"""Group handlers: configuration of groups, connected clients. Mirrors the group part of `AdminBrokerProcessor`."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _RETRY_QUEUES_MAX = 1024
 
 
 class GroupHandlers:
-    """Serves 200, 201, 203, 204, 207, 225, 328, 343, 345, 352 and 353."""
+    """Serves the requests of operators about groups and their clients; `table` lists the codes."""
 
     def __init__(self, state: BrokerState, save: Callable[[], Awaitable[None]]) -> None:
         self._state = state
@@ -80,10 +80,10 @@ class GroupHandlers:
         for config in configs:
             checked_group(config.group)
             if config.retry_queue_count > _RETRY_QUEUES_MAX:
-                raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"retryQueueNums is at most {_RETRY_QUEUES_MAX}")
+                raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"retryQueueNums exceeds {_RETRY_QUEUES_MAX}")
         for config in configs:
             self._state.groups.put(config)
-            log.info("group %s made or changed by %s", config.group, connection.peer)
+            log.info("group %s created or changed by %s", config.group, connection.peer)
         await self._save()
 
     async def delete(self, connection: Connection, request: Command) -> Answer:
@@ -100,17 +100,17 @@ class GroupHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(self._state.groups.snapshot()))
 
     def config(self, _: Connection, request: Command) -> Answer:
-        """Tell of one group; of one that its first consumer would make, how it would be: a proxy asks before that."""
+        """Return one group, or the defaults of one that its first consumer will create: a proxy asks before that."""
         group = GroupRequest.from_ext_fields(request.ext_fields).group
-        found = self._state.groups.find(group)
-        if found is None and self._state.settings[keys.AUTO_CREATE_GROUP]:
-            found = GroupConfig(checked_group(group))
-        if found is None:
+        config = self._state.groups.find(group)
+        if config is None and self._state.settings[keys.AUTO_CREATE_GROUP]:
+            config = GroupConfig(checked_group(group))
+        if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group[:255]} does not exist")
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(found))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(config))
 
     async def forbid(self, connection: Connection, request: Command) -> Answer:
-        """Let a group read a topic or not, and tell which it is."""
+        """Set whether a group may read a topic, if the request does, and return the setting."""
         header = GroupForbiddenRequest.from_ext_fields(request.ext_fields)
         group, topic = checked_group(header.group), checked_stored_topic(header.topic)
         groups = self._state.groups
@@ -121,7 +121,7 @@ class GroupHandlers:
         body = GroupForbidden(group, topic, groups.may_read(group, topic))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
 
-    # Who is connected
+    # Connected clients
 
     def consumers(self, _: Connection, request: Command) -> Answer:
         name = ConsumerGroupRequest.from_ext_fields(request.ext_fields).group
@@ -130,7 +130,7 @@ class GroupHandlers:
             raise RequestRefused(ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name[:255]}] not online")
         body = ConsumerConnection(
             connections=tuple(map(_connection, group.members.values())),
-            subscriptions={topic: each.data for topic, each in group.subscriptions.items()},
+            subscriptions={topic: subscription.data for topic, subscription in group.subscriptions.items()},
             consume_type=group.consume_type,
             message_model=group.message_model,
             consume_from_where=group.consume_from_where,
@@ -160,8 +160,8 @@ class GroupHandlers:
     def subscription(self, _: Connection, request: Command) -> Answer:
         header = QuerySubscriptionRequest.from_ext_fields(request.ext_fields)
         group = self._state.clients.consumer_group(header.group)
-        found = group.subscriptions.get(header.topic or "") if group else None
-        body = GroupSubscription(header.group, header.topic, found.data if found else None)
+        subscription = group.subscriptions.get(header.topic or "") if group else None
+        body = GroupSubscription(header.group, header.topic, subscription.data if subscription else None)
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
 
 

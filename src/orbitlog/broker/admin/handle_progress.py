@@ -1,4 +1,4 @@
-"""How far groups are behind, and moving them elsewhere. Mirrors that part of `AdminBrokerProcessor`."""
+"""Progress handlers: consumer lag, offset reset, offset cloning. Mirrors that part of `AdminBrokerProcessor`."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _UNITS_MAX = 1_000
 
 
 class ProgressHandlers:
-    """Serves 43, 45, 208, 222, 300, 303, 308, 314, 317 and 321."""
+    """Serves the requests of operators about consumer progress; `table` lists the codes."""
 
     def __init__(self, state: BrokerState, delayed: DelayedDelivery, wake: Callable[[str, int], None]) -> None:
         self._state = state
@@ -68,7 +68,7 @@ class ProgressHandlers:
             RequestCode.QUERY_CONSUME_QUEUE: self.units,
         }
 
-    # Looking
+    # Reading
 
     def consume_stats(self, _: Connection, request: Command) -> Answer:
         header = ConsumeStatsRequest.from_ext_fields(request.ext_fields)
@@ -77,14 +77,14 @@ class ProgressHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(self._stats(header.group, topics)))
 
     def _stats(self, group: str, topics: Iterable[str]) -> ConsumeStats:
-        """Return how far a group is; topics that its consumers have given up are left out."""
+        """Return a group's offsets, without topics that its consumers no longer subscribe to."""
         state = self._state
         online = state.clients.consumer_group(group)
         offsets: dict[MessageQueue, ConsumeOffset] = {}
         tps = 0.0
         for topic in topics:
             config = state.topics.find(topic)
-            # Consumers subscribe to a topic, not to the POP retry topics that belong to it.
+            # Consumers subscribe to a topic, not to its POP retry topics.
             wanted = {topic, popped_topic(topic, group)}
             if config is None or (online and online.subscriptions and wanted.isdisjoint(online.subscriptions)):
                 continue
@@ -116,14 +116,16 @@ class ProgressHandlers:
                 config = state.topics.find(topic)
                 if config is None or config.ordered != header.ordered:
                     continue
-                found = self._stats(group, (topic,))
-                if found.offsets:
-                    stats.append(found)
+                group_stats = self._stats(group, (topic,))
+                if group_stats.offsets:
+                    stats.append(group_stats)
                     behind += sum(
-                        each.broker_queue_offset - each.consumer_queue_offset for each in found.offsets.values()
+                        offset.broker_queue_offset - offset.consumer_queue_offset
+                        for offset in group_stats.offsets.values()
                     )
                     in_flight += sum(
-                        each.pull_queue_offset - each.consumer_queue_offset for each in found.offsets.values()
+                        offset.pull_queue_offset - offset.consumer_queue_offset
+                        for offset in group_stats.offsets.values()
                     )
             groups.append({group: tuple(stats)})
         body = ConsumeStatsList(tuple(groups), state.address_for(connection), behind, in_flight)
@@ -137,7 +139,7 @@ class ProgressHandlers:
     def time_spans(self, _: Connection, request: Command) -> Answer:
         header = TopicGroupRequest.from_ext_fields(request.ext_fields)
         config = self._topic(header.topic)
-        spans = tuple(self._span(header.group, config.topic, each) for each in range(config.write_queue_count))
+        spans = tuple(self._span(header.group, config.topic, queue_id) for queue_id in range(config.write_queue_count))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumeTimeSpans(spans)))
 
     def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
@@ -155,14 +157,14 @@ class ProgressHandlers:
         )
 
     def correction(self, _: Connection, request: Command) -> Answer:
-        """Tell how far a group is, but no further than the others that were named."""
+        """Return a group's offsets, but at most the smallest of the other groups named."""
         header = CorrectionOffsetRequest.from_ext_fields(request.ext_fields)
         offsets = self._state.offsets
-        found = offsets.queues(header.topic, header.compare_group)
+        corrected = offsets.queues(header.topic, header.compare_group)
         for group in filter(None, (header.filter_groups or "").split(",")):
             for queue_id, queue_offset in offsets.queues(header.topic, group).items():
-                found[queue_id] = min(queue_offset, found.get(queue_id, queue_offset))
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(CorrectionOffsets(found)))
+                corrected[queue_id] = min(queue_offset, corrected.get(queue_id, queue_offset))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(CorrectionOffsets(corrected)))
 
     def all_offsets(self, _: Connection, request: Command) -> Answer:
         changed = self._state.offsets.is_changed
@@ -177,7 +179,7 @@ class ProgressHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(table))
 
     def units(self, _: Connection, request: Command) -> Answer:
-        """Show units of a queue as they are."""
+        """Return units of a queue, undecoded."""
         header = QueryConsumeQueueRequest.from_ext_fields(request.ext_fields)
         queue = self._state.store.queue(header.topic, header.queue_id)
         if queue is None:
@@ -193,10 +195,10 @@ class ProgressHandlers:
         body = QueueUnits(units, queue.min_offset, queue.max_offset)
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
 
-    # Moving
+    # Changing
 
     def reset(self, connection: Connection, request: Command) -> Answer:
-        """Let a group go on at a time or an offset; its consumers learn it with their next pull."""
+        """Reset a group's offsets to a timestamp or an offset; its consumers learn it with their next pull."""
         header = ResetOffsetRequest.from_ext_fields(request.ext_fields)
         state = self._state
         topic, group = checked_stored_topic(header.topic), checked_group(header.group)
@@ -208,8 +210,8 @@ class ProgressHandlers:
         for queue_id, queue_offset in targets.items():
             state.offsets.reset(topic, group, queue_id, queue_offset)
             self._wake(topic, queue_id)
-        log.info("group %s is sent to %s of %s by %s", group, targets, topic, connection.peer)
-        table = {MessageQueue(topic, state.broker_name, each): offset for each, offset in targets.items()}
+        log.info("offsets of group %s in %s reset to %s by %s", group, topic, targets, connection.peer)
+        table = {MessageQueue(topic, state.broker_name, queue_id): offset for queue_id, offset in targets.items()}
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(QueueOffsetTable(table)))
 
     def _target(self, header: ResetOffsetRequest, topic: str, queue_id: int) -> int:
@@ -218,7 +220,7 @@ class ProgressHandlers:
             low, high = state.min_offset(topic, queue_id), state.max_offset(topic, queue_id)
             if not low <= header.queue_offset <= high:
                 raise RequestRefused(
-                    ResponseCode.SYSTEM_ERROR, f"offset {header.queue_offset} is not within the queue's {low} to {high}"
+                    ResponseCode.SYSTEM_ERROR, f"offset {header.queue_offset} is out of range {low} to {high}"
                 )
             return header.queue_offset
         if header.timestamp_ms < 0:
@@ -232,11 +234,11 @@ class ProgressHandlers:
         for topic in [header.topic] if header.topic else state.offsets.topics_of(source):
             if state.topics.find(topic) is not None:
                 state.offsets.clone(topic, source, target)
-        log.info("%s let group %s be where group %s is", connection.peer, target, source)
+        log.info("offsets of group %s copied to group %s by %s", source, target, connection.peer)
         return response_to(request, ResponseCode.SUCCESS)
 
     def _topic(self, topic: str) -> TopicConfig:
-        found = self._state.topics.find(topic)
-        if found is None:
+        config = self._state.topics.find(topic)
+        if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
-        return found
+        return config

@@ -1,4 +1,4 @@
-"""Questions that a tool asks a broker and only a client can answer: passed on over its heartbeat's connection.
+"""Relay handlers: pass requests of tools on to a client, over the connection of its heartbeats.
 
 Mirrors `AdminBrokerProcessor.callConsumer` and `Broker2Client`.
 """
@@ -27,7 +27,7 @@ _SECONDS = 10.0
 
 
 class RelayHandlers:
-    """Serves 223, 307 and 309."""
+    """Serves GET_CONSUMER_RUNNING_INFO, CONSUME_MESSAGE_DIRECTLY and INVOKE_BROKER_TO_GET_CONSUMER_STATUS."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -45,7 +45,7 @@ class RelayHandlers:
         return await self._relay(request, header.group, header.client_id, dict(request.ext_fields), request.body)
 
     async def consume_directly(self, _: Connection, request: Command) -> Answer:
-        """Let one consumer take one message now."""
+        """Deliver one message to one consumer now."""
         header = ConsumeDirectlyRequest.from_ext_fields(request.ext_fields)
         fields = {**request.ext_fields, "brokerName": self._state.broker_name}
         body = request.body
@@ -55,7 +55,7 @@ class RelayHandlers:
             except FormatError as error:
                 raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
             if message is None:
-                raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"message {header.message_id} is not here")
+                raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"message {header.message_id} does not exist here")
             body = encode_message(message)
         return await self._relay(request, header.group, header.client_id or "", fields, body)
 
@@ -82,19 +82,19 @@ class RelayHandlers:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, str(error)) from None
 
     async def consumer_status(self, _: Connection, request: Command) -> Answer:
-        """Ask every consumer of a group how far it is, or one of them."""
+        """Ask the consumers of a group, or one of them, for their offsets."""
         header = ConsumerStatusRequest.from_ext_fields(request.ext_fields)
         group = self._state.clients.consumer_group(header.group)
         if group is None:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"No Any Consumer online in the consumer group: [{header.group[:255]}]"
             )
-        found: dict[str, Mapping[MessageQueue, int]] = {}
+        offsets: dict[str, Mapping[MessageQueue, int]] = {}
         for member in list(group.members.values()):
             if header.client_address and member.client_id != header.client_address:
                 continue
             question = Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext_fields=header.to_ext_fields())
             answer = await self._ask(member, question)
             if answer.code == ResponseCode.SUCCESS and answer.body:
-                found[member.client_id] = decode_body(ConsumerStatus, answer.body, "consumer status").queues
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumerStatus(clients=found)))
+                offsets[member.client_id] = decode_body(ConsumerStatus, answer.body, "consumer status").queues
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumerStatus(clients=offsets)))

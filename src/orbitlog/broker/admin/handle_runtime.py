@@ -1,4 +1,4 @@
-"""How the broker is doing, what it is set to, and what it has counted. Mirrors that part of `AdminBrokerProcessor`."""
+"""Runtime handlers: state, settings and statistics of the broker. Mirrors that part of `AdminBrokerProcessor`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SETTINGS_BYTES_MAX = 64 * 1024
 
 
 class RuntimeHandlers:
-    """Serves 25, 26, 28, 306, 315 and 329."""
+    """Serves the requests of operators about the running broker; `table` lists the codes."""
 
     def __init__(
         self, state: BrokerState, delayed_to: Callable[[int], int], retain: Callable[[], Awaitable[None]]
@@ -55,7 +55,7 @@ class RuntimeHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(KvTable(numbers)))
 
     def settings(self, _: Connection, request: Command) -> Answer:
-        """Show every setting; none of them is a secret."""
+        """Return every setting; none of them is a secret."""
         lines = [f"{key}={text}\n" for key, text in sorted(self._state.settings.effective().items())]
         version = DataVersion(self._changes, self._changed_ms)
         header = BrokerConfigResponse(version=encode_body(version).decode())
@@ -63,22 +63,22 @@ class RuntimeHandlers:
         return response_to(request, ResponseCode.SUCCESS, ext_fields=header.to_ext_fields(), body=body)
 
     def change_settings(self, connection: Connection, request: Command) -> Answer:
-        """Change what may be changed from outside; one key that may not, and nothing is."""
+        """Change settings: all keys of the request or, if one may not be changed, none."""
         if len(request.body) > _SETTINGS_BYTES_MAX:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"more than {_SETTINGS_BYTES_MAX} bytes of settings")
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"settings exceed {_SETTINGS_BYTES_MAX} bytes")
         texts = parse_properties(utf8_decode(request.body))
         try:
             self._state.settings.change(texts)
         except SettingError as error:
-            log.warning("%s tried to change settings: %s", connection.peer, error)
+            log.warning("refused a change of settings by %s: %s", connection.peer, error)
             allowed = all(map(self._state.settings.may_change, texts))
             code = ResponseCode.INVALID_PARAMETER if allowed else ResponseCode.NO_PERMISSION
             raise RequestRefused(code, str(error)) from None
         self._changes += 1
         self._changed_ms = self._state.now_ms()
         if keys.BROKER_PERMISSION.key in texts:
-            self._state.topics.touch()  # name servers have to be told
-        log.warning("%s changed settings: %s", connection.peer, texts)
+            self._state.topics.touch()  # name servers must learn the new permission of every topic
+        log.warning("settings changed by %s: %s", connection.peer, texts)
         return response_to(request, ResponseCode.SUCCESS)
 
     def statistic(self, _: Connection, request: Command) -> Answer:
@@ -94,11 +94,11 @@ class RuntimeHandlers:
     def clean_queues(self, connection: Connection, request: Command) -> Answer:
         """Remove queues whose messages have all expired."""
         gone = self._state.store.clean_expired_queues()
-        log.info("%s had %d queues removed whose messages have all expired", connection.peer, len(gone))
+        log.info("%d expired queues removed by %s", len(gone), connection.peer)
         return response_to(request, ResponseCode.SUCCESS)
 
     async def delete_expired(self, _: Connection, request: Command) -> Answer:
-        """Delete what has expired now, whatever the hour."""
+        """Delete expired segments now, at any hour."""
         self._state.store.delete_expired_now()
         await self._retain()
         return response_to(request, ResponseCode.SUCCESS)

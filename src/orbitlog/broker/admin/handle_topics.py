@@ -1,6 +1,6 @@
-"""Topics as operators see them: made, changed, deleted, listed, and how full their queues are.
+"""Topic handlers: create, change, delete and list topics, and report the offsets of their queues.
 
-Mirrors the topic part of `AdminBrokerProcessor`. A change is on the disk before it is acknowledged.
+Mirrors the topic part of `AdminBrokerProcessor`. A change is saved before it is acknowledged.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 
 
 class TopicHandlers:
-    """Serves 17, 18, 21, 202, 215, 305, 316 and 351."""
+    """Serves the requests of operators about topics; `table` lists the codes."""
 
     def __init__(self, state: BrokerState, save: Callable[[], Awaitable[None]]) -> None:
         self._state = state
@@ -57,7 +57,7 @@ class TopicHandlers:
         }
 
     async def update(self, connection: Connection, request: Command) -> Answer:
-        """Make a topic or change it."""
+        """Create a topic or change it."""
         header = CreateTopicRequest.from_ext_fields(request.ext_fields)
         before = self._state.topics.find(header.topic)
         config = TopicConfig(
@@ -85,7 +85,7 @@ class TopicHandlers:
         return response_to(request, ResponseCode.SUCCESS)
 
     async def update_all(self, connection: Connection, request: Command) -> Answer:
-        """Make or change several: all of them or, if one is not possible, none."""
+        """Create or change several topics: all of them or, if one is invalid, none."""
         try:
             configs = decode_body(TopicConfigList, request.body, "topics").topics
         except FormatError as error:
@@ -95,7 +95,7 @@ class TopicHandlers:
         for config in configs:
             self._state.topics.put(config)
         await self._save()
-        log.info("%d topics made or changed by %s", len(configs), connection.peer)
+        log.info("%d topics created or changed by %s", len(configs), connection.peer)
         return response_to(request, ResponseCode.SUCCESS)
 
     def _check(self, config: TopicConfig) -> None:
@@ -106,16 +106,16 @@ class TopicHandlers:
             )
         counts = config.read_queue_count, config.write_queue_count
         if not all(0 <= count <= QUEUES_MAX for count in counts):
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"a topic has 0 to {QUEUES_MAX} queues")
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"number of queues out of range 0 to {QUEUES_MAX}")
         if not 0 <= config.permission <= 15 or config.filter_type not in _FILTER_TYPES:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "perm or topicFilterType is not possible")
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "invalid perm or topicFilterType")
         if unsupported := unsupported_attributes(config.attributes):
             # A Java broker would not open the store afterwards: it expects batch or compacted queues of the topic.
             value = config.attributes[unsupported[0]][:40]
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"{unsupported[0]}={value} is not supported here")
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"{unsupported[0]}={value} is not supported")
 
     async def delete(self, connection: Connection, request: Command) -> Answer:
-        """Forget a topic and how far groups are in it; one that is not there is gone already."""
+        """Delete a topic and the groups' offsets in it; succeed also if it does not exist."""
         topic = checked_stored_topic(TopicRequest.from_ext_fields(request.ext_fields).topic)
         state = self._state
         if state.topics.is_system(topic, state.settings):
@@ -129,8 +129,8 @@ class TopicHandlers:
         return response_to(request, ResponseCode.SUCCESS)
 
     async def clean(self, connection: Connection, request: Command) -> Answer:
-        """Remove queues of topics that nobody knows any more."""
-        log.info("%s has queues of unknown topics removed", connection.peer)
+        """Remove the queues of topics that do not exist any more."""
+        log.info("removal of queues without topic requested by %s", connection.peer)
         await self._drop_queues(
             lambda name: (
                 not (name.startswith(names.LMQ_PREFIX) or names.is_system_topic(name) or self._state.topics.find(name))
@@ -139,7 +139,7 @@ class TopicHandlers:
         return response_to(request, ResponseCode.SUCCESS)
 
     async def _drop_queues(self, is_deleted: Callable[[str], bool]) -> None:
-        """Remove queues as soon as everything that was sent is dispatched; a store that lags for long keeps them."""
+        """Remove queues after everything sent so far is dispatched; a store that lags for long keeps them."""
         store = self._state.store
         for _ in range(_DISPATCH_LOOKS):
             if store.dispatched_to >= store.written_to:
@@ -157,11 +157,11 @@ class TopicHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(wrapper))
 
     def config(self, _: Connection, request: Command) -> Answer:
-        found = self._find(GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(found))
+        config = self._find(GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(config))
 
     def stats(self, _: Connection, request: Command) -> Answer:
-        """Tell both ends of each queue, and how fast the topic is written."""
+        """Return both offsets of each queue and the topic's write rate."""
         state = self._state
         config = self._find(TopicRequest.from_ext_fields(request.ext_fields).topic)
         offsets = {}
@@ -182,14 +182,14 @@ class TopicHandlers:
     def system_topics(self, _: Connection, request: Command) -> Answer:
         state = self._state
         own = (topic for topic in state.topics.table if state.topics.is_system(topic, state.settings))
-        found = tuple(dict.fromkeys((*own, *sorted(names.SYSTEM_TOPICS))))
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(TopicList(topics=found)))
+        topics = tuple(dict.fromkeys((*own, *sorted(names.SYSTEM_TOPICS))))
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(TopicList(topics=topics)))
 
     def _find(self, topic: str) -> TopicConfig:
-        found = self._state.topics.find(topic)
-        if found is None:
+        config = self._state.topics.find(topic)
+        if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
-        return found
+        return config
 
 
 def _changed_attributes(attributes: dict[str, str], changes: str) -> dict[str, str]:
@@ -203,6 +203,6 @@ def _changed_attributes(attributes: dict[str, str], changes: str) -> dict[str, s
             attributes.pop(key, None)
         else:
             raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER, f"attributes are +key=value or -key, not {change[:40]!r}"
+                ResponseCode.INVALID_PARAMETER, f"invalid attribute {change[:40]!r}: expected +key=value or -key"
             )
     return attributes

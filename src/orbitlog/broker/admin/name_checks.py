@@ -1,4 +1,4 @@
-"""Names as they come from outside: what could do harm as a path, or is no name at all, is refused at the edge."""
+"""Name checks: refuses topic and group names of requests that are invalid or unsafe as a path."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from orbitlog.wire.codes import ResponseCode
 
 
 def checked_topic(topic: str) -> str:
-    """Return the topic if its name is possible."""
+    """Return the topic if its name is valid; raise `RequestRefused` otherwise."""
     try:
         return check_topic(topic)
     except FormatError as error:
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the topic is not possible: {error.problem}") from None
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"invalid topic name: {error.problem}") from None
 
 
 def checked_stored_topic(topic: str) -> str:
@@ -24,8 +24,8 @@ def checked_stored_topic(topic: str) -> str:
 
 
 def checked_group(group: str) -> str:
-    """Return the group if its name is possible."""
+    """Return the group if its name is valid; raise `RequestRefused` otherwise."""
     try:
         return check_group(group)
     except FormatError as error:
-        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the group is not possible: {error.problem}") from None
+        raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"invalid group name: {error.problem}") from None

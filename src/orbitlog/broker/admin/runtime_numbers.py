@@ -1,7 +1,7 @@
-"""The table of numbers that tools and dashboards ask a broker for (28), under Java's keys.
+"""Runtime numbers: the values of GET_BROKER_RUNTIME_INFO, for tools and dashboards, under Java's keys.
 
-Mirrors `AdminBrokerProcessor.prepareRuntimeInfo` and `StoreStatsService`. Pools of threads do not exist here: their
-queues are always empty.
+Mirrors `AdminBrokerProcessor.prepareRuntimeInfo` and `StoreStatsService`. Orbitlog has no thread pools: the lengths of
+their queues are 0.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 def runtime_numbers(state: BrokerState, delayed_to: Callable[[int], int]) -> dict[str, str]:
-    """Return them all, as text."""
+    """Return all values as text."""
     version_text, version = _VERSIONS[state.compat.name]
     numbers: dict[str, object] = {
         **_store_numbers(state),
@@ -99,7 +99,7 @@ def _rates(state: BrokerState) -> dict[str, object]:
 
 
 def _three(counter: Counter, now_ms: int) -> str:
-    """Tools split this at the blanks and take the first."""
+    """Return three rates; tools split the text at the blanks and take the first."""
     return " ".join(str(window.tps) for window in counter.windows(now_ms))
 
 

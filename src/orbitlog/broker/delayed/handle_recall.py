@@ -1,4 +1,4 @@
-"""Taking back a message that waits for its moment. Mirrors `RecallMessageProcessor`."""
+"""Recall handler: cancels a message scheduled at a timestamp. Mirrors `RecallMessageProcessor`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BODY = b"0"
 
 
 class RecallHandler:
-    """Serves 370."""
+    """Serves RECALL_MESSAGE."""
 
     def __init__(self, state: BrokerState, writer: MessageWriter, flushes: FlushQueue | None = None) -> None:
         self._state = state
@@ -46,8 +46,8 @@ class RecallHandler:
         result = self._writer.put(self._writer.schedule(message, properties))
         if not result.is_stored:
             refuse(result)
-        told = RecallMessageResponse(message_id=handle.unique_id)
-        answer = response_to(request, ResponseCode.SUCCESS, ext_fields=told.to_ext_fields())
+        response_header = RecallMessageResponse(message_id=handle.unique_id)
+        answer = response_to(request, ResponseCode.SUCCESS, ext_fields=response_header.to_ext_fields())
         return once_flushed(self._flushes, result.end, connection, request, answer)
 
     def _checked(self, header: RecallMessageRequest) -> RecallHandle:

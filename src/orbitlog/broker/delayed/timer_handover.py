@@ -1,10 +1,10 @@
-"""Java's timer files: read when a Java broker used the store last, written when ours stops cleanly.
+"""Timer hand-over: reads Java's timer files after a Java broker, and writes them when Orbitlog stops cleanly.
 
-`config/timercheck` says how far Java was: slots before a second are delivered, queue offsets before a number are on the
-wheel. For the way back we write the timer log with what waits, and the checkpoint; Java makes its wheel anew from the
-log when it starts (`TimerMessageStore.recover`), so none is written, and one that is there is removed. Java also takes
-from the last unit of the log which message of the timer topic comes next: a unit of a second that is over says it
-where nothing that waits does.
+`config/timercheck` records Java's progress: slots before a second are delivered, queue offsets before a number are on
+the wheel. For a Java broker Orbitlog writes the timer log with the waiting messages, and the checkpoint. Java rebuilds
+its wheel from the log when it starts (`TimerMessageStore.recover`), so no wheel is written, and an existing one is
+removed. Java also derives the next message of the timer topic from the last unit of the log: if no waiting message is
+the last one, a unit of a past second records it.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from orbitlog.storefiles.disk import Disk, RealDisk
 
 log = logging.getLogger(__name__)
 
-# Reading this many records takes some seconds of a stop; with more the files are left out.
+# Reading this many records takes some seconds of a stop; with more the files are not written.
 WAITING_MAX = 200_000
 _OLDEST_MS = 3_600_000
 _WINDOW_MS = 2 * 24 * 3600 * 1000
 
 
 class JavaTimer(NamedTuple):
-    """One message for Java's wheel, in the order of queue offsets."""
+    """One message for Java's wheel, in order of queue offsets."""
 
     queue_offset: int
     physical_offset: int
@@ -60,7 +60,7 @@ class JavaTimer(NamedTuple):
 
 
 class TimerHandOver:
-    """The timer files of one store; `log_bytes` is the size of a timer log file, if an operator gave it."""
+    """The timer files of one store; `log_bytes` is the size of a timer log file, if an operator set it."""
 
     def __init__(self, root: Path, disk: Disk | None = None, log_bytes: int | None = None) -> None:
         self._root = root
@@ -72,23 +72,24 @@ class TimerHandOver:
         return self._root / tree.CONFIG / TIMER_CHECKPOINT_FILE
 
     def checkpoint(self) -> tuple[TimerCheckpoint | None, int]:
-        """Return what `timercheck` says, and its CRC; None and 0 where there is none that can be read."""
+        """Return the checkpoint in `timercheck` and its CRC; None and 0 if it does not exist or is unreadable."""
         data = self._disk.read_file(self._checkpoint_path)
         if data is None:
             return None, 0
         try:
             return decode_timer_checkpoint(data), crc32(data)
         except FormatError as error:
-            log.warning("%s cannot be read and says nothing: %s", self._checkpoint_path, error)
+            log.warning("ignoring %s: %s", self._checkpoint_path, error)
             return None, crc32(data)
 
     def write(self, waiting: Iterable[JavaTimer], last: JavaTimer, now_ms: int) -> int:
-        """Write what waits for a Java broker; `last` is the last message of the timer topic that we know. Returns the
-        CRC of the checkpoint.
+        """Write the waiting messages for a Java broker; return the CRC of the checkpoint.
+
+        `last` is the last message of the timer topic that was loaded.
         """
         oldest_ms = now_ms - now_ms % PRECISION_MS - _OLDEST_MS
-        timers = sorted(each._replace(slot_ms=max(each.slot_ms, oldest_ms)) for each in waiting)
-        read_ms = min([now_ms - now_ms % PRECISION_MS, *(each.slot_ms for each in timers)])
+        timers = sorted(timer._replace(slot_ms=max(timer.slot_ms, oldest_ms)) for timer in waiting)
+        read_ms = min([now_ms - now_ms % PRECISION_MS, *(timer.slot_ms for timer in timers)])
         if not timers or timers[-1].queue_offset < last.queue_offset:
             timers.append(last._replace(slot_ms=read_ms - 2 * PRECISION_MS, is_roll=False, is_delete=False))
         end = self._write_log(timers)
@@ -106,12 +107,12 @@ class TimerHandOver:
         return crc32(data)
 
     def _write_log(self, timers: list[JavaTimer]) -> int:
-        """Replace the timer log by one with these messages; returns where it ends."""
+        """Replace the timer log by one with these messages; return its end offset."""
         directory = self._root / tree.TIMER_LOG
         self._disk.make_directory(directory)
         old = [entry for entry in self._disk.list_directory(directory) if not entry.name.endswith(_NEW)]
         found_bytes = max((entry.size_bytes for entry in old), default=0)
-        # Java does not load a file of another size than its setting.
+        # Java does not load a file whose size differs from its setting.
         file_bytes = self._log_bytes or found_bytes or TIMER_LOG_FILE_BYTES_DEFAULT
         units = b"".join(_units(timers))
         if len(units) + TIMER_LOG_BLANK.size_bytes > file_bytes:
@@ -138,7 +139,7 @@ assert (WAITING_MAX + 1) * TIMER_UNIT_BYTES + TIMER_LOG_BLANK.size_bytes <= TIME
 
 
 def _units(timers: Iterable[JavaTimer]) -> Iterable[bytes]:
-    """Yield the units; those of a slot are a list from the last to the first."""
+    """Yield the units; the units of a slot form a list from the last to the first."""
     last_of_slot: dict[int, int] = {}
     for number, timer in enumerate(timers):
         written_ms = max(min(timer.stored_ms, timer.slot_ms), timer.slot_ms - _WINDOW_MS)

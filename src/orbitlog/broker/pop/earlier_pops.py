@@ -1,7 +1,7 @@
-"""Receipts for messages that were given out before this broker started, by a Java broker or by an earlier run.
+"""Earlier pops: receipts of messages that a Java broker, or an earlier run of this one, delivered.
 
-Their state is in the revive log: an acknowledgement is appended there, and a longer invisible time is a new check
-point and an acknowledgement of the old one. Mirrors `AckMessageProcessor` and `ChangeInvisibleTimeProcessor`.
+Their state is in the revive log: an acknowledgement is appended there, and a longer invisibility timeout is a new
+checkpoint and an acknowledgement of the old one. Mirrors `AckMessageProcessor` and `ChangeInvisibleTimeProcessor`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ _RENEWED_MAX = 100_000
 
 
 class EarlierPops:
-    """Acknowledges and prolongs by receipts that the table of this run does not know."""
+    """Acknowledges and extends by receipts that are not in the table of this run."""
 
     def __init__(self, state: BrokerState, log: ReviveLog, reader: ReviveReader, started_ms: int) -> None:
         self._state = state
         self._log = log
         self._reader = reader
         self._started_ms = started_ms
-        # Check points that were appended here for a longer time, and when their messages become visible.
+        # Checkpoints appended here for an extended timeout, with the time at which their messages become visible.
         self._renewed: dict[CheckPointKey, int] = {}
 
     def acknowledge(self, key: PopKey, queue_offset: int, receipt: PopReceipt) -> None:
-        """Append an acknowledgement if a check point may wait for it; a late one is ignored, as in Java."""
+        """Append an acknowledgement if a checkpoint may wait for it; a late one is ignored, as in Java."""
         if self._is_open(key, receipt) and self._log.append_ack(key, queue_offset, receipt):
             self._reader.acknowledge(_point_key(key, receipt), queue_offset)
 
     def keep_longer(
         self, key: PopKey, queue_offset: int, receipt: PopReceipt, pop_timestamp_ms: int, visible_ms: int
     ) -> bool:
-        """Append a new check point, then acknowledge the old one; False if the receipt is not, or no longer, good."""
+        """Append a new checkpoint, then acknowledge the old one; return False if the receipt is invalid or expired."""
         old_visible_ms = receipt.pop_timestamp_ms + receipt.invisible_ms
         if old_visible_ms <= self._state.now_ms() or not self._is_open(key, receipt):
             return False
@@ -43,7 +43,7 @@ class EarlierPops:
             *(*key, queue_offset, pop_timestamp_ms, visible_ms - pop_timestamp_ms, 1, (0,)),
             broker_name=receipt.broker_name or self._state.broker_name,
         )
-        # In this order: a crash in between delivers the message twice, not never.
+        # In this order: a crash in between delivers the message twice; in the other order it would be lost.
         if not self._log.append_check_point(point, receipt.revive_queue_id):
             return False
         self._renew(point)
@@ -57,7 +57,7 @@ class EarlierPops:
         self._renewed[point.key] = point.visible_ms
 
     def _is_open(self, key: PopKey, receipt: PopReceipt) -> bool:
-        """Return whether a receipt may be that of a check point which is not settled."""
+        """Return whether a receipt may belong to a checkpoint that is not settled."""
         is_earlier = receipt.pop_timestamp_ms <= self._started_ms or _point_key(key, receipt) in self._renewed
         visible_ms = receipt.pop_timestamp_ms + receipt.invisible_ms
         is_settled = visible_ms + SLACK_MS < self._reader.known_to_ms

@@ -1,7 +1,7 @@
-"""Which queues a consumer is to pull or pop, for those that let brokers share them out. Mirrors
-`QueryAssignmentProcessor`.
+"""Assignment handlers: the queues that a consumer must pull or pop, for clients that let brokers assign them.
 
-A consumer asks any broker of the topic, so the answer is about the queues of all: name servers know them.
+A consumer asks any broker of the topic, so the response covers the queues of all brokers, known from the name servers.
+Mirrors `QueryAssignmentProcessor`.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ _ROUTE_SECONDS = 1.0
 _ROUTE_KEPT_MS = 5_000
 _ANY_QUEUE = -1
 _STRATEGIES: Mapping[str, Allocate] = {"AVG": allocate_average, "AVG_BY_CIRCLE": allocate_circle}
-# What a client takes as: nothing is known now, stay as you are.
+# Clients take an empty response as "not known now" and keep their assignment.
 _NO_ANSWER = b"{}"
 
 
 class AssignmentHandlers:
-    """Serves 400 and 401."""
+    """Serves QUERY_ASSIGNMENT and SET_MESSAGE_REQUEST_MODE."""
 
     def __init__(self, state: BrokerState, modes: RequestModes, client: RemotingClient) -> None:
         self._state = state
@@ -62,8 +62,8 @@ class AssignmentHandlers:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode")
         if self._state.topics.find(topic) is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
-        found = self._state.groups.find_or_make(group, auto_create=self._state.settings[keys.AUTO_CREATE_GROUP])
-        if found is None:
+        config = self._state.groups.find_or_create(group, auto_create=self._state.settings[keys.AUTO_CREATE_GROUP])
+        if config is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, "subscription group does not exist")
         self._modes.put(mode)
         log.info("group %s consumes %s by %s, set by %s", group, topic, mode.mode, connection.peer)
@@ -73,7 +73,7 @@ class AssignmentHandlers:
         try:
             asked = decode_body(QueryAssignmentBody, request.body, "assignment")
         except FormatError as error:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the body cannot be read: {error}") from None
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid body: {error}") from None
         settings = self._state.settings
         mode = self._modes.find(asked.topic, asked.group, settings[keys.REQUEST_MODE], settings[keys.POP_SHARE_QUEUES])
         queues = self._share(asked, mode, sorted(await self._queues(asked.topic)))
@@ -99,17 +99,17 @@ class AssignmentHandlers:
         return allocate(asked.client_id, queues, members)
 
     async def _queues(self, topic: str) -> list[MessageQueue]:
-        """Return every queue of a topic that may be read, at every broker."""
-        known_ms, known = self._routes.get(topic, (0, []))
+        """Return every readable queue of a topic, at every broker."""
+        read_ms, queues = self._routes.get(topic, (0, []))
         now_ms = self._state.now_ms()
-        if not 0 <= now_ms - known_ms < _ROUTE_KEPT_MS:
-            known = await self._told(topic)
+        if not 0 <= now_ms - read_ms < _ROUTE_KEPT_MS:
+            queues = await self._queues_by_route(topic)
             if len(self._routes) > len(self._state.topics.table):
                 self._routes.clear()
-            self._routes[topic] = (now_ms, known)
-        return known
+            self._routes[topic] = (now_ms, queues)
+        return queues
 
-    async def _told(self, topic: str) -> list[MessageQueue]:
+    async def _queues_by_route(self, topic: str) -> list[MessageQueue]:
         header = GetRouteInfoRequest(topic=topic).to_ext_fields()
         servers = self._state.settings[keys.NAME_SERVERS]
         for address in servers:
@@ -119,7 +119,7 @@ class AssignmentHandlers:
                 if answer.code == ResponseCode.SUCCESS:
                     return _readable(topic, decode_body(TopicRoute, answer.body, "route"))
             except (RemotingError, FormatError) as error:
-                log.warning("name server %s does not tell the route of %s: %s", address, topic, error)
+                log.warning("could not get the route of %s from name server %s: %s", topic, address, error)
         config = self._state.topics.find(topic)
         count = config.read_queue_count if config is not None else 0
         return [MessageQueue(topic, self._state.broker_name, queue_id) for queue_id in range(count)]
@@ -127,17 +127,17 @@ class AssignmentHandlers:
 
 def _readable(topic: str, route: TopicRoute) -> list[MessageQueue]:
     return [
-        MessageQueue(topic, each.broker_name, queue_id)
-        for each in route.queues
-        if each.permission & PERMISSION_READ
-        for queue_id in range(each.read_queue_count)
+        MessageQueue(topic, queue.broker_name, queue_id)
+        for queue in route.queues
+        if queue.permission & PERMISSION_READ
+        for queue_id in range(queue.read_queue_count)
     ]
 
 
 def _share_to_pop(
     client_id: str, queues: Sequence[MessageQueue], members: list[str], share_count: int, allocate: Allocate
 ) -> list[MessageQueue]:
-    """Give a consumer its queues and those of the `share_count` that follow it; every broker's, if it pops them all."""
+    """Return a consumer's queues and those of the `share_count` consumers after it, or all if it shares with all."""
     if client_id not in members:
         return []
     if share_count <= 0 or share_count >= len(members) - 1:

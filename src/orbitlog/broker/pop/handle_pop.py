@@ -1,7 +1,7 @@
-"""POP: the broker shares out messages, not queues, and each must be acknowledged. Mirrors `PopMessageProcessor`,
-`PeekMessageProcessor`, `NotificationProcessor` and `PollingInfoProcessor`.
+"""POP handlers: the broker assigns messages, not queues, and each message must be acknowledged.
 
-Waiting is reckoned by the broker's clock from when a request came: a client whose clock is wrong waits as long.
+Mirrors `PopMessageProcessor`, `PeekMessageProcessor`, `NotificationProcessor` and `PollingInfoProcessor`. Polling
+timeouts are counted by the broker's clock from the arrival of a request: the client's clock may be wrong.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from functools import lru_cache
 
 from orbitlog.broker.admin.name_checks import checked_group
 from orbitlog.broker.pop.held_pops import HeldPop, HeldPops
-from orbitlog.broker.pop.pop_service import Popped, Popping, PopWish
+from orbitlog.broker.pop.pop_service import Popped, PopService, PopWish
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.clients import Subscription, no_property_filter, parse_subscription
@@ -38,11 +38,11 @@ _FOUND, _NOT_FOUND = "FOUND", "NO_MESSAGE_IN_QUEUE"
 
 
 class PopHandlers:
-    """Serves 200050, 200052, 200054 and 200055."""
+    """Serves POP_MESSAGE, PEEK_MESSAGE, NOTIFICATION and POLLING_INFO."""
 
-    def __init__(self, state: BrokerState, popping: Popping) -> None:
+    def __init__(self, state: BrokerState, service: PopService) -> None:
         self._state = state
-        self.popping = popping
+        self.service = service
         self.held = HeldPops()
 
     @property
@@ -55,14 +55,14 @@ class PopHandlers:
         }
 
     def tick(self, now_ms: int) -> None:
-        """Put back what was not acknowledged in time, and answer those who have waited long enough."""
-        self.popping.revive_once(now_ms)
+        """Requeue messages whose invisibility timeout has passed, and answer requests whose polling timeout has."""
+        self.service.revive_once(now_ms)
         self.held.tick(now_ms)
 
     def pop(self, connection: Connection, request: Command) -> Answer:
         header = PopMessageRequest.from_ext_fields(request.ext_fields)
         if not 0 < header.message_count_max <= _COUNT_MAX:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"maxMsgNums is from 1 to {_COUNT_MAX}")
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"maxMsgNums is out of range 1 to {_COUNT_MAX}")
         self._check(header.topic, header.group, header.queue_id)
         wish = PopWish(
             header.topic,
@@ -75,7 +75,7 @@ class PopHandlers:
             header.ordered,
             header.attempt_id,
         )
-        # The rest may be fewer: those who ask alike are given alike.
+        # Requests with an equal wish are interchangeable: if the first finds nothing, the others need not be tried.
         alike = (RequestCode.POP_MESSAGE, wish.topic, wish.group, wish.queue_id, header.expression, wish.ordered)
         held = HeldPop(
             awaited_topics(wish),
@@ -92,19 +92,19 @@ class PopHandlers:
         return self._now_or_later(held, lambda: self._nothing(request, wish, ResponseCode.POLLING_FULL))
 
     def _popped(self, request: Command, wish: PopWish) -> Command | None:
-        found = self.popping.pop(wish)
-        if not found.records:
+        popped = self.service.pop(wish)
+        if not popped.records:
             return None
         header = PopMessageResponse(
-            pop_timestamp_ms=found.pop_timestamp_ms,
+            pop_timestamp_ms=popped.pop_timestamp_ms,
             invisible_ms=wish.invisible_ms,
-            revive_queue_id=found.revive_queue_id,
-            rest_count=found.rest_count,
-            start_offset_info=";".join(found.starts),
-            message_offset_info=";".join(found.offsets),
-            order_count_info=";".join(found.counts) if wish.ordered else None,
+            revive_queue_id=popped.revive_queue_id,
+            rest_count=popped.rest_count,
+            start_offset_info=";".join(popped.starts),
+            message_offset_info=";".join(popped.offsets),
+            order_count_info=";".join(popped.counts) if wish.ordered else None,
         )
-        return response_to(request, ResponseCode.SUCCESS, _FOUND, header.to_ext_fields(), b"".join(found.records))
+        return response_to(request, ResponseCode.SUCCESS, _FOUND, header.to_ext_fields(), b"".join(popped.records))
 
     def _nothing(self, request: Command, wish: PopWish, code: ResponseCode = ResponseCode.POLLING_TIMEOUT) -> Command:
         nothing = Popped(self._state.now_ms(), 0)
@@ -121,7 +121,7 @@ class PopHandlers:
         self._check(header.topic, header.group, header.queue_id)
         count = max(min(header.message_count_max, _COUNT_MAX), 1)
         wish = self._plain_wish(header.topic, header.group, header.queue_id, count)
-        records = self.popping.peek(wish)
+        records = self.service.peek(wish)
         answer = PopMessageResponse(
             pop_timestamp_ms=self._state.now_ms(), invisible_ms=0, revive_queue_id=0, rest_count=0
         )
@@ -130,13 +130,13 @@ class PopHandlers:
         return response_to(request, code, remark, answer.to_ext_fields(), b"".join(records))
 
     def notification(self, connection: Connection, request: Command) -> Answer:
-        """Tell when there is something to pop: proxies ask before they pop."""
+        """Answer when there is a message to pop: proxies ask before they pop."""
         header = NotificationRequest.from_ext_fields(request.ext_fields)
         self._check(header.topic, header.group, header.queue_id)
         wish = self._plain_wish(header.topic, header.group, header.queue_id, 1, header)
         alike: Hashable = (
             *(RequestCode.NOTIFICATION, wish.topic, wish.group, wish.queue_id),
-            *(wish.ordered, wish.attempt_id, id(request)),  # one message is news for everybody
+            *(wish.ordered, wish.attempt_id, id(request)),  # unique: one message answers every notification request
         )
         held = HeldPop(
             awaited_topics(wish),
@@ -146,7 +146,7 @@ class PopHandlers:
             self._until_ms(header.poll_ms),
             connection,
             request,
-            lambda: _notice(request, True) if self.popping.has_message(wish) else None,
+            lambda: _notice(request, True) if self.service.has_message(wish) else None,
             lambda: _notice(request, False),
             wish.ordered,
         )
@@ -158,13 +158,13 @@ class PopHandlers:
         answer = PollingInfoResponse(polling_count=count)
         return response_to(request, ResponseCode.SUCCESS, None, answer.to_ext_fields())
 
-    # Understanding
+    # Validation
 
     def _until_ms(self, poll_ms: int) -> int:
         return self._state.now_ms() + max(min(poll_ms, _POLL_MS_MAX), 0)
 
     def _now_or_later(self, held: HeldPop, too_many: Callable[[], Command]) -> Answer:
-        """Answer now if that can be; else let it wait, unless too many do."""
+        """Answer now if possible; otherwise hold the request, unless too many are held."""
         answer = held.attempt()
         if answer is not None:
             return answer
@@ -191,9 +191,11 @@ class PopHandlers:
         if queue_id >= topic.read_queue_count:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
-                f"queueId[{queue_id}] is not possible: topic {topic_name} has {topic.read_queue_count} queues to read",
+                f"queueId[{queue_id}] is out of range: topic {topic_name} has {topic.read_queue_count} queues to read",
             )
-        group = state.groups.find_or_make(checked_group(group_name), auto_create=state.settings[keys.AUTO_CREATE_GROUP])
+        group = state.groups.find_or_create(
+            checked_group(group_name), auto_create=state.settings[keys.AUTO_CREATE_GROUP]
+        )
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{group_name}] does not exist"
@@ -204,7 +206,7 @@ class PopHandlers:
             raise RequestRefused(ResponseCode.NO_PERMISSION, f"group {group_name} may not read {topic_name}")
         if len(pop_retry_topic(group_name, topic_name)) > RETRY_TOPIC_CHARACTERS_MAX:
             raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER, "the names of group and topic together are too long for a retry topic"
+                ResponseCode.INVALID_PARAMETER, "the names of group and topic are too long together for a retry topic"
             )
 
     def _subscription(self, header: PopMessageRequest) -> Subscription:
@@ -217,13 +219,13 @@ class PopHandlers:
 
 
 def awaited_topics(wish: PopWish) -> tuple[str, ...]:
-    """Return the topics whose messages answer a request: its own, and both forms of its retry topic."""
+    """Return the topics whose messages answer a request: its own topic and both forms of its retry topic."""
     return (wish.topic, *(pop_retry_topic(wish.group, wish.topic, is_v2=is_v2) for is_v2 in (False, True)))
 
 
 @lru_cache(maxsize=1024)
 def _parsed(topic: str, expression: str | None, expression_type: str | None) -> Subscription:
-    """Read what a pop wants; the next with the same words need not be read."""
+    """Parse a subscription; cached, as the requests of a group repeat it."""
     return parse_subscription(topic, expression, expression_type if expression is not None else None)
 
 

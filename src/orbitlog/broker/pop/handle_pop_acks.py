@@ -1,7 +1,7 @@
-"""What becomes of popped messages: acknowledged, or kept longer. Mirrors `AckMessageProcessor` and
-`ChangeInvisibleTimeProcessor`.
+"""POP acknowledgement handlers: acknowledge popped messages or extend their invisibility timeout.
 
-An acknowledgement that comes too late is answered like any other, as Java does: the message is in the retry topic then.
+Mirrors `AckMessageProcessor` and `ChangeInvisibleTimeProcessor`. A late acknowledgement gets the response of any other,
+as in Java: the message is in the retry topic by then.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import binascii
 from collections.abc import Callable, Iterable, Mapping
 
 from orbitlog.broker.pop.earlier_pops import EarlierPops
-from orbitlog.broker.pop.pop_service import Popping
+from orbitlog.broker.pop.pop_service import PopService
 from orbitlog.broker.pop.popped_queues import Flight, PopKey
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.errors import FormatError, RequestRefused
@@ -33,13 +33,13 @@ _BATCH_MAX = 4_096
 
 
 class PopAckHandlers:
-    """Serves 200051, 200053 and 200151."""
+    """Serves ACK_MESSAGE, BATCH_ACK_MESSAGE and CHANGE_MESSAGE_INVISIBLETIME."""
 
     def __init__(
-        self, state: BrokerState, popping: Popping, wake: Callable[[Iterable[str]], None], earlier: EarlierPops
+        self, state: BrokerState, service: PopService, wake: Callable[[Iterable[str]], None], earlier: EarlierPops
     ) -> None:
         self._state = state
-        self._popping = popping
+        self._service = service
         self._wake = wake
         self._earlier = earlier
 
@@ -59,7 +59,7 @@ class PopAckHandlers:
         if not low <= header.queue_offset <= high:
             raise RequestRefused(
                 ResponseCode.NO_MESSAGE,
-                f"offset {header.queue_offset} is not within {key.topic} queue {key.queue_id}: {low} to {high}",
+                f"offset {header.queue_offset} is out of range {low} to {high} of {key.topic} queue {key.queue_id}",
             )
         self._take(key, (header.queue_offset,), receipt)
         return response_to(request, ResponseCode.SUCCESS)
@@ -68,12 +68,12 @@ class PopAckHandlers:
         try:
             body = decode_body(BatchAckBody, request.body, "acknowledgements")
         except FormatError as error:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"the body cannot be read: {error}") from None
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"invalid body: {error}") from None
         acks, broker_name = body.acks, body.broker_name or ""
         if not acks:
-            raise RequestRefused(ResponseCode.NO_MESSAGE, "there is nothing to acknowledge")
+            raise RequestRefused(ResponseCode.NO_MESSAGE, "the batch contains no receipt")
         if len(acks) > _BATCH_MAX:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"at most {_BATCH_MAX} receipts at a time")
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the batch exceeds {_BATCH_MAX} receipts")
         for ack in acks:
             key = PopKey(real_topic(ack.topic, ack.group, ack.retry), ack.group, ack.queue_id)
             receipt = PopReceipt(
@@ -87,16 +87,16 @@ class PopAckHandlers:
         pop_timestamp_ms = receipt.pop_timestamp_ms
         if not receipt.is_ordered:
             for queue_offset in queue_offsets:
-                if not self._popping.popped.acknowledge(key, queue_offset, pop_timestamp_ms):
+                if not self._service.popped.acknowledge(key, queue_offset, pop_timestamp_ms):
                     self._earlier.acknowledge(key, queue_offset, receipt)
             return
         offsets, committed = self._state.offsets, None
         for queue_offset in queue_offsets:
-            done_to = self._popping.ordered.acknowledge(key, queue_offset, pop_timestamp_ms)
+            done_to = self._service.ordered.acknowledge(key, queue_offset, pop_timestamp_ms)
             committed = done_to if done_to is not None else committed
         if committed is not None and committed > (offsets.find(*key) or 0):
             offsets.commit(*key, committed)
-            # The next batch may go, should somebody wait for it.
+            # An ordered queue may deliver its next batch now: wake a request that waits for it.
             self._wake((key.topic,))
 
     def keep_longer(self, _: Connection, request: Command) -> Answer:
@@ -108,16 +108,16 @@ class PopAckHandlers:
         popped_ms = receipt.pop_timestamp_ms
         if receipt.is_ordered:
             new_popped_ms = popped_ms
-            is_kept = self._popping.ordered.keep_longer(key, header.queue_offset, popped_ms, visible_ms)
+            is_kept = self._service.ordered.keep_longer(key, header.queue_offset, popped_ms, visible_ms)
         else:
-            # A receipt differs from the one before it, or that one would still be good.
+            # The timestamp must differ from the old receipt's, or the old receipt would remain valid.
             new_popped_ms = max(now_ms, popped_ms + 1)
             flight = Flight(new_popped_ms, visible_ms, header.queue_offset)
-            is_kept = self._popping.popped.keep_longer(
+            is_kept = self._service.popped.keep_longer(
                 key, header.queue_offset, popped_ms, flight
             ) or self._earlier.keep_longer(key, header.queue_offset, receipt, new_popped_ms, visible_ms)
         if not is_kept:
-            raise RequestRefused(ResponseCode.NO_MESSAGE, "the receipt is not, or no longer, good for a message")
+            raise RequestRefused(ResponseCode.NO_MESSAGE, "the receipt is invalid or expired")
         answer = ChangeInvisibleTimeResponse(
             pop_timestamp_ms=new_popped_ms,
             invisible_ms=visible_ms - new_popped_ms,
@@ -130,7 +130,7 @@ class PopAckHandlers:
         if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
         if not 0 <= queue_id < config.read_queue_count:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"queueId[{queue_id}] is not possible for topic {topic}")
+            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"queueId[{queue_id}] is out of range for topic {topic}")
         return PopKey(topic, group, queue_id)
 
 
@@ -145,6 +145,6 @@ def _offsets(ack: BatchAck) -> list[int]:
     try:
         return acknowledged_offsets(ack.start_queue_offset, base64.b64decode(ack.bits, validate=True))
     except (binascii.Error, ValueError):
-        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the bits of a batch are no base64") from None
+        raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, "the bits of a batch are not valid base64") from None
     except FormatError as error:
         raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error)) from None

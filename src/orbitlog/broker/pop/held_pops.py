@@ -1,10 +1,10 @@
-"""Requests of POP that found nothing and wait for a message of their topic. Mirrors `PopLongPollingService`.
+"""Held POP requests: long polling of pops and notifications. Mirrors `PopLongPollingService`.
 
-Each waits for two topics, its own and the retry topic of its group for it. A pure table: `wake` and `tick` ask each
-request's own `attempt` for an answer; of those that ask for the same, the first that finds nothing speaks for all.
+Each request waits for its topic and the group's retry topics of it. A pure table: `wake` and `tick` call the `attempt`
+of each request; of requests with an equal wish, only the first is tried if it finds nothing.
 
-A message that comes wakes them. Time alone gives something to those who pop in order: a batch that was not
-acknowledged. So only these are asked at every tick, the others now and then, should a word have been missed.
+New messages wake requests. Time alone makes messages visible only to ordered pops, after an unacknowledged batch. So
+`tick` tries these every time, and the others rarely, in case a wake-up was missed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SWEEP_MS = 5_000
 
 @dataclass(slots=True, eq=False)
 class HeldPop:
-    """One that waits; whoever asks for the same as another has an equal `wish`."""
+    """One held request; requests for the same messages have an equal `wish`."""
 
     topics: tuple[str, ...]
     group: str
@@ -37,7 +37,7 @@ class HeldPop:
 
 
 class HeldPops:
-    """Those that wait, by topic, in the order in which they came."""
+    """Held requests by topic, in order of arrival."""
 
     def __init__(self) -> None:
         self._held: dict[HeldPop, None] = {}
@@ -50,7 +50,7 @@ class HeldPops:
         return len(self._held)
 
     def hold(self, held: HeldPop) -> bool:
-        """Let one wait; False if too many do."""
+        """Hold a request; return False if too many are held."""
         if len(self._held) >= HELD_MAX or self._alike.get(held.wish, 0) >= HELD_ALIKE_MAX:
             return False
         self._held[held] = None
@@ -62,7 +62,7 @@ class HeldPops:
         return True
 
     def wake(self, topics: Iterable[str]) -> None:
-        """Answer those that messages of these topics are for."""
+        """Answer the requests that messages of these topics match."""
         if not self._held:
             return
         for topic in topics:
@@ -71,7 +71,7 @@ class HeldPops:
                 self._attempt(list(waiting))
 
     def tick(self, now_ms: int) -> None:
-        """Answer those that something has become visible for, and those that have waited long enough."""
+        """Answer requests for which a message became visible, and those whose polling timeout has passed."""
         if not self._held:
             return
         is_sweep = not now_ms < self._next_sweep_ms <= now_ms + _SWEEP_MS
@@ -82,17 +82,17 @@ class HeldPops:
             self._answer(held, held.give_up())
 
     def answer_all(self, connection: Connection | None = None) -> None:
-        """Give up for everybody, or for everybody on one connection."""
+        """Answer all requests, or those of one connection, with a timeout."""
         for held in [held for held in self._held if connection is None or held.connection is connection]:
             self._answer(held, held.give_up())
 
     def drop(self, connection: Connection) -> None:
-        """Forget what a connection that is gone waited for."""
+        """Drop the requests of a closed connection."""
         for held in [held for held in self._held if held.connection is connection]:
             self._remove(held)
 
     def count(self, topic: str, group: str, queue_id: int) -> int:
-        """Return how many wait for a queue."""
+        """Return the number of requests that wait for a queue."""
         waiting = self._by_topic.get(topic, {})
         return sum(held.group == group and held.queue_id == queue_id for held in waiting)
 

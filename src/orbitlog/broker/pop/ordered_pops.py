@@ -1,7 +1,7 @@
-"""Batches that POP consumers took in order: the next of a queue waits until the last is done, or its time is up.
+"""Ordered pops: a queue delivers its next batch after the last one is acknowledged or its invisibility timeout passed.
 
-Mirrors `ConsumerOrderInfoManager`. A pure table, kept in `consumerOrderInfo.json` as a Java broker does; the time is
-given. What is not acknowledged in time is popped again from the queue itself: order allows no retry topic.
+Mirrors `ConsumerOrderInfoManager`. A pure table, saved to `consumerOrderInfo.json` as by Java; callers pass the time.
+Unacknowledged messages are popped from the queue itself a second time: a retry topic would break the order.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class OrderedPops:
         self.is_changed = False
 
     def is_blocked(self, key: PopKey, attempt_id: str | None, now_ms: int) -> bool:
-        """Tell whether a batch is out; the same attempt, asked again, is given the same batch."""
+        """Return whether a batch is in flight; a retry of the same attempt gets the same batch."""
         batch = self._batches.get(key)
         if batch is None or (attempt_id and attempt_id == batch.attempt_id):
             return False
-        return any(now_ms < _visible_ms(batch, each) for each in _pending(batch))
+        return any(now_ms < _visible_ms(batch, queue_offset) for queue_offset in _pending(batch))
 
     def take(
         self, key: PopKey, queue_offsets: Sequence[int], *, now_ms: int, invisible_ms: int, attempt_id: str | None
     ) -> dict[int, int]:
-        """Note a batch as out; returns how often its messages were out before, where they were."""
+        """Record a batch as in flight; return how often its messages were delivered before, if they were."""
         assert len(queue_offsets) <= _BATCH_MAX
         before = self._batches.get(key)
         counts = _counts(before, queue_offsets, attempt_id) if before is not None else {}
@@ -48,7 +48,7 @@ class OrderedPops:
         self._batches[key] = OrderInfo(
             pop_time_ms=now_ms,
             invisible_time_ms=invisible_ms,
-            packed_queue_offsets=(first, *(each - first for each in queue_offsets[1:])),
+            packed_queue_offsets=(first, *(queue_offset - first for queue_offset in queue_offsets[1:])),
             consumed_counts=counts or None,
             last_consume_timestamp_ms=now_ms,
             attempt_id=attempt_id,
@@ -57,7 +57,7 @@ class OrderedPops:
         return counts
 
     def acknowledge(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int) -> int | None:
-        """Take a message as done; returns what the group may commit now, None if the receipt is not the right one."""
+        """Acknowledge a message; return the offset that the group may commit now, None if the receipt is invalid."""
         batch = self._batches.get(key)
         if batch is None or batch.pop_time_ms != pop_timestamp_ms or queue_offset not in batch.queue_offsets:
             return None
@@ -67,7 +67,7 @@ class OrderedPops:
         return next(iter(_pending(batch)), batch.queue_offsets[-1] + 1)
 
     def keep_longer(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int, visible_ms: int) -> bool:
-        """Let a message be invisible until another moment; False if the receipt is not the right one."""
+        """Change a message's invisibility timeout; return False if the receipt is invalid."""
         batch = self._batches.get(key)
         if batch is None or batch.pop_time_ms != pop_timestamp_ms or queue_offset not in batch.queue_offsets:
             return False
@@ -77,12 +77,12 @@ class OrderedPops:
         return True
 
     def forget(self, key: PopKey) -> None:
-        """Block no longer: the group goes on elsewhere."""
+        """Unblock a queue: the group's offset was moved."""
         if self._batches.pop(key, None) is not None:
             self.is_changed = True
 
     def snapshot(self) -> ConsumerOrderInfo:
-        """Return the table to save, without topics and groups that are gone."""
+        """Return the table to save, without topics and groups that were deleted."""
         self._batches = {key: batch for key, batch in self._batches.items() if self._offsets.find(*key) is not None}
         self.is_changed = False
         table: dict[TopicGroup, dict[int, OrderInfo]] = {}
@@ -92,7 +92,7 @@ class OrderedPops:
 
 
 def _pending(batch: OrderInfo) -> list[int]:
-    return [each for at, each in enumerate(batch.queue_offsets) if not batch.committed_bits >> at & 1]
+    return [queue_offset for bit, queue_offset in enumerate(batch.queue_offsets) if not batch.committed_bits >> bit & 1]
 
 
 def _visible_ms(batch: OrderInfo, queue_offset: int) -> int:
@@ -105,4 +105,4 @@ def _counts(before: OrderInfo, queue_offsets: Sequence[int], attempt_id: str | N
     if attempt_id and attempt_id == before.attempt_id:
         return counted
     seen = set(before.queue_offsets)
-    return {each: counted.get(each, 0) + 1 for each in queue_offsets if each in seen}
+    return {queue_offset: counted.get(queue_offset, 0) + 1 for queue_offset in queue_offsets if queue_offset in seen}

@@ -1,6 +1,6 @@
-"""Everything of POP in one broker, put together: what is out, who waits, and the handlers over both.
+"""POP consumption of one broker: messages in flight, held requests, and their handlers.
 
-The handlers come with the first request for them, or where messages are out from before: others start without.
+The handlers are imported with the first POP request, or if messages are in flight from an earlier run.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ POP_CODES = (
 
 
 def _no_timer(now_ms: int) -> int:
-    """Stand in for a timer that has nothing to deliver."""
+    """Stand in for a timer without messages to deliver."""
     return now_ms
 
 
 class PopConsumption:
-    """One broker's POP."""
+    """POP of one broker."""
 
     def __init__(
         self,
@@ -69,10 +69,10 @@ class PopConsumption:
     @cached_property
     def _pops(self) -> PopHandlers:
         from orbitlog.broker.pop.handle_pop import PopHandlers
-        from orbitlog.broker.pop.pop_service import Popping
+        from orbitlog.broker.pop.pop_service import PopService
 
         self._is_in_use = True
-        return PopHandlers(self._state, Popping(self._state, self._writer, self.popped, self.ordered))
+        return PopHandlers(self._state, PopService(self._state, self._writer, self.popped, self.ordered))
 
     def _handlers(self) -> Mapping[int, Handler]:
         from orbitlog.broker.pop.earlier_pops import EarlierPops
@@ -80,43 +80,43 @@ class PopConsumption:
         from orbitlog.broker.pop.handle_pop_acks import PopAckHandlers
 
         earlier = EarlierPops(self._state, self.revive_log, self.revives, self._started_ms)
-        acks = PopAckHandlers(self._state, self._pops.popping, self._pops.held.wake, earlier)
+        acks = PopAckHandlers(self._state, self._pops.service, self._pops.held.wake, earlier)
         assignments = AssignmentHandlers(self._state, self.modes, self._client)
         return {**self._pops.table, **acks.table, **assignments.table}
 
     @property
     def are_held(self) -> bool:
-        """Tell whether anybody waits for a message."""
+        """Return whether a request waits for a message."""
         return self._is_in_use and len(self._pops.held) > 0
 
     def wake(self, arrivals: Iterable[Arrival]) -> None:
-        """Answer those that new messages are for."""
+        """Answer the requests that new messages match."""
         if self.are_held:
             self._pops.held.wake(dict.fromkeys(arrival.topic for arrival in arrivals))
 
     def tick(self, now_ms: int) -> None:
-        """Put back what was not acknowledged in time, and answer those who have waited long enough."""
+        """Requeue messages whose invisibility timeout has passed, and answer requests whose polling timeout has."""
         if self._is_in_use or self.popped.may_expire:
             self._pops.tick(now_ms)
         self.revives.tick(now_ms)
 
     def _revive(self, expired: Expired, counts: bool) -> bool:
-        return self._pops.popping.revive(expired, counts=counts)
+        return self._pops.service.revive(expired, counts=counts)
 
     def hand_over(self) -> None:
-        """Append check points for what is out, so that any broker which reads them continues with it."""
+        """Append checkpoints of the messages in flight, from which the next broker continues."""
         if not self.revive_log.is_usable:
             return
         count = self.popped.hand_over(self.revive_log.append_flight)
         if count:
-            log.info("%d messages that POP consumers have not acknowledged are in %s", count, self.revive_log.topic)
+            log.info("%d unacknowledged POP messages handed over in %s", count, self.revive_log.topic)
 
     def answer_all(self, connection: Connection | None = None) -> None:
-        """Answer everybody who waits, or everybody on one connection."""
+        """Answer all held requests, or those of one connection."""
         if self._is_in_use:
             self._pops.held.answer_all(connection)
 
     def drop(self, connection: Connection) -> None:
-        """Forget what a connection that is gone waited for."""
+        """Drop the held requests of a closed connection."""
         if self._is_in_use:
             self._pops.held.drop(connection)

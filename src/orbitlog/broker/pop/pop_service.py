@@ -1,7 +1,7 @@
-"""Taking messages out of queues for POP consumers, and putting back what they did not acknowledge in time.
+"""POP service: takes messages out of queues, and requeues those not acknowledged within their invisibility timeout.
 
-Mirrors the middle of `PopMessageProcessor`, and `PopReviveService` without its log (docs/adr/0006): what is out is in
-`PoppedQueues`, and a message whose time is up is appended to the retry topic of its group and topic.
+Mirrors the middle of `PopMessageProcessor`, and `PopReviveService` without its log (docs/adr/0006): messages in flight
+are in `PoppedQueues`, and one whose timeout has passed is appended to the retry topic of its group and topic.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ FROM_MIN = 0
 REVIVE_STEP_MAX = 64
 _ROUNDS_MAX = 8
 _RETRY_FIRST = 0.2
-_QUEUE_OFFSET_AT = slice(20, 28)  # of a record
+_QUEUE_OFFSET_AT = slice(20, 28)  # position in a record
 _ELSEWHERE = frozenset((GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY))
 
 
 @dataclass(frozen=True, slots=True)
 class PopWish:
-    """What one pop asks for."""
+    """The request of one pop."""
 
     topic: str
     group: str
@@ -51,7 +51,7 @@ class PopWish:
 
 @dataclass(slots=True)
 class Popped:
-    """What it was given."""
+    """The messages popped for one request."""
 
     pop_timestamp_ms: int
     revive_queue_id: int
@@ -62,7 +62,7 @@ class Popped:
     rest_count: int = 0
 
 
-class Popping:
+class PopService:
     """Pops from the queues of one broker."""
 
     def __init__(self, state: BrokerState, writer: MessageWriter, popped: PoppedQueues, ordered: OrderedPops) -> None:
@@ -71,62 +71,62 @@ class Popping:
         self.popped = popped
         self.ordered = ordered
 
-    # Out
+    # Pops
 
     def pop(self, wish: PopWish) -> Popped:
-        """Take messages, of the retry topic too; they are invisible to others from now on."""
-        found = Popped(self._state.now_ms(), ORDERED_REVIVE_QUEUE if wish.ordered else 0)
-        retry_first = random.random() < _RETRY_FIRST  # noqa: S311 - any
+        """Take messages, also of the retry topics; they are invisible to other consumers from now on."""
+        popped = Popped(self._state.now_ms(), ORDERED_REVIVE_QUEUE if wish.ordered else 0)
+        retry_first = random.random() < _RETRY_FIRST  # noqa: S311 - not for security
         for _ in range(_ROUNDS_MAX):
-            found.rest_count = 0
-            before = self._places(wish)
+            popped.rest_count = 0
+            before = self._next_offsets(wish)
             for topic, queue_id in self._queues(wish, retry_first=retry_first):
-                self._pop_queue(wish, topic, queue_id, found)
-            # A round that passed over messages which are not wanted, and found no other, goes on behind them.
-            if found.records or not found.rest_count or self._places(wish) == before:
+                self._pop_queue(wish, topic, queue_id, popped)
+            # A round that only skipped filtered messages is followed by another one past them.
+            if popped.records or not popped.rest_count or self._next_offsets(wish) == before:
                 break
-        return found
+        return popped
 
     def has_message(self, wish: PopWish) -> bool:
-        """Tell whether there is something to pop, without a look at expressions."""
+        """Return whether there may be a message to pop; expressions are not evaluated."""
         for topic, queue_id in self._queues(wish, retry_first=False):
             key = PopKey(topic, wish.group, queue_id)
             if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, self._state.now_ms()):
                 continue
-            place = self.popped.next_to_pop(key)
+            next_offset = self.popped.next_to_pop(key)
             if self._state.max_offset(topic, queue_id) > (
-                self._state.min_offset(topic, queue_id) if place is None else place
+                self._state.min_offset(topic, queue_id) if next_offset is None else next_offset
             ):
                 return True
         return False
 
     def peek(self, wish: PopWish) -> list[bytes]:
-        """Return messages that would be popped; they stay where they are."""
+        """Return the messages that a pop would return, and leave them visible."""
         records: list[bytes] = []
         for topic, queue_id in self._queues(wish, retry_first=False):
-            place = self.popped.next_to_pop(PopKey(topic, wish.group, queue_id))
-            if place is None:
-                place = self._state.min_offset(topic, queue_id)
+            next_offset = self.popped.next_to_pop(PopKey(topic, wish.group, queue_id))
+            if next_offset is None:
+                next_offset = self._state.min_offset(topic, queue_id)
             if len(records) < wish.count_max:
-                result = self._read(wish, topic, queue_id, place, wish.count_max - len(records))
+                result = self._read(wish, topic, queue_id, next_offset, wish.count_max - len(records))
                 records += result.records
         return records
 
-    def _places(self, wish: PopWish) -> dict[PopKey, int | None]:
-        keys = [PopKey(topic, wish.group, each) for topic, each in self._queues(wish, retry_first=False)]
+    def _next_offsets(self, wish: PopWish) -> dict[PopKey, int | None]:
+        keys = [PopKey(topic, wish.group, queue_id) for topic, queue_id in self._queues(wish, retry_first=False)]
         return {key: self.popped.next_to_pop(key) for key in keys}
 
     def _queues(self, wish: PopWish, *, retry_first: bool) -> list[tuple[str, int]]:
-        """Return the queues to look at, beginning with another one each time."""
+        """Return the queues to read, starting with a different one each time."""
         own = self._queue_ids(wish.topic) if wish.queue_id < 0 else [wish.queue_id]
         queues = [(wish.topic, queue_id) for queue_id in own]
         if wish.ordered:
             return queues
-        retried = [(topic, each) for topic in self._retry_topics(wish) for each in self._queue_ids(topic)]
+        retried = [(topic, queue_id) for topic in self._retry_topics(wish) for queue_id in self._queue_ids(topic)]
         return retried + queues if retry_first else queues + retried
 
     def _retry_topics(self, wish: PopWish) -> list[str]:
-        """Return the retry topics to pop from; one with a plus sign also after `enableRetryTopicV2` was turned off."""
+        """Return the retry topics to pop from; `group+topic` also after `enableRetryTopicV2` was switched off."""
         settings = self._state.settings
         is_v1_read = not settings[keys.POP_RETRY_V2] or settings[keys.POP_RETRY_V1_READ]
         return [pop_retry_topic(wish.group, wish.topic, is_v2=is_v2) for is_v2 in (True, False) if is_v2 or is_v1_read]
@@ -134,41 +134,41 @@ class Popping:
     def _queue_ids(self, topic: str) -> list[int]:
         config = self._state.topics.find(topic)
         count = 0 if config is None else config.read_queue_count
-        first = random.randrange(count) if count > 1 else 0  # noqa: S311 - any
+        first = random.randrange(count) if count > 1 else 0  # noqa: S311 - not for security
         return [(first + at) % count for at in range(count)]
 
-    def _pop_queue(self, wish: PopWish, topic: str, queue_id: int, found: Popped) -> None:
+    def _pop_queue(self, wish: PopWish, topic: str, queue_id: int, popped: Popped) -> None:
         key = PopKey(topic, wish.group, queue_id)
-        start = self._place(key, wish.init_mode)
-        if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, found.pop_timestamp_ms):
+        start = self._next_offset(key, wish.init_mode)
+        if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, popped.pop_timestamp_ms):
             return
-        wanted = wish.count_max - len(found.records)
+        wanted = wish.count_max - len(popped.records)
         if not wish.ordered:
             wanted = min(wanted, self.popped.room(key))
         if wanted <= 0:
-            found.rest_count += max(self._state.max_offset(topic, queue_id) - start, 0)
+            popped.rest_count += max(self._state.max_offset(topic, queue_id) - start, 0)
             return
         result = self._read(wish, topic, queue_id, start, wanted)
         if result.status in _ELSEWHERE or (result.status is GetStatus.NO_MESSAGE_IN_QUEUE and start > 0):
             log.warning(
-                "group %s was at %d of %s queue %d, which has no such message; it goes on at %d",
+                "group %s: offset %d of %s queue %d is out of range, continuing at %d",
                 *(key.group, start, topic, queue_id, result.next_offset),
             )
             start = result.next_offset
             self.popped.start(key, start)
             result = self._read(wish, topic, queue_id, start, wanted)
-        found.rest_count += max(result.max_offset - result.next_offset, 0)
+        popped.rest_count += max(result.max_offset - result.next_offset, 0)
         queue_offsets = list(map(_queue_offset, result.records))
         if wish.ordered:
-            self._take_ordered(wish, key, queue_offsets, result, found)
+            self._take_ordered(wish, key, queue_offsets, result, popped)
         else:
-            flight = Flight(found.pop_timestamp_ms, found.pop_timestamp_ms + wish.invisible_ms, start)
+            flight = Flight(popped.pop_timestamp_ms, popped.pop_timestamp_ms + wish.invisible_ms, start)
             if result.next_offset > start or queue_offsets:
                 self.popped.pop(key, queue_offsets, result.next_offset, flight)
         if queue_offsets:
-            found.starts.append(pop_receipt.start_offset_info(topic, queue_id, start))
-            found.offsets.append(pop_receipt.message_offset_info(topic, queue_id, queue_offsets))
-            self._give(wish, key, start, result.records, found)
+            popped.starts.append(pop_receipt.start_offset_info(topic, queue_id, start))
+            popped.offsets.append(pop_receipt.message_offset_info(topic, queue_id, queue_offsets))
+            self._give(wish, key, start, result.records, popped)
 
     def _read(self, wish: PopWish, topic: str, queue_id: int, start: int, count: int) -> GetResult:
         subscription = wish.subscription
@@ -178,7 +178,7 @@ class Popping:
         return self._state.store.get(topic, queue_id, request)
 
     def _take_ordered(
-        self, wish: PopWish, key: PopKey, queue_offsets: list[int], result: GetResult, found: Popped
+        self, wish: PopWish, key: PopKey, queue_offsets: list[int], result: GetResult, popped: Popped
     ) -> None:
         if not queue_offsets:
             if result.next_offset > (self._state.offsets.find(*key) or 0):
@@ -187,32 +187,32 @@ class Popping:
         counts = self.ordered.take(
             key,
             queue_offsets,
-            now_ms=found.pop_timestamp_ms,
+            now_ms=popped.pop_timestamp_ms,
             invisible_ms=wish.invisible_ms,
             attempt_id=wish.attempt_id,
         )
-        found.counts += pop_receipt.order_count_info(key.topic, key.queue_id, counts, len(queue_offsets))
+        popped.counts += pop_receipt.order_count_info(key.topic, key.queue_id, counts, len(queue_offsets))
 
-    def _give(self, wish: PopWish, key: PopKey, start: int, records: list[bytes], found: Popped) -> None:
+    def _give(self, wish: PopWish, key: PopKey, start: int, records: list[bytes], popped: Popped) -> None:
         self._state.statistics.note_get(key.topic, key.group, len(records), sum(map(len, records)))
         if key.topic == wish.topic:
-            found.records += records
+            popped.records += records
             return
         for record in records:
             receipt = PopReceipt(
                 start,
-                found.pop_timestamp_ms,
+                popped.pop_timestamp_ms,
                 wish.invisible_ms,
-                found.revive_queue_id,
+                popped.revive_queue_id,
                 pop_receipt.retry_flag(key.topic),
                 self._state.broker_name,
                 key.queue_id,
                 _queue_offset(record),
             )
-            found.records.append(self._retried(record, wish.topic, receipt))
+            popped.records.append(self._retried(record, wish.topic, receipt))
 
     def _retried(self, record: bytes, topic: str, receipt: PopReceipt) -> bytes:
-        """Return a message of the retry topic as its consumer expects it: of its first topic, with its receipt."""
+        """Return a message of a retry topic as its consumer expects it: with its original topic and its receipt."""
         message = decode_message(record, check_crc=False)
         properties = message.properties | {pop_receipt.POP_RECEIPT: str(receipt)}
         return encode_message(
@@ -223,20 +223,20 @@ class Popping:
             )
         )
 
-    def _place(self, key: PopKey, init_mode: int) -> int:
-        """Return from where on a group pops; a group that is new here is given its place."""
+    def _next_offset(self, key: PopKey, init_mode: int) -> int:
+        """Return the offset that a group pops next; for a new group, set its first one."""
         reset_to = self._state.offsets.take_reset(*key)
         if reset_to is not None:
             self.ordered.forget(key)
             self.popped.start(key, reset_to)
             return reset_to
-        place = self.popped.next_to_pop(key)
-        if place is None:
-            place = self._first_place(key, init_mode)
-            self.popped.start(key, place)
-        return place
+        next_offset = self.popped.next_to_pop(key)
+        if next_offset is None:
+            next_offset = self._first_offset(key, init_mode)
+            self.popped.start(key, next_offset)
+        return next_offset
 
-    def _first_place(self, key: PopKey, init_mode: int) -> int:
+    def _first_offset(self, key: PopKey, init_mode: int) -> int:
         state, topic, queue_id = self._state, key.topic, key.queue_id
         low = state.min_offset(topic, queue_id)
         if init_mode == FROM_MIN or topic.startswith(RETRY_PREFIX):
@@ -245,10 +245,10 @@ class Popping:
             return 0
         return max(state.max_offset(topic, queue_id) - 1, 0)
 
-    # Back
+    # Revival
 
     def revive_once(self, now_ms: int) -> int:
-        """Put some of what nobody acknowledged in time into retry topics; returns how many."""
+        """Append some expired messages to their retry topics; return their number."""
         count = 0
         for expired in self.popped.expired(now_ms, REVIVE_STEP_MAX):
             if not self.revive(expired):
@@ -258,16 +258,18 @@ class Popping:
         return count
 
     def revive(self, expired: Expired, *, counts: bool = True) -> bool:
-        """Append a message to its retry topic; False if the store does not take it now.
+        """Append a message to its retry topic; return False if the store refuses it now.
 
-        A message that a consumer suspended does not count as delivered once more.
+        A message that a consumer suspended does not count as one more delivery.
         """
         state, key = self._state, expired.key
         queue = state.store.queue(key.topic, key.queue_id)
         entry = None if queue is None else queue.entry(expired.queue_offset)
         message = None if entry is None else state.store.read_at(entry.physical_offset)
         if message is None or state.groups.find(key.group) is None:
-            log.warning("message %d of %s queue %d is gone", expired.queue_offset, key.topic, key.queue_id)
+            log.warning(
+                "no retry: message %d of %s queue %d was deleted", expired.queue_offset, key.topic, key.queue_id
+            )
             return True
         topic = key.topic if key.topic.startswith(RETRY_PREFIX) else self._retry_topic(key)
         properties = message.properties
@@ -288,13 +290,13 @@ class Popping:
         )
         result = self._writer.put(again)
         if not result.is_stored:
-            log.warning("a message that was popped from %s waits on for its retry: %s", key.topic, result.reason)
+            log.warning("retry of a message popped from %s is delayed: %s", key.topic, result.reason)
         return result.is_stored
 
     def _retry_topic(self, key: PopKey) -> str:
         topic = pop_retry_topic(key.group, key.topic, is_v2=self._state.settings[keys.POP_RETRY_V2])
         if self._state.topics.find(topic) is None:
-            self._state.topics.make(topic, 1)
+            self._state.topics.find_or_create(topic, 1)
         if self._state.offsets.find(topic, key.group, 0) is None:
             self._state.offsets.commit(topic, key.group, 0, 0)
         return topic

@@ -1,11 +1,11 @@
-"""Messages that POP consumers were given and have not acknowledged: invisible to others until a moment.
+"""Popped queues: messages in flight to POP consumers, invisible to others until their invisibility timeout.
 
-A pure table over the committed offsets; the time is given. What a group has committed stops before the first message
-that is neither acknowledged nor put into its retry topic, so the offsets alone are enough to lose nothing. This table
-only knows more: what beyond that offset is done, and what must stay invisible for how long.
+A pure table on top of the committed offsets; callers pass the time. A group's committed offset stops at the first
+message that is neither acknowledged nor in its retry topic, so the offsets alone suffice to lose nothing. This table
+adds the messages past that offset that are acknowledged, and the timeouts of those that must stay invisible.
 
-Whoever moves a committed offset otherwise (an operator, a consumer that pulls, a Java broker) is right: the queue is
-popped anew from there.
+If an operator, a pulling consumer or a Java broker moves the committed offset, that offset wins: the queue is popped
+from there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 from orbitlog.broker.tables.committed_offsets import CommittedOffsets
 from orbitlog.formats.tables.pop_progress import PoppedQueueProgress, PopProgress
 
-# So many messages of one queue may be out: a consumer that never acknowledges must not fill the memory.
+# Maximum of messages in flight per queue: a consumer that never acknowledges must not exhaust the memory.
 IN_FLIGHT_MAX = 20_000
 
 
@@ -31,15 +31,15 @@ class PopKey(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """One message that is out."""
+    """One message in flight."""
 
     pop_timestamp_ms: int
     visible_ms: int
-    start_queue_offset: int = 0  # where its pop began in the queue, as its receipt and a Java check point have it
+    start_queue_offset: int = 0  # first queue offset of its pop, as in its receipt and in a Java checkpoint
 
 
 class Expired(NamedTuple):
-    """A message that nobody has acknowledged in time."""
+    """A message whose invisibility timeout has passed."""
 
     key: PopKey
     queue_offset: int
@@ -54,39 +54,42 @@ class _PoppedQueue:
 
 
 class PoppedQueues:
-    """What is out, by queue and group."""
+    """Messages in flight, by queue and group."""
 
     def __init__(self, offsets: CommittedOffsets, saved: PopProgress | None = None) -> None:
         self._offsets = offsets
         self._queues: dict[PopKey, _PoppedQueue] = {}
-        # By when it becomes visible; what was acknowledged meanwhile is passed over when its turn comes.
+        # A heap by the time of becoming visible. Entries of acknowledged messages stay and are skipped when due:
+        # removing one from the middle of a heap takes linear time.
         self._visible: list[tuple[int, PopKey, int]] = []
         self.is_changed = False
-        for each in saved.queues if saved is not None else ():
-            self._load(each)
+        for progress in saved.queues if saved is not None else ():
+            self._load(progress)
 
     def _load(self, saved: PoppedQueueProgress) -> None:
         key = PopKey(saved.topic, saved.group, saved.queue_id)
         queue = self._queues[key] = _PoppedQueue(saved.committed, saved.next_to_pop)
-        # Lists of different lengths are damage: what they do not say is given out again.
+        # Lists of different lengths are damage: the messages that the shorter one lacks are delivered a second time.
         starts = saved.start_offsets or saved.queue_offsets
         for out in zip(saved.queue_offsets, saved.pop_times_ms, saved.visible_times_ms, starts, strict=False):
             self._put_out(queue, key, out[0], Flight(*out[1:]))
-        if any(len(each) != len(saved.queue_offsets) for each in (saved.pop_times_ms, saved.visible_times_ms, starts)):
+        if any(
+            len(column) != len(saved.queue_offsets) for column in (saved.pop_times_ms, saved.visible_times_ms, starts)
+        ):
             del self._queues[key]
 
     @property
     def may_expire(self) -> bool:
-        """Tell whether anything is out that may have to be put back."""
+        """Return whether a message is in flight that may expire."""
         return bool(self._visible)
 
     def next_to_pop(self, key: PopKey) -> int | None:
-        """Return from where to pop; None where the group has never been at this queue."""
+        """Return the next offset to pop; None if the group has no offset in this queue."""
         queue = self._current(key)
         return self._offsets.find(*key) if queue is None else queue.next_to_pop
 
     def _current(self, key: PopKey) -> _PoppedQueue | None:
-        """Return what is known of a queue, unless somebody else has moved the group meanwhile."""
+        """Return the state of a queue, unless the group's offset was moved by another party meanwhile."""
         queue = self._queues.get(key)
         if queue is not None and self._offsets.find(*key) != queue.committed:
             del self._queues[key]
@@ -95,18 +98,18 @@ class PoppedQueues:
         return queue
 
     def start(self, key: PopKey, queue_offset: int) -> None:
-        """Let a group be at a place in a queue, with nothing out."""
+        """Set a group's offset in a queue, with no message in flight."""
         self._queues[key] = _PoppedQueue(queue_offset, queue_offset)
         self._offsets.commit(*key, queue_offset)
         self.is_changed = True
 
     def room(self, key: PopKey) -> int:
-        """Return how many more messages may be out."""
+        """Return how many more messages may be in flight."""
         queue = self._current(key)
         return IN_FLIGHT_MAX - (len(queue.flights) if queue is not None else 0)
 
     def pop(self, key: PopKey, queue_offsets: Iterable[int], next_to_pop: int, flight: Flight) -> None:
-        """Note that messages are out, and that those between them were not wanted."""
+        """Record messages as in flight; those between them were filtered out."""
         queue = self._current(key)
         if queue is None:
             committed = self._offsets.find(*key)
@@ -122,7 +125,7 @@ class PoppedQueues:
         heapq.heappush(self._visible, (flight.visible_ms, key, queue_offset))
 
     def acknowledge(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int) -> bool:
-        """Take a message as done; False if this receipt is not, or no longer, the one by which it is out."""
+        """Acknowledge a message; return False if the receipt is invalid or expired."""
         queue = self._current(key)
         flight = queue.flights.get(queue_offset) if queue is not None else None
         if queue is None or flight is None or flight.pop_timestamp_ms != pop_timestamp_ms:
@@ -132,7 +135,7 @@ class PoppedQueues:
         return True
 
     def keep_longer(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int, flight: Flight) -> bool:
-        """Let a message be invisible until another moment, under a new receipt; False as for `acknowledge`."""
+        """Set a new invisibility timeout under a new receipt; return False as `acknowledge` does."""
         queue = self._current(key)
         before = queue.flights.get(queue_offset) if queue is not None else None
         if queue is None or before is None or before.pop_timestamp_ms != pop_timestamp_ms:
@@ -142,25 +145,25 @@ class PoppedQueues:
         return True
 
     def expired(self, now_ms: int, limit: int) -> list[Expired]:
-        """Return messages whose time is up; each is returned until it is acknowledged or put off."""
-        found: list[Expired] = []
+        """Return expired messages; each is returned until it is acknowledged or postponed."""
+        expired: list[Expired] = []
         again: list[tuple[int, PopKey, int]] = []
-        while self._visible and self._visible[0][0] <= now_ms and len(found) < limit:
+        while self._visible and self._visible[0][0] <= now_ms and len(expired) < limit:
             entry = heapq.heappop(self._visible)
             visible_ms, key, queue_offset = entry
             queue = self._current(key)
             flight = queue.flights.get(queue_offset) if queue is not None else None
             if flight is not None and flight.visible_ms == visible_ms:
-                found.append(Expired(key, queue_offset, flight))
+                expired.append(Expired(key, queue_offset, flight))
                 again.append(entry)
         for entry in again:
             heapq.heappush(self._visible, entry)
-        return found
+        return expired
 
     def hand_over(self, append: Callable[[PopKey, Flight, list[int]], bool]) -> int:
-        """Give every message that is out to `append`, one call for each pop, and commit the offsets past them.
+        """Pass every message in flight to `append`, one call per pop, and commit the offsets past them.
 
-        A queue for which `append` returns False keeps its messages and its offset. Returns how many were handed over.
+        A queue for which `append` returns False keeps its messages and its offset. Return the number handed over.
         """
         count = 0
         for key in list(self._queues):
@@ -181,7 +184,7 @@ class PoppedQueues:
         return 0 if queue is None else len(queue.flights)
 
     def _commit(self, key: PopKey, queue: _PoppedQueue) -> None:
-        """Move the group's offset to the first message that is not done."""
+        """Commit the offset of the group's first message that is not done."""
         self.is_changed = True
         first = queue.committed
         if not queue.flights:
@@ -193,7 +196,7 @@ class PoppedQueues:
             queue.committed = first
 
     def snapshot(self) -> PopProgress:
-        """Return what to save, with the committed offsets as they are at this moment."""
+        """Return the table to save; it belongs to the committed offsets as they are now."""
         self.is_changed = False
         return PopProgress(
             tuple(

@@ -1,6 +1,6 @@
-"""Whether groups pull or pop a topic, as operators set it. Mirrors `MessageRequestModeManager`.
+"""Request modes: whether a group pulls or pops a topic, as set by operators. Mirrors `MessageRequestModeManager`.
 
-A pure table, kept in `messageRequestMode.json`.
+A pure table, saved to `messageRequestMode.json`.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ class RequestModes:
         self.is_changed = False
 
     def find(self, topic: str, group: str, default_mode: str, default_share: int) -> RequestMode:
-        """Return how a group consumes a topic; retry topics are always pulled."""
-        found = self._modes.get(topic, {}).get(group)
-        if found is not None:
-            return found
+        """Return the mode of a group for a topic; retry topics are always pulled."""
+        mode_set = self._modes.get(topic, {}).get(group)
+        if mode_set is not None:
+            return mode_set
         mode = PULL if topic.startswith(RETRY_PREFIX) else default_mode
         return RequestMode(topic, group, mode, default_share if mode == POP else 0)
 

@@ -1,9 +1,9 @@
-"""Appends POP check points and acknowledgements to `rmq_sys_REVIVE_LOG_<cluster>`, through the timer topic.
+"""Revive log: appends POP checkpoints and acknowledgements to `rmq_sys_REVIVE_LOG_<cluster>`, through the timer topic.
 
-Orbitlog keeps messages that are out in a table of its own while it runs (docs/adr/0006). When it stops it hands them
-over as check points, which a Java broker or the next Orbitlog reads (`revive_reader`). Consumers may still hold
-receipts for such messages: their acknowledgements are appended as a Java broker appends them. Mirrors
-`PopMessageProcessor.buildCkMsg`, `AckMessageProcessor` and `ChangeInvisibleTimeProcessor`.
+Orbitlog keeps messages in flight in a table of its own while it runs (docs/adr/0006). When it stops it hands them over
+as checkpoints, which a Java broker or the next Orbitlog reads (`revive_reader`). Consumers may still hold receipts of
+such messages: their acknowledgements are appended as by a Java broker. Mirrors `PopMessageProcessor.buildCkMsg`,
+`AckMessageProcessor` and `ChangeInvisibleTimeProcessor`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from orbitlog.wire.pop_receipt import PopReceipt
 
 log = logging.getLogger(__name__)
 
-# The queue that our receipts name: Java looks for acknowledgements of a check point in the queue of the check point.
+# The queue named in Orbitlog's receipts: Java looks for acknowledgements in the queue of their checkpoint.
 OWN_REVIVE_QUEUE = 0
 
 
@@ -49,7 +49,7 @@ class ReviveLog:
 
     @property
     def is_usable(self) -> bool:
-        """Return whether the next broker could read check points: 4.x has neither POP nor timer."""
+        """Return whether the next broker could read checkpoints: 4.x has neither POP nor timer."""
         return self._state.compat.config_has_5x_fields and self._state.settings[keys.TIMER_ENABLED]
 
     @property
@@ -61,8 +61,8 @@ class ReviveLog:
         return config is not None and 0 <= revive_queue_id < config.read_queue_count
 
     def append_flight(self, key: PopKey, flight: Flight, queue_offsets: list[int]) -> bool:
-        """Append check points for messages that are out; False if the store does not take them."""
-        self._state.topics.make(self.topic, self._state.settings[keys.REVIVE_QUEUES])
+        """Append checkpoints of messages in flight; return False if the store refuses them."""
+        self._state.topics.find_or_create(self.topic, self._state.settings[keys.REVIVE_QUEUES])
         point_key = CheckPointKey(
             key.topic, key.group, key.queue_id, flight.start_queue_offset, flight.pop_timestamp_ms
         )
@@ -70,13 +70,13 @@ class ReviveLog:
         return all(self.append_check_point(point, OWN_REVIVE_QUEUE) for point in points)
 
     def append_check_point(self, point: PopCheckPoint, revive_queue_id: int) -> bool:
-        """Append a check point; False if the store does not take it."""
+        """Append a checkpoint; return False if the store refuses it."""
         body = encode_check_point(point, self._state.compat)
         due_ms = point.visible_ms - ACK_INTERVAL_MS
         return self._append(body, revive_queue_id, CHECK_POINT_TAG, check_point_id(point), due_ms)
 
     def append_ack(self, key: PopKey, queue_offset: int, receipt: PopReceipt) -> bool:
-        """Append an acknowledgement for a message that an earlier run or a Java broker gave out."""
+        """Append an acknowledgement of a message that an earlier run or a Java broker delivered."""
         point_key = CheckPointKey(*key, receipt.start_queue_offset, receipt.pop_timestamp_ms)
         broker_name = receipt.broker_name or self._state.broker_name
         body = encode_ack(point_key, queue_offset, broker_name, self._state.compat)

@@ -1,10 +1,10 @@
-"""Redelivers messages that a Java broker, or an earlier run of this one, gave out and that were not acknowledged.
+"""Revive reader: redelivers unacknowledged messages that a Java broker, or an earlier run of this one, delivered.
 
-Check points and acknowledgements arrive in `rmq_sys_REVIVE_LOG_<cluster>` when the timer delivers them, a check point
-one second before its messages become visible. A check point is settled when everything that was due until two seconds
-after that has been read: what is not acknowledged by then is appended to the group's retry topic. Progress is the
-offset of CID_RMQ_SYS_REVIVE_GROUP, the last check point that is settled, as Java commits it. So either broker
-continues where the other stopped. Mirrors `PopReviveService`.
+The timer delivers checkpoints and acknowledgements to `rmq_sys_REVIVE_LOG_<cluster>`, a checkpoint one second before
+its messages become visible. A checkpoint is settled when everything due until two seconds after that has been read:
+messages not acknowledged by then are appended to the group's retry topic. The progress is the committed offset of
+CID_RMQ_SYS_REVIVE_GROUP, the last settled checkpoint, as in Java, so either broker continues where the other stopped.
+Mirrors `PopReviveService`.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SLACK_MS = ACK_INTERVAL_MS + 1_000
 
 @dataclass(slots=True)
 class _Pending:
-    """A check point that is not settled: `done` has what was acknowledged, and what was revived before a refusal."""
+    """A checkpoint that is not settled; `done` are messages acknowledged, or revived before the store refused one."""
 
     point: PopCheckPoint
     revive_offset: int
@@ -54,12 +54,12 @@ class _ReviveQueue:
     topic: str
     queue_id: int
     next_to_read: int
-    # In the order of revive offsets.
+    # In order of revive offsets.
     pending: dict[CheckPointKey, _Pending] = field(default_factory=dict)
 
 
 class ReviveReader:
-    """The reading side of every revive topic in a store. A pure table over the store; the time is given."""
+    """Reads every revive topic of a store. A pure table over the store; callers pass the time."""
 
     def __init__(
         self,
@@ -72,23 +72,23 @@ class ReviveReader:
         self._timer_settled_to_ms = settled_to_ms
         self._queues: dict[tuple[str, int], _ReviveQueue] = {}
         self._next_look_ms = 0
-        # Everything that was due until then is in the revive queues.
+        # Everything due until then is in the revive queues.
         self.known_to_ms = 0
         self._stored: tuple[int, int] | None = None
         self._delivered: tuple[int, int] | None = None
         self._revived = 0
         self._started_ms = state.now_ms()
-        # Offsets as this broker found them: it delivers what is past them from the queues themselves.
+        # Offsets when this broker started: messages past them are delivered from the queues themselves.
         self._found = {key: state.offsets.queues(*key) for key in state.offsets.keys} if self._has_java_files else {}
 
     @property
     def _has_java_files(self) -> bool:
-        """Return whether the store may contain check points of an earlier broker; most stores do not."""
-        topics = [names.TIMER_TOPIC, *(each for each in self._state.topics.table if _is_revive_topic(each))]
+        """Return whether the store may contain checkpoints of an earlier broker; most stores do not."""
+        topics = [names.TIMER_TOPIC, *(name for name in self._state.topics.table if _is_revive_topic(name))]
         return any(self._state.store.queue(topic, 0) is not None for topic in topics)
 
     def tick(self, now_ms: int) -> None:
-        """Read what arrived, and settle what is due; costs nothing while no look is due."""
+        """Read records that arrived and settle checkpoints that are due; return at once between two reads."""
         if now_ms < self._next_look_ms <= now_ms + LOOK_MS:
             return
         self._revived = 0
@@ -97,16 +97,16 @@ class ReviveReader:
         self._next_look_ms = now_ms if any(is_behind) else now_ms + LOOK_MS
 
     def acknowledge(self, key: CheckPointKey, queue_offset: int) -> None:
-        """Take an acknowledgement that was appended to the log just now: it may not be read in time."""
+        """Record an acknowledgement that was just appended: the reader may not reach it in time."""
         for queue in self._queues.values():
             pending = queue.pending.get(key)
             if pending is not None:
                 pending.done.add(queue_offset)
 
-    # What is known
+    # Progress of the timer
 
     def _advance(self, now_ms: int) -> None:
-        """Move `known_to_ms`: a record counts once it is dispatched, delivered by the timer and dispatched again."""
+        """Advance `known_to_ms`: a record counts after dispatch, delivery by the timer, and another dispatch."""
         store = self._state.store
         if self._delivered is None:
             if self._stored is None:
@@ -122,7 +122,7 @@ class ReviveReader:
             self._delivered = None
 
     def _find_queues(self) -> list[_ReviveQueue]:
-        """Return the queues of revive topics; that of another cluster's name is one that this broker had before."""
+        """Return the queues of revive topics, also of an earlier cluster name of this broker."""
         for topic, config in self._state.topics.table.items():
             if not _is_revive_topic(topic):
                 continue
@@ -136,7 +136,7 @@ class ReviveReader:
     # Reading
 
     def _step(self, queue: _ReviveQueue) -> bool:
-        """Read and settle some; True if there is more to do now."""
+        """Read and settle some; return whether more can be done now."""
         stored = self._state.store.queue(queue.topic, queue.queue_id)
         if stored is None:
             return False
@@ -150,9 +150,9 @@ class ReviveReader:
         return queue.next_to_read < stored.max_offset or self._settle(queue)
 
     def _correct(self, queue: _ReviveQueue, stored: ConsumeQueue) -> None:
-        """Go back to the end of a queue that is shorter than the committed offset, as after a torn log."""
+        """Continue at the end of a queue that is shorter than the committed offset, as after a torn log."""
         log.warning(
-            "revive offset %d of %s queue %d is past its end %d; reading continues there",
+            "revive offset %d of %s queue %d is past its end %d: continuing there",
             *(queue.next_to_read - 1, queue.topic, queue.queue_id, stored.max_offset),
         )
         queue.next_to_read = stored.max_offset
@@ -175,9 +175,13 @@ class ReviveReader:
         tag = message.properties.get(props.TAGS)
         if tag == CHECK_POINT_TAG:
             point = decode_check_point(message.body)
-            earlier = queue.pending.pop(point.key, None)  # delivered twice by the timer: the later position counts
+            earlier = queue.pending.pop(point.key, None)  # delivered twice by the timer: the later offset counts
             done = set() if earlier is None else earlier.done
-            done |= {each for at, each in enumerate(point.queue_offsets) if point.acknowledged_bits >> at & 1}
+            done |= {
+                acknowledged
+                for bit, acknowledged in enumerate(point.queue_offsets)
+                if point.acknowledged_bits >> bit & 1
+            }
             queue.pending[point.key] = _Pending(point, queue_offset, done)
         elif tag in (ACK_TAG, BATCH_ACK_TAG):
             ack = decode_ack(message.body)
@@ -188,7 +192,7 @@ class ReviveReader:
     # Settling
 
     def _settle(self, queue: _ReviveQueue) -> bool:
-        """Settle check points in their order; True if more are due."""
+        """Settle checkpoints in order; return whether more are due."""
         for key, pending in list(queue.pending.items()):
             if pending.point.visible_ms + SLACK_MS >= self.known_to_ms:
                 return False
@@ -201,12 +205,12 @@ class ReviveReader:
         return False
 
     def _settle_one(self, pending: _Pending) -> bool:
-        """Revive what is not acknowledged; False if the store does not take it now."""
+        """Revive unacknowledged messages; return False if the store refuses one now."""
         point = pending.point
         key = PopKey(point.topic, point.group, point.queue_id)
         flight = Flight(point.pop_timestamp_ms, point.visible_ms, point.start_queue_offset)
         for queue_offset in point.queue_offsets:
-            if queue_offset in pending.done or self._comes_again(key, queue_offset, point.pop_timestamp_ms):
+            if queue_offset in pending.done or self._queue_redelivers(key, queue_offset, point.pop_timestamp_ms):
                 continue
             if not self._revive(Expired(key, queue_offset, flight), not point.is_suspended):
                 return False
@@ -214,15 +218,15 @@ class ReviveReader:
             self._revived += 1
         return True
 
-    def _comes_again(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int) -> bool:
-        """Return whether the group's offset is, or was at the start, before a message: the queue itself delivers it.
+    def _queue_redelivers(self, key: PopKey, queue_offset: int, pop_timestamp_ms: int) -> bool:
+        """Return whether the queue itself delivers the message, because the group's offset is or was at most its own.
 
-        So it is after a reset, and after a crash between a check point and the offset that goes with it.
+        That is so after an offset reset, and after a crash between a checkpoint and the offset saved with it.
         """
         committed = [self._state.offsets.find(*key)]
         if pop_timestamp_ms < self._started_ms:
             committed.append(self._found.get(TopicGroup(key.topic, key.group), {}).get(key.queue_id))
-        return any(each is not None and each <= queue_offset for each in committed)
+        return any(offset is not None and offset <= queue_offset for offset in committed)
 
     def _commit(self, queue: _ReviveQueue, revive_offset: int) -> None:
         self._state.offsets.commit(queue.topic, names.REVIVE_GROUP, queue.queue_id, revive_offset)

@@ -1,8 +1,8 @@
-"""SQL92 subscriptions of groups, kept while their consumers are away. Mirrors `ConsumerFilterManager`.
+"""Group filters: SQL92 subscriptions of groups, kept while consumers are offline. Mirrors `ConsumerFilterManager`.
 
-A table in `consumerFilter.json`. Nothing here depends on it: a consumer says what it wants with each heartbeat. A Java
-broker that uses the store next does, where it works out filters ahead (`enableCalcFilterBitMap`): the bits of a
-message count for a consumer that was known before the message came.
+A table in `consumerFilter.json`. Orbitlog does not need it: each heartbeat carries the subscriptions. A Java broker
+that takes the store over does if it computes filter bits in advance (`enableCalcFilterBitMap`): the bits of a message
+are valid for a consumer that was registered before the message arrived.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from orbitlog.formats.tables.group_config import BloomData, FilterData, FilterTa
 from orbitlog.wire.bodies.heartbeat_bodies import SQL92, SubscriptionData
 
 KEPT_MS = 24 * 3_600_000
-# Consumers of which the file says nothing else are taken to have gone when the broker did.
+# If the file has no end time for a filter, its consumers are assumed to have left when the broker stopped.
 _GONE_MS = 30_000
 
 
 class GroupFilters:
-    """Expressions by topic and group, and since when nobody wants them."""
+    """Expressions by topic and group, with the time since which no consumer has subscribed to them."""
 
     def __init__(self, now_ms: NowMs, saved: FilterTable | None = None) -> None:
         self._now_ms = now_ms
@@ -33,7 +33,7 @@ class GroupFilters:
             for group, data in filters.filters.items():
                 self._filters[topic, group] = _as_found(data, now_ms())
         blooms = [data.bloom for data in self._filters.values() if data.bloom is not None and data.bloom.bit_count > 0]
-        # A Java broker takes the table only if all of it has the size that it reckons with: that of what it wrote.
+        # A Java broker reads the table only if every filter has the bit length of its settings: that of the saved ones.
         self._bit_count = blooms[0].bit_count if blooms else BIT_COUNT
         self._bits_of_one = len(blooms[0].bit_positions or ()) or BITS_OF_ONE if blooms else BITS_OF_ONE
         self.is_changed = False
@@ -42,8 +42,8 @@ class GroupFilters:
         return self._filters.get((topic, group))
 
     def register(self, group: str, subscriptions: Iterable[SubscriptionData]) -> bool:
-        """Take what a consumer of the group wants; True if that is news."""
-        given = {each.topic: each for each in subscriptions}
+        """Register the subscriptions of a consumer; return whether the table changed."""
+        given = {subscription.topic: subscription for subscription in subscriptions}
         before = {topic: data for (topic, owner), data in self._filters.items() if owner == group}
         news = [self._take(group, data) for data in given.values() if not data.is_tag and data.expression]
         gone = [topic for topic, data in before.items() if topic not in given and not data.is_dead]
@@ -52,14 +52,14 @@ class GroupFilters:
         return self._note(any(news) or bool(gone))
 
     def unregister(self, group: str) -> bool:
-        """Take note that the group has no consumer any more; True if that is news."""
+        """Record that the group has no consumer any more; return whether the table changed."""
         gone = [topic for (topic, owner), data in self._filters.items() if owner == group and not data.is_dead]
         for topic in gone:
             self._end(topic, group)
         return self._note(bool(gone))
 
     def snapshot(self) -> FilterTable:
-        """Return the table to save; what nobody has wanted for a day is forgotten."""
+        """Return the table to save, without filters unused for a day."""
         self.is_changed = False
         oldest_ms = self._now_ms() - KEPT_MS
         self._filters = {
@@ -77,7 +77,7 @@ class GroupFilters:
         before = self._filters.get(key)
         if before is not None and wanted.version <= before.client_version:
             if wanted.version < before.client_version or not before.is_dead:
-                return False  # members that differ: the one who subscribed last counts
+                return False  # members differ: the latest subscription counts
             self._filters[key] = replace(before, dead_time_ms=0)
             return True
         if before is not None and (before.expression, before.expression_type) == (
@@ -86,7 +86,7 @@ class GroupFilters:
         ):
             self._filters[key] = replace(before, dead_time_ms=0, client_version=wanted.version)
             return True
-        if not _can_be_understood(wanted):
+        if not _is_valid(wanted):
             return self._filters.pop(key, None) is not None
         self._filters[key] = FilterData(
             group=group,
@@ -103,9 +103,9 @@ class GroupFilters:
         data = self._filters[topic, group]
         self._filters[topic, group] = replace(data, dead_time_ms=max(self._now_ms(), data.born_time_ms))
 
-    def _note(self, is_news: bool) -> bool:
-        self.is_changed = self.is_changed or is_news
-        return is_news
+    def _note(self, changes: bool) -> bool:
+        self.is_changed = self.is_changed or changes
+        return changes
 
 
 def _as_found(data: FilterData, now_ms: int) -> FilterData:
@@ -114,7 +114,7 @@ def _as_found(data: FilterData, now_ms: int) -> FilterData:
     return replace(data, dead_time_ms=max(now_ms - _GONE_MS, data.born_time_ms))
 
 
-def _can_be_understood(data: SubscriptionData) -> bool:
+def _is_valid(data: SubscriptionData) -> bool:
     if data.expression_type != SQL92:
         return False
     from orbitlog.filters.sql_filter import SqlFilter

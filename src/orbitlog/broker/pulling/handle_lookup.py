@@ -1,4 +1,4 @@
-"""Messages looked up: by key, and by their place in the log. Mirrors `QueryMessageProcessor`."""
+"""Lookup handlers: messages by key and by physical offset. Mirrors `QueryMessageProcessor`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ANSWER_BYTES_MAX = 8 * 1024 * 1024
 
 
 class LookupHandlers:
-    """Serves 12 and 33."""
+    """Serves QUERY_MESSAGE and VIEW_MESSAGE_BY_ID."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -30,11 +30,11 @@ class LookupHandlers:
         return {RequestCode.QUERY_MESSAGE: self.query, RequestCode.VIEW_MESSAGE_BY_ID: self.view}
 
     def query(self, _: Connection, request: Command) -> Answer:
-        """Find messages by key; newest first, as many as a frame has room for."""
+        """Return messages by key, newest first, as many as fit a frame."""
         header = QueryMessageRequest.from_ext_fields(request.ext_fields)
         limit = _UNIQUE_KEY_COUNT if header.unique_key else max(min(header.count_max, _COUNT_MAX), 1)
         store = self._state.store
-        found = store.query(
+        result = store.query(
             KeyQuery(
                 checked_stored_topic(header.topic),
                 header.key,
@@ -44,12 +44,12 @@ class LookupHandlers:
             )
         )
         answer = QueryMessageResponse(
-            index_timestamp_ms=found.newest_timestamp_ms,
+            index_timestamp_ms=result.newest_timestamp_ms,
             index_physical_offset=store.dispatched_to,
         )
         records: list[bytes] = []
         room_bytes = _ANSWER_BYTES_MAX
-        for record in found.records:
+        for record in result.records:
             room_bytes -= len(record)
             if room_bytes < 0 and records:
                 break
@@ -57,7 +57,7 @@ class LookupHandlers:
         if records:
             body = b"".join(records)
             return response_to(request, ResponseCode.SUCCESS, ext_fields=answer.to_ext_fields(), body=body)
-        remark = "no message with that key in that time"
+        remark = "no message with that key in that time range"
         return response_to(request, ResponseCode.QUERY_NOT_FOUND, remark, answer.to_ext_fields())
 
     def view(self, _: Connection, request: Command) -> Answer:

@@ -1,5 +1,7 @@
-"""Where queues begin and end, and how far groups are in them. Mirrors `ConsumerManageProcessor` and the offset part of
-`AdminBrokerProcessor`."""
+"""Offset handlers: offsets of queues, and committed offsets of groups.
+
+Mirrors `ConsumerManageProcessor` and the offset part of `AdminBrokerProcessor`.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from orbitlog.wire.consume_headers import (
 
 
 class OffsetHandlers:
-    """Serves 14, 15, 29, 30, 31 and 32."""
+    """Serves queries, commits and searches of offsets; `table` lists the codes."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -42,21 +44,21 @@ class OffsetHandlers:
         }
 
     def query(self, _: Connection, request: Command) -> Answer:
-        """Tell how far a group is; a new group begins at the start of a queue that is all there still."""
+        """Return a group's committed offset; for a new group 0, if the queue still has its first message."""
         header = QueryConsumerOffsetRequest.from_ext_fields(request.ext_fields)
         state = self._state
-        found = state.offsets.find(header.topic, header.group, header.queue_id)
-        if found is not None and found >= 0:
-            return _offset(request, found)
+        committed = state.offsets.find(header.topic, header.group, header.queue_id)
+        if committed is not None and committed >= 0:
+            return _offset(request, committed)
         if header.set_zero_if_not_found is not False and self._starts_at_zero(header.topic, header.queue_id):
             return _offset(request, 0)
-        raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"group {header.group[:255]} has committed nothing there")
+        raise RequestRefused(ResponseCode.QUERY_NOT_FOUND, f"group {header.group[:255]} has not committed this queue")
 
     def _starts_at_zero(self, topic: str, queue_id: int) -> bool:
-        """Tell whether a group that never was there begins at 0, whatever it wants.
+        """Return whether a new group starts at 0, whatever its `consumeFromWhere`.
 
-        An empty queue says so, as 4.x does. A 5.x broker says "not found", the client then asks for the end of the
-        queue, and a message that comes between the two questions is never delivered.
+        It does so also in an empty queue, as with 4.x. A 5.x broker answers "not found", the client then asks for the
+        end of the queue, and a message that arrives between the two requests is never delivered.
         """
         state = self._state
         if state.max_offset(topic, queue_id) == 0:
@@ -64,21 +66,21 @@ class OffsetHandlers:
         return state.min_offset(topic, queue_id) <= 0 and state.is_in_memory(topic, queue_id, 0)
 
     def update(self, _: Connection, request: Command) -> Answer:
-        """Take a commit."""
+        """Commit an offset."""
         header = UpdateConsumerOffsetRequest.from_ext_fields(request.ext_fields)
         state = self._state
         topic, group = header.topic, header.group
         if state.groups.find(group) is None:
             auto_create = state.settings[keys.AUTO_CREATE_GROUP]
-            if state.groups.find_or_make(checked_group(group), auto_create=auto_create) is None:
+            if state.groups.find_or_create(checked_group(group), auto_create=auto_create) is None:
                 raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group} does not exist")
         if state.topics.find(topic) is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic[:255]} does not exist")
         if header.queue_id < 0 or header.commit_queue_offset < 0:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "neither queueId nor commitOffset can be negative")
+            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "queueId and commitOffset must not be negative")
         if state.offsets.commit(topic, group, header.queue_id, header.commit_queue_offset):
             return response_to(request, ResponseCode.SUCCESS)
-        return response_to(request, ResponseCode.SUCCESS, "the offset was reset; this commit came too late for it")
+        return response_to(request, ResponseCode.SUCCESS, "commit ignored: the offset was reset")
 
     def search(self, _: Connection, request: Command) -> Answer:
         header = SearchOffsetRequest.from_ext_fields(request.ext_fields)

@@ -1,8 +1,8 @@
-"""Pulls: messages of a queue as they lie in the log, or a wait for the next one. Mirrors `PullMessageProcessor`.
+"""Pull handler: returns messages of a queue, or holds the request until one arrives. Mirrors `PullMessageProcessor`.
 
-A pull that finds nothing is held; `wake` answers those that a new message is for, `tick` those that have waited long
-enough. Held or not, a pull is answered once. Those that are woken together and want the same are read for once, and a
-connection gets all of its answers in one write: fifty groups that wait for a message cost fifty writes and one read.
+Long polling: a pull without messages is held; `wake` answers those that a new message matches, `tick` those whose
+timeout has passed. A pull is answered once. Pulls woken together that want the same share one read, and a connection
+gets its responses in one write: fifty groups that wait for a message cost fifty writes and one read.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _CODES = {
 
 @dataclass(slots=True)
 class _Pull:
-    """A request that was understood."""
+    """A valid pull request."""
 
     connection: Connection
     request: Command
@@ -61,7 +61,7 @@ _Reads = dict[_ReadKey, _Read]
 
 
 class PullHandler:
-    """Serves 11 and 361."""
+    """Serves PULL_MESSAGE and LITE_PULL_MESSAGE."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -71,42 +71,42 @@ class PullHandler:
         header = request.header
         if not isinstance(header, PullMessageRequest):
             header = PullMessageRequest.from_ext_fields(request.ext_fields)
-        pull = self._understood(connection, request, header)
+        pull = self._validated(connection, request, header)
         if header.sys_flag & COMMIT:
             self._state.offsets.commit(header.topic, header.group, header.queue_id, header.commit_queue_offset)
         return self._answer(pull, None)
 
     def wake(self, arrivals: Iterable[Arrival]) -> None:
-        """Answer those that a new message is for."""
+        """Answer the held pulls that a new message matches."""
         self._answer_held(self.held.take_arrived(arrivals))
 
     def tick(self, now_ms: int) -> None:
-        """Answer those that have waited long enough, and any whose message came without a word."""
+        """Answer held pulls whose timeout has passed, and those whose message arrived unnoticed."""
         self._answer_held(self.held.take_expired(now_ms))
         for topic, queue_id in self.held.queues():
-            self._answer_held(self.held.take_behind(topic, queue_id, self._state.max_offset(topic, queue_id)))
+            self._answer_held(self.held.take_overdue(topic, queue_id, self._state.max_offset(topic, queue_id)))
 
     def wake_queue(self, topic: str, queue_id: int) -> None:
-        """Answer everybody who waits for a queue: one of them is to go elsewhere."""
+        """Answer all held pulls of a queue: the offset of one of them was reset."""
         self._answer_held(self.held.take_queue(topic, queue_id))
 
     def answer_all(self) -> None:
-        """Answer everybody: the broker stops."""
+        """Answer all held pulls: the broker stops."""
         self._answer_held(self.held.take_all())
 
     def answer_owner(self, connection: Connection) -> None:
-        """Answer what one connection waits for."""
+        """Answer the held pulls of one connection."""
         self._answer_held(self.held.take_owner(connection))
 
     def drop(self, connection: Connection) -> None:
-        """Forget what a connection that is gone waited for."""
+        """Drop the held pulls of a closed connection."""
         self.held.take_owner(connection)
 
     def _answer_held(self, held: Iterable[HeldPull[_Pull]]) -> None:
-        """Answer pulls that wait no longer: one write for each connection."""
+        """Answer pulls that were held, with one write per connection."""
         of_connections: dict[Connection, list[_Pull]] = {}
-        for each in held:
-            pull = each.request
+        for held_pull in held:
+            pull = held_pull.request
             of_connections.setdefault(pull.connection, []).append(pull)
         reads: _Reads = {}
         for connection, pulls in of_connections.items():
@@ -123,14 +123,14 @@ class PullHandler:
     # Reading
 
     def _answer(self, pull: _Pull, reads: _Reads | None) -> Command | bytes | None:
-        """Answer a pull that waited, by `reads` for all that wait no longer; or one that has just come, or hold it."""
+        """Answer a woken pull, sharing `reads` with the others; answer or hold a new one (`reads` is None)."""
         state, header = self._state, pull.header
         reset_to = state.offsets.take_reset(header.topic, header.group, header.queue_id)
         if reset_to is not None and reset_to != header.queue_offset:
             return self._moved(pull, reset_to)
         may_hold = reads is None and header.sys_flag & SUSPEND and not state.is_stopping
         if may_hold and 0 < header.queue_offset == state.max_offset(header.topic, header.queue_id):
-            # What nearly every consumer does that keeps up: nothing needs to be read to see that there is nothing.
+            # The usual case of a consumer without lag: no read is needed to know that there is no message.
             state.offsets.note_pull(header.topic, header.group, header.queue_id, header.queue_offset)
             state.statistics.get_requests_missed.add(1)
             self._hold(pull)
@@ -150,13 +150,13 @@ class PullHandler:
         return pull_frame(pull.request, code, result, body, (pull.topic.sys_flag, pull.group.sys_flag))
 
     def _read(self, pull: _Pull, reads: _Reads | None) -> _Read:
-        """Read what is asked for, unless that is among `reads` already."""
+        """Return what the pull asks for, from `reads` if another pull read it already."""
         state, header, subscription = self._state, pull.header, pull.subscription
         count_max = max(min(header.message_count_max, _COUNT_MAX), 1)
         tags_filter, record_filter = subscription.tags_filter, subscription.record_filter
         key = header.topic, header.queue_id, header.queue_offset, count_max, tags_filter, record_filter
-        if reads is not None and (known := reads.get(key)) is not None:
-            return known
+        if reads is not None and (earlier := reads.get(key)) is not None:
+            return earlier
         request = ReadRequest(header.queue_offset, count_max, tags_filter, record_filter, state.read_limits)
         result = state.store.get(header.topic, header.queue_id, request)
         read = _code(result, header), result, b"".join(result.records)
@@ -165,7 +165,7 @@ class PullHandler:
         return read
 
     def _hold(self, pull: _Pull) -> None:
-        """Let a pull wait, as long as it may."""
+        """Hold a pull for as long as the request and the settings allow."""
         state, header = self._state, pull.header
         wait_ms = header.suspend_timeout_ms
         if not state.settings[keys.LONG_POLLING]:
@@ -184,7 +184,7 @@ class PullHandler:
         )
 
     def _moved(self, pull: _Pull, queue_offset: int) -> Command:
-        """Send a consumer to where an operator wants it."""
+        """Redirect a consumer to the offset of an operator's reset."""
         topic, queue_id = pull.header.topic, pull.header.queue_id
         header = PullMessageResponse(
             suggested_broker_id=0,
@@ -194,16 +194,16 @@ class PullHandler:
         )
         return response_to(pull.request, ResponseCode.PULL_OFFSET_MOVED, "OFFSET_RESET", header.to_ext_fields())
 
-    # Understanding
+    # Validation
 
-    def _understood(self, connection: Connection, request: Command, header: PullMessageRequest) -> _Pull:
+    def _validated(self, connection: Connection, request: Command, header: PullMessageRequest) -> _Pull:
         state = self._state
         if not state.settings[keys.BROKER_PERMISSION] & PERMISSION_READ:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "the broker may not be read (brokerPermission)")
         group = state.groups.find(header.group)
         if group is None:
             auto_create = state.settings[keys.AUTO_CREATE_GROUP]
-            group = state.groups.find_or_make(checked_group(header.group), auto_create=auto_create)
+            group = state.groups.find_or_create(checked_group(header.group), auto_create=auto_create)
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group [{header.group}] does not exist"
@@ -218,14 +218,14 @@ class PullHandler:
         if not 0 <= header.queue_id < topic.read_queue_count:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
-                f"queueId[{header.queue_id}] is not possible: topic {header.topic} has {topic.read_queue_count} queues"
+                f"queueId[{header.queue_id}] is out of range: topic {header.topic} has {topic.read_queue_count} queues"
                 " to read",
             )
         subscription = self._subscription(header, group)
         return _Pull(connection, request, header, group, topic, subscription)
 
     def _subscription(self, header: PullMessageRequest, group: GroupConfig) -> Subscription:
-        """Return what the group wants of the topic: as the request says, or as the last heartbeat did."""
+        """Return the group's subscription to the topic, from the request or from the last heartbeat."""
         if header.sys_flag & SUBSCRIPTION:
             subscription = parse_subscription(header.topic, header.subscription, header.expression_type)
             if subscription.problem:
@@ -270,7 +270,7 @@ def _code(result: GetResult, header: PullMessageRequest) -> ResponseCode:
 
 def _warn_of_move(header: PullMessageRequest, result: GetResult) -> None:
     log.warning(
-        "group %s asked for offset %d of %s queue %d, which has %d to %d; it is sent to %d",
+        "group %s requested offset %d of %s queue %d, out of range %d to %d: redirected to %d",
         header.group,
         header.queue_offset,
         header.topic,

@@ -1,7 +1,7 @@
-"""Pulls that found nothing and wait for the next message of their queue. Mirrors `PullRequestHoldService`.
+"""Held pulls: pulls that wait for the next message of their queue. Mirrors `PullRequestHoldService`.
 
-A pure table: whoever learns of a message asks `take_arrived`, a clock asks `take_expired`, and both answer what they
-are given. The one who asks for a queue that nobody waits for pays a look into a dictionary.
+A pure table: dispatch calls `take_arrived`, a timer `take_expired`, and both answer the pulls returned. A message for
+a queue without held pulls costs one dictionary lookup.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 @dataclass(slots=True, eq=False)
 class HeldPull(Generic[T]):
-    """One that waits: `request` is whatever is needed to answer it."""
+    """One held pull; `request` is the caller's data for answering it."""
 
     topic: str
     queue_id: int
@@ -44,7 +44,7 @@ class HeldPulls(Generic[T]):
         self._held.setdefault((pull.topic, pull.queue_id), []).append(pull)
 
     def take_arrived(self, arrivals: Iterable[Arrival]) -> list[HeldPull[T]]:
-        """Remove and return those that one of the new messages is for."""
+        """Remove and return the pulls that one of the new messages matches."""
         held = self._held
         if not held:
             return []
@@ -56,7 +56,7 @@ class HeldPulls(Generic[T]):
             kept: list[HeldPull[T]] = []
             _, _, queue_offset, tags_code, _ = arrival
             for pull in waiting:
-                # A message that fills a queue again from 0 wakes whoever asked for more than it has.
+                # A queue that starts over at 0 wakes pulls with an offset past its end.
                 is_new = queue_offset >= pull.queue_offset or queue_offset == 0
                 tags_filter = pull.tags_filter
                 is_woken = is_new and (tags_filter is None or tags_filter(tags_code))
@@ -65,26 +65,26 @@ class HeldPulls(Generic[T]):
         return taken
 
     def take_expired(self, now_ms: int) -> list[HeldPull[T]]:
-        """Remove and return those that have waited long enough."""
+        """Remove and return the pulls whose timeout has passed."""
         return self._take(lambda pull: pull.until_ms <= now_ms)
 
     def take_owner(self, owner: object) -> list[HeldPull[T]]:
-        """Remove and return what one connection asked for."""
+        """Remove and return the pulls of one connection."""
         return self._take(lambda pull: pull.owner is owner)
 
     def take_queue(self, topic: str, queue_id: int) -> list[HeldPull[T]]:
-        """Remove and return those that wait for one queue."""
+        """Remove and return the pulls of one queue."""
         return self._held.pop((topic, queue_id), [])
 
     def take_all(self) -> list[HeldPull[T]]:
         return self._take(lambda pull: True)
 
     def queues(self) -> list[tuple[str, int]]:
-        """The queues that somebody waits for."""
+        """Return the queues with held pulls."""
         return list(self._held)
 
-    def take_behind(self, topic: str, queue_id: int, max_offset: int) -> list[HeldPull[T]]:
-        """Remove and return those of a queue whose message is there: the look now and then that misses nothing."""
+    def take_overdue(self, topic: str, queue_id: int, max_offset: int) -> list[HeldPull[T]]:
+        """Remove and return the pulls of a queue whose message exists, in case a wake-up was missed."""
         waiting = self._held.get((topic, queue_id), [])
         taken = [pull for pull in waiting if pull.queue_offset < max_offset]
         if taken:

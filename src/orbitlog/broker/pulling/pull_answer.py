@@ -1,6 +1,6 @@
-"""The answer to a pull, written in one go: a message that fifty groups wait for leaves a broker fifty times.
+"""Pull response: encodes the response to a pull in one step; a message that fifty groups wait for is sent fifty times.
 
-The same bytes as `encode_command` writes, which a test holds it to; requests in the binary serialization go there.
+The bytes equal those of `encode_command`, as a test proves; requests in the binary serialization use that one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _TEMPLATE = (
 def pull_frame(
     request: Command, code: ResponseCode, result: GetResult, body: bytes, sys_flags: tuple[int, int]
 ) -> bytes:
-    """Answer a pull with what was read, or why nothing was; `sys_flags` are the topic's and the group's."""
+    """Return the response with the messages read, or why there are none; `sys_flags` are topic's and group's."""
     if request.serialization == _JSON:
         header = _TEMPLATE % (
             code,
@@ -35,7 +35,7 @@ def pull_frame(
         )
         size = len(header)
         return b"".join((pack_frame_start(TOTAL_BYTES + size + len(body), size), header, body))
-    told = PullMessageResponse(
+    response_header = PullMessageResponse(
         suggested_broker_id=0,
         next_queue_offset=result.next_offset,
         min_queue_offset=result.min_offset,
@@ -43,4 +43,4 @@ def pull_frame(
         topic_sys_flag=sys_flags[0],
         group_sys_flag=sys_flags[1],
     )
-    return encode_command(response_to(request, code, result.status.value, told.to_ext_fields(), body))
+    return encode_command(response_to(request, code, result.status.value, response_header.to_ext_fields(), body))

@@ -1,4 +1,4 @@
-"""Things that a broker does again and again: each loop outlives one failure of its step, and logs it."""
+"""Background loops: tasks that repeat a step. A step that fails is logged and retried."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from collections.abc import Awaitable, Callable
 log = logging.getLogger(__name__)
 
 Step = Callable[[], Awaitable[None] | None]
-_FAILED_AGAIN_S = 1.0
+_RETRY_SECONDS = 1.0
 
 
 class BackgroundLoops:
-    """Tasks that run until they are stopped."""
+    """Tasks that run until `stop`."""
 
     def __init__(self) -> None:
         self._tasks: list[asyncio.Task[None]] = []
 
     def every(self, name: str, interval_ms: Callable[[], int], step: Step) -> None:
-        """Take a step at that interval, for as long as the broker runs."""
+        """Run a step at an interval, which is read before each wait: a setting may change."""
         self._start(name, self._repeat(name, step, lambda: asyncio.sleep(interval_ms() / 1000)))
 
     def whenever(self, name: str, event: asyncio.Event, step: Step) -> None:
-        """Take a step each time the event is set."""
+        """Run a step each time the event is set."""
 
         async def wait() -> None:
             await event.wait()
@@ -35,17 +35,17 @@ class BackgroundLoops:
                 if taken is not None:
                     await taken
             except Exception:
-                event.set()  # what was to be done still is
+                event.set()  # the step is still due
                 raise
 
         self._start(name, self._repeat(name, take, wait))
 
     def run(self, name: str, turn: Callable[[], Awaitable[None]]) -> None:
-        """Let `turn` both wait and work, again and again."""
+        """Repeat `turn`, which waits by itself."""
         self._start(name, self._repeat(name, turn, lambda: asyncio.sleep(0)))
 
     async def stop(self) -> None:
-        """End them all; a step that is being taken is cancelled where it waits."""
+        """Cancel all tasks; a running step is cancelled at its next await."""
         tasks, self._tasks = self._tasks, []
         for task in tasks:
             task.cancel()
@@ -62,5 +62,5 @@ class BackgroundLoops:
                 if taken is not None:
                     await taken
             except Exception:
-                log.exception("%s failed; it is tried again", name)
-                await asyncio.sleep(_FAILED_AGAIN_S)
+                log.exception("%s failed, retrying", name)
+                await asyncio.sleep(_RETRY_SECONDS)

@@ -1,4 +1,4 @@
-"""From settings to an open broker: its store, recovered if need be, and the tables beside it."""
+"""Opening of a broker: opens its store, with recovery if needed, and loads the tables of its config directory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from orbitlog.storefiles.store_paths import ignored_paths
 
 log = logging.getLogger(__name__)
 
-# The broker's own limit may change while it runs, the store's may not: it only has to fit a frame.
+# A broker's limit may change while it runs, a store's may not; a store's only has to fit a frame.
 _MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 
 
@@ -40,7 +40,7 @@ def clock_ms() -> int:
 
 
 class OpenStore(NamedTuple):
-    """A store that a broker is to serve, and the directory of the broker's tables."""
+    """A store that a broker will serve, and the directory of the broker's tables."""
 
     store: MessageStore
     rules: DeriveRules
@@ -55,9 +55,9 @@ def open_broker_store(
     progress: Progress | None = None,
     disk: Disk | None = None,
 ) -> OpenStore:
-    """Open the store at `root`, made if there is none; in any thread, for it mostly waits for the disk.
+    """Open the store at `root`; create it if it does not exist. Any thread may call this, as it mostly waits for I/O.
 
-    A disk other than the machine's must be empty.
+    A `disk` other than the machine's must be empty.
     """
     disk = disk or RealDisk()
     config = _store_config(settings, root, disk)
@@ -74,7 +74,7 @@ def open_broker_store(
 def take_broker_state(
     settings: BrokerSettings, root: Path, opened: OpenStore, events: BrokerEvents, *, now_ms: NowMs = clock_ms
 ) -> BrokerState:
-    """Load the tables beside a store that was opened; it is closed again where they cannot be."""
+    """Load the tables of an opened store; close the store if that fails."""
     with ExitStack() as undo:
         undo.callback(opened.store.close)
         state = load_broker_state(
@@ -94,10 +94,10 @@ def load_broker_state(
     events: BrokerEvents,
     now_ms: NowMs = clock_ms,
 ) -> BrokerState:
-    """Put together what the handlers of a broker share, over a store that is open, with the tables of its directory."""
+    """Build the state that the handlers of a broker share, from an open store and the tables of its directory."""
     has_light_queues = settings.store.value(store_settings.LMQ)
     topics = (LightTopics if has_light_queues else Topics)(now_ms, events.topics_changed, directory.load(TOPICS))
-    topics.make_system_topics(settings)
+    topics.create_system_topics(settings)
     return BrokerState(
         root=root,
         settings=settings,
@@ -118,7 +118,7 @@ def load_broker_state(
 
 
 def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConfig:
-    """What the files of a store say wins over defaults; what an operator says wins over both."""
+    """Return the store's configuration: an operator's settings first, then what its files contain, then defaults."""
     disk.make_directory(root)
     return replace(
         find_config(root, settings.store, disk),

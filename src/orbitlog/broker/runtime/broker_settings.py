@@ -1,10 +1,10 @@
 """Settings of a broker, under the names of Java's `broker.conf`.
 
-`BROKER_SETTINGS` is the table of those that are the broker's own; those of the store are in `store_settings`. A value
-comes from a properties file, from the environment (`ORBITLOG_SET_brokerName=…`, and Java's `NAMESRV_ADDR`) or from
-`key=value` on the command line; later ones win, and every mistake names key, value and where it was given. The other
-keys of Java are reviewed by `setting_review`: one that protects data or access refuses the start, one that changes
-behaviour is reported with its consequence.
+`BROKER_SETTINGS` contains the broker's own settings; those of the store are in `store_settings`. A value comes from a
+properties file, from the environment (`ORBITLOG_SET_brokerName=…`, Java's `NAMESRV_ADDR`) or from `key=value` on the
+command line. The last source wins, and every error names key, value and source. Java's other keys are reviewed by
+`setting_review`: one that protects data or access refuses the start, one that changes behaviour is reported with its
+consequence.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ def _one_of(*words: str) -> Callable[[str], str]:
 
 
 def _name(text: str) -> str:
-    """Cluster and broker are also names of topics, and so of directories."""
+    """Parse the name of a cluster or broker, which is also the name of a topic and so of a directory."""
     try:
         return check_topic(text)
     except FormatError as error:
-        raise ValueError(f"cannot be a name: {error.problem}") from None
+        raise ValueError(f"is not a valid name: {error.problem}") from None
 
 
 def _address(text: str) -> str:
@@ -103,12 +103,12 @@ def _message_bytes(text: str) -> int:
     try:
         return number_between(1024, _FRAME_BYTES_MAX - 64 * 1024)(text)
     except ValueError as error:
-        raise ValueError(f"{error}; a request of the protocol holds 16 MiB at most") from None
+        raise ValueError(f"{error}; a request of the protocol has at most 16 MiB") from None
 
 
 def _directory(text: str) -> str:
     if text.startswith("~"):
-        raise ValueError("starts with ~, which Java does not expand; write the directory in full")
+        raise ValueError("starts with ~, which Java does not expand; write the full path")
     return text
 
 
@@ -118,7 +118,7 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
     for address in addresses:
         host, separator, port = address.rpartition(":")
         if not separator or not host or not port.isdecimal() or not 0 < int(port) < 65536:
-            raise ValueError(f"holds {address!r}, which is not host:port")
+            raise ValueError(f"contains {address!r}, which is not host:port")
     return addresses
 
 
@@ -153,33 +153,31 @@ QUEUE_COUNT = Setting(
     "defaultTopicQueueNums",
     number_between(1, 65535),
     8,
-    "queues of the template from which topics are made automatically",
+    "queues of the template from which topics are created automatically",
 )
-AUTO_CREATE_TOPIC = Setting(
-    "autoCreateTopicEnable", parse_truth, True, "a topic is made by the first message sent to it"
-)
-AUTO_CREATE_GROUP = Setting("autoCreateSubscriptionGroup", parse_truth, True, "a group is made by its first consumer")
-CLUSTER_TOPIC = Setting("clusterTopicEnable", parse_truth, True, "a topic with the cluster's name takes messages")
-BROKER_TOPIC = Setting("brokerTopicEnable", parse_truth, True, "a topic with the broker's name takes messages")
-TRACE_TOPIC = Setting("traceTopicEnable", parse_truth, False, "make the topic for message traces")
-MESSAGE_BYTES = Setting("maxMessageSize", _message_bytes, 4 * 1024 * 1024, "bytes of a body or batch at most")
+AUTO_CREATE_TOPIC = Setting("autoCreateTopicEnable", parse_truth, True, "the first message sent to a topic creates it")
+AUTO_CREATE_GROUP = Setting("autoCreateSubscriptionGroup", parse_truth, True, "a group's first consumer creates it")
+CLUSTER_TOPIC = Setting("clusterTopicEnable", parse_truth, True, "allow sends to the topic with the cluster's name")
+BROKER_TOPIC = Setting("brokerTopicEnable", parse_truth, True, "allow sends to the topic with the broker's name")
+TRACE_TOPIC = Setting("traceTopicEnable", parse_truth, False, "create the topic for message traces")
+MESSAGE_BYTES = Setting("maxMessageSize", _message_bytes, 4 * 1024 * 1024, "maximum bytes of a body or batch")
 FLUSH_TYPE = Setting(
     "flushDiskType",
     _one_of("ASYNC_FLUSH", "SYNC_FLUSH"),
     "ASYNC_FLUSH",
-    "whether a send is acknowledged when it is written, or when it is on the disk ([durability](../durability.md))",
+    "acknowledge a send when it is written, or when it is flushed to disk ([durability](../durability.md))",
 )
 FLUSH_TIMEOUT_MS = Setting(
-    "syncFlushTimeout", number_between(1), 5_000, "ms that a send waits for the disk (SYNC_FLUSH)"
+    "syncFlushTimeout", number_between(1), 5_000, "ms that a send waits for its flush (SYNC_FLUSH)"
 )
 FLUSH_INTERVAL_MS = Setting(
     "flushIntervalCommitLog", number_between(1), 500, "ms between flushes of the log (ASYNC_FLUSH)"
 )
 FLUSH_LEAST_PAGES = Setting(
-    "flushCommitLogLeastPages", number_between(0), 4, "pages of 4 KiB that make a flush worth while"
+    "flushCommitLogLeastPages", number_between(0), 4, "minimum of unflushed pages of 4 KiB for a flush"
 )
 FLUSH_THOROUGH_MS = Setting(
-    "flushCommitLogThoroughInterval", number_between(1), 10_000, "ms after which it is flushed anyway"
+    "flushCommitLogThoroughInterval", number_between(1), 10_000, "ms after which the log is flushed in any case"
 )
 QUEUE_FLUSH_INTERVAL_MS = Setting(
     "flushConsumeQueueThoroughInterval",
@@ -191,25 +189,25 @@ OFFSET_SAVE_INTERVAL_MS = Setting(
     "flushConsumerOffsetInterval", number_between(100), 5_000, "ms between saves of offsets"
 )
 DELAY_SAVE_INTERVAL_MS = Setting(
-    "flushDelayOffsetInterval", number_between(100), 10_000, "ms between saves of how far delayed delivery is"
+    "flushDelayOffsetInterval", number_between(100), 10_000, "ms between saves of the progress of delayed delivery"
 )
-LONG_POLLING = Setting("longPollingEnable", parse_truth, True, "a pull that finds nothing waits for the next message")
+LONG_POLLING = Setting("longPollingEnable", parse_truth, True, "a pull without messages waits for the next one")
 SHORT_POLLING_MS = Setting(
-    "shortPollingTimeMills", number_between(1), 1_000, "ms that it waits where longPollingEnable=false"
+    "shortPollingTimeMills", number_between(1), 1_000, "ms that such a pull waits with longPollingEnable=false"
 )
-COUNT_IN_MEMORY = Setting("maxTransferCountOnMessageInMemory", number_between(1), 32, "messages of one pull at most")
+COUNT_IN_MEMORY = Setting("maxTransferCountOnMessageInMemory", number_between(1), 32, "maximum messages of one pull")
 BYTES_IN_MEMORY = Setting(
-    "maxTransferBytesOnMessageInMemory", number_between(1), 256 * 1024, "bytes of one pull at most"
+    "maxTransferBytesOnMessageInMemory", number_between(1), 256 * 1024, "maximum bytes of one pull"
 )
-COUNT_ON_DISK = Setting("maxTransferCountOnMessageInDisk", number_between(1), 8, "the same for messages long ago")
+COUNT_ON_DISK = Setting("maxTransferCountOnMessageInDisk", number_between(1), 8, "the same for messages not in memory")
 BYTES_ON_DISK = Setting(
-    "maxTransferBytesOnMessageInDisk", number_between(1), 64 * 1024, "the same for messages long ago"
+    "maxTransferBytesOnMessageInDisk", number_between(1), 64 * 1024, "the same for messages not in memory"
 )
 MEMORY_PERCENT = Setting(
     "accessMessageInMemoryMaxRatio",
     number_between(1, 100),
     40,
-    "percent of the memory behind which a message is long ago",
+    "percent of the machine's memory; messages further from the end of the log count as not in memory",
 )
 REGISTER_INTERVAL_MS = Setting(
     "registerNameServerPeriod", number_between(10_000, 60_000), 30_000, "ms between registrations"
@@ -221,83 +219,83 @@ NOTIFY_CHANGES = Setting(
     "notifyConsumerIdsChangedEnable",
     parse_truth,
     True,
-    "consumers are told at once when others join or leave their group",
+    "notify consumers when a member joins or leaves their group",
 )
-REJECT_TRANSACTIONS = Setting("rejectTransactionMessage", parse_truth, False, "half messages are refused")
+REJECT_TRANSACTIONS = Setting("rejectTransactionMessage", parse_truth, False, "refuse half messages")
 TRANSACTION_TIMEOUT_MS = Setting(
     "transactionTimeOut",
     number_between(0),
     6_000,
-    "ms that a transaction may take before its producer is asked about it",
+    "ms after which the producer of an open transaction is asked for its outcome",
 )
 TRANSACTION_CHECK_MAX = Setting(
-    "transactionCheckMax", number_between(1), 15, "questions about one transaction before it is given up"
+    "transactionCheckMax", number_between(1), 15, "checks of one transaction before it is given up"
 )
 TRANSACTION_CHECK_INTERVAL_MS = Setting(
-    "transactionCheckInterval", number_between(100), 30_000, "ms between looks at transactions that are not ended"
+    "transactionCheckInterval", number_between(100), 30_000, "ms between scans for open transactions"
 )
-STORE_REPLIES = Setting("storeReplyMessageEnable", parse_truth, True, "replies are kept in the log as well")
+STORE_REPLIES = Setting("storeReplyMessageEnable", parse_truth, True, "also store replies in the log")
 TIMER_ENABLED = Setting(
-    "timerWheelEnable", parse_truth, True, "messages may be delayed to any moment (TIMER_DELIVER_MS)"
+    "timerWheelEnable", parse_truth, True, "allow messages scheduled at a timestamp (TIMER_DELIVER_MS)"
 )
 TIMER_MAX_DELAY_S = Setting(
-    "timerMaxDelaySec", number_between(1), 2_147_483_647, "seconds that such a message may wait at most"
+    "timerMaxDelaySec", number_between(1), 2_147_483_647, "maximum delay of such a message in seconds"
 )
 TIMER_LOG_BYTES = Setting(
     "mappedFileSizeTimerLog",
     number_between(TIMER_LOG_BYTES_MIN),
     TIMER_LOG_FILE_BYTES_DEFAULT,
-    "bytes of the timer log that is written for Apache's broker; without it, those of the file that it left",
+    "bytes of the timer log written for Apache's broker; without it, the size of the existing file",
 )
 RECALL_ENABLED = Setting(
-    "recallMessageEnable", parse_truth, True, "a message that waits for its moment may be taken back"
+    "recallMessageEnable", parse_truth, True, "allow the recall of a message scheduled at a timestamp"
 )
 PROPERTY_FILTER = Setting(
-    "enablePropertyFilter", parse_truth, False, "consumers may filter by SQL92 expressions over properties"
+    "enablePropertyFilter", parse_truth, False, "allow consumers to filter by SQL92 expressions over properties"
 )
 REQUEST_MODE = Setting(
     "defaultMessageRequestMode",
     _one_of("PULL", "POP"),
     "PULL",
-    "how consumers consume that ask brokers for their share",
+    "how consumers consume that ask brokers for their assignment",
 )
 POP_SHARE_QUEUES = Setting(
     "defaultPopShareQueueNum",
     number_between(0),
     0,
-    "how many of its neighbours' queues a POP consumer shares; 0: everybody's",
+    "number of neighbours whose queues a POP consumer shares; 0: those of all",
 )
 POP_RETRY_V2 = Setting(
     "enableRetryTopicV2",
     parse_truth,
     False,
-    "POP retry topics are named %RETRY%group+topic instead of %RETRY%group_topic",
+    "name POP retry topics %RETRY%group+topic instead of %RETRY%group_topic",
 )
 POP_RETRY_V1_READ = Setting(
     "retrieveMessageFromPopRetryTopicV1",
     parse_truth,
     True,
-    "with enableRetryTopicV2, messages in %RETRY%group_topic are still delivered",
+    "with enableRetryTopicV2, also deliver messages in %RETRY%group_topic",
 )
 REVIVE_QUEUES = Setting(
     "reviveQueueNum",
     number_between(1, 65535),
     8,
-    "queues of the topic for POP check points (rmq_sys_REVIVE_LOG_cluster)",
+    "queues of the topic for POP checkpoints (rmq_sys_REVIVE_LOG_cluster)",
 )
-REGION = Setting("regionId", str, "DefaultRegion", "region that answers and stored messages name")
-TRACE_ON = Setting("traceOn", parse_truth, True, "whether clients are told to write traces, if they do at all")
+REGION = Setting("regionId", str, "DefaultRegion", "region named in responses and stored messages")
+TRACE_ON = Setting("traceOn", parse_truth, True, "ask clients that can trace messages to do so")
 SERVER_SIDE_RESET = Setting(
-    "useServerSideResetOffset", parse_truth, True, "a reset of offsets is kept here until the consumer pulls again"
+    "useServerSideResetOffset", parse_truth, True, "the broker keeps an offset reset until the consumer's next pull"
 )
 CONNECTIONS_MAX = Setting(
-    "serverConnectionsMax", number_between(1), 10_000, "connections at a time (Orbitlog's own key)"
+    "serverConnectionsMax", number_between(1), 10_000, "maximum of open connections (Orbitlog's own key)"
 )
 DISPATCH_ENGINE = Setting(
     "dispatchEngine",
     _one_of("inline", "spark"),
     "inline",
-    "who derives queues and index: the broker itself, or `orbitlog pipeline dispatch` (Orbitlog's own key)",
+    "process that derives queues and index: the broker, or `orbitlog pipeline dispatch` (Orbitlog's own key)",
 )
 BLOCKED_KEYS: Setting[tuple[str, ...]] = Setting(
     "configBlackList",
@@ -371,8 +369,8 @@ _ALL: tuple[Setting[Any], ...] = (
 BROKER_SETTINGS = {setting.key: setting for setting in _ALL}
 _KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}
 
-# What may be changed from outside while the broker runs. No path, address, class or name is among them, and nothing
-# that decides the bytes of a store.
+# Settings that may be changed by a request while the broker runs. No path, address, class or name is among them, and
+# none that determines the bytes of a store.
 RUNTIME_KEYS = frozenset(
     setting.key
     for setting in (
@@ -403,7 +401,7 @@ RUNTIME_KEYS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
-    """A key that was given and that no table reads: its class, and a sentence unless it is harmless."""
+    """A given key that no table reads: its class, and a sentence unless it is harmless."""
 
     key: str
     kind: SettingClass
@@ -411,7 +409,7 @@ class Complaint:
 
 
 class BrokerSettings:
-    """The settings of a running broker: what was given, already checked, else the default."""
+    """The settings of a running broker: the given values, already checked, otherwise the defaults."""
 
     def __init__(self, texts: Mapping[str, str] | None = None, complaints: Iterable[Complaint] = ()) -> None:
         self.texts = dict(texts or {})
@@ -427,7 +425,7 @@ class BrokerSettings:
 
     @property
     def store(self) -> StoreSettings:
-        """Those that are the store's."""
+        """The settings of the store."""
         return StoreSettings({key: text for key, text in self.texts.items() if key in store_settings.SETTINGS})
 
     @property
@@ -435,7 +433,7 @@ class BrokerSettings:
         return self[FLUSH_TYPE] == "SYNC_FLUSH"
 
     def with_texts(self, texts: Mapping[str, str]) -> BrokerSettings:
-        """Return the same with some given anew, by options of their own."""
+        """Return a copy in which the options of a command replace some values."""
         for key, text in texts.items():
             _KNOWN[key].check(text, "the command line")
         return BrokerSettings({**self.texts, **texts}, self.complaints)
@@ -445,7 +443,7 @@ class BrokerSettings:
         return key in RUNTIME_KEYS and key not in self[BLOCKED_KEYS]
 
     def change(self, texts: Mapping[str, str]) -> None:
-        """Take what may be changed while the broker runs: all of it or, with a `SettingError`, nothing."""
+        """Change settings while the broker runs: all of them or, with a `SettingError`, none."""
         for key, text in texts.items():
             if not self.may_change(key):
                 _reviewed({} if key in _KNOWN else {key: (text, "the request")}, self.texts)
@@ -467,9 +465,9 @@ def load_broker_settings(
     environment: Mapping[str, str],
     options: Mapping[str, str] | None = None,
 ) -> BrokerSettings:
-    """Read the properties file, the environment, `key=value` texts and a command's own options; later ones win.
+    """Read the properties file, the environment, `key=value` texts and a command's own options; the last source wins.
 
-    Raise a `SettingError` for a value that is invalid and for a setting that protects and is not supported.
+    Raise a `SettingError` for an invalid value and for an unsupported setting that protects data or access.
     """
     texts: dict[str, str] = {}
     others: dict[str, tuple[str, str]] = {}
@@ -493,7 +491,7 @@ _ADDRESS_SERVER = "fetchNamesrvAddrByAddressServer"
 
 
 def _reviewed(others: Mapping[str, tuple[str, str]], texts: Mapping[str, str]) -> list[Complaint]:
-    """Review the settings that no table reads; raise a `SettingError` for one that must not be left out."""
+    """Review the settings that no table reads; raise a `SettingError` for one that must not be ignored."""
     if not others:
         return []
     from orbitlog.settings.setting_review import SettingClass, review_setting  # 500 keys, which most starts do not need
@@ -534,7 +532,7 @@ def _as_text(value: object) -> str:
 
 
 def store_settings_text(value: object) -> str:
-    """Write the two store settings whose values are no plain ones."""
+    """Return the text of the two store settings whose values are not plain."""
     from orbitlog.formats.compat import Compat
     from orbitlog.formats.delay_levels import DEFAULT_LEVELS
 

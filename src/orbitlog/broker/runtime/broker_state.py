@@ -1,4 +1,4 @@
-"""Everything that the handlers and loops of one broker share: its settings, its store, its tables."""
+"""Broker state: settings, store and tables that the handlers and loops of one broker share."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class BrokerEvents:
 
 @dataclass
 class BrokerState:
-    """One broker. Used by the thread of the event loop alone."""
+    """One broker's state. Used in the thread of the event loop only: its tables have no locks."""
 
     root: Path
     settings: BrokerSettings
@@ -94,22 +94,22 @@ class BrokerState:
 
     @property
     def memory_bytes(self) -> int:
-        """How much of the log's end counts as being in memory."""
+        """Bytes at the end of the log that are assumed to be in memory."""
         return self._memory_bytes * self.settings[keys.MEMORY_PERCENT] // 100
 
     def address_for(self, connection: Connection) -> str:
-        """Return the broker's address as this client can dial it: as it did, unless an operator says otherwise."""
+        """Return the broker's address for this client: the one it connected to, unless `brokerIP1` is set."""
         ip = self.settings[keys.ADVERTISED_ADDRESS] or connection.local_address[0] or _LOOPBACK
         return f"[{ip}]:{self.listen_port}" if ":" in ip else f"{ip}:{self.listen_port}"
 
     def store_host_raw(self, connection: Connection | None) -> bytes:
-        """Return the same as records and message ids hold it."""
+        """Return the broker's address as records and message ids contain it."""
         dialled = connection.local_address[0] if connection is not None else ""
         ip = self.advertised_ips[0] if self.advertised_ips else dialled or _LOOPBACK
         return host_raw(ip, self.listen_port)
 
     def max_offset(self, topic: str, queue_id: int) -> int:
-        """Return the queue offset of the next message; 0 where the queue has none."""
+        """Return the queue offset of the next message; 0 if the queue does not exist."""
         queue = self.store.queue(topic, queue_id)
         return 0 if queue is None else queue.max_offset
 
@@ -118,14 +118,14 @@ class BrokerState:
         return 0 if queue is None else queue.min_offset
 
     def store_time_ms(self, topic: str, queue_id: int, queue_offset: int) -> int:
-        """Return when the message there was stored; -1 where there is none."""
+        """Return the store timestamp of a message; -1 if it does not exist."""
         queue = self.store.queue(topic, queue_id)
         entry = None if queue is None or queue_offset < 0 else queue.entry(queue_offset)
         message = None if entry is None else self.store.read_at(entry.physical_offset)
         return -1 if message is None else message.store_timestamp_ms
 
     def is_in_memory(self, topic: str, queue_id: int, queue_offset: int) -> bool:
-        """Tell whether a message is there, and young enough to be in memory still."""
+        """Return whether a message exists and is recent enough to be in memory."""
         queue = self.store.queue(topic, queue_id)
         entry = None if queue is None else queue.entry(queue_offset)
         return entry is not None and self.store.written_to - entry.physical_offset <= self.memory_bytes
@@ -133,7 +133,7 @@ class BrokerState:
 
 @lru_cache(maxsize=8192)
 def host_raw(ip: str, port: int) -> bytes:
-    """Return address and port as records hold them; IPv4 wherever it can be, for clients that read nothing else."""
+    """Return address and port as in records; IPv4 if possible, because old clients read nothing else."""
     try:
         address = ipaddress.ip_address(ip)
     except ValueError:
@@ -144,7 +144,7 @@ def host_raw(ip: str, port: int) -> bytes:
 
 
 def host_bits(born_raw: bytes, store_raw: bytes) -> int:
-    """Return the bits of sysFlag that say how long the two hosts of a record are."""
+    """Return the bits of sysFlag that record whether the two hosts of a record are IPv6."""
     bits = flags.BORN_HOST_IPV6 if len(born_raw) == IPV6_HOST_BYTES else 0
     return bits | (flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0)
 

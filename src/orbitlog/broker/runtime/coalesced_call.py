@@ -1,7 +1,7 @@
-"""A step that many want at once is taken once for all of them.
+"""Coalesced call: many callers of an async function share one run of it.
 
-Whoever asks while it runs shares the next run, which begins when this one ends: what they changed before they asked is
-in it.
+Callers that arrive during a run share the next one, which starts after it: a run covers every change made before the
+call.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 
 
 class CoalescedCall:
-    """One step, never twice at a time."""
+    """One async function of which at most one run is active."""
 
     def __init__(self, step: Callable[[], Awaitable[None]]) -> None:
         self._step = step
@@ -20,7 +20,7 @@ class CoalescedCall:
         self._running: set[asyncio.Future[None]] = set()
 
     def begin(self) -> asyncio.Future[None]:
-        """Return a run that begins after this call."""
+        """Return the future of a run that starts after this call."""
         if self._next is None:
             self._next = asyncio.ensure_future(self._turn())
             self._running.add(self._next)
@@ -28,11 +28,11 @@ class CoalescedCall:
         return self._next
 
     async def run(self) -> None:
-        """Return when such a run has ended; raises what it raised."""
+        """Return when such a run has ended; raise its exception."""
         await asyncio.shield(self.begin())
 
     async def close(self) -> None:
-        """End what is running."""
+        """Cancel the active and the next run."""
         running = list(self._running)
         for run in running:
             run.cancel()

@@ -1,8 +1,8 @@
-"""How long messages are gathered before they are dispatched together.
+"""Dispatch pace: how long appended messages wait so that one dispatch step covers many.
 
-A step of dispatch costs much before its first message, and it is the thread that serves which pays. Where many messages
-come, they wait a few milliseconds for one another. Where few come, each is dispatched as soon as it is answered: its
-sender is busy with the answer meanwhile, and no later send has to wait for a step that does many.
+A step has a fixed cost, which the thread that serves requests pays. At a high rate messages wait a few milliseconds and
+share a step. At a low rate each is dispatched right after its response: the sender is busy with that meanwhile, and no
+later send waits for a long step.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ MANY_PER_SECOND = 8_000
 
 
 class DispatchPace:
-    """`seconds` to gather, by how many messages came lately."""
+    """The delay of the next step in `seconds`, from the rate of appended messages."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -20,7 +20,7 @@ class DispatchPace:
         self._count = 0
 
     def note(self, now_s: float, message_count: int) -> None:
-        """Take note of how many messages there have been in all."""
+        """Record the number of messages appended so far, and derive the rate since the last call."""
         elapsed_s = now_s - self._since_s
         if elapsed_s >= GATHER_SECONDS:
             self.seconds = GATHER_SECONDS if message_count - self._count > MANY_PER_SECOND * elapsed_s else 0.0

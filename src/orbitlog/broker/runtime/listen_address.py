@@ -67,10 +67,10 @@ def _resolved(host: str) -> list[str]:
     if _is_ip(host):
         return [host]
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        answers = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         return []
-    addresses = dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in found)
+    addresses = dict.fromkeys(str(address[0]).partition("%")[0] for *_, address in answers)
     return sorted(addresses, key=lambda address: ":" in address)
 
 

@@ -1,8 +1,8 @@
-"""Telling name servers about this broker: at start, when a topic changes, every half minute, and when it stops.
+"""Registration with the name servers: at start, when a topic changes, every 30 seconds, and when the broker stops.
 
-Mirrors `BrokerOuterAPI.registerBrokerAll`. Each name server has its own connection, which stays open: a name server
-forgets a broker the moment that closes. So one whose connection has closed is tried again every second: a name server
-that comes back knows nobody, and would send clients away until the half minute is over.
+Mirrors `BrokerOuterAPI.registerBrokerAll`. Connections to name servers stay open: a name server removes a broker when
+its connection closes. After a lost connection registration is retried every second: a restarted name server knows
+no broker, and clients would get no route until the next regular registration.
 """
 
 from __future__ import annotations
@@ -30,41 +30,41 @@ _ANNOUNCE_SECONDS = 1.0
 
 
 class Registration:
-    """Keeps every name server informed."""
+    """Registers one broker with its name servers."""
 
     def __init__(self, state: BrokerState, client: RemotingClient) -> None:
         self._state = state
         self._client = client
         self._known_to: set[str] = set()
-        self._complained: set[str] = set()
+        self._reported: set[str] = set()
         self._announcements = CoalescedCall(self.register)
         self.changed = asyncio.Event()
 
     async def register(self) -> None:
-        """Tell all name servers, at the same time."""
+        """Register with all name servers concurrently."""
         addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
-        await self._tell(addresses)
+        await self._register_with(addresses)
 
     async def register_lost(self) -> None:
-        """Tell those name servers to which no connection is open."""
+        """Register with the name servers without an open connection."""
         addresses: tuple[str, ...] = self._state.settings[keys.NAME_SERVERS]
-        await self._tell([address for address in addresses if self._client.open_connection(address) is None])
+        await self._register_with([address for address in addresses if self._client.open_connection(address) is None])
 
-    async def _tell(self, addresses: Sequence[str]) -> None:
+    async def _register_with(self, addresses: Sequence[str]) -> None:
         if addresses:
             body = self._body()
             await asyncio.gather(*(self._register_at(address, body) for address in addresses))
 
     async def announce(self) -> None:
-        """Tell all name servers of a change; does not wait long for those that do not answer."""
+        """Register a change with all name servers; return after a second even if one does not respond."""
         await asyncio.wait({self._announcements.begin()}, timeout=_ANNOUNCE_SECONDS)
 
     async def close(self) -> None:
-        """End what is still being told."""
+        """Cancel registrations in progress."""
         await self._announcements.close()
 
     async def unregister(self) -> None:
-        """Tell those that know this broker that it goes."""
+        """Unregister from the name servers that know this broker."""
         await asyncio.gather(*map(self._unregister_at, list(self._known_to)))
 
     async def _register_at(self, address: str, body: bytes) -> None:
@@ -82,22 +82,22 @@ class Registration:
             request = Command(RequestCode.REGISTER_BROKER, ext_fields=header.to_ext_fields(), body=body)
             answer = await self._client.invoke(address, request, settings[keys.REGISTER_TIMEOUT_MS] / 1000)
         except RemotingError as error:
-            self._complain(address, str(error))
+            self._log_failure(address, str(error))
             return
         if answer.code != ResponseCode.SUCCESS:
-            self._complain(address, f"{answer.remark} (code {answer.code})")
+            self._log_failure(address, f"{answer.remark} (code {answer.code})")
             return
         if address not in self._known_to:
             log.info("registered with name server %s as %s", address, header.broker_address)
         self._known_to.add(address)
-        self._complained.discard(address)
+        self._reported.discard(address)
 
-    def _complain(self, address: str, reason: str) -> None:
-        """Log a failure, once until the next success."""
+    def _log_failure(self, address: str, reason: str) -> None:
+        """Log a failed registration, once until the next success."""
         self._known_to.discard(address)
-        if address not in self._complained:
-            self._complained.add(address)
-            log.warning("name server %s does not know this broker: %s; it is tried again", address, reason)
+        if address not in self._reported:
+            self._reported.add(address)
+            log.warning("could not register with name server %s, retrying: %s", address, reason)
 
     async def _unregister_at(self, address: str) -> None:
         try:
@@ -110,14 +110,14 @@ class Registration:
             request = Command(RequestCode.UNREGISTER_BROKER, ext_fields=header.to_ext_fields())
             await self._client.invoke(address, request, _UNREGISTER_SECONDS)
         except RemotingError as error:
-            log.info("name server %s was not told that the broker stops: %s", address, error)
+            log.info("could not unregister from name server %s: %s", address, error)
 
     async def _ip_for(self, address: str) -> str:
-        """Return the address that clients are told to dial: the one from which this name server is reached."""
+        """Return the address to register: the local one of the connection to this name server, unless one is set."""
         settings = self._state.settings
         if settings[keys.ADVERTISED_ADDRESS]:
             return settings[keys.ADVERTISED_ADDRESS]
-        bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - asked, not listened on
+        bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - compared, not bound
         if not bound.is_unspecified:
             return str(bound)
         connection = await self._client.connect(address)

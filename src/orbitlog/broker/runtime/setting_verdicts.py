@@ -25,8 +25,8 @@ def judge_settings(texts: Mapping[str, str], source: str = "") -> Iterator[Setti
     """Yield a verdict for each setting; `source` is named in the sentences if it is given."""
     for key in texts:
         finding, sentence = _judged(key, texts)
-        place = f" from {source}" if source else ""
-        yield SettingVerdict(key, finding, None if sentence is None else sentence.replace(_SOURCE, place))
+        origin = f" from {source}" if source else ""
+        yield SettingVerdict(key, finding, None if sentence is None else sentence.replace(_SOURCE, origin))
 
 
 def _judged(key: str, texts: Mapping[str, str]) -> tuple[str, str | None]:
@@ -34,7 +34,7 @@ def _judged(key: str, texts: Mapping[str, str]) -> tuple[str, str | None]:
     is_read = key in SETTINGS or key in BROKER_SETTINGS
     beside = () if is_read else (STORE_ROOT.key, NAME_SERVERS.key)
     try:
-        settings = load_broker_settings(None, [f"{each}={texts[each]}" for each in (*beside, key) if each in texts], {})
+        settings = load_broker_settings(None, [f"{name}={texts[name]}" for name in (*beside, key) if name in texts], {})
     except SettingError as error:
         return (WRONG if is_read else REFUSED), str(error)
     if not settings.complaints:

@@ -184,10 +184,10 @@ class SendHandler:
         """Create the topic of a send; raise `RequestRefused` if the broker does not create topics automatically."""
         state, topic = self._state, header.topic
         if topic.startswith(names.RETRY_PREFIX):
-            return state.topics.make(topic, 1, sys_flag=2 if header.unit_mode else 0)
+            return state.topics.find_or_create(topic, 1, sys_flag=2 if header.unit_mode else 0)
         created = None
         if state.settings[keys.AUTO_CREATE_TOPIC] or header.default_topic != names.AUTO_CREATE_TOPIC:
-            created = state.topics.make_from_template(
+            created = state.topics.create_from_template(
                 topic, header.default_topic, header.default_topic_queue_count, 1 if header.unit_mode else 0
             )
         if created is None:
@@ -240,7 +240,7 @@ class SendHandler:
         """Return a message for a retry topic as it is, or for the dead letter topic after too many attempts."""
         state = self._state
         group_name = checked_group(message.topic[len(names.RETRY_PREFIX) :])
-        group = state.groups.find_or_make(group_name, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
+        group = state.groups.find_or_create(group_name, auto_create=state.settings[keys.AUTO_CREATE_GROUP])
         if group is None:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"subscription group {group_name} not exist"
@@ -251,7 +251,7 @@ class SendHandler:
         in_order = state.locks.is_held(group_name, state.now_ms())
         if message.reconsume_times <= times_max and not in_order:
             return message
-        config = state.topics.make_dead_letter_topic(group_name)
+        config = state.topics.find_or_create_dead_letter_topic(group_name)
         properties.pop(props.DELAY, None)
         log.warning(
             "dead letter: group %s gave up on a message after %d tries; it is in %s",

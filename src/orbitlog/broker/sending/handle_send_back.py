@@ -46,7 +46,7 @@ class SendBackHandler:
     def __call__(self, connection: Connection, request: Command) -> Answer:
         state = self._state
         header = SendBackRequest.from_ext_fields(request.ext_fields)
-        group = state.groups.find_or_make(
+        group = state.groups.find_or_create(
             checked_group(header.group), auto_create=state.settings[keys.AUTO_CREATE_GROUP]
         )
         if group is None:
@@ -57,7 +57,7 @@ class SendBackHandler:
             raise RequestRefused(ResponseCode.NO_PERMISSION, "the broker is not writable (brokerPermission)")
         if group.retry_queue_count <= 0:
             return response_to(request, ResponseCode.SUCCESS)
-        topic = state.topics.make_retry_topic(
+        topic = state.topics.find_or_create_retry_topic(
             group.group, group.retry_queue_count, _UNIT_SUBSCRIBER if header.unit_mode else 0
         )
         if not topic.permission & PERMISSION_WRITE:
@@ -81,7 +81,7 @@ class SendBackHandler:
         properties[props.WAIT] = "false"
         is_dead_letter = message.reconsume_times >= times_max or header.delay_level < 0
         if is_dead_letter:
-            topic, queue_id = state.topics.make_dead_letter_topic(header.group).topic, 0
+            topic, queue_id = state.topics.find_or_create_dead_letter_topic(header.group).topic, 0
             properties.pop(props.DELAY, None)
             log.warning(
                 "dead letter: group %s gave up on %s after %d attempts; it is in %s",

@@ -1,7 +1,7 @@
-"""Who is connected: producers and consumers by group, as their heartbeats say.
+"""Connected clients: producers and consumers by group, from their heartbeats.
 
-Mirrors `ProducerManager`, `ConsumerManager`, `ConsumerGroupInfo`. A pure table over connections, which it only tells
-apart; the time is given. What changed is returned, and whoever asked tells the other members.
+Mirrors `ProducerManager`, `ConsumerManager`, `ConsumerGroupInfo`. A pure table: connections are only keys, and callers
+pass the time. Methods return whether membership changed; the caller notifies the other members.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ RecordFilter = Callable[[bytes], bool]
 
 
 class Subscription:
-    """What a group wants of one topic, and how a message is told that it is wanted."""
+    """A group's subscription to one topic, with the filters that select its messages."""
 
     __slots__ = ("data", "problem", "record_filter", "tags_filter")
 
     def __init__(self, data: SubscriptionData) -> None:
         self.data = data
         self.tags_filter = _tags_filter(data)
-        """Tells by its hash whether a message may match; None where everything does."""
+        """Selects messages by their tag hash; None if all match."""
         self.record_filter: RecordFilter | None = None
-        """Tells by the whole record, for an expression over properties."""
+        """Selects messages by the whole record, for an expression over properties."""
         self.problem = ""
-        """Why its expression cannot be understood; empty where it can."""
+        """Why the expression is invalid; empty if it is valid."""
         if not data.is_tag:
             try:
                 self.record_filter = _sql_filter(data)
             except BadExpression as error:
-                self.problem = f"the expression cannot be understood: {error}"
+                self.problem = f"invalid expression: {error}"
 
     @property
     def topic(self) -> str:
@@ -53,13 +53,13 @@ class Subscription:
 def _tags_filter(data: SubscriptionData) -> TagsFilter | None:
     if not data.is_tag or data.expression == ALL or not (data.tags or data.tag_codes):
         return None
-    # Hashes are made here from the tags: Go hashes bytes where everybody else hashes characters.
+    # Hashes are computed from the tags, not taken from the request: Go clients hash bytes, all others characters.
     return frozenset(map(string_hash, data.tags) if data.tags else data.tag_codes).__contains__
 
 
 def _sql_filter(data: SubscriptionData) -> RecordFilter:
     if data.expression_type != SQL92:
-        raise BadExpression(f"{data.expression_type[:40]!r} is no kind of expression", data.expression)
+        raise BadExpression(f"{data.expression_type[:40]!r} is not a type of expression", data.expression)
     from orbitlog.filters.sql_filter import SqlFilter
 
     matches = SqlFilter(data.expression).matches
@@ -67,12 +67,12 @@ def _sql_filter(data: SubscriptionData) -> RecordFilter:
 
 
 def no_property_filter(expression_type: str) -> str:
-    """Say that expressions over properties are off."""
+    """Return the refusal of expressions over properties, in Java's words."""
     return f"The broker does not support consumer to filter message by {expression_type[:40]} (enablePropertyFilter)"
 
 
 def parse_subscription(topic: str, expression: str | None, expression_type: str | None = None) -> Subscription:
-    """Read `a || b`, as Java `FilterAPI.build` does; `*`, nothing and blanks mean everything."""
+    """Parse `a || b`, as Java `FilterAPI.build` does; `*`, an empty text and blanks match every message."""
     if expression_type not in (None, "", TAG):
         return Subscription(SubscriptionData(topic, expression or "", expression_type=expression_type or TAG))
     if expression is None or expression == ALL or expression.strip() in ("", ALL):
@@ -83,7 +83,7 @@ def parse_subscription(topic: str, expression: str | None, expression_type: str 
 
 @lru_cache(maxsize=1024)
 def _to_everything(topic: str) -> Subscription:
-    """What most pulls say that bring a subscription, each of them anew."""
+    """Return a subscription without filter. Cached: most pulls that carry a subscription carry this one."""
     return Subscription(SubscriptionData(topic))
 
 
@@ -100,7 +100,7 @@ class Member:
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """The consumers of a group that are connected now, and what the last heartbeat said they want."""
+    """The connected consumers of a group, and the subscriptions of the last heartbeat."""
 
     group: str
     consume_type: str = "CONSUME_PASSIVELY"
@@ -118,7 +118,10 @@ class ConsumerGroup:
         return next((member for member in self.members.values() if member.client_id == client_id), None)
 
     def take_subscriptions(self, given: Mapping[str, SubscriptionData]) -> bool:
-        """Become what this heartbeat says; True if a topic came or went. Members that differ take turns, as in Java."""
+        """Replace the subscriptions by those of a heartbeat; return whether a topic was added or removed.
+
+        Members with different subscriptions overwrite each other's, as in Java.
+        """
         changed = False
         for topic, subscription in given.items():
             before = self.subscriptions.get(topic)
@@ -132,7 +135,7 @@ class ConsumerGroup:
 
 
 class Clients:
-    """Everybody who is connected."""
+    """All connected clients."""
 
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup] = {}
@@ -148,10 +151,10 @@ class Clients:
         return list(self._consumers.values())
 
     def groups_subscribed_to(self, topic: str) -> list[str]:
-        return [each.group for each in self._consumers.values() if topic in each.subscriptions]
+        return [group.group for group in self._consumers.values() if topic in group.subscriptions]
 
     def register_consumer(self, heartbeat: ConsumerData, member: Member) -> bool:
-        """Take a heartbeat; True if the group's other members should share the queues anew."""
+        """Register a heartbeat; return whether the group's members should rebalance."""
         group = self._consumers.get(heartbeat.group)
         if group is None:
             group = self._consumers[heartbeat.group] = ConsumerGroup(heartbeat.group)
@@ -161,13 +164,15 @@ class Clients:
         before = group.members.get(member.connection)
         is_new = before is None or before.client_id != member.client_id
         group.members[member.connection] = member
-        changed = group.take_subscriptions({each.topic: each for each in heartbeat.subscriptions})
+        changed = group.take_subscriptions(
+            {subscription.topic: subscription for subscription in heartbeat.subscriptions}
+        )
         if is_new or changed:
             group.last_change_ms = member.last_seen_ms
         return is_new or changed
 
     def unregister_consumer(self, group_name: str, connection: object) -> bool:
-        """Forget a member; True if it was one."""
+        """Remove a member; return whether it was one."""
         group = self._consumers.get(group_name)
         if group is None or group.members.pop(connection, None) is None:
             return False
@@ -185,7 +190,7 @@ class Clients:
         return list(self._producers.get(group, {}).values())
 
     def find_producer(self, client_id: str) -> Member | None:
-        """Return the producer with that id, of whatever group."""
+        """Return the producer with that client id, in any group."""
         for members in self._producers.values():
             for member in members.values():
                 if member.client_id == client_id:
@@ -204,13 +209,13 @@ class Clients:
     # Both
 
     def drop_connection(self, connection: object) -> list[str]:
-        """Forget a connection that is gone; returns the consumer groups that it was in."""
+        """Remove a closed connection; return the consumer groups that it was in."""
         for group in list(self._producers):
             self.unregister_producer(group, connection)
         return [group for group in list(self._consumers) if self.unregister_consumer(group, connection)]
 
     def expired(self, now_ms: int) -> list[object]:
-        """Return connections that have sent no heartbeat for too long."""
+        """Return connections without a heartbeat for longer than the timeout."""
         groups = [*(group.members for group in self._consumers.values()), *self._producers.values()]
         return list(
             {

@@ -1,7 +1,7 @@
-"""How far each group is in each queue: what consumers commit. Mirrors `ConsumerOffsetManager`.
+"""Committed offsets: the next offset to consume, by group and queue. Mirrors `ConsumerOffsetManager`.
 
-A pure table, kept in `consumerOffset.json` every few seconds and when the broker stops. A reset that an operator asked
-for waits in `_resets` until the group's next pull of that queue; commits that were on their way are dropped till then.
+A pure table, saved to `consumerOffset.json` every few seconds and when the broker stops. An operator's offset reset
+stays in `_resets` until the group's next pull of that queue; commits that arrive before it are dropped.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NO_OFFSETS: dict[int, int] = {}
 
 
 class CommittedOffsets:
-    """Queue offsets of the next message to consume, by topic, group and queue; `file` is where they are saved."""
+    """Queue offsets of the next message to consume, by topic, group and queue; `file` is the file they are saved to."""
 
     file: ClassVar[JsonFile[Any]] = CONSUMER_OFFSET
 
@@ -42,11 +42,11 @@ class CommittedOffsets:
         return self._offsets.get(TopicGroup(topic, group), _NO_OFFSETS).get(queue_id)
 
     def queues(self, topic: str, group: str) -> dict[int, int]:
-        """Every queue of the topic that the group has committed."""
+        """Return the offsets of every queue of the topic that the group has committed."""
         return dict(self._offsets.get(TopicGroup(topic, group), _NO_OFFSETS))
 
     def commit(self, topic: str, group: str, queue_id: int, queue_offset: int) -> bool:
-        """Take a commit, backwards too; False if a reset has been asked for that the group has not seen yet."""
+        """Set an offset, also to a smaller one; return False if the group has not seen an offset reset yet."""
         key = TopicGroup(topic, group)
         if queue_id in self._resets.get(key, _NO_OFFSETS):
             return False
@@ -58,7 +58,7 @@ class CommittedOffsets:
         return True
 
     def note_pull(self, topic: str, group: str, queue_id: int, queue_offset: int) -> None:
-        """Remember from where the group will pull next."""
+        """Record the offset that the group will pull next."""
         key = TopicGroup(topic, group)
         queues = self._pulled.get(key)
         if queues is None:
@@ -69,13 +69,13 @@ class CommittedOffsets:
         return self._pulled.get(TopicGroup(topic, group), _NO_OFFSETS).get(queue_id)
 
     def reset(self, topic: str, group: str, queue_id: int, queue_offset: int) -> None:
-        """Let the group go on elsewhere: its next pull of the queue is told so."""
+        """Reset a group's offset: its next pull of the queue is redirected to it."""
         self._resets.setdefault(TopicGroup(topic, group), {})[queue_id] = queue_offset
         self._offsets.setdefault(TopicGroup(topic, group), {})[queue_id] = queue_offset
         self.is_changed = True
 
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
-        """Return where a pull must go on, once."""
+        """Return the offset that a pull must be redirected to and remove it; None without a reset."""
         if not self._resets:
             return None
         key = TopicGroup(topic, group)
@@ -99,7 +99,7 @@ class CommittedOffsets:
         return list(self._offsets)
 
     def clone(self, topic: str, source: str, target: str) -> bool:
-        """Let one group be where another is; False where that one has committed nothing."""
+        """Copy the offsets of one group to another; return False if the first has committed none."""
         queues = self._offsets.get(TopicGroup(topic, source))
         if not queues:
             return False
@@ -147,7 +147,7 @@ class LightOffsets(CommittedOffsets):
         light = {
             key: queues[0] for key, queues in saved.offsets.items() if key.group.startswith(LMQ_PREFIX) and 0 in queues
         }
-        # Java has no place for other queues of such a group: they stay in the ordinary table, which it keeps.
+        # Java's file has no entry for other queues of such a group: they stay in the regular table, as with Java.
         others = {key: queues for key, queues in saved.offsets.items() if key not in light or len(queues) > 1}
         return LmqConsumerOffsets(
             others, saved.pull_offsets, saved.data_version, lmq_offsets=light, unknown=saved.unknown

@@ -1,7 +1,7 @@
-"""Tables of a broker in config/*.json, the files that a Java broker keeps: either can go on with what the other left.
+"""Config directory: a broker's tables in config/*.json, in the format of a Java broker, which can take them over.
 
-A file is replaced whole, and the one before it stays as `.bak`, as Java does it. Encoding is done by whoever owns the
-table; writing may happen in any thread, one file at a time.
+A file is replaced as a whole and its predecessor kept as `.bak`, as Java does. The owner of a table encodes it; any
+thread may write, one file at a time.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ R = TypeVar("R", bound=JsonRecord)
 
 
 class ConfigDirectory:
-    """config/ of one store."""
+    """The config directory of one store."""
 
     def __init__(self, disk: Disk, root: Path, compat: Compat) -> None:
         self._disk = disk
         self._directory = root / tree.CONFIG
         self._compat = compat
-        # What a file holds now, so that nothing is written, nor read back, for nothing.
+        # Content of each file now: an unchanged table is not written, and a backup needs no read.
         self._written: dict[str, bytes] = {}
 
     @property
@@ -35,25 +35,25 @@ class ConfigDirectory:
         return self._directory
 
     def modified_ms(self, file_name: str) -> int | None:
-        """Return when a file was written last; None if there is none, or the disk has no times."""
+        """Return the modification time of a file; None if it does not exist or the disk has no times."""
         try:
             return (self._directory / file_name).stat().st_mtime_ns // 1_000_000
         except OSError:
             return None
 
     def load(self, file: JsonFile[R]) -> R | None:
-        """Read a table, or its backup where it is damaged; None where there is neither."""
+        """Read a table, or its backup if it is damaged; return None if neither exists."""
         path = self._directory / file.name
         main = self._disk.read_file(path)
         backup = self._disk.read_file(path.with_name(file.name + tree.BACKUP_SUFFIX))
         try:
             chosen = choose_config(main, backup, file.decode)
         except FormatError as error:
-            raise StoreError(f"{path} cannot be read: {error}; mend it, or remove it to start without it") from None
+            raise StoreError(f"cannot read {path}: {error}; repair it, or remove it to start without it") from None
         if chosen is None:
             return None
         if main is not None and chosen.source is ConfigSource.MAIN:
-            # A damaged file must not become the backup: until it is replaced the backup is all there is.
+            # A damaged file must not replace the backup, the only valid copy until the next save.
             self._written[file.name] = main
         return chosen.value
 
@@ -61,7 +61,7 @@ class ConfigDirectory:
         return utf8_encode(file.encode(table, self._compat))
 
     def write(self, file_name: str, content: bytes) -> None:
-        """Replace a file, and keep the one before as its backup."""
+        """Replace a file, and keep its predecessor as the backup."""
         before = self._written.get(file_name)
         if before == content:
             return

@@ -1,6 +1,6 @@
-"""The consumer groups of a broker and what each may do. Mirrors `SubscriptionGroupManager`.
+"""Consumer groups of a broker and their permissions. Mirrors `SubscriptionGroupManager`.
 
-A pure table, as `topics` is; kept in `subscriptionGroup.json`.
+A pure table, as `topics` is; saved to `subscriptionGroup.json`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from orbitlog.broker.tables.topics import NowMs, next_version
 from orbitlog.formats.names import LMQ_PREFIX, is_system_group
 from orbitlog.formats.tables.group_config import GroupConfig, GroupTable
 
-# Made when a broker starts, as Java does.
+# Created when a broker starts, as Java does.
 _AT_START = (
     *("TOOLS_CONSUMER", "FILTERSRV_CONSUMER", "SELF_TEST_C_GROUP", "CID_ONS-HTTP-PROXY"),
     *("CID_ONSAPI_PULL", "CID_ONSAPI_PERMISSION", "CID_ONSAPI_OWNER"),
@@ -41,12 +41,12 @@ class Groups:
     def find(self, group: str) -> GroupConfig | None:
         return self._groups.get(group)
 
-    def find_or_make(self, group: str, *, auto_create: bool) -> GroupConfig | None:
-        """Return the group; one that is not there is made if that is allowed. The name must have been checked."""
-        found = self._groups.get(group)
-        if found is None and (auto_create or is_system_group(group)):
+    def find_or_create(self, group: str, *, auto_create: bool) -> GroupConfig | None:
+        """Return the group, created if it does not exist and that is allowed. The name must have been checked."""
+        config = self._groups.get(group)
+        if config is None and (auto_create or is_system_group(group)):
             return self.put(GroupConfig(group))
-        return found
+        return config
 
     def put(self, config: GroupConfig) -> GroupConfig:
         self._groups[config.group] = config
@@ -61,7 +61,7 @@ class Groups:
         return True
 
     def may_read(self, group: str, topic: str) -> bool:
-        """Tell whether an operator has not forbidden the group this topic."""
+        """Return whether the group may read the topic: an operator can forbid it."""
         return not self._forbidden.get(group, {}).get(topic, 0) & _READ_BIT
 
     def set_readable(self, group: str, topic: str, readable: bool) -> None:
@@ -87,8 +87,8 @@ class LightGroups(Groups):
     def find(self, group: str) -> GroupConfig | None:
         return GroupConfig(group) if group.startswith(LMQ_PREFIX) else self._groups.get(group)
 
-    def find_or_make(self, group: str, *, auto_create: bool) -> GroupConfig | None:
-        return self.find(group) or super().find_or_make(group, auto_create=auto_create)
+    def find_or_create(self, group: str, *, auto_create: bool) -> GroupConfig | None:
+        return self.find(group) or super().find_or_create(group, auto_create=auto_create)
 
     def put(self, config: GroupConfig) -> GroupConfig:
         return config if config.group.startswith(LMQ_PREFIX) else super().put(config)

@@ -1,14 +1,14 @@
-"""Which table of committed offsets is in force: `lmqConsumerOffset.json` with `enableLmq`, else `consumerOffset.json`.
+"""Offsets in force: chooses `lmqConsumerOffset.json` with `enableLmq=true`, else `consumerOffset.json`.
 
-A Java broker reads the one that its setting names, and ignores the other. So a setting that was switched, or a line
-that was lost from `broker.conf`, lets every group start over. Orbitlog therefore looks at both:
+A Java broker reads the one that its setting names, and ignores the other. So after a change of the setting, or a line
+lost from `broker.conf`, every group starts over. Orbitlog therefore compares both:
 
-- The other table was saved earlier: it is left over and of no interest.
+- The other table was saved earlier: it is obsolete and ignored.
 - The other table was saved later, and has offsets that the one in force lacks or that are ahead: the broker refuses to
   start. Exception: with `enableLmq=true` and no `lmqConsumerOffset.json` yet, the offsets of `consumerOffset.json` are
   taken over; the setting was switched on deliberately, and from then on one table has all of them.
 
-A table was saved later by its data version (5.x), or by the modification time of its file if that says so clearly.
+The later table is the one with the higher data version (5.x), or the clearly later modification time.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from orbitlog.formats.tables.offset_tables import (
 
 log = logging.getLogger(__name__)
 
-# Files that were copied one after the other, without their times, are this close to each other.
+# Modification times of files copied one after the other, without their original times, differ by less than this.
 _COPIED_WITHIN_MS = 60_000
 
 
 def load_offsets(directory: ConfigDirectory, now_ms: NowMs, *, has_light_queues: bool) -> CommittedOffsets:
-    """Return the committed offsets of a store whose tables `check_offsets` has seen."""
+    """Return the committed offsets of a store that passed `check_offsets`."""
     if not has_light_queues:
         return CommittedOffsets(now_ms, directory.load(CONSUMER_OFFSET))
     light = directory.load(LMQ_CONSUMER_OFFSET)
@@ -42,8 +42,8 @@ def load_offsets(directory: ConfigDirectory, now_ms: NowMs, *, has_light_queues:
     if ordinary is None:
         return LightOffsets(now_ms, light)
     log.warning(
-        "enableLmq=true and there is no %s: the offsets of %s are taken over. A Java broker does not do that, it lets"
-        " every group start over",
+        "enableLmq=true and %s does not exist: the offsets of %s are taken over. A Java broker would not: with it every"
+        " group starts over",
         LMQ_CONSUMER_OFFSET.name,
         CONSUMER_OFFSET.name,
     )
@@ -81,8 +81,8 @@ def _check(
     opposite = "false" if setting == "true" else "true"
     raise StoreError(
         f"enableLmq={setting}, but {other_name} was saved after {name} and {len(ahead)} of its offsets are ahead, the"
-        f" first of {key} queue {queue_id}: what these groups have consumed would be delivered again. Set"
-        f" enableLmq={opposite}; or, if that file is left over, move {directory.path / other_name} out of the way"
+        f" first of {key} queue {queue_id}: these groups would receive consumed messages a second time. Set"
+        f" enableLmq={opposite}; or, if that file is obsolete, move {directory.path / other_name} out of the way"
     )
 
 
@@ -97,9 +97,9 @@ def _is_later(
 
 
 def offsets_ahead(in_force: ConsumerOffsets, other: ConsumerOffsets) -> list[tuple[TopicGroup, int]]:
-    """Return the queues of `other` whose offset the table in force lacks, or has only a smaller one of."""
-    known, found = _all_offsets(in_force), _all_offsets(other)
-    return [place for place, queue_offset in found.items() if queue_offset > known.get(place, 0)]
+    """Return the queues of `other` whose offset is missing or smaller in the table in force."""
+    offsets, other_offsets = _all_offsets(in_force), _all_offsets(other)
+    return [queue for queue, queue_offset in other_offsets.items() if queue_offset > offsets.get(queue, 0)]
 
 
 def _all_offsets(table: ConsumerOffsets) -> dict[tuple[TopicGroup, int], int]:

@@ -1,6 +1,6 @@
-"""Who may consume a queue in order: at most one client of a group, for a minute at a time.
+"""Queue locks of ordered consumption: one client of a group holds a queue, with a lease of one minute.
 
-Mirrors `RebalanceLockManager`. Pure: the time is given.
+Mirrors `RebalanceLockManager`. Pure: callers pass the time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class QueueLocks:
         self._leases: dict[str, dict[QueueName, _Lease]] = {}
 
     def lock(self, group: str, queues: Iterable[QueueName], client_id: str, now_ms: int) -> list[QueueName]:
-        """Take or renew what is free or the client's own; return what it holds now."""
+        """Lock queues that are free, renew the client's own; return those that it holds now."""
         leases = self._leases.setdefault(group, {})
         held = []
         for queue in queues:
@@ -45,7 +45,7 @@ class QueueLocks:
         return held
 
     def unlock(self, group: str, queues: Iterable[QueueName], client_id: str) -> None:
-        """Give back what the client holds; others' leases stay."""
+        """Release the queues that the client holds; leases of other clients are unchanged."""
         leases = self._leases.get(group, {})
         for queue in queues:
             lease = leases.get(queue)
@@ -55,7 +55,7 @@ class QueueLocks:
             self._leases.pop(group, None)
 
     def is_held(self, group: str, now_ms: int) -> bool:
-        """Tell whether any queue of the group is held: it consumes in order, then."""
+        """Return whether any queue of the group is locked: then the group consumes in order."""
         return any(lease.until_ms > now_ms for lease in self._leases.get(group, {}).values())
 
     def drop_expired(self, now_ms: int) -> None:

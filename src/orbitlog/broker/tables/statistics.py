@@ -1,7 +1,7 @@
-"""What a broker counts, and how fast it goes: sums by name and key over the last minute, hour and day.
+"""Broker statistics: counters by name and key, with sums and rates over the last minute, hour and day.
 
-Mirrors `BrokerStatsManager` and `StatsItem`. Counting is two additions; `sample` is to be called every few seconds. The
-time is given.
+Mirrors `BrokerStatsManager` and `StatsItem`. Counting is two additions; call `sample` every few seconds. Pure: callers
+pass the time.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ BROKER_GET_NUMS = "BROKER_GET_NUMS"
 
 SAMPLE_MS = 10_000
 _MINUTE_MS, _HOUR_MS, _DAY_MS = 60_000, 3_600_000, 86_400_000
-# How often each window is sampled: a window keeps a few hundred samples at most.
+# Sampling interval of each window: a window keeps a few hundred samples at most.
 _STEPS = ((_MINUTE_MS, SAMPLE_MS), (_HOUR_MS, 10 * 60_000), (_DAY_MS, _HOUR_MS))
 _KEYS_MAX = 100_000
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Counts of one stretch of time: sum, per second, and per occasion."""
+    """Counts of one time window: sum, per second, and per event."""
 
     sum: int = 0
     tps: float = 0.0
@@ -42,7 +42,7 @@ class _Sample:
 
 @dataclass(slots=True)
 class Counter:
-    """One thing counted: `total` of it on so many occasions."""
+    """One counter: the sum `total` over a number of events."""
 
     total: int = 0
     times: int = 0
@@ -55,7 +55,7 @@ class Counter:
     def sample(self, now_ms: int) -> None:
         for (window_ms, step_ms), samples in zip(_STEPS, self._samples, strict=True):
             if not samples:
-                # Counted before it was ever sampled: as if it had begun with nothing one step ago.
+                # Counted before the first sample: assume zero one interval ago.
                 samples.append(_Sample(now_ms - step_ms, 0, 0))
             if now_ms - samples[-1].at_ms >= step_ms:
                 samples.append(_Sample(now_ms, self.total, self.times))
@@ -100,7 +100,7 @@ class Statistics:
         counter = self._counters.get((name, key))
         if counter is None:
             counter = Counter()
-            if len(self._counters) < _KEYS_MAX:  # names come from outside; one too many is counted by nobody
+            if len(self._counters) < _KEYS_MAX:  # names come from clients; those past the limit are not counted
                 self._counters[name, key] = counter
         return counter
 
@@ -108,12 +108,12 @@ class Statistics:
         return self._counters.get((name, key))
 
     def note_put(self, topic: str, count: int, size_bytes: int, times: int = 1) -> None:
-        """Count messages that were stored, on so many occasions."""
+        """Count stored messages, as `times` events."""
         total = self.put_messages
         total.total += count
         total.times += times
         self.put_bytes += size_bytes
-        # Looked up together and counted in place: this is done for every message.
+        # Looked up together and incremented in place: this runs for every message.
         counters = self._put_counters.get(topic)
         if counters is None:
             counters = self._put_counters[topic] = (
@@ -127,7 +127,7 @@ class Statistics:
         size.times += times
 
     def note_get(self, topic: str, group: str, count: int, size_bytes: int) -> None:
-        """Count messages that were given to a consumer."""
+        """Count messages sent to a consumer."""
         self.get_messages.add(count)
         self.get_requests_found.add(1)
         counters = self._get_counters.get((topic, group))
@@ -159,7 +159,7 @@ class Statistics:
 
 @dataclass(slots=True)
 class DayTotals:
-    """A total as it was on the last two mornings."""
+    """A total as of the last two midnights."""
 
     day: int = -1
     this_morning: int = 0

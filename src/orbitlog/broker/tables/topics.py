@@ -1,7 +1,7 @@
-"""The topics of a broker: which there are, with how many queues, and who may do what. Mirrors `TopicConfigManager`.
+"""Topics of a broker: their queues and permissions. Mirrors `TopicConfigManager`.
 
-A pure table: whoever changes it sees that it is saved (`topics.json`) and told to the name servers, for which every
-change bumps the data version.
+A pure table: `changed` saves it (`topics.json`) and registers it with the name servers. Every change increments the
+data version, by which name servers detect it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class Topics:
         return self._topics.get(topic)
 
     def put(self, config: TopicConfig) -> TopicConfig:
-        """Make a topic, or change it."""
+        """Create a topic or change it."""
         self._topics[config.topic] = config
         self._bump()
         return config
@@ -62,11 +62,13 @@ class Topics:
         self._bump()
         return True
 
-    def make(self, topic: str, queue_count: int, permission: int = READ_WRITE, sys_flag: int = 0) -> TopicConfig:
-        """Return the topic, made if it is not there: for topics that belong to a group or to the broker itself."""
-        found = self._topics.get(topic)
-        if found is not None:
-            return found
+    def find_or_create(
+        self, topic: str, queue_count: int, permission: int = READ_WRITE, sys_flag: int = 0
+    ) -> TopicConfig:
+        """Return the topic, created if it does not exist: for topics of a group or of the broker itself."""
+        config = self._topics.get(topic)
+        if config is not None:
+            return config
         return self.put(
             TopicConfig(
                 topic,
@@ -77,14 +79,16 @@ class Topics:
             )
         )
 
-    def make_retry_topic(self, group: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
-        return self.make(names.retry_topic(group), queue_count, sys_flag=sys_flag)
+    def find_or_create_retry_topic(self, group: str, queue_count: int, sys_flag: int = 0) -> TopicConfig:
+        return self.find_or_create(names.retry_topic(group), queue_count, sys_flag=sys_flag)
 
-    def make_dead_letter_topic(self, group: str) -> TopicConfig:
-        return self.make(names.dead_letter_topic(group), _DEAD_LETTER_QUEUES)
+    def find_or_create_dead_letter_topic(self, group: str) -> TopicConfig:
+        return self.find_or_create(names.dead_letter_topic(group), _DEAD_LETTER_QUEUES)
 
-    def make_from_template(self, topic: str, template_name: str, queue_count: int, sys_flag: int) -> TopicConfig | None:
-        """Make a topic because somebody sends to it; None where no template allows that."""
+    def create_from_template(
+        self, topic: str, template_name: str, queue_count: int, sys_flag: int
+    ) -> TopicConfig | None:
+        """Create a topic for a first send; return None if no template allows it."""
         template = self._topics.get(template_name)
         if template is None or not template.permission & PERMISSION_INHERIT:
             return None
@@ -100,8 +104,8 @@ class Topics:
             )
         )
 
-    def make_system_topics(self, settings: BrokerSettings) -> None:
-        """Make those that clients and tools expect to find, as a Java broker does when it starts."""
+    def create_system_topics(self, settings: BrokerSettings) -> None:
+        """Create the topics that clients and tools expect, as a Java broker does when it starts."""
         cluster, broker = settings[keys.CLUSTER_NAME], settings[keys.BROKER_NAME]
         count = settings[keys.QUEUE_COUNT]
         wanted = [
@@ -131,7 +135,7 @@ class Topics:
             self.data_version = next_version(self.data_version, self._now_ms())
 
     def is_system(self, topic: str, settings: BrokerSettings) -> bool:
-        """Tell the broker's own topics from those of its users."""
+        """Return whether the topic is one of the broker's own."""
         cluster = settings[keys.CLUSTER_NAME]
         own = (cluster, settings[keys.BROKER_NAME], cluster + names.REPLY_TOPIC_SUFFIX)
         return names.is_system_topic(topic) or topic in own
@@ -140,7 +144,7 @@ class Topics:
         return TopicTable(dict(self._topics), self.data_version, unknown=self._unknown)
 
     def registered(self, broker_permission: int) -> TopicTable:
-        """What name servers are told: where the broker may not be read or written, no topic of it may."""
+        """Return the topics to register: a permission that the broker lacks is removed from each of them."""
         if broker_permission & READ_WRITE == READ_WRITE:
             return self.snapshot()
         allowed = {
@@ -150,7 +154,7 @@ class Topics:
         return TopicTable(allowed, self.data_version, unknown=self._unknown)
 
     def touch(self) -> None:
-        """Let name servers take everything anew, though no topic changed: the broker's permission did."""
+        """Register all topics with the name servers although none changed: the broker's permission did."""
         self._bump()
 
     def _bump(self) -> None:
@@ -174,5 +178,5 @@ class LightTopics(Topics):
 
 
 def next_version(version: DataVersion, now_ms: int) -> DataVersion:
-    """Return the version after one more change."""
+    """Return the version after one more change at `now_ms`."""
     return replace(version, counter=version.counter + 1, timestamp_ms=now_ms)

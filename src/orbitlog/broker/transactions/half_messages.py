@@ -220,7 +220,7 @@ class HalfMessages:
 
     def discard(self, half: Message) -> PutResult:
         """Store a half message that was checked too often in TRANS_CHECK_MAX_TIME_TOPIC, for operators."""
-        topic = self._state.topics.make(names.CHECK_MAX_TIME_TOPIC, 1).topic
+        topic = self._state.topics.find_or_create(names.CHECK_MAX_TIME_TOPIC, 1).topic
         return self._writer.put(half._replace(topic=topic, queue_id=0))
 
     def ended_by(self, op_queue_offset: int) -> list[int] | None:

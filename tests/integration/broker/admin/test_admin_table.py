@@ -11,7 +11,7 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_desk import Desk, at_desk
 
 
-def test_every_code_is_served(tmp_path: Path) -> None:
+def test_every_admin_code_is_served(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         for code in ADMIN_CODES:
             answer = await desk.ask(code)
@@ -22,7 +22,7 @@ def test_every_code_is_served(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_broker_starts_without_them() -> None:
+def test_admin_handlers_are_not_imported_at_start() -> None:
     program = (
         "import orbitlog.broker.runtime.broker_node, sys; print(*(name for name in sys.modules if '.handle_' in name))"
     )

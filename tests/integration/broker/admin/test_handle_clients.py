@@ -16,7 +16,7 @@ from tests.support.broker_desk import Desk, at_desk, client_of, until
 NOTICE = RequestCode.NOTIFY_CONSUMER_IDS_CHANGED
 
 
-def test_a_heartbeat_makes_group_and_retry_topic(tmp_path: Path) -> None:
+def test_heartbeat_creates_group_and_retry_topic(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         answer = await desk.heartbeat()
         assert answer.code == ResponseCode.SUCCESS and answer.version >= 232
@@ -31,7 +31,7 @@ def test_a_heartbeat_makes_group_and_retry_topic(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_members_are_told_when_others_come_and_go(tmp_path: Path) -> None:
+def test_members_are_notified_when_others_join_and_leave(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat()
         await until(lambda: len(desk.heard) == 1)
@@ -47,7 +47,7 @@ def test_members_are_told_when_others_come_and_go(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_member_is_told_of_itself_when_its_heartbeat_is_answered(tmp_path: Path) -> None:
+def test_new_member_is_notified_after_its_heartbeat_is_answered(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", desk.broker.address[1])
         consumer = {"groupName": "New", "subscriptionDataSet": [{"topic": "Orders", "subString": "*", "subVersion": 1}]}
@@ -65,7 +65,7 @@ def test_a_member_is_told_of_itself_when_its_heartbeat_is_answered(tmp_path: Pat
     at_desk(tmp_path, work)
 
 
-def test_a_client_that_says_good_bye_is_gone(tmp_path: Path) -> None:
+def test_unregistered_client_is_removed(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat()
         await desk.ask(RequestCode.UNREGISTER_CLIENT, clientID="one", producerGroup="P", consumerGroup="G")
@@ -76,7 +76,7 @@ def test_a_client_that_says_good_bye_is_gone(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_silent_client_is_forgotten(tmp_path: Path) -> None:
+def test_client_without_heartbeats_is_removed(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         async with client_of(desk) as other:
             await other.heartbeat()
@@ -89,7 +89,7 @@ def test_a_silent_client_is_forgotten(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_the_last_heartbeat_decides_what_a_group_wants(tmp_path: Path) -> None:
+def test_last_heartbeat_sets_the_subscription_of_a_group(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat(topics=("A", "B"))
         await desk.heartbeat(topics=("B", "C"))
@@ -99,7 +99,7 @@ def test_the_last_heartbeat_decides_what_a_group_wants(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_broken_heartbeats_are_refused(tmp_path: Path) -> None:
+def test_invalid_heartbeats_are_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         for body in (b"", b"{", b"[]", b'{"clientID":1}', b'{"clientID":"x","consumerDataSet":[{"groupName":"../x"}]}'):
             assert (await desk.ask(RequestCode.HEART_BEAT, body)).code != ResponseCode.SUCCESS
@@ -108,7 +108,7 @@ def test_broken_heartbeats_are_refused(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_an_expression_is_checked_before_a_consumer_starts(tmp_path: Path) -> None:
+def test_check_client_config_reports_an_invalid_expression(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         def body(expression: str) -> bytes:
             data = {"topic": "T", "subString": expression, "expressionType": "SQL92"}
@@ -121,7 +121,7 @@ def test_an_expression_is_checked_before_a_consumer_starts(tmp_path: Path) -> No
     at_desk(tmp_path, work, enablePropertyFilter="true")
 
 
-def test_queues_are_locked_for_one_client(tmp_path: Path) -> None:
+def test_queue_lock_is_held_by_one_client(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         def body(client_id: str, *queue_ids: int) -> bytes:
             queues = [{"brokerName": "broker-a", "topic": "T", "queueId": each} for each in queue_ids]
@@ -141,7 +141,7 @@ def test_queues_are_locked_for_one_client(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_lock_ends_with_its_lease() -> None:
+def test_queue_lock_expires_with_its_lease() -> None:
     locks = QueueLocks()
     queue = QueueName("T", "b", 0)
     assert locks.lock("G", [queue], "one", 0) == [queue]

@@ -12,7 +12,7 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_desk import Desk, at_desk
 
 
-def test_groups_are_made_listed_and_deleted(tmp_path: Path) -> None:
+def test_groups_are_created_listed_and_deleted(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         body = write_body({"groupName": "Mine", "retryMaxTimes": 3})
         assert (await desk.ask(RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, body)).code == ResponseCode.SUCCESS
@@ -29,7 +29,7 @@ def test_groups_are_made_listed_and_deleted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("auto_create", [True, False])
-def test_a_proxy_is_told_how_a_group_would_be_that_its_first_consumer_makes(tmp_path: Path, auto_create: bool) -> None:
+def test_config_of_a_missing_group_with_auto_creation_is_the_default(tmp_path: Path, auto_create: bool) -> None:
     async def work(desk: Desk) -> None:
         answer = await desk.ask(RequestCode.GET_SUBSCRIPTIONGROUP_CONFIG, group="New")
         if auto_create:
@@ -41,7 +41,7 @@ def test_a_proxy_is_told_how_a_group_would_be_that_its_first_consumer_makes(tmp_
     at_desk(tmp_path, work, autoCreateSubscriptionGroup=str(auto_create).lower())
 
 
-def test_a_group_may_be_kept_from_a_topic(tmp_path: Path) -> None:
+def test_forbidden_group_cannot_read_the_topic(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         await desk.heartbeat()

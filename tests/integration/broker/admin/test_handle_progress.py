@@ -40,7 +40,7 @@ def test_progress_of_a_group_online_contains_its_pop_retry_topics(tmp_path: Path
         await desk.heartbeat()
         state = desk.broker.state
         for topic in ("Orders", "%RETRY%G_Orders", "%RETRY%G+Orders", "%RETRY%G_Given-up", "Given-up"):
-            state.topics.make(topic, 1)
+            state.topics.find_or_create(topic, 1)
             state.offsets.commit(topic, "G", 0, 0)
         stats = decode_body(ConsumeStats, (await desk.ask(RequestCode.GET_CONSUME_STATS, consumerGroup="G")).body)
         assert {queue.topic for queue in stats.offsets} == {"Orders", "%RETRY%G_Orders", "%RETRY%G+Orders"}
@@ -48,7 +48,7 @@ def test_progress_of_a_group_online_contains_its_pop_retry_topics(tmp_path: Path
     at_desk(tmp_path, work)
 
 
-def test_a_new_group_begins_at_the_start_of_a_queue_that_is_empty_or_whole(tmp_path: Path) -> None:
+def test_new_group_starts_at_zero_if_the_queue_is_empty_or_complete(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         asked = {"consumerGroup": "New", "topic": "Orders", "queueId": 3}
         unknown = await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, **asked)
@@ -63,7 +63,7 @@ def test_a_new_group_begins_at_the_start_of_a_queue_that_is_empty_or_whole(tmp_p
     at_desk(tmp_path, work)
 
 
-def test_commits_on_their_way_do_not_undo_a_reset(tmp_path: Path) -> None:
+def test_commit_in_flight_does_not_undo_an_offset_reset(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         await desk.heartbeat()
@@ -77,7 +77,7 @@ def test_commits_on_their_way_do_not_undo_a_reset(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_reset_lands_exactly_online_or_not_and_over_a_restart(tmp_path: Path) -> None:
+def test_offset_reset_is_exact_online_offline_and_after_a_restart(tmp_path: Path) -> None:
     start_ms = 1_800_000_000_000
     now_ms = [start_ms]
     commit = {"consumerGroup": "G", "topic": "Orders", "queueId": 0}

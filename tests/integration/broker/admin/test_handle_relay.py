@@ -9,7 +9,7 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_desk import Desk, at_desk, client_of, until
 
 
-def test_a_question_is_passed_on_to_the_client(tmp_path: Path) -> None:
+def test_request_of_a_tool_is_relayed_to_the_client(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         async with client_of(desk) as other:
             await other.heartbeat(client_id="asked")

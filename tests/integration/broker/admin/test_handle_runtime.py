@@ -26,7 +26,7 @@ from tests.support.broker_desk import Desk, at_desk
         "maxMessageSize=2048\nlistenPort=1",
     ],
 )
-def test_settings_that_could_do_harm_stay(tmp_path: Path, text: str) -> None:
+def test_unsafe_settings_cannot_be_changed(tmp_path: Path, text: str) -> None:
     async def work(desk: Desk) -> None:
         before = desk.broker.state.settings.effective()
         answer = await desk.ask(RequestCode.UPDATE_BROKER_CONFIG, text.encode())
@@ -36,7 +36,7 @@ def test_settings_that_could_do_harm_stay(tmp_path: Path, text: str) -> None:
     at_desk(tmp_path, work)
 
 
-def test_settings_that_may_be_changed_are(tmp_path: Path) -> None:
+def test_changeable_settings_are_changed(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         changed = await desk.ask(RequestCode.UPDATE_BROKER_CONFIG, b"maxMessageSize=2048\nbrokerPermission=2\n")
@@ -56,7 +56,7 @@ def test_no_runtime_setting_is_a_path_an_address_or_a_name() -> None:
         assert isinstance(BROKER_SETTINGS[key].default, int | bool), key
 
 
-def test_numbers_that_tools_read_are_there(tmp_path: Path) -> None:
+def test_runtime_info_has_the_keys_that_tools_read(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         await desk.pull()

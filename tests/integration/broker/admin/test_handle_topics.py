@@ -16,7 +16,7 @@ async def make_topic(desk: Desk, topic: str = "Made", **more: object) -> int:
     return (await desk.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic=topic, **fields)).code
 
 
-def test_a_topic_is_made_changed_and_deleted(tmp_path: Path) -> None:
+def test_topic_is_created_changed_and_deleted(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         assert await make_topic(desk, attributes="+a=1,+b=2") == ResponseCode.SUCCESS
         assert await make_topic(desk, attributes="-b", perm=4) == ResponseCode.SUCCESS
@@ -35,7 +35,7 @@ def test_a_topic_is_made_changed_and_deleted(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_topics_that_are_not_possible_are_refused(tmp_path: Path) -> None:
+def test_invalid_topics_are_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         for topic in ("a/b", "..", "", "TBW102", "DefaultCluster", "rmq_sys_x"):
             assert await make_topic(desk, topic) == ResponseCode.INVALID_PARAMETER
@@ -51,7 +51,7 @@ def test_topics_that_are_not_possible_are_refused(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_topic_that_a_send_makes_is_on_the_disk_when_the_send_is_answered(tmp_path: Path) -> None:
+def test_topic_created_by_a_send_is_saved_before_the_response(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send("Fresh")
         assert "Fresh" in (tmp_path / "config" / "topics.json").read_text()

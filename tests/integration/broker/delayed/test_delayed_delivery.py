@@ -13,7 +13,7 @@ SUSPEND = 6
 QUICK = "1s 1s 1s 1s 1s 1s"
 
 
-def test_a_delayed_message_waits_and_comes(tmp_path: Path) -> None:
+def test_delayed_message_is_delivered_when_due(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send("Now", queue_id=2)
         await desk.send("Now", b"later", queue_id=1, properties={"DELAY": "1", "TAGS": "x"})
@@ -27,7 +27,7 @@ def test_a_delayed_message_waits_and_comes(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_where_answers_wait_for_the_disk_what_is_due_is_delivered_though_nobody_sends(tmp_path: Path) -> None:
+def test_delayed_message_with_sync_flush_is_delivered_without_other_sends(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send("Now", b"later", properties={"DELAY": "1"})
         await until(lambda: desk.broker.state.max_offset("Now", 0) == 1)
@@ -35,7 +35,7 @@ def test_where_answers_wait_for_the_disk_what_is_due_is_delivered_though_nobody_
     at_desk(tmp_path, work, flushDiskType="SYNC_FLUSH", messageDelayLevel="1s")
 
 
-def test_a_level_over_the_highest_is_the_highest(tmp_path: Path) -> None:
+def test_delay_level_past_the_highest_counts_as_the_highest(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(properties={"DELAY": "99"})
         (waiting,) = records(await desk.pull(SCHEDULE_TOPIC, 5))
@@ -44,7 +44,7 @@ def test_a_level_over_the_highest_is_the_highest(tmp_path: Path) -> None:
     at_desk(tmp_path, work, messageDelayLevel=QUICK)
 
 
-def test_delivery_goes_on_after_a_restart(tmp_path: Path) -> None:
+def test_delayed_delivery_continues_after_a_restart(tmp_path: Path) -> None:
     async def work() -> None:
         async with desk_at(tmp_path) as desk:
             await desk.send("Now", b"1", properties={"DELAY": "1"})
@@ -57,7 +57,7 @@ def test_delivery_goes_on_after_a_restart(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_a_message_sent_back_comes_again_until_it_is_given_up(tmp_path: Path) -> None:
+def test_message_sent_back_is_redelivered_until_it_becomes_a_dead_letter(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.heartbeat()
         await desk.send(body=b"hard", properties={"TAGS": "t"})
@@ -86,7 +86,7 @@ def test_a_message_sent_back_comes_again_until_it_is_given_up(tmp_path: Path) ->
     at_desk(tmp_path, work, messageDelayLevel=QUICK)
 
 
-def test_a_place_without_a_message_cannot_be_sent_back(tmp_path: Path) -> None:
+def test_sending_back_an_offset_without_message_is_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         for place in (0, 12345, -1):
             answer = await desk.ask(RequestCode.CONSUMER_SEND_MSG_BACK, offset=place, group="G", delayLevel=0)
@@ -95,7 +95,7 @@ def test_a_place_without_a_message_cannot_be_sent_back(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_retry_that_a_client_sends_itself_is_given_up_too(tmp_path: Path) -> None:
+def test_retry_sent_by_a_client_becomes_a_dead_letter(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         answer = await desk.send("%RETRY%G", b"hard", reconsume_times=17, max_reconsume_times=16)
         assert answer.code == ResponseCode.SUCCESS
@@ -106,7 +106,7 @@ def test_a_retry_that_a_client_sends_itself_is_given_up_too(tmp_path: Path) -> N
     at_desk(tmp_path, work)
 
 
-def test_after_a_long_stop_everything_comes_in_order_and_once(tmp_path: Path) -> None:
+def test_delayed_messages_after_a_long_stop_are_delivered_once_in_order(tmp_path: Path) -> None:
     now_ms = 1_800_000_000_000
 
     async def before(desk: Desk) -> None:
@@ -129,7 +129,7 @@ def test_after_a_long_stop_everything_comes_in_order_and_once(tmp_path: Path) ->
     at_desk(tmp_path, after, now_ms=lambda: later_ms + 86_400_000, messageDelayLevel="1h 2d")
 
 
-def test_levels_that_a_setting_no_longer_has_are_emptied_in_their_time(tmp_path: Path) -> None:
+def test_messages_of_removed_levels_are_delivered_when_due(tmp_path: Path) -> None:
     now_ms, hour_ms = 1_800_000_000_000, 3_600_000
 
     async def before(desk: Desk) -> None:

@@ -56,7 +56,7 @@ async def bodies(desk: Desk, topic: str = "Orders") -> list[bytes]:
     "properties",
     [{"TIMER_DELAY_MS": "90500"}, {"TIMER_DELAY_SEC": "90"}, {"TIMER_DELIVER_MS": str(START_MS + 90_000)}],
 )
-def test_it_comes_in_its_time(tmp_path: Path, clock: Clock, properties: dict[str, str]) -> None:
+def test_timer_message_is_delivered_when_due(tmp_path: Path, clock: Clock, properties: dict[str, str]) -> None:
     async def work(desk: Desk) -> None:
         sent = await desk.send(properties=properties)
         assert sent.code == ResponseCode.SUCCESS and sent.ext_fields["queueId"] == "0"
@@ -73,7 +73,7 @@ def test_it_comes_in_its_time(tmp_path: Path, clock: Clock, properties: dict[str
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_to_the_millisecond(tmp_path: Path, clock: Clock) -> None:
+def test_timer_message_is_due_to_the_millisecond(tmp_path: Path, clock: Clock) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(properties={"TIMER_DELIVER_MS": str(START_MS + 1_700)})
         for offset_ms, expected in ((1_699, []), (1_700, [b"hello"])):
@@ -84,7 +84,7 @@ def test_to_the_millisecond(tmp_path: Path, clock: Clock) -> None:
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_the_past_is_now(tmp_path: Path, clock: Clock) -> None:
+def test_timer_message_in_the_past_is_delivered_now(tmp_path: Path, clock: Clock) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(properties={"TIMER_DELIVER_MS": str(START_MS - 1)})
         assert await bodies(desk) == [b"hello"]
@@ -92,7 +92,7 @@ def test_the_past_is_now(tmp_path: Path, clock: Clock) -> None:
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_in_the_order_of_their_moments(tmp_path: Path, clock: Clock) -> None:
+def test_timer_messages_are_delivered_in_the_order_of_their_timestamps(tmp_path: Path, clock: Clock) -> None:
     async def work(desk: Desk) -> None:
         for seconds in (50, 10, 40, 20, 30):
             await desk.send(body=str(seconds).encode(), properties={"TIMER_DELAY_SEC": str(seconds)})
@@ -104,7 +104,7 @@ def test_in_the_order_of_their_moments(tmp_path: Path, clock: Clock) -> None:
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_forty_days_over_restarts_once(tmp_path: Path, clock: Clock) -> None:
+def test_timer_message_of_forty_days_is_delivered_once_over_restarts(tmp_path: Path, clock: Clock) -> None:
     due_ms = START_MS + 40 * DAY_MS
 
     async def send(desk: Desk) -> None:
@@ -136,7 +136,7 @@ def test_forty_days_over_restarts_once(tmp_path: Path, clock: Clock) -> None:
     at_desk(tmp_path, receive, now_ms=clock)
 
 
-def test_after_a_long_stop_it_comes_late_but_comes(tmp_path: Path, clock: Clock) -> None:
+def test_timer_message_due_during_a_stop_is_delivered_after_it(tmp_path: Path, clock: Clock) -> None:
     async def send(desk: Desk) -> None:
         for days in (1, 30):
             await desk.send(body=str(days).encode(), properties={"TIMER_DELAY_SEC": str(days * 86_400)})
@@ -150,7 +150,7 @@ def test_after_a_long_stop_it_comes_late_but_comes(tmp_path: Path, clock: Clock)
     at_desk(tmp_path, receive, now_ms=clock)
 
 
-def test_a_clock_that_is_set_back_delays_and_loses_nothing(tmp_path: Path, clock: Clock) -> None:
+def test_clock_set_back_delays_timer_messages_and_loses_none(tmp_path: Path, clock: Clock) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(properties={"TIMER_DELAY_SEC": "10"})
         await settled(desk)
@@ -169,7 +169,7 @@ async def recall(desk: Desk, handle: str, topic: str = "Orders") -> Command:
 
 
 @pytest.mark.parametrize("days", [0, 5])
-def test_it_can_be_taken_back(tmp_path: Path, clock: Clock, days: int) -> None:
+def test_recalled_message_is_not_delivered(tmp_path: Path, clock: Clock, days: int) -> None:
     async def work(desk: Desk) -> None:
         unwanted = {"UNIQ_KEY": "A" * 32, "TIMER_DELAY_SEC": str(days * 86_400 + 60)}
         sent = await desk.send(body=b"unwanted", properties=unwanted)
@@ -189,7 +189,7 @@ def test_it_can_be_taken_back(tmp_path: Path, clock: Clock, days: int) -> None:
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_what_cannot_be_taken_back(tmp_path: Path, clock: Clock) -> None:
+def test_invalid_recalls_are_refused(tmp_path: Path, clock: Clock) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         assert (await recall(desk, "no handle")).code == ResponseCode.ILLEGAL_OPERATION
@@ -199,14 +199,14 @@ def test_what_cannot_be_taken_back(tmp_path: Path, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("value", ["soon", "1.5", "9" * 30])
-def test_what_is_no_moment_is_refused(tmp_path: Path, clock: Clock, value: str) -> None:
+def test_invalid_delivery_timestamps_are_refused(tmp_path: Path, clock: Clock, value: str) -> None:
     async def work(desk: Desk) -> None:
         assert (await desk.send(properties={"TIMER_DELAY_SEC": value})).code == ResponseCode.MESSAGE_ILLEGAL
 
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_an_operator_sets_the_limit(tmp_path: Path, clock: Clock) -> None:
+def test_timer_message_past_the_maximum_delay_is_refused(tmp_path: Path, clock: Clock) -> None:
     async def work(desk: Desk) -> None:
         assert (await desk.send(properties={"TIMER_DELAY_SEC": "61"})).code == ResponseCode.MESSAGE_ILLEGAL
         assert (await desk.send(properties={"TIMER_DELAY_SEC": "60"})).code == ResponseCode.SUCCESS
@@ -215,7 +215,7 @@ def test_an_operator_sets_the_limit(tmp_path: Path, clock: Clock) -> None:
 
 
 @pytest.mark.parametrize("form", ["{id}", "Orders+{id}"])
-def test_what_a_java_broker_took_back_is_not_delivered(tmp_path: Path, clock: Clock, form: str) -> None:
+def test_message_recalled_at_a_java_broker_is_not_delivered(tmp_path: Path, clock: Clock, form: str) -> None:
     """5.5.0 names what is taken back by its id, 5.3 by topic and id."""
 
     async def before(desk: Desk) -> None:
@@ -237,7 +237,7 @@ def test_what_a_java_broker_took_back_is_not_delivered(tmp_path: Path, clock: Cl
     at_desk(tmp_path, after, now_ms=clock)
 
 
-def test_what_was_taken_back_long_before_its_moment_stays_so_over_restarts(tmp_path: Path, clock: Clock) -> None:
+def test_recall_long_before_the_timestamp_survives_restarts(tmp_path: Path, clock: Clock) -> None:
     async def first(desk: Desk) -> None:
         delay_s = ROLL_WINDOW_MS * 14 // 10 // 1000
         sent = await desk.send(properties={"UNIQ_KEY": "A" * 32, "TIMER_DELAY_SEC": str(delay_s)})
@@ -260,7 +260,7 @@ def test_what_was_taken_back_long_before_its_moment_stays_so_over_restarts(tmp_p
 
 
 @pytest.mark.parametrize("name", ["TIMER_DELAY_MS", "TIMER_DELAY_SEC"])
-def test_what_is_appended_again_on_its_way_does_not_come_early(tmp_path: Path, clock: Clock, name: str) -> None:
+def test_re_appended_message_is_not_delivered_early(tmp_path: Path, clock: Clock, name: str) -> None:
     clock.now_ms += 345
     due_ms = clock.now_ms + 5 * DAY_MS
     delay = 5 * DAY_MS if name == "TIMER_DELAY_MS" else 5 * DAY_MS // 1000
@@ -279,7 +279,7 @@ def test_what_is_appended_again_on_its_way_does_not_come_early(tmp_path: Path, c
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_after_a_stop_nothing_is_delivered_before_all_recalls_of_its_time_are_read(
+def test_delivery_after_a_stop_waits_until_recalls_are_read(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def before(desk: Desk) -> None:

@@ -31,7 +31,7 @@ async def send_later(desk: Desk, body: bytes, delay_ms: int, number: int = 0) ->
     await desk.send(body=body, properties=properties)
 
 
-def test_what_waits_is_written_for_java(tmp_path: Path) -> None:
+def test_waiting_messages_are_written_for_java(tmp_path: Path) -> None:
     clock = Clock()
 
     async def work(desk: Desk) -> None:
@@ -58,7 +58,7 @@ def test_what_waits_is_written_for_java(tmp_path: Path) -> None:
     assert last.due_time_ms < said.last_read_time_ms <= START_MS + 10_000
 
 
-def test_nothing_that_java_delivered_comes_again(tmp_path: Path) -> None:
+def test_message_delivered_by_java_is_not_redelivered(tmp_path: Path) -> None:
     clock = Clock()
 
     async def before(desk: Desk) -> None:
@@ -78,7 +78,7 @@ def test_nothing_that_java_delivered_comes_again(tmp_path: Path) -> None:
     at_desk(tmp_path, after, now_ms=clock)
 
 
-def test_what_java_had_not_seen_yet_is_delivered(tmp_path: Path) -> None:
+def test_message_unknown_to_java_is_delivered(tmp_path: Path) -> None:
     clock = Clock()
 
     async def before(desk: Desk) -> None:
@@ -98,7 +98,7 @@ def test_what_java_had_not_seen_yet_is_delivered(tmp_path: Path) -> None:
     at_desk(tmp_path, after, now_ms=clock)
 
 
-def test_a_checkpoint_that_is_damaged_says_nothing(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_ignored(tmp_path: Path) -> None:
     clock = Clock()
 
     async def before(desk: Desk) -> None:
@@ -114,7 +114,7 @@ def test_a_checkpoint_that_is_damaged_says_nothing(tmp_path: Path) -> None:
     at_desk(tmp_path, after, now_ms=clock)
 
 
-def test_a_store_of_4_9_gets_no_such_files(tmp_path: Path) -> None:
+def test_store_of_4_9_gets_no_timer_files(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await send_later(desk, b"one", 10_000)
         await settled(desk)

@@ -107,7 +107,7 @@ def committed(desk: Desk) -> int | None:
     return desk.broker.state.offsets.find("Orders", "G", 0)
 
 
-def test_what_is_popped_is_invisible_and_what_is_acknowledged_is_committed(tmp_path: Path) -> None:
+def test_popped_message_is_invisible_and_committed_when_acknowledged(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await send_numbered(desk, 3)
         answer = await pop(desk)
@@ -124,7 +124,7 @@ def test_what_is_popped_is_invisible_and_what_is_acknowledged_is_committed(tmp_p
     at_desk(tmp_path, work, now_ms=Clock())
 
 
-def test_what_is_not_acknowledged_comes_again_with_its_count_and_first_topic(tmp_path: Path) -> None:
+def test_unacknowledged_message_is_redelivered_with_count_and_real_topic(tmp_path: Path) -> None:
     clock = Clock()
 
     async def work(desk: Desk) -> None:
@@ -153,7 +153,7 @@ def test_what_is_not_acknowledged_comes_again_with_its_count_and_first_topic(tmp
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_kept_longer_under_a_new_receipt(tmp_path: Path) -> None:
+def test_extended_invisibility_has_a_new_receipt(tmp_path: Path) -> None:
     clock = Clock()
 
     async def work(desk: Desk) -> None:
@@ -181,7 +181,7 @@ def test_kept_longer_under_a_new_receipt(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("queue_id", [-1, 0])
-def test_a_pop_that_finds_nothing_waits(tmp_path: Path, queue_id: int) -> None:
+def test_pop_without_message_waits(tmp_path: Path, queue_id: int) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(body=b"makes the topic")
         await acknowledge(desk, receipts(await pop(desk, queueId=queue_id))[0][1])
@@ -197,7 +197,7 @@ def test_a_pop_that_finds_nothing_waits(tmp_path: Path, queue_id: int) -> None:
     at_desk(tmp_path, work)
 
 
-def test_two_who_wait_share_what_comes(tmp_path: Path) -> None:
+def test_held_pops_share_new_messages(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(body=b"makes the topic")
         await acknowledge(desk, receipts(await pop(desk))[0][1])
@@ -211,7 +211,7 @@ def test_two_who_wait_share_what_comes(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_waiting_ends(tmp_path: Path) -> None:
+def test_held_pop_ends_at_its_timeout(tmp_path: Path) -> None:
     clock = Clock()
 
     async def work(desk: Desk) -> None:
@@ -228,7 +228,7 @@ def test_waiting_ends(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_only_what_is_wanted_is_popped_and_the_rest_is_passed(tmp_path: Path) -> None:
+def test_pop_with_tags_skips_other_messages(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         for number in range(6):
             await desk.send(body=str(number).encode(), properties={"TAGS": "even" if number % 2 == 0 else "odd"})
@@ -244,7 +244,7 @@ def test_only_what_is_wanted_is_popped_and_the_rest_is_passed(tmp_path: Path) ->
     at_desk(tmp_path, work, now_ms=Clock())
 
 
-def test_an_expression_over_properties(tmp_path: Path) -> None:
+def test_pop_with_an_expression_filters_by_properties(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         for number in range(6):
             await desk.send(body=str(number).encode(), properties={"number": str(number)})
@@ -255,7 +255,7 @@ def test_an_expression_over_properties(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=Clock(), enablePropertyFilter="true")
 
 
-def test_many_acknowledged_at_once(tmp_path: Path) -> None:
+def test_batch_acknowledges_many_messages(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await send_numbered(desk, 20)
         answer = await pop(desk)
@@ -281,7 +281,7 @@ def test_many_acknowledged_at_once(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=Clock())
 
 
-def test_in_order_one_batch_at_a_time(tmp_path: Path) -> None:
+def test_ordered_pop_delivers_one_batch_at_a_time(tmp_path: Path) -> None:
     clock = Clock()
 
     async def work(desk: Desk) -> None:
@@ -309,7 +309,7 @@ def test_in_order_one_batch_at_a_time(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_the_same_attempt_is_given_the_same_batch(tmp_path: Path) -> None:
+def test_ordered_pop_retried_with_its_attempt_id_gets_the_same_batch(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await send_numbered(desk, 2)
         asked = {"order": "true", "queueId": 0, "attemptId": "a", "maxMsgNums": 1}
@@ -319,7 +319,7 @@ def test_the_same_attempt_is_given_the_same_batch(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=Clock())
 
 
-def test_a_restart_forgets_neither_what_is_out_nor_what_is_done(tmp_path: Path) -> None:
+def test_restart_keeps_messages_in_flight_and_acknowledgements(tmp_path: Path) -> None:
     clock = Clock()
     kept: list[PopReceipt] = []
 
@@ -340,7 +340,7 @@ def test_a_restart_forgets_neither_what_is_out_nor_what_is_done(tmp_path: Path) 
     at_desk(tmp_path, after, now_ms=clock)
 
 
-def test_what_is_out_comes_back_after_a_restart_though_nobody_pops(tmp_path: Path) -> None:
+def test_message_in_flight_is_redelivered_after_a_restart_without_a_pop(tmp_path: Path) -> None:
     clock = Clock()
 
     async def before(desk: Desk) -> None:
@@ -355,7 +355,7 @@ def test_what_is_out_comes_back_after_a_restart_though_nobody_pops(tmp_path: Pat
     at_desk(tmp_path, after, now_ms=clock)
 
 
-def test_a_message_given_out_before_a_restart_may_be_kept_longer(tmp_path: Path) -> None:
+def test_message_delivered_before_a_restart_can_be_extended(tmp_path: Path) -> None:
     clock = Clock()
     kept: list[PopReceipt] = []
 
@@ -385,7 +385,7 @@ def test_a_message_given_out_before_a_restart_may_be_kept_longer(tmp_path: Path)
     at_desk(tmp_path, after, now_ms=clock)
 
 
-def test_a_restart_without_the_table_gives_everything_out_again(tmp_path: Path) -> None:
+def test_restart_without_the_table_redelivers_messages_in_flight(tmp_path: Path) -> None:
     """As after a crash before the table was ever saved: the offsets alone lose nothing.
 
     Without the timer nothing is handed over when the broker stops.
@@ -405,7 +405,7 @@ def test_a_restart_without_the_table_gives_everything_out_again(tmp_path: Path) 
     at_desk(tmp_path, after, now_ms=Clock())
 
 
-def test_a_batch_in_order_survives_a_restart(tmp_path: Path) -> None:
+def test_ordered_batch_survives_a_restart(tmp_path: Path) -> None:
     clock = Clock()
     kept: list[PopReceipt] = []
 
@@ -423,7 +423,7 @@ def test_a_batch_in_order_survives_a_restart(tmp_path: Path) -> None:
     at_desk(tmp_path, after, now_ms=clock)
 
 
-def test_a_reset_lands_where_it_should(tmp_path: Path) -> None:
+def test_offset_reset_applies_to_pops(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await send_numbered(desk, 5)
         await pop(desk)
@@ -435,7 +435,7 @@ def test_a_reset_lands_where_it_should(tmp_path: Path) -> None:
     at_desk(tmp_path, work, now_ms=Clock())
 
 
-def test_a_notification_and_a_look(tmp_path: Path) -> None:
+def test_notification_and_peek_leave_messages_visible(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await send_numbered(desk, 1)
         asked = {"consumerGroup": "G", "topic": "Orders", "queueId": -1}
@@ -455,7 +455,7 @@ def test_a_notification_and_a_look(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_refusals(tmp_path: Path) -> None:
+def test_invalid_pops_are_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await send_numbered(desk, 1)
         assert (await pop(desk, topic="None")).code == ResponseCode.TOPIC_NOT_EXIST
@@ -472,7 +472,7 @@ def test_refusals(tmp_path: Path) -> None:
     async def limited(desk: Desk) -> None:
         await send_numbered(desk, 1)
         groups = desk.broker.state.groups
-        config = groups.find_or_make("G", auto_create=True)
+        config = groups.find_or_create("G", auto_create=True)
         assert config is not None
         groups.put(replace(config, consume_enabled=False))
         assert (await pop(desk)).code == ResponseCode.NO_PERMISSION
@@ -481,7 +481,7 @@ def test_refusals(tmp_path: Path) -> None:
     at_desk(tmp_path / "other", limited, now_ms=Clock())
 
 
-def test_who_consumes_what_by_the_broker(tmp_path: Path) -> None:
+def test_assignment_of_queues_by_the_broker(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         await desk.heartbeat(client_id="one")
@@ -513,7 +513,7 @@ def test_who_consumes_what_by_the_broker(tmp_path: Path) -> None:
     at_desk(tmp_path, after)
 
 
-def test_in_order_what_was_not_acknowledged_comes_to_who_waits(tmp_path: Path) -> None:
+def test_expired_ordered_batch_answers_a_held_pop(tmp_path: Path) -> None:
     clock = Clock()
 
     async def work(desk: Desk) -> None:
@@ -527,7 +527,7 @@ def test_in_order_what_was_not_acknowledged_comes_to_who_waits(tmp_path: Path) -
     at_desk(tmp_path, work, now_ms=clock)
 
 
-def test_those_who_wait_cost_nothing_while_nothing_comes() -> None:
+def test_held_pops_are_not_tried_without_new_messages() -> None:
     asked: list[str] = []
 
     def attempt(name: str) -> Command | None:

@@ -74,7 +74,7 @@ async def passed(clock: Clock, seconds: int) -> None:
 
 @pytest.mark.parametrize("is_v2_set", [False, True])
 @pytest.mark.parametrize("archive", ["v1", "v2"])
-def test_messages_not_acknowledged_at_java_come_once(archive: str, is_v2_set: bool, tmp_path: Path) -> None:
+def test_messages_unacknowledged_at_java_are_redelivered_once(archive: str, is_v2_set: bool, tmp_path: Path) -> None:
     """Also into a retry topic of the other form than before: both are read."""
     root, clock = unpacked(archive, tmp_path), Clock()
     settings = {**SETTINGS, "enableRetryTopicV2": str(is_v2_set).lower()}
@@ -105,7 +105,7 @@ def test_messages_not_acknowledged_at_java_come_once(archive: str, is_v2_set: bo
     at_desk(root, afterwards, now_ms=clock, **settings)
 
 
-def test_messages_still_invisible_wait_for_their_time(tmp_path: Path) -> None:
+def test_messages_invisible_at_java_wait_for_their_timeout(tmp_path: Path) -> None:
     root, clock = unpacked("v2", tmp_path), Clock(1_794_856_700_000)
 
     async def work(desk: Desk) -> None:
@@ -118,7 +118,7 @@ def test_messages_still_invisible_wait_for_their_time(tmp_path: Path) -> None:
     at_desk(root, work, now_ms=clock, enableRetryTopicV2="true", **SETTINGS)
 
 
-def test_a_receipt_of_java_acknowledges_at_orbitlog(tmp_path: Path) -> None:
+def test_receipt_of_java_acknowledges_at_orbitlog(tmp_path: Path) -> None:
     root, clock = unpacked("v2", tmp_path), Clock(1_794_856_700_000)
     ack = {"consumerGroup": "Gpop", "queueId": 0}
 
@@ -135,7 +135,7 @@ def test_a_receipt_of_java_acknowledges_at_orbitlog(tmp_path: Path) -> None:
     at_desk(root, work, now_ms=clock, enableRetryTopicV2="true", **SETTINGS)
 
 
-def test_a_store_under_another_cluster_name_is_taken_over(tmp_path: Path) -> None:
+def test_revive_topic_of_another_cluster_name_is_read(tmp_path: Path) -> None:
     root, clock = unpacked("v1", tmp_path), Clock()
 
     async def work(desk: Desk) -> None:
@@ -145,7 +145,7 @@ def test_a_store_under_another_cluster_name_is_taken_over(tmp_path: Path) -> Non
     at_desk(root, work, now_ms=clock, **SIZES)
 
 
-def test_an_invalid_check_point_is_passed_over_with_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_invalid_checkpoint_is_skipped_with_an_error(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     root, clock = unpacked("v1", tmp_path), Clock()
     segment = root / "commitlog" / "00000000000000000000"
     whole = segment.read_bytes()
@@ -164,7 +164,7 @@ def test_an_invalid_check_point_is_passed_over_with_an_error(tmp_path: Path, cap
     at_desk(root, work, now_ms=clock, **SETTINGS)
 
 
-def test_a_retry_topic_with_a_plus_sign_is_read_and_not_written_by_clients(tmp_path: Path) -> None:
+def test_retry_topic_with_a_plus_sign_refuses_sends_of_clients(tmp_path: Path) -> None:
     root, topic = unpacked("v2", tmp_path), "%RETRY%Gpop+Plain"
 
     async def work(desk: Desk) -> None:

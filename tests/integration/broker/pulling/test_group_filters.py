@@ -28,13 +28,13 @@ def wanted(expression: str = "a > 1", version: int = 5, topic: str = "Orders") -
     return SubscriptionData(topic, expression, version=version, expression_type="SQL92")
 
 
-def test_bits_are_those_of_java() -> None:
+def test_filter_bits_equal_those_of_java() -> None:
     assert murmur3_low_64(b"The quick brown fox jumps over the lazy dog") == 0xE34BBC7BBC071B6C
     assert murmur3_low_64(b"") == 0
     assert bloom_bits("CID_sql#Orders") == (78, 78, 20)
 
 
-def test_a_subscription_lives_dies_and_is_forgotten() -> None:
+def test_filter_is_kept_for_a_day_after_its_last_consumer() -> None:
     clock = Clock()
     filters = GroupFilters(clock)
     assert filters.register("G", [wanted(), SubscriptionData("Tags", "a || b")])
@@ -50,7 +50,7 @@ def test_a_subscription_lives_dies_and_is_forgotten() -> None:
     assert not filters.snapshot().topics
 
 
-def test_the_one_who_subscribed_last_counts() -> None:
+def test_last_subscription_of_a_group_counts() -> None:
     filters = GroupFilters(Clock())
     filters.register("G", [wanted("a > 1", 5)])
     assert not filters.register("G", [wanted("a > 2", 4)])
@@ -61,7 +61,7 @@ def test_the_one_who_subscribed_last_counts() -> None:
     assert filters.find("Orders", "G") is None
 
 
-def test_a_topic_that_is_no_longer_wanted_dies_and_may_come_back() -> None:
+def test_filter_of_an_unsubscribed_topic_ends_and_can_return() -> None:
     clock = Clock()
     filters = GroupFilters(clock)
     filters.register("G", [wanted(), wanted(topic="Ticks")])
@@ -73,7 +73,7 @@ def test_a_topic_that_is_no_longer_wanted_dies_and_may_come_back() -> None:
     assert ticks is not None and not ticks.is_dead and ticks.born_time_ms == START_MS
 
 
-def test_what_a_java_broker_left_is_dead_until_its_consumer_comes_back() -> None:
+def test_filters_of_a_java_broker_are_ended_until_a_consumer_subscribes() -> None:
     text = (
         '{"filterDataByTopic":{"Orders":{"groupFilterData":{"G":{"bloomFilterData":{"bitNum":224,"bitPos":[1,2,3,4]},'
         f'"bornTime":{START_MS - 9000},"clientVersion":5,"consumerGroup":"G","dead":false,"deadTime":0,'
@@ -90,7 +90,7 @@ def test_what_a_java_broker_left_is_dead_until_its_consumer_comes_back() -> None
     assert not written.topics["Orders"].filters["G"].is_dead
 
 
-def test_the_file_follows_consumers(tmp_path: Path) -> None:
+def test_filter_file_is_saved_when_consumers_change(tmp_path: Path) -> None:
     path = tmp_path / "config" / "consumerFilter.json"
 
     def saved() -> dict[str, object]:

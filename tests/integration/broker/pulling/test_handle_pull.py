@@ -15,7 +15,7 @@ from tests.support.broker_desk import Desk, at_desk, client_of, records, until
 SUSPEND = 6  # with a subscription of its own
 
 
-def test_every_offset_has_its_answer(tmp_path: Path) -> None:
+def test_pull_of_every_offset_gets_the_code_of_java(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         for _ in range(3):
             await desk.send()
@@ -36,7 +36,7 @@ def test_every_offset_has_its_answer(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_what_may_not_be_read_is_refused(tmp_path: Path) -> None:
+def test_pull_without_permission_is_refused(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         assert (await desk.pull("Nowhere")).code == ResponseCode.TOPIC_NOT_EXIST
@@ -49,7 +49,7 @@ def test_what_may_not_be_read_is_refused(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_registered_subscription_counts(tmp_path: Path) -> None:
+def test_pull_without_subscription_uses_that_of_the_heartbeat(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         await desk.heartbeat()
@@ -65,7 +65,7 @@ def test_a_registered_subscription_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("expression", "bodies"), [("a", [b"1"]), ("a || b", [b"1", b"2"]), ("c", []), (" ", [b"1", b"2"])]
 )
-def test_tags_are_filtered(tmp_path: Path, expression: str, bodies: list[bytes]) -> None:
+def test_pull_with_tags_filters_messages(tmp_path: Path, expression: str, bodies: list[bytes]) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(body=b"1", properties={"TAGS": "a"})
         await desk.send(body=b"2", properties={"TAGS": "b"})
@@ -77,7 +77,7 @@ def test_tags_are_filtered(tmp_path: Path, expression: str, bodies: list[bytes])
     at_desk(tmp_path, work)
 
 
-def test_a_pull_waits_for_the_message_that_it_wants(tmp_path: Path) -> None:
+def test_held_pull_waits_for_a_matching_message(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(body=b"0", properties={"TAGS": "x"})
         waiting = asyncio.ensure_future(desk.pull(queue_offset=1, sys_flag=SUSPEND, subscription="b"))
@@ -91,7 +91,7 @@ def test_a_pull_waits_for_the_message_that_it_wants(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_pull_waits_no_longer_than_it_said(tmp_path: Path) -> None:
+def test_held_pull_ends_at_its_timeout(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         answer = await desk.pull(queue_offset=1, sys_flag=SUSPEND, suspend_timeout_ms=1)
@@ -100,7 +100,7 @@ def test_a_pull_waits_no_longer_than_it_said(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_what_a_lost_connection_waited_for_is_forgotten(tmp_path: Path) -> None:
+def test_held_pulls_of_a_lost_connection_are_dropped(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         async with client_of(desk) as other:
@@ -112,7 +112,7 @@ def test_what_a_lost_connection_waited_for_is_forgotten(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_a_pull_commits(tmp_path: Path) -> None:
+def test_pull_with_commit_flag_commits_the_offset(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         await desk.pull(sys_flag=5, commit_queue_offset=1)
@@ -122,7 +122,7 @@ def test_a_pull_commits(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_one_pull_brings_no_more_than_the_limits(tmp_path: Path) -> None:
+def test_pull_returns_at_most_the_limits(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         await asyncio.gather(*(desk.send(body=b"x" * 1000) for _ in range(40)))
         assert len(records(await desk.pull(message_count_max=1000))) == 32
@@ -133,7 +133,7 @@ def test_one_pull_brings_no_more_than_the_limits(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_groups_that_wait_for_the_same_are_read_for_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_held_pulls_for_the_same_message_share_one_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(desk: Desk) -> None:
         await desk.send(body=b"0")
         await desk.send(body=b"0", queue_id=1)
@@ -164,7 +164,7 @@ def test_groups_that_wait_for_the_same_are_read_for_once(tmp_path: Path, monkeyp
     at_desk(tmp_path, work)
 
 
-def test_a_woken_pull_that_cannot_be_read_for_is_told_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_woken_pull_with_a_failing_read_gets_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         waiting = [

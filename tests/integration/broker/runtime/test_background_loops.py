@@ -6,13 +6,13 @@ import asyncio
 
 import pytest
 
-from orbitlog.broker.runtime import background_loops as steady_loops
+from orbitlog.broker.runtime import background_loops
 from orbitlog.broker.runtime.background_loops import BackgroundLoops
 from tests.support.broker_desk import until
 
 
-def test_a_loop_goes_on_after_a_failure(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    monkeypatch.setattr(steady_loops, "_FAILED_AGAIN_S", 0)
+def test_loop_continues_after_a_failed_step(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(background_loops, "_RETRY_SECONDS", 0)
     taken: list[int] = []
 
     def step() -> None:
@@ -33,7 +33,7 @@ def test_a_loop_goes_on_after_a_failure(monkeypatch: pytest.MonkeyPatch, caplog:
     assert "a test failed" in caplog.text
 
 
-def test_a_step_follows_its_event() -> None:
+def test_step_runs_after_its_event() -> None:
     taken: list[int] = []
 
     async def step() -> None:
@@ -51,8 +51,8 @@ def test_a_step_follows_its_event() -> None:
     asyncio.run(run())
 
 
-def test_a_step_that_failed_is_taken_again_without_another_event(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(steady_loops, "_FAILED_AGAIN_S", 0)
+def test_failed_step_is_retried_without_another_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background_loops, "_RETRY_SECONDS", 0)
     taken: list[int] = []
 
     async def step() -> None:

@@ -16,7 +16,7 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from tests.support.broker_desk import Desk, at_desk, desk_at, records, until
 
 
-def test_offsets_and_topics_outlive_a_restart(tmp_path: Path) -> None:
+def test_offsets_and_topics_survive_a_restart(tmp_path: Path) -> None:
     async def work() -> None:
         async with desk_at(tmp_path) as desk:
             await desk.send("Kept")
@@ -34,7 +34,7 @@ def test_offsets_and_topics_outlive_a_restart(tmp_path: Path) -> None:
     asyncio.run(work())
 
 
-def test_the_send_that_makes_a_topic_waits_for_one_save_and_one_registration(
+def test_send_that_creates_a_topic_waits_for_one_save_and_one_registration(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_node, "_FIRST_SAVE_S", 3600.0)
@@ -62,7 +62,7 @@ def test_the_send_that_makes_a_topic_waits_for_one_save_and_one_registration(
     at_desk(tmp_path, work)
 
 
-def test_tables_are_saved_though_nothing_changes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tables_are_saved_after_the_start_without_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(broker_node, "_FIRST_SAVE_S", 0.0)
 
     async def work(_: Desk) -> None:
@@ -79,7 +79,7 @@ def test_unknown_codes_are_answered_at_once(tmp_path: Path) -> None:
     at_desk(tmp_path, work)
 
 
-def test_missing_and_unreadable_fields_are_named(tmp_path: Path) -> None:
+def test_missing_and_invalid_fields_are_named(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         answer = await desk.ask(RequestCode.GET_MAX_OFFSET, topic="T")
         assert answer.code == ResponseCode.SYSTEM_ERROR and "queueId" in (answer.remark or "")
@@ -105,7 +105,7 @@ except LeaseLost:
 """
 
 
-def test_a_broker_follows_an_engine_outside_and_takes_dispatch_back(tmp_path: Path) -> None:
+def test_broker_follows_an_external_engine_and_takes_dispatch_back(tmp_path: Path) -> None:
     async def work(desk: Desk) -> None:
         store = desk.broker.state.store
         assert not store.is_dispatch_inline

@@ -9,7 +9,7 @@ import pytest
 from orbitlog.broker.runtime.coalesced_call import CoalescedCall
 
 
-def test_those_who_ask_meanwhile_share_the_next_run() -> None:
+def test_callers_during_a_run_share_the_next_one() -> None:
     state = {"value": 0}
     seen: list[int] = []
     gate = asyncio.Event()
@@ -37,7 +37,7 @@ def test_those_who_ask_meanwhile_share_the_next_run() -> None:
     asyncio.run(main())
 
 
-def test_a_failure_reaches_everybody_and_ends_there() -> None:
+def test_failed_run_raises_in_every_caller_and_the_next_run_starts() -> None:
     failing = True
 
     async def step() -> None:

@@ -14,7 +14,7 @@ from tests.support.broker_desk import TIMEOUT_S, Desk, desk_at, until
 LONG_MS = "60000"
 
 
-def test_a_name_server_that_lost_its_connections_knows_the_broker_again(tmp_path: Path) -> None:
+def test_broker_registers_after_a_lost_connection(tmp_path: Path) -> None:
     async def test() -> None:
         server = NameServer(NameServerSettings(listen_port=0))
         await server.start()

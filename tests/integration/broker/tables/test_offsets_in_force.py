@@ -55,7 +55,7 @@ def write_ordinary(root: Path, queue_offset: int, timestamp_ms: int) -> None:
 
 @pytest.mark.parametrize("crc", [{}, {"enabledAppendPropCRC": "true"}])
 @pytest.mark.parametrize("compat", ["4.9", "5.5"])
-def test_messages_enter_light_queues_and_go_on_after_a_restart(
+def test_light_queues_continue_after_a_restart(
     tmp_path: Path, compat: str, crc: dict[str, str]
 ) -> None:
     async def bodies(desk: Desk, topic: str) -> list[bytes]:
@@ -96,7 +96,7 @@ def test_messages_enter_light_queues_and_go_on_after_a_restart(
 
 
 @pytest.mark.parametrize("queues", ["Plain", "%LMQ%a,Plain", "%LMQ%a/b", "%LMQ%a b", "%LMQ%a,,%LMQ%b"])
-def test_names_that_no_light_queue_has_are_refused(tmp_path: Path, queues: str) -> None:
+def test_invalid_names_of_light_queues_are_refused(tmp_path: Path, queues: str) -> None:
     async def work(desk: Desk) -> None:
         assert await send_light(desk, queues) == ResponseCode.MESSAGE_ILLEGAL
         assert await send_light(desk, "%LMQ%a") == ResponseCode.SUCCESS
@@ -116,7 +116,7 @@ def test_names_that_no_light_queue_has_are_refused(tmp_path: Path, queues: str) 
         ("5.5", "traceOn", ResponseCode.SUCCESS),
     ],
 )
-def test_one_setting_without_the_other_is_refused(tmp_path: Path, compat: str, setting: str, code: int) -> None:
+def test_enable_lmq_without_multi_dispatch_is_refused(tmp_path: Path, compat: str, setting: str, code: int) -> None:
     async def work(desk: Desk) -> None:
         assert await send_light(desk, "%LMQ%a") == code
         assert (await desk.send()).code == ResponseCode.SUCCESS
@@ -194,7 +194,7 @@ def test_table_left_over_from_an_earlier_time_does_not_block(tmp_path: Path) -> 
     (config / "kept").rename(config / LIGHT)
     at_desk(tmp_path, expect_five)  # the ordinary table has a later version
     write_ordinary(tmp_path, 3, 0)
-    with pytest.raises(StoreError, match="left over"):
+    with pytest.raises(StoreError, match="is obsolete"):
         open_with(tmp_path)
     with_time = (config / LIGHT).stat().st_mtime - 3600
     os.utime(config / LIGHT, (with_time, with_time))

@@ -74,7 +74,7 @@ def test_both_paths_store_and_answer_the_same(
             both = HotPath(fast, keeps=True), HotPath(slow, keeps=True)
             both[1].connection.incoming.fast_path = None
             for path in both:
-                path.broker.state.topics.make("Compare", 8)
+                path.broker.state.topics.find_or_create("Compare", 8)
             waiting: list[bytes] = []
             for turn in range(25):
                 sent = halves(

@@ -24,11 +24,11 @@ def offsets_at(queue_offset: int | None = None) -> CommittedOffsets:
     return offsets
 
 
-def test_a_group_that_never_was_here_has_no_place() -> None:
+def test_new_group_has_no_offset() -> None:
     assert PoppedQueues(offsets_at()).next_to_pop(KEY) is None
 
 
-def test_somebody_else_moved_the_group() -> None:
+def test_moved_committed_offset_wins() -> None:
     offsets = offsets_at()
     popped = PoppedQueues(offsets)
     popped.start(KEY, 0)
@@ -39,12 +39,12 @@ def test_somebody_else_moved_the_group() -> None:
     assert popped.expired(1_000, 10) == []
 
 
-def test_lists_that_do_not_belong_together_are_not_believed() -> None:
+def test_saved_lists_of_different_lengths_are_ignored() -> None:
     saved = PoppedQueueProgress("T", "G", 0, 3, 5, (3, 4), (1,), (9, 9))
     assert PoppedQueues(offsets_at(3), PopProgress((saved,))).next_to_pop(KEY) == 3
 
 
-def test_there_is_a_limit_to_what_is_out() -> None:
+def test_messages_in_flight_are_limited() -> None:
     popped = PoppedQueues(offsets_at())
     popped.start(KEY, 0)
     popped.pop(KEY, range(IN_FLIGHT_MAX), IN_FLIGHT_MAX, Flight(1, 100))
@@ -127,7 +127,7 @@ def test_no_crash_loses_a_message(seed: int) -> None:
     assert life.offsets.find(*KEY) == MESSAGES
 
 
-def test_batches_in_order_of_deleted_groups_are_forgotten() -> None:
+def test_ordered_batches_of_deleted_groups_are_dropped() -> None:
     offsets = offsets_at(0)
     ordered = OrderedPops(offsets)
     ordered.take(KEY, (0, 1), now_ms=1, invisible_ms=10, attempt_id=None)

@@ -13,7 +13,7 @@ from orbitlog.settings.setting import SettingError
 from orbitlog.settings.setting_review import SettingClass
 
 
-def test_later_sources_win(tmp_path: Path) -> None:
+def test_last_source_of_a_setting_wins(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
     file.write_text("brokerName=file\nbrokerClusterName=file\nlistenPort=1\n")
     environment = {"ORBITLOG_SET_brokerName": "environment", "ORBITLOG_SET_listenPort": "2", "PATH": "x"}
@@ -93,12 +93,12 @@ def test_sync_master_refusal_names_the_role_that_is_supported() -> None:
         "mappedFileSizeConsumeQueue=7",
     ],
 )
-def test_a_mistake_names_key_and_source(text: str) -> None:
+def test_invalid_value_names_key_and_source(text: str) -> None:
     with pytest.raises(SettingError, match=f"{text.split('=')[0]}=.* from the command line"):
         load_broker_settings(None, [text], {})
 
 
-def test_effective_settings_can_be_given_back(tmp_path: Path) -> None:
+def test_effective_settings_can_be_loaded(tmp_path: Path) -> None:
     settings = load_broker_settings(None, ["brokerName=mine", "deleteWhen=04;16"], {})
     file = tmp_path / "broker.conf"
     file.write_text("".join(f"{key}={text}\n" for key, text in settings.effective().items()))
@@ -106,7 +106,7 @@ def test_effective_settings_can_be_given_back(tmp_path: Path) -> None:
     assert again.effective() == settings.effective() and not again.complaints
 
 
-def test_a_change_is_whole_or_nothing() -> None:
+def test_change_with_an_invalid_value_changes_nothing() -> None:
     settings = BrokerSettings()
     with pytest.raises(SettingError):
         settings.change({"maxMessageSize": "2048", "brokerName": "other"})
@@ -123,11 +123,11 @@ def test_change_blocked_or_unsupported_key_refused() -> None:
     assert settings[keys.BROKER_PERMISSION] == 4
 
 
-def test_keys_are_javas_but_for_our_own() -> None:
+def test_keys_unknown_to_java_are_marked_as_own() -> None:
     for key in BROKER_SETTINGS.keys() - JAVA_KEYS:
         assert "Orbitlog's own key" in BROKER_SETTINGS[key].help, key
 
 
-def test_an_option_with_a_wrong_value_says_which() -> None:
+def test_option_with_an_invalid_value_names_its_key() -> None:
     with pytest.raises(SettingError, match=r"bindAddress=999\.1 from the command line: '999\.1' is not an IP address"):
         BrokerSettings({}).with_texts({"bindAddress": "999.1"})

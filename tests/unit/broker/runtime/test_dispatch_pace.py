@@ -5,7 +5,7 @@ from __future__ import annotations
 from orbitlog.broker.runtime.dispatch_pace import GATHER_SECONDS, MANY_PER_SECOND, DispatchPace
 
 
-def test_it_gathers_while_many_come() -> None:
+def test_pace_delays_steps_at_a_high_rate() -> None:
     pace = DispatchPace()
     assert pace.seconds == 0.0
     now_s, count = 100.0, 0
@@ -20,7 +20,7 @@ def test_it_gathers_while_many_come() -> None:
         assert pace.seconds == 0.0
 
 
-def test_two_messages_that_come_together_are_not_many() -> None:
+def test_pace_of_two_messages_at_once_is_zero() -> None:
     pace = DispatchPace()
     pace.note(100.0, 0)
     pace.note(100.0001, 2)

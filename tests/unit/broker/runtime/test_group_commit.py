@@ -23,12 +23,12 @@ from orbitlog.errors import StoreError
         (5 * 4096 - 1, 4096, 0, False),
     ],
 )
-def test_pages_are_counted_as_java_does(written_to: int, flushed_to: int, since_flush_ms: int, is_due: bool) -> None:
+def test_flush_rule_counts_pages_as_java(written_to: int, flushed_to: int, since_flush_ms: int, is_due: bool) -> None:
     due = LOG_RULE.is_due(written_to=written_to, flushed_to=flushed_to, since_flush_ms=since_flush_ms)
     assert due is is_due
 
 
-def test_javas_intervals() -> None:
+def test_flush_rules_have_the_intervals_of_java() -> None:
     assert FlushRule(500, 4, 10_000) == LOG_RULE
     assert FlushRule(1_000, 2, 60_000) == QUEUE_RULE
 
@@ -53,7 +53,7 @@ def never(error: StoreError) -> None:
     raise AssertionError(error)
 
 
-def test_what_is_written_during_a_trip_leaves_with_the_next() -> None:
+def test_append_during_a_flush_is_covered_by_the_next_one() -> None:
     log = SlowLog()
     group = GroupCommit(log.flush, log.landed.put, never)
     log.written_to = 10
@@ -71,7 +71,7 @@ def test_what_is_written_during_a_trip_leaves_with_the_next() -> None:
     assert log.trips == 2
 
 
-def test_closing_waits_for_the_last_trip() -> None:
+def test_close_waits_for_the_last_flush() -> None:
     log = SlowLog()
     group = GroupCommit(log.flush, log.landed.put, never)
     log.written_to = 10
@@ -85,11 +85,11 @@ def test_closing_waits_for_the_last_trip() -> None:
     assert landed == [10, 20]
 
 
-def test_closing_what_never_flushed_is_nothing() -> None:
+def test_close_without_a_flush_returns_at_once() -> None:
     GroupCommit(SlowLog().flush, never, never).close()  # type: ignore[arg-type]
 
 
-def test_a_failing_disk_fails_every_trip() -> None:
+def test_failed_flush_is_reported_every_time() -> None:
     def fail() -> int:
         raise StoreError("the disk failed")
 

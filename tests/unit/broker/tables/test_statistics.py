@@ -5,7 +5,7 @@ from __future__ import annotations
 from orbitlog.broker.tables.statistics import TOPIC_PUT_NUMS, TOPIC_PUT_SIZE, Counter, DayTotals, Statistics
 
 
-def test_a_window_forgets_what_is_older() -> None:
+def test_window_drops_older_samples() -> None:
     counter = Counter()
     for second in range(0, 200, 10):
         counter.sample(second * 1000)
@@ -29,7 +29,7 @@ def test_puts_are_counted_by_topic() -> None:
     assert statistics.find(TOPIC_PUT_NUMS, "T") is not None
 
 
-def test_days_turn() -> None:
+def test_day_totals_advance_at_midnight() -> None:
     totals = DayTotals()
     totals.turn(1, 0)
     totals.turn(1, 50)

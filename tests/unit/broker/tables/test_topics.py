@@ -24,22 +24,22 @@ unheard = Mock()
 def test_topics_after_every_change_bump_the_version_and_call_back() -> None:
     reported: list[int] = []
     topics = Topics(lambda: 5, lambda: reported.append(topics.data_version.counter))
-    topics.make_system_topics(BrokerSettings())
-    topics.make("A", 2)
-    topics.make("A", 9)
+    topics.create_system_topics(BrokerSettings())
+    topics.find_or_create("A", 2)
+    topics.find_or_create("A", 9)
     assert topics.delete("A") and not topics.delete("A")
     assert reported == [2, 3], "the system topics of version 1 are created while the broker is built"
     assert topics.data_version.timestamp_ms == 5
 
 
-def test_a_broker_that_may_not_be_written_registers_no_writable_topic() -> None:
+def test_broker_without_write_permission_registers_no_writable_topic() -> None:
     topics = Topics(lambda: 0, unheard)
-    topics.make("A", 2)
+    topics.find_or_create("A", 2)
     assert topics.registered(4).topics["A"].permission == 4
     assert topics.registered(6).topics["A"].permission == 6
 
 
-def test_tables_of_apache_brokers_are_read_and_written_again(
+def test_tables_of_apache_brokers_are_rewritten_byte_for_byte(
     golden_497: GoldenStore, golden_550_crash: GoldenStore, golden_copy: Callable[[GoldenStore], GoldenStore]
 ) -> None:
     for golden, compat in ((golden_497, COMPAT_4_9), (golden_550_crash, COMPAT_5_5)):
@@ -54,13 +54,13 @@ def test_tables_of_apache_brokers_are_read_and_written_again(
             assert (root / "config" / file.name).read_bytes() == before
 
 
-def test_a_backup_is_kept(tmp_path: Path) -> None:
+def test_replaced_table_is_kept_as_backup(tmp_path: Path) -> None:
     directory = ConfigDirectory(RealDisk(), tmp_path, COMPAT_5_5)
     topics = Topics(lambda: 0, unheard)
-    topics.make("A", 1)
+    topics.find_or_create("A", 1)
     first = directory.encode(TOPICS, topics.snapshot())
     directory.write(TOPICS.name, first)
-    topics.make("B", 1)
+    topics.find_or_create("B", 1)
     directory.write(TOPICS.name, directory.encode(TOPICS, topics.snapshot()))
     assert (tmp_path / "config" / "topics.json.bak").read_bytes() == first
     (tmp_path / "config" / "topics.json").write_bytes(b'{"cut')
@@ -68,7 +68,7 @@ def test_a_backup_is_kept(tmp_path: Path) -> None:
     assert loaded is not None and set(loaded.topics) == {"A"}
 
 
-def test_a_reset_waits_for_the_next_pull() -> None:
+def test_offset_reset_waits_for_the_next_pull() -> None:
     offsets = CommittedOffsets(lambda: 0)
     assert offsets.commit("T", "G", 0, 10)
     offsets.reset("T", "G", 0, 3)
@@ -79,7 +79,7 @@ def test_a_reset_waits_for_the_next_pull() -> None:
     assert offsets.commit("T", "G", 0, 4)
 
 
-def test_offsets_go_through_their_file(tmp_path: Path) -> None:
+def test_offsets_are_saved_and_loaded(tmp_path: Path) -> None:
     offsets = CommittedOffsets(lambda: 7)
     offsets.commit("T", "G", 1, 4)
     offsets.note_pull("T", "G", 1, 9)

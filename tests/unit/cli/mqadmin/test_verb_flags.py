@@ -148,7 +148,7 @@ def test_flags_that_make_no_sense_end_with_1_as_apaches_do() -> None:
 def test_a_cluster_that_is_not_there_ends_with_0_as_at_apache_or_with_1_if_wanted(run: Any) -> None:
     ran = run("mqadmin", "topicList", "-n", "127.0.0.1:1")
     assert (ran.exit_code, ran.stdout) == (0, "")
-    assert ran.stderr.startswith("orbitlog: topicList failed: 127.0.0.1:1 cannot be connected to")
+    assert ran.stderr.startswith("orbitlog: topicList failed: could not connect to 127.0.0.1:1")
     assert run("mqadmin", "--strict", "topicList", "-n", "127.0.0.1:1").exit_code == 1
 
 
