@@ -10,6 +10,7 @@ import logging
 from pathlib import Path
 
 from orbitlog.errors import FormatError
+from orbitlog.settings.atomic_file import replace_file
 from orbitlog.wire.bodies.body_json import MessageQueue, decode_body, encode_body
 from orbitlog.wire.bodies.queue_bodies import QueueOffsetTable
 
@@ -50,6 +51,4 @@ class LocalOffsets:
 
 def _write(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_name(path.name + ".new")
-    beside.write_bytes(text)
-    beside.replace(path)
+    replace_file(path, text, is_durable=False)  # saved every few seconds: an older offset means a redelivery

@@ -8,7 +8,6 @@ that has already committed that number says so.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ import orjson
 from orbitlog.errors import OrbitlogError
 from orbitlog.pipeline.sources.read_plan import QueueRange, StoreShape, plan_tasks
 from orbitlog.pipeline.sources.topic_offsets import Offsets, from_nested, nested
+from orbitlog.settings.atomic_file import replace_file
 
 STATE_DIRECTORY = "_orbitlog"
 _PLANS = "plans"
@@ -114,19 +114,4 @@ class ExportState:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file that is there entirely or not at all, also after a power cut."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Put the names in a directory on the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    replace_file(path, data)
