@@ -50,6 +50,26 @@ THREAD_NAMES = frozenset(("Thread", "Timer"))
 IMPURE_NAMES = frozenset(("Path", "open"))
 BANNED_MODULES = frozenset(("pickle", "marshal", "shelve", "dill", "cloudpickle"))
 BANNED_CALLS = frozenset(("eval", "exec", "os.system", "os.popen"))
+# Calls that create, replace or sync files by hand, past `Disk` and `atomic_file`.
+RAW_FILE_CALLS = frozenset(
+    f"os.{name}"
+    for name in ("open", "fsync", "fdatasync", "rename", "replace", "ftruncate", "truncate", "link", "pwrite", "write")
+) | frozenset(("tempfile.mkstemp",))
+MAY_CALL_FILES = frozenset(
+    (
+        "storefiles/disk.py",  # everything that changes a store
+        "settings/atomic_file.py",  # small files elsewhere
+        "cli/main.py",  # /dev/null
+        "cli/mqadmin/mq_messages.py",  # bodies that a user asked for, never through a link
+        "client/admin/replay_record.py",  # a log of its own, synced line by line
+        "pipeline/export/export_files.py",  # Parquet files in a lake
+        "pipeline/export/export_job.py",
+        "pipeline/export/iceberg_export.py",  # a version that only one writer may create
+        "pipeline/export/parquet_export.py",
+        "pipeline/runtime/shipping.py",  # the package itself, in a cache
+        "pipeline/runtime/task_claims.py",  # claims of tasks that processes of one job share
+    )
+)
 # Methods of text that take it apart, or ask what it contains.
 SENTENCE_PARSERS = frozenset(
     ("startswith", "endswith", "split", "rsplit", "partition", "rpartition", "find", "rfind", "index", "count")
@@ -250,6 +270,20 @@ def sentences_as_data(module: Module) -> Iterator[str]:
             yield module.at(node, "decides by the words of a reason; give the fact a field of its own")
 
 
+def raw_file_calls(module: Module) -> Iterator[str]:
+    """Files of a store are written through `Disk`, or a power cut in them could not be tested."""
+    if module.path in MAY_CALL_FILES or module.room == "testing":
+        return
+    for node in ast.walk(module.tree):
+        if not isinstance(node, ast.Call):
+            continue
+        name = ast.unparse(node.func)
+        # `Path.replace` takes one argument, `str.replace` two.
+        is_move = name.rpartition(".")[2] in ("rename", "replace") and "." in name and len(node.args) == 1
+        if name in RAW_FILE_CALLS or (is_move and not node.keywords):
+            yield module.at(node, f"calls {name}; go through storefiles.disk or settings.atomic_file")
+
+
 def imported_modules(module: Module) -> Iterator[tuple[ast.stmt, str]]:
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):
@@ -281,6 +315,7 @@ MODULE_RULES: tuple[Rule, ...] = (
     broad_except,
     empty_words,
     sentences_as_data,
+    raw_file_calls,
 )
 
 

@@ -123,3 +123,52 @@ def test_a_lock_of_another_process_is_seen_and_ends_with_it(tmp_path: Path) -> N
         assert RealDisk().lock_holder(tmp_path / "lock") == other.pid
         other.kill()
     assert RealDisk().lock_holder(tmp_path / "lock") is None
+
+
+def test_a_plain_file_is_written_by_position_and_resized(disk: Disk, root: Path) -> None:
+    file = disk.create_plain(root / "a")
+    file.write(5, b"hello")
+    file.write(0, memoryview(b"oh"))
+    file.set_modified(1_790_000_000_000_000_000)
+    file.sync()
+    file.close()
+    assert disk.read_file(root / "a") == b"oh\0\0\0hello"
+    assert disk.modified_ms(root / "a") == 1_790_000_000_000
+    file = disk.open_plain(root / "a")
+    file.resize(7)
+    file.resize(9)
+    file.start_writeback(0, 9)
+    file.close()
+    assert disk.read_file(root / "a") == b"oh\0\0\0he\0\0"
+    with pytest.raises(StoreError, match="creating"):
+        disk.create_plain(root / "a")
+    with pytest.raises(StoreError, match="opening"):
+        disk.open_plain(root / "b")
+
+
+def test_files_and_directories_move_between_directories(disk: Disk, root: Path) -> None:
+    disk.make_directory(root / "from" / "inner")
+    disk.make_directory(root / "to")
+    disk.replace_file(root / "from" / "inner" / "a", b"bytes")
+    disk.move(root / "from" / "inner", root / "to" / "moved")
+    assert names(disk, root / "from") == []
+    assert disk.read_file(root / "to" / "moved" / "a") == b"bytes"
+    disk.replace_file(root / "to" / "b", b"other")
+    disk.move(root / "to" / "moved" / "a", root / "to" / "b")
+    assert disk.read_file(root / "to" / "b") == b"bytes"
+    with pytest.raises(StoreError, match="renaming"):
+        disk.move(root / "to" / "nothing", root / "to" / "c")
+
+
+def test_links_and_trees_are_removed(disk: Disk, root: Path) -> None:
+    disk.make_directory(root / "tree" / "inner")
+    disk.replace_file(root / "tree" / "inner" / "a", b"bytes")
+    disk.link_file(root / "tree" / "inner" / "a", root / "b")
+    with pytest.raises(StoreError, match="removing"):
+        disk.remove_directory(root / "tree")
+    disk.remove_tree(root / "tree")
+    disk.remove_tree(root / "tree")
+    assert names(disk, root) == [("b", 5, False)]
+    disk.make_directory(root / "empty")
+    disk.remove_directory(root / "empty")
+    assert names(disk, root) == [("b", 5, False)]

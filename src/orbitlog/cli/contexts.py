@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.cli.main import Problem, WrongUse
+from orbitlog.settings.atomic_file import replace_file
 
 DEFAULT_ADDRESS = "127.0.0.1:9876"
 _FILE_BYTES_MAX = 1 << 20
@@ -64,11 +65,7 @@ class Contexts:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         table = {name: _as_json(cluster) for name, cluster in sorted(self.table.items())}
         text = json.dumps({"current": self.current, "contexts": table}, indent=2) + "\n"
-        fresh = self.path.with_name(f"{self.path.name}.{os.getpid()}")
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-            file.write(text)
-        fresh.replace(self.path)
+        replace_file(self.path, text.encode(), mode=0o600)
 
 
 def _as_json(cluster: Cluster) -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orbitlog.errors import OrbitlogError
+from orbitlog.settings.atomic_file import replace_file
 
 if TYPE_CHECKING:
     from orbitlog.cli.contexts import Cluster
@@ -86,9 +87,7 @@ def cached_names(cluster: Cluster, kind: str, ask: Callable[[Cluster, str], list
     except (OrbitlogError, OSError, TimeoutError, click.ClickException):
         names = []
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    fresh = path.with_name(f"{path.name}.{os.getpid()}")
-    fresh.write_text(json.dumps(names), encoding="utf-8")
-    fresh.replace(path)
+    replace_file(path, json.dumps(names).encode(), is_durable=False)
     return names
 
 

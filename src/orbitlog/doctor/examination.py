@@ -28,7 +28,7 @@ from orbitlog.jobs.check.store_check import StoreCheck, check_with
 from orbitlog.jobs.local_runner import PhaseProgress, Runner, run_here
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.jobs.missing_log import MissingPart, missing_parts, with_readable_segments
-from orbitlog.jobs.store_use import is_in_use
+from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.inferred_geometry import told_geometry
@@ -88,10 +88,11 @@ def examine(
     split_bytes: int = SPLIT_BYTES_DEFAULT,
     run: Runner = run_here,
     progress: PhaseProgress | None = None,
+    use: StoreUse = SHARED_USE,
 ) -> Examination:
     """Check one store. Reads only; beside a running broker it reads as far as that confirms its log."""
     given = settings or StoreSettings()
-    return examine_with(run, [root], settings=given, split_bytes=split_bytes, progress=progress)[0]
+    return examine_with(run, [root], settings=given, split_bytes=split_bytes, progress=progress, use=use)[0]
 
 
 def examine_with(
@@ -102,26 +103,27 @@ def examine_with(
     split_bytes: int,
     state: Path | None = None,
     progress: PhaseProgress | None = None,
+    use: StoreUse = SHARED_USE,
 ) -> list[Examination]:
     """Check stores, tasks run by `run`; `state` is a directory with which a killed run is continued by the next."""
-    checks = check_with(run, roots, settings=settings, split_bytes=split_bytes, state=state, progress=progress)
-    return [_examined(root, checked, settings) for root, checked in zip(roots, checks, strict=True)]
+    checks = check_with(run, roots, settings=settings, split_bytes=split_bytes, state=state, progress=progress, use=use)
+    return [_examined(root, checked, settings, use) for root, checked in zip(roots, checks, strict=True)]
 
 
-def _examined(root: Path, checked: StoreCheck, settings: StoreSettings) -> Examination:
+def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: StoreUse) -> Examination:
     whole = find_store_files(root, settings)
     segment_bytes = told_geometry(whole, settings).segment_bytes
     end = whole.segments[-1].base + segment_bytes if whole.segments else 0
     leads_past = any(
         one.kind == FindingKind.QUEUE_UNIT and (one.physical_offset or 0) >= end for one in checked.findings
     )
-    missing = missing_parts(whole, segment_bytes, reads_queues=leads_past)
+    missing = missing_parts(whole, segment_bytes, reads_queues=leads_past, use=use)
     store = with_readable_segments(whole)
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)
-    found = [*_log_findings(checked, lost), *_missing(store, checked), *_survey_findings(store, checked)]
-    found += [*queue_count_findings(store, checked.ends), *_offset_findings(store, checked)]
-    found += progress_findings(store, checked.ends, checked.last_stored_ms)
+    found = [*_log_findings(checked, lost), *_missing(store, checked, use), *_survey_findings(store, checked)]
+    found += [*queue_count_findings(store, checked.ends), *_offset_findings(store, checked, use)]
+    found += progress_findings(store, checked.ends, checked.last_stored_ms, use)
     found += [*checked.lives, *retired_findings(store, checked), *_behind(checked)]
     found = [*_missing_findings(store, missing), *(one for one in found if not _is_explained(one, missing))]
     diagnoses = tuple(diagnose(finding, str(root), is_log_complete=not missing) for finding in found)
@@ -169,12 +171,12 @@ def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Find
             yield replace(finding, store=None)
 
 
-def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
+def _missing(store: StoreFiles, checked: StoreCheck, use: StoreUse) -> Iterator[Finding]:
     """Name what is not there at all."""
     if checked.keys and not store.index_files:
         reason = f"no index file exists, though the log has {checked.keys} keys; messageIndexEnable=false leaves none"
         yield Finding(FindingKind.INDEX, str(store.root / tree.INDEX), reason, count=checked.keys)
-    if checked.messages and store.checkpoint is None and not is_in_use(store):
+    if checked.messages and store.checkpoint is None and not use.is_in_use(store):
         yield Finding(FindingKind.CHECKPOINT, str(store.root / tree.CHECKPOINT), "is missing")
     if os.path.lexists(store.root / tree.DOCTOR) and not (store.root / tree.DOCTOR).is_dir():
         yield Finding(FindingKind.JOURNAL, str(store.root / tree.DOCTOR), "is in the place of the doctor's directory")
@@ -185,13 +187,13 @@ def _missing(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
         yield Finding(FindingKind.REPAIR, str(place), "a repair was interrupted here")
 
 
-def _offset_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
+def _offset_findings(store: StoreFiles, checked: StoreCheck, use: StoreUse) -> Iterator[Finding]:
     """Yield offsets that no queue has; those of a topic that was created again are of its earlier life.
 
     Brokers of 4.9 keep the offsets of a topic that they delete, later ones remove them some seconds after it.
     """
     created_again = {finding.topic for finding in checked.lives}
-    for finding in offset_findings(store, checked.ends, checked.last_stored_ms):
+    for finding in offset_findings(store, checked.ends, checked.last_stored_ms, use):
         yield replace(finding, kind=FindingKind.EARLIER_LIFE) if finding.topic in created_again else finding
 
 

@@ -25,7 +25,7 @@ from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.jobs.split_derivation import UNIT
-from orbitlog.jobs.store_use import is_in_use
+from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import holds_data, mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
@@ -47,7 +47,9 @@ class MissingPart:
     may_be_lost: bool = False
 
 
-def missing_parts(store: StoreFiles, segment_bytes: int, *, reads_queues: bool = True) -> list[MissingPart]:
+def missing_parts(
+    store: StoreFiles, segment_bytes: int, *, reads_queues: bool = True, use: StoreUse = SHARED_USE
+) -> list[MissingPart]:
     """Return the parts of the log that are not in the store, those that explain most first.
 
     `reads_queues` is false if the caller knows that no queue has units for messages after the last segment.
@@ -60,17 +62,19 @@ def missing_parts(store: StoreFiles, segment_bytes: int, *, reads_queues: bool =
     if contradiction := _contradiction(store):
         return [*elsewhere, *([] if elsewhere else [contradiction])]
     # The queues of a broker that runs may be ahead of the listing of its segments.
-    at_end = list(_missing_end(store, segment_bytes)) if reads_queues and not is_in_use(store) else []
+    at_end = list(_missing_end(store, segment_bytes)) if reads_queues and not use.is_in_use(store) else []
     return [*elsewhere, *gaps, *(part for part in at_end if not _is_inside(part.offsets, explained))]
 
 
-def refuse_incomplete_log(store: StoreFiles, segment_bytes: int, *, accept_lost_segments: bool = False) -> None:
+def refuse_incomplete_log(
+    store: StoreFiles, segment_bytes: int, *, accept_lost_segments: bool = False, use: StoreUse = SHARED_USE
+) -> None:
     """Raise `StoreLayoutError` if derived files made from this log would lack messages that the store may have.
 
     Gaps between segments do not raise here: the findings of the walk over the log report them.
     """
     gaps = {part.finding for part in _gaps(store, segment_bytes)}
-    for part in missing_parts(store, segment_bytes):
+    for part in missing_parts(store, segment_bytes, use=use):
         is_accepted = part.may_be_lost and accept_lost_segments
         if part.finding not in gaps and not is_accepted:
             raise StoreLayoutError(f"nothing is rebuilt from an incomplete log: {part.finding}")

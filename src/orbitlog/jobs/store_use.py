@@ -1,9 +1,10 @@
-"""Whether a broker is using a store, and how far its log may be read meanwhile."""
+"""Store use: whether another process uses a store, and up to which offset its log may be read meanwhile."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 from orbitlog.errors import StoreLocked
@@ -13,13 +14,46 @@ from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.store_files import StoreFiles
 
-# Stores that a command of this process has taken for itself.
-_TAKEN: set[Path] = set()
+
+@dataclass(frozen=True, slots=True)
+class StoreUse:
+    """How a command uses a store: beside other processes, or alone after `taken` has locked it for the command."""
+
+    is_alone: bool = False
+
+    def is_in_use(self, store: StoreFiles) -> bool:
+        """Return whether another process has the store's lock."""
+        return self._holder(store) is not None
+
+    def confirmed_to(self, store: StoreFiles) -> int | None:
+        """Return the physical offset up to which a store in use may be read; None if it is not in use.
+
+        Raise `StoreLocked` if the process that uses it does not publish that offset, as Java's broker.
+        """
+        holder = self._holder(store)
+        if holder is None:
+            return None
+        path = store.root / CONFIRMED_FILE
+        raw = path.read_bytes() if path.is_file() else b""
+        if len(raw) < CONFIRMED.size_bytes:
+            raise StoreLocked(
+                f"{store.root} is in use by process {holder}, which does not publish the end of its log; stop it first"
+            )
+        return int(CONFIRMED.struct.unpack_from(raw)[0])
+
+    def _holder(self, store: StoreFiles) -> int | None:
+        # A process that asks for the holder of its own lock would be named itself.
+        if self.is_alone or store.lock is None:
+            return None
+        return RealDisk().lock_holder(store.root / tree.LOCK)
+
+
+SHARED_USE = StoreUse()
 
 
 @contextmanager
-def taken(root: Path) -> Iterator[None]:
-    """Keep brokers out while the block runs; raises `StoreLocked` where one uses the store."""
+def taken(root: Path) -> Iterator[StoreUse]:
+    """Lock a store for the block; raise `StoreLocked` if a broker or a dispatcher uses it."""
     disk = RealDisk()
     with ExitStack() as locks:
         locks.callback(disk.lock_file(root / tree.LOCK, tree.LOCK_CONTENT).release)
@@ -27,28 +61,4 @@ def taken(root: Path) -> Iterator[None]:
             locks.callback(disk.lock_directory(root / tree.COMMITLOG).release)
         if disk.lock_holder(root / LEASE_LOCK_FILE) is not None:
             raise StoreLocked(f"{root} is being dispatched by another process; stop it first")
-        _TAKEN.add(root.resolve())
-        locks.callback(_TAKEN.discard, root.resolve())
-        yield
-
-
-def is_in_use(store: StoreFiles) -> bool:
-    return _holder(store) is not None
-
-
-def confirmed_to(store: StoreFiles) -> int | None:
-    """Return the physical offset up to which a store in use may be read; None where nobody uses it."""
-    holder = _holder(store)
-    if holder is None:
-        return None
-    path = store.root / CONFIRMED_FILE
-    raw = path.read_bytes() if path.is_file() else b""
-    if len(raw) < CONFIRMED.size_bytes:
-        raise StoreLocked(f"{store.root} is in use by process {holder}, which does not say how far its log is; stop it")
-    return int(CONFIRMED.struct.unpack_from(raw)[0])
-
-
-def _holder(store: StoreFiles) -> int | None:
-    if store.root.resolve() in _TAKEN:
-        return None
-    return None if store.lock is None else RealDisk().lock_holder(store.root / tree.LOCK)
+        yield StoreUse(is_alone=True)

@@ -16,7 +16,7 @@ from orbitlog.formats.derived.checkpoint import CHECKPOINT, Checkpoint, decode_c
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, decode_entry, first_after_fillers
 from orbitlog.formats.tables.topic_config import TopicTable
 from orbitlog.jobs.split_derivation import SplitDerivation, UnitSlice
-from orbitlog.jobs.store_use import is_in_use
+from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.store.recovery.deletion_evidence import first_stored_after, were_removed_by_broker
 from orbitlog.store.recovery.queue_lives import (
     DeletionEvidence,
@@ -50,7 +50,11 @@ class TopicLives:
 
 
 def leave_out_earlier_lives(
-    store: StoreFiles, derivations: Sequence[SplitDerivation], *, is_rebuild: bool = False
+    store: StoreFiles,
+    derivations: Sequence[SplitDerivation],
+    *,
+    is_rebuild: bool = False,
+    use: StoreUse = SHARED_USE,
 ) -> TopicLives:
     """Take units of earlier lives and of deleted topics out of the derivations; return what they belong to.
 
@@ -67,7 +71,7 @@ def leave_out_earlier_lives(
             life = begun_after_deletion(life, queue[0], topics, _first_after_fillers(store, queue, life))
         lives[queue] = life
     begins = {queue: life.begins_at for queue, life in lives.items() if life.replaced_at is not None}
-    deleted = _deleted(store, lives, derivations, table, is_rebuild=is_rebuild)
+    deleted = _deleted(store, lives, derivations, table, is_rebuild=is_rebuild, use=use)
     for derivation in derivations if begins or deleted else ():
         derivation.slices = [
             _without_earlier(part, lives[derivation.queues[part.queue]])
@@ -121,6 +125,7 @@ def _deleted(
     table: TopicTable | None,
     *,
     is_rebuild: bool,
+    use: StoreUse,
 ) -> set[Queue]:
     with_files = {queue for queue, files in store.queues.items() if files}
     if lives.keys() <= with_files:
@@ -131,7 +136,7 @@ def _deleted(
     proven_to, recreated_before = log_end, 0
     if not (store.root / tree.CONSUMEQUEUE).is_dir() or not is_complete(lives, topics, with_files):
         proven_to = 0
-    elif store.abort is None or is_in_use(store):
+    elif store.abort is None or use.is_in_use(store):
         missing = {topic for topic, _ in lives.keys() - with_files}
         if table is not None and were_removed_by_broker(RealDisk(), store.root, missing):
             recreated_before = _stored_after(store, table.data_version.timestamp_ms, log_end)

@@ -6,13 +6,13 @@ replaced by a rename, so that a crash leaves the old file or the new one. Mirror
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import field
 from pathlib import Path
 
 from orbitlog.errors import BadField, LimitExceeded
 from orbitlog.formats.tables.json_records import TEXT, TEXT_KEY, JsonRecord, java, json_record, map_of
+from orbitlog.settings.atomic_file import replace_file
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -65,17 +65,7 @@ class KvConfigs:
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = self._path.with_name(self._path.name + ".tmp")
-        with fresh.open("wb") as file:
-            file.write(encode_body(_KvFile(table=self._table)))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+        replace_file(self._path, encode_body(_KvFile(table=self._table)))
 
 
 def _check_name(kind: str, name: str) -> None:

@@ -7,7 +7,6 @@ as modification time (brokers of 4.x search by it), is synced, and never replace
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -30,6 +29,7 @@ from orbitlog.formats.records.property_crc import ends_with_crc, seal_record
 from orbitlog.formats.tables.config_files import config_codec
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicTable
 from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.storefiles.disk import PlainFile, RealDisk
 
 _TOPICS_FILE = "topics.json"
 
@@ -50,6 +50,7 @@ class OfflineStoreWriter:
     def __init__(self, root: Path, geometry: StoreGeometry, rules: DeriveRules) -> None:
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             raise StoreLayoutError(f"{root} is not an empty directory; give a new one, nothing is ever overwritten")
+        self._disk = RealDisk()
         self._root = root
         self._geometry = geometry
         self._rules = rules
@@ -63,7 +64,7 @@ class OfflineStoreWriter:
         self._next_queue_offsets: dict[tuple[str, int], int] = {}
         self._queue_file_ms: dict[tuple[str, int, int], int] = {}
         self._is_closed = False
-        _make_directory(root / tree.COMMITLOG)
+        self._disk.make_directory(root / tree.COMMITLOG, durable=False)
 
     def append(self, message: Message) -> AppendResult:
         """Add a message: its queue offset, physical offset and (never falling) store time are assigned here."""
@@ -122,8 +123,8 @@ class OfflineStoreWriter:
             self._write(Path(tree.CHECKPOINT), self._checkpoint(complete_until_ms), self._last_ms)
             self._write(Path(tree.CONFIG, _TOPICS_FILE), self._topics(), self._last_ms)
         for directory in (self._root, *(path for path in self._root.rglob("*") if path.is_dir())):
-            _sync_directory(directory)
-        _sync_directory(self._root.resolve().parent)
+            self._disk.sync_directory(directory)
+        self._disk.sync_directory(self._root.resolve().parent)
 
     def __enter__(self) -> OfflineStoreWriter:
         return self
@@ -149,10 +150,10 @@ class OfflineStoreWriter:
     def _finish_segment(self) -> None:
         segment, self._segment = self._segment, None
         if segment is not None:
-            with segment:
-                segment.truncate(self._geometry.segment_bytes)
-                _sync_file(segment)
-            _set_time(Path(segment.name), self._last_ms)
+            segment.close()
+            file = self._disk.open_plain(Path(segment.name))
+            file.resize(self._geometry.segment_bytes)
+            self._finish(file, self._last_ms)
 
     def _write_queues(self) -> None:
         for (topic, queue_id), queue_files in self._derived.queues.items():
@@ -193,29 +194,13 @@ class OfflineStoreWriter:
 
     def _write(self, path: Path, content: bytes | bytearray, modified_ms: int) -> None:
         target = self._root / path
-        _make_directory(target.parent)
-        with target.open("xb") as file:
-            file.write(content)
-            _sync_file(file)
-        _set_time(target, modified_ms)
+        self._disk.make_directory(target.parent, durable=False)
+        file = self._disk.create_plain(target)
+        file.write(0, content)
+        self._finish(file, modified_ms)
 
-
-def _make_directory(directory: Path) -> None:
-    directory.mkdir(parents=True, exist_ok=True)
-
-
-def _sync_file(file: BinaryIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
-
-
-def _sync_directory(directory: Path) -> None:
-    descriptor = os.open(directory, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _set_time(path: Path, modified_ms: int) -> None:
-    os.utime(path, ns=(modified_ms * 1_000_000, modified_ms * 1_000_000))
+    @staticmethod
+    def _finish(file: PlainFile, modified_ms: int) -> None:
+        file.set_modified(modified_ms * 1_000_000)
+        file.sync()
+        file.close()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Protocol, cast
 
 from orbitlog.errors import DiskFull, StoreError, StoreFileGone, StoreLocked
+from orbitlog.settings.atomic_file import replace_file, sync_directory
 from orbitlog.storefiles.mapped_view import end_of_data
 
 Bytes = bytes | bytearray | memoryview
@@ -361,16 +362,6 @@ def _write_back(descriptor: int, start: int, stop: int) -> None:
         start += os.pwrite(descriptor, chunk, start)
 
 
-@contextmanager
-def _removed_on_error(path: Path) -> Iterator[None]:
-    """Leave no half-written file behind: where the disk is full it is in the way."""
-    try:
-        yield
-    except OSError:
-        path.unlink(missing_ok=True)
-        raise
-
-
 # A record lock does not keep its own process out, and closing any other descriptor of the file gives it up.
 _LOCKED_HERE: set[Path] = set()
 
@@ -465,18 +456,9 @@ class RealDisk:
             return None
 
     def replace_file(self, path: Path, data: bytes) -> None:
-        temporary = path.with_name(path.name + ".orbitlog-new")
-        with disk_errors(f"writing {path}"), _removed_on_error(temporary):
-            descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-            try:
-                written = 0
-                while written < len(data):
-                    written += os.write(descriptor, data[written:])
-                os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
-            temporary.replace(path)
-            self.sync_directory(path.parent)
+        # The same name for every process: the lock keeps others out, and a killed one leaves no more than one file.
+        with disk_errors(f"writing {path}"):
+            replace_file(path, data, suffix=".orbitlog-new")
 
     def remove_file(self, path: Path) -> None:
         with disk_errors(f"removing {path}"):
@@ -514,11 +496,7 @@ class RealDisk:
                 shutil.rmtree(path)
 
     def sync_directory(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync_directory(path)
 
     def lock_file(self, path: Path, content: bytes) -> FileLock:
         import fcntl

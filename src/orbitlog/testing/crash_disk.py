@@ -17,12 +17,13 @@ import errno
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from copy import deepcopy
 from pathlib import Path
 from random import Random
 
 from orbitlog.errors import StoreLocked
-from orbitlog.storefiles.disk import Bytes, DirectoryEntry, DiskUsage, FileLock, MappedFile, disk_errors
-from orbitlog.testing.crash_images import PAGE_BYTES, Directory, Folder, Gone, Inode, Survival
+from orbitlog.storefiles.disk import Bytes, DirectoryEntry, DiskUsage, FileLock, MappedFile, PlainFile, disk_errors
+from orbitlog.testing.crash_images import PAGE_BYTES, Directory, Entry, Gone, Inode, Survival, kept_changes
 
 _TOTAL_BYTES = 1 << 40
 _TEMPORARY = ".orbitlog-new"
@@ -110,6 +111,46 @@ class CrashFile:
         self._disk.open_files -= 1
 
 
+class CrashPlainFile:
+    """A file on a `CrashDisk` that is open for writes by position."""
+
+    def __init__(self, disk: CrashDisk, path: Path, inode: Inode) -> None:
+        self._disk = disk
+        self._path = path
+        self._inode = inode
+
+    def write(self, position: int, data: Bytes) -> None:
+        raw = memoryview(data).cast("B")
+        stop = position + len(raw)
+        with self._disk.step(f"write {self._path} {position}-{stop}"):
+            self._disk.take_space()
+            if stop > len(self._inode.content):
+                self._inode.resize(stop)
+            self._inode.content[position:stop] = raw
+            self._inode.allocated.update(self._inode.pages(position, stop))
+            self._inode.note_written(position, stop)
+
+    def resize(self, size_bytes: int) -> None:
+        with self._disk.step(f"resize {self._path} to {size_bytes}"):
+            self._inode.resize(size_bytes)
+
+    def start_writeback(self, position: int, size_bytes: int) -> None:
+        """Pages reach the disk when they like as it is."""
+
+    def set_modified(self, modified_ns: int) -> None:
+        self._inode.modified_ms = modified_ns // 1_000_000
+
+    def sync(self) -> None:
+        with self._disk.step(f"sync {self._path}"):
+            if self._disk.sync_fails():
+                self._inode.fail_sync()
+                raise OSError(errno.EIO, os.strerror(errno.EIO))
+            self._inode.sync()
+
+    def close(self) -> None:
+        """Nothing is kept open."""
+
+
 class CrashLock:
     def __init__(self, locked: set[Path], path: Path) -> None:
         self._locked = locked
@@ -131,7 +172,8 @@ class CrashDisk:
         self.last_step = ""
         self.open_files = self.open_files_most = 0
         self.lent: list[tuple[memoryview, Inode, int, int]] = []
-        self._directories = {Path("/"): Directory(), Path(): Directory()}
+        self._roots = {Path("/"): Directory(), Path(): Directory()}
+        self._known: dict[Path, Directory] = {}  # paths that were looked up, until a directory is moved or removed
         self._locked: set[Path] = set()
 
     @classmethod
@@ -140,8 +182,8 @@ class CrashDisk:
         disk = cls()
         for path, content in sorted(files.items()):
             disk.make_directory(path.parent)
-            disk._directories[path.parent].change({path.name: Inode.of_durable(content)})
-            disk._directories[path.parent].sync()
+            disk._parent(path).change({path.name: Inode.of_durable(content)})
+            disk._parent(path).sync()
         disk.steps = 0
         return disk
 
@@ -150,10 +192,20 @@ class CrashDisk:
         self._settle()
         return {
             directory / name: bytes(entry.content)
-            for directory, names in sorted(self._directories.items())
-            for name, entry in sorted(names.entries.items())
+            for directory, names in sorted(self.directories().items())
+            for name, entry in sorted(names.items())
             if isinstance(entry, Inode)
         }
+
+    def directories(self) -> dict[Path, Mapping[str, Entry]]:
+        """Return every directory with its entries."""
+        found: dict[Path, Mapping[str, Entry]] = {}
+        todo = list(self._roots.items())
+        while todo:
+            path, directory = todo.pop()
+            found[path] = directory.entries
+            todo += [(path / name, entry) for name, entry in directory.entries.items() if isinstance(entry, Directory)]
+        return found
 
     # Steps and faults
 
@@ -192,37 +244,29 @@ class CrashDisk:
         chance = Random(seed)  # noqa: S311 (crash images, not secrets)
         survival = chance.choice([Survival.NOTHING, Survival.EVERYTHING, *[Survival.ANY] * 6])
         self._settle()
-        found = CrashDisk()
+        kept = kept_changes(self._roots.values(), chance, survival)
         images: dict[int, Inode] = {}
-        for path, directory in sorted(self._directories.items()):
-            if path != path.parent and path.name not in found._names(path.parent):
-                continue  # the directory itself did not survive
-            names = directory.crashed(chance, survival)
-            for name, entry in sorted(names.items()):
-                if isinstance(entry, Inode):
-                    names[name] = images.setdefault(id(entry), entry.crashed(chance, survival))
-            found._directories[path] = Directory(dict(names), names)
+
+        def crashed(directory: Directory) -> Directory:
+            names: dict[str, Entry] = {}
+            for name, entry in sorted(directory.crashed(kept[id(directory)]).items()):
+                if isinstance(entry, Directory):
+                    names[name] = crashed(entry)
+                else:
+                    if id(entry) not in images:
+                        images[id(entry)] = entry.crashed(chance, survival)
+                    names[name] = images[id(entry)]
+            return Directory(dict(names), names)
+
+        found = CrashDisk()
+        found._roots = {path: crashed(directory) for path, directory in self._roots.items()}
         return found
 
     def kill(self) -> CrashDisk:
         """Return the disk as it is found after the process alone was killed: all is there, as durable as it was."""
         self._settle()
         found = CrashDisk()
-        copies: dict[int, Inode] = {}
-
-        def copied(entries: Mapping[str, Inode | Folder | Gone]) -> dict[str, Inode | Folder | Gone]:
-            return {
-                name: copies.setdefault(id(entry), entry.copy()) if isinstance(entry, Inode) else entry
-                for name, entry in entries.items()
-            }
-
-        for path, directory in self._directories.items():
-            copy = Directory()
-            copy.change(copied(directory.durable))
-            copy.sync()
-            for change in directory.pending:
-                copy.change(copied(change))
-            found._directories[path] = copy
+        found._roots = deepcopy(self._roots)
         return found
 
     # The file system
@@ -236,13 +280,12 @@ class CrashDisk:
         ]
 
     def make_directory(self, path: Path, *, durable: bool = True) -> list[Path]:
-        if path in self._directories:
+        if self._directory(path) is not None:
             return []
         unsynced = self.make_directory(path.parent, durable=durable)
         with self.step(f"make {path}"), disk_errors(f"making {path}"):
             self.take_space()
-            self._directories[path.parent].change({path.name: Folder.FOLDER})
-            self._directories[path] = Directory()
+            self._parent(path).change({path.name: Directory()})
         if not durable:
             return [*unsynced, path.parent]
         with disk_errors(f"making {path}"):
@@ -297,6 +340,52 @@ class CrashDisk:
             with self.step(f"rename {path} to {name}"):
                 self._parent(path).change({path.name: Gone.GONE, name: inode})
 
+    def create_plain(self, path: Path) -> PlainFile:
+        with disk_errors(f"creating {path}"):
+            if path.name in self._parent(path).entries:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
+            return CrashPlainFile(self, path, self._create(path, 0))
+
+    def open_plain(self, path: Path) -> PlainFile:
+        with disk_errors(f"opening {path}"):
+            return CrashPlainFile(self, path, self._inode(path))
+
+    def move(self, path: Path, target: Path) -> None:
+        with disk_errors(f"renaming {path} to {target}"):
+            source, parent = self._parent(path), self._parent(target)
+            entry = source.entries.get(path.name)
+            if entry is None:
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+            with self.step(f"move {path} to {target}"):
+                if source is parent:
+                    source.change({path.name: Gone.GONE, target.name: entry})
+                else:
+                    taken, given = source.change({path.name: Gone.GONE}), parent.change({target.name: entry})
+                    taken.partner, given.partner = (parent, given), (source, taken)
+                self._known.clear()
+
+    def link_file(self, path: Path, target: Path) -> None:
+        with disk_errors(f"linking {path} as {target}"), self.step(f"link {path} as {target}"):
+            self._parent(target).change({target.name: self._inode(path)})
+
+    def remove_directory(self, path: Path) -> None:
+        with disk_errors(f"removing {path}"):
+            if self._names(path):
+                raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY))
+            with self.step(f"remove {path}"):
+                self._parent(path).change({path.name: Gone.GONE})
+                self._known.clear()
+
+    def remove_tree(self, path: Path) -> None:
+        if self._directory(path) is None:
+            return
+        for name, entry in sorted(self._names(path).items()):
+            if isinstance(entry, Directory):
+                self.remove_tree(path / name)
+            else:
+                self.remove_file(path / name)
+        self.remove_directory(path)
+
     def sync_directory(self, path: Path) -> None:
         directory = self._parent(path / "any")
         with self.step(f"sync directory {path}"):
@@ -338,12 +427,21 @@ class CrashDisk:
     def open_files_max(self) -> int:
         return 1 << 16
 
-    def _names(self, path: Path) -> Mapping[str, Inode | Folder]:
-        directory = self._directories.get(path)
+    def _directory(self, path: Path) -> Directory | None:
+        known = self._roots.get(path) or self._known.get(path)
+        if known is None and path != path.parent:
+            parent = self._directory(path.parent)
+            entry = None if parent is None else parent.entries.get(path.name)
+            if isinstance(entry, Directory):
+                known = self._known[path] = entry
+        return known
+
+    def _names(self, path: Path) -> Mapping[str, Entry]:
+        directory = self._directory(path)
         return {} if directory is None else directory.entries
 
     def _parent(self, path: Path) -> Directory:
-        directory = self._directories.get(path.parent)
+        directory = self._directory(path.parent)
         if directory is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return directory

@@ -2,14 +2,17 @@
 
 The kernel writes dirty pages when it likes and in any order, so that each page of a mapped file may be found as it
 was at any moment since the last sync, and a torn one sector by sector. Names are kinder: the changes of a directory
-reach the disk in their order, and a crash leaves some first part of them.
+reach the disk in their order, and a crash leaves some first part of them. A rename between two directories is one
+change of both: a crash leaves it done or not done, as the journal of a file system does.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from random import Random
+from typing import Any
 
 PAGE_BYTES = 4096
 SECTOR_BYTES = 512
@@ -57,6 +60,16 @@ class Inode:
     def _page(self, page: int) -> bytes:
         return bytes(self.content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES])
 
+    def resize(self, size_bytes: int) -> None:
+        """Cut the file, or extend it with a hole; until the next sync a crash may leave the old size."""
+        if size_bytes < len(self.content):
+            del self.content[size_bytes:]
+            kept = set(self.pages(0, size_bytes))
+            self._versions = {page: found for page, found in self._versions.items() if page in kept}
+            self._dirty &= kept
+        else:
+            self.content.extend(bytes(size_bytes - len(self.content)))
+
     def note_written(self, start: int, stop: int) -> None:
         """Keep the pages of a range as they are now: any of them may be the one that reaches the disk."""
         for page in self.pages(start, stop):
@@ -66,6 +79,8 @@ class Inode:
             self._dirty.add(page)
 
     def sync(self) -> None:
+        del self.durable[len(self.content) :]
+        self.durable.extend(bytes(len(self.content) - len(self.durable)))
         for page in self._dirty:
             self._versions.pop(page, None)
             self.durable[page * PAGE_BYTES : (page + 1) * PAGE_BYTES] = self._page(page)
@@ -75,6 +90,9 @@ class Inode:
     def fail_sync(self) -> None:
         """Forget that pages are dirty, as Linux does: a later sync succeeds, and they may never reach the disk."""
         self._dirty.clear()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Inode:
+        return memo.setdefault(id(self), self.copy())  # type: ignore[no-any-return]
 
     def copy(self) -> Inode:
         versions = {page: list(kept) for page, kept in self._versions.items()}
@@ -86,11 +104,20 @@ class Inode:
         """Return the file as it may be found after a crash."""
         if not self.is_sized and (survival is Survival.NOTHING or chance.random() < 0.3):
             return Inode.of_durable(b"")
-        found = bytearray(self.durable)
+        size_bytes = len(self.content)
+        found = bytearray(self.durable[:size_bytes].ljust(size_bytes, b"\0"))
         for page, versions in sorted(self._versions.items()):
             start = page * PAGE_BYTES
-            candidates = [bytes(self.durable[start : start + PAGE_BYTES]), *versions]
-            found[start : start + PAGE_BYTES] = _pick(candidates, chance, survival)
+            page_bytes = min(PAGE_BYTES, size_bytes - start)
+            candidates = [
+                version[:page_bytes].ljust(page_bytes, b"\0")
+                for version in (bytes(self.durable[start : start + PAGE_BYTES]), *versions)
+            ]
+            found[start : start + page_bytes] = _pick(candidates, chance, survival)
+        if self.is_sized and len(self.durable) != size_bytes:
+            is_old = survival is Survival.NOTHING or (survival is Survival.ANY and chance.random() < 0.5)
+            if is_old:  # the new size did not reach the disk
+                found = found[: len(self.durable)] + self.durable[size_bytes:]
         return Inode.of_durable(bytes(found))
 
 
@@ -112,17 +139,15 @@ class Gone(Enum):
     GONE = "gone"
 
 
-class Folder(Enum):
-    """What a name stands for that is a directory's: its own names are kept elsewhere."""
+@dataclass(slots=True, eq=False)
+class Change:
+    """One change of the names in a directory; a rename between directories has the other half in `partner`."""
 
-    FOLDER = "folder"
-
-
-Entry = Inode | Folder
-Change = dict[str, Entry | Gone]
+    names: dict[str, Entry | Gone]
+    partner: tuple[Directory, Change] | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Directory:
     """The names of one directory: as they are, as they surely are on the disk, and the changes in between."""
 
@@ -130,26 +155,75 @@ class Directory:
     durable: dict[str, Entry] = field(default_factory=dict)
     pending: list[Change] = field(default_factory=list)
 
-    def change(self, change: Change) -> None:
+    def change(self, names: dict[str, Entry | Gone]) -> Change:
         """Make one change that a crash leaves whole or undone."""
+        change = Change(names)
         self.pending.append(change)
         _apply(change, self.entries)
+        return change
 
     def sync(self) -> None:
-        self.durable = dict(self.entries)
-        self.pending.clear()
+        self._commit(len(self.pending))
 
-    def crashed(self, chance: Random, survival: Survival) -> dict[str, Entry]:
-        """Return the names that may be found after a crash."""
-        kept = {Survival.NOTHING: 0, Survival.EVERYTHING: len(self.pending)}.get(survival)
+    def _commit(self, count: int) -> None:
+        """Make the first pending changes durable, and the other halves of renames with all before them."""
+        committed, self.pending = self.pending[:count], self.pending[count:]
+        for change in committed:
+            _apply(change, self.durable)
+        for change in committed:
+            if change.partner is not None:
+                directory, other = change.partner
+                if other in directory.pending:
+                    directory._commit(directory.pending.index(other) + 1)
+
+    def crashed(self, kept: int) -> dict[str, Entry]:
+        """Return the names that are found after a crash that left the first `kept` changes."""
         found = dict(self.durable)
-        for change in self.pending[: chance.randint(0, len(self.pending)) if kept is None else kept]:
+        for change in self.pending[:kept]:
             _apply(change, found)
         return found
 
+    def reachable(self) -> Iterator[Directory]:
+        """Yield the directory and those below it: now, on the disk, or in between."""
+        yield self
+        seen = {id(self)}
+        tables: list[Mapping[str, Entry | Gone]] = [self.entries, self.durable]
+        tables += [change.names for change in self.pending]
+        named = sorted((item for table in tables for item in table.items()), key=lambda item: item[0])
+        for _, entry in named:
+            if isinstance(entry, Directory) and id(entry) not in seen:
+                seen.add(id(entry))
+                yield from entry.reachable()
+
+
+Entry = Inode | Directory
+
+
+def kept_changes(roots: Iterable[Directory], chance: Random, survival: Survival) -> dict[int, int]:
+    """Return for each directory, by its id, how many of its pending changes a crash leaves.
+
+    Both halves of a rename are left, or none: the half that was not chosen is added, with all before it.
+    """
+    directories = {id(one): one for root in roots for one in root.reachable()}
+    kept = {Survival.NOTHING: lambda _: 0, Survival.EVERYTHING: len}.get(
+        survival, lambda pending: chance.randint(0, len(pending))
+    )
+    counts = {key: kept(directory.pending) for key, directory in directories.items()}
+    todo = list(directories.values())
+    while todo:
+        directory = todo.pop()
+        for change in directory.pending[: counts[id(directory)]]:
+            if change.partner is not None:
+                other, half = change.partner
+                needed = other.pending.index(half) + 1 if id(other) in counts else 0
+                if counts.get(id(other), 0) < needed:
+                    counts[id(other)] = needed
+                    todo.append(other)
+    return counts
+
 
 def _apply(change: Change, entries: dict[str, Entry]) -> None:
-    for name, entry in change.items():
+    for name, entry in change.names.items():
         if isinstance(entry, Gone):
             entries.pop(name, None)
         else:

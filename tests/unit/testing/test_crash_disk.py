@@ -180,3 +180,34 @@ def test_a_directory_that_cannot_be_synced_is_told_as_the_real_disk_tells_it(dis
     disk.sync_fails_at = disk.steps
     with pytest.raises(StoreError, match="making store/sub"):
         disk.make_directory(ROOT / "sub")
+
+
+def test_a_move_between_directories_is_done_or_not_done(disk: CrashDisk) -> None:
+    disk.make_directory(ROOT / "to")
+    make_file(disk)
+    disk.move(A, ROOT / "to" / "b")
+    places = {tuple(sorted(map(str, disk.crash(seed).files()))) for seed in SEEDS}
+    assert places == {("store/a",), ("store/to/b",)}
+    disk.sync_directory(ROOT)
+    assert {tuple(map(str, disk.crash(seed).files())) for seed in SEEDS} == {("store/to/b",)}
+
+
+def test_a_moved_directory_keeps_its_files(disk: CrashDisk) -> None:
+    disk.make_directory(ROOT / "old")
+    make_file(disk, ROOT / "old" / "a")
+    disk.move(ROOT / "old", ROOT / "new")
+    assert disk.kill().files().keys() == {ROOT / "new" / "a"}
+    assert {tuple(map(str, disk.crash(seed).files())) for seed in SEEDS} == {("store/old/a",), ("store/new/a",)}
+
+
+def test_a_new_size_is_found_or_the_old_one_until_the_sync(disk: CrashDisk) -> None:
+    file = disk.create_plain(A)
+    file.write(0, b"x" * 100)
+    file.sync()
+    disk.sync_directory(ROOT)
+    file.resize(10)
+    assert found(disk) == {b"x" * 100, b"x" * 10}
+    file.sync()
+    assert found(disk) == {b"x" * 10}
+    file.resize(20)
+    assert found(disk) == {b"x" * 10, b"x" * 10 + bytes(10)}

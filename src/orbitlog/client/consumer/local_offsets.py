@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orbitlog.errors import FormatError
 from orbitlog.formats.message_queue import MessageQueue
+from orbitlog.settings.atomic_file import replace_file
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.queue_bodies import QueueOffsetTable
 
@@ -51,6 +52,4 @@ class LocalOffsets:
 
 def _write(path: Path, text: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".new")
-    temporary.write_bytes(text)
-    temporary.replace(path)
+    replace_file(path, text, is_durable=False)  # saved every few seconds: an older offset means a redelivery

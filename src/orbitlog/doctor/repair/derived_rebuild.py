@@ -91,11 +91,13 @@ def rebuild_in_place(
     refuse_writing(root, except_for=REBUILDABLE)
     refuse_missing_log(StorePaths.of(root, settings), disk)
     staging = root / tree.DOCTOR / _STAGING
-    with taken(root):
+    with taken(root) as use:
         finish_interrupted(root, disk=disk)
         if (staging / FINISHED).exists():
             disk.remove_tree(staging)  # it was swapped in, or the log may have changed since
-        result = make_derived(run, root, staging, settings, split_bytes=split_bytes, progress=progress, disk=disk)
+        result = make_derived(
+            run, root, staging, settings, split_bytes=split_bytes, progress=progress, disk=disk, use=use
+        )
         if result.is_published:
             journal = RepairJournal.begin(root, f"rebuild of {', '.join(sorted(wish.parts))}", disk=disk)
             made = DerivedSet.found_in(staging)

@@ -20,6 +20,7 @@ from orbitlog.jobs.local_runner import PhaseProgress, Runner
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild, rebuild_with, refuse_rebuilding
 from orbitlog.jobs.staging import TEMPORARY, put_bytes
+from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.disk import Disk
 from orbitlog.storefiles.store_files import StoreFiles, find_index_files, find_queues
@@ -71,6 +72,7 @@ def make_derived(
     accept_lost_segments: bool = False,
     progress: PhaseProgress | None = None,
     disk: Disk | None = None,
+    use: StoreUse = SHARED_USE,
 ) -> StoreRebuild:
     """Derive everything from the log into a directory of its own."""
     (result,) = rebuild_with(
@@ -82,6 +84,7 @@ def make_derived(
         accept_lost_segments=accept_lost_segments,
         progress=progress,
         disk=disk,
+        use=use,
     )
     return result
 

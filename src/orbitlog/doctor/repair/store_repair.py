@@ -30,7 +30,7 @@ from orbitlog.doctor.repair.repair_obstacles import (
 )
 from orbitlog.errors import StoreLayoutError
 from orbitlog.jobs.local_runner import PhaseProgress, run_here
-from orbitlog.jobs.store_use import taken
+from orbitlog.jobs.store_use import StoreUse, taken
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.store_contents import REPAIRABLE, refuse_writing
@@ -138,7 +138,7 @@ def apply_repair(
     find_store_files(root, settings)
     result = Repair(is_applied=True)
     result.notes, freed = free_lock(disk, root)
-    with taken(root):
+    with taken(root) as use:
         result.notes += free_journal_place(disk, root)
         result.journals = [] if freed is None else [freed]
         run = None if freed is None else freed.run
@@ -147,11 +147,11 @@ def apply_repair(
             run = broken.run
         result.resumed = finish_interrupted(root, disk=disk)
         for _ in range(_ROUNDS_MAX):
-            result.examination = examine(root, settings=settings, progress=progress)
+            result.examination = examine(root, settings=settings, progress=progress, use=use)
             journal = RepairJournal.begin(root, f"repair of {root.name}", run=run, disk=disk)
             store = find_store_files(root, settings)
             derive = partial(
-                _build_derived, root, journal, settings, accepts_loss=accept_lost_segments, progress=progress
+                _build_derived, root, journal, settings, use, accepts_loss=accept_lost_segments, progress=progress
             )
             planned = Round(store, settings, result.examination, journal, derive, accepts_loss=accept_lost_segments)
             problems = planned.fill_in()
@@ -169,6 +169,7 @@ def _build_derived(
     root: Path,
     journal: RepairJournal,
     settings: StoreSettings,
+    use: StoreUse,
     out: Path,
     *,
     accepts_loss: bool,
@@ -177,7 +178,14 @@ def _build_derived(
     """Rebuild the derived files into `out`; returns why that was not possible, if it was not."""
     try:
         result = make_derived(
-            run_here, root, out, settings, accept_lost_segments=accepts_loss, progress=progress, disk=journal.disk
+            run_here,
+            root,
+            out,
+            settings,
+            accept_lost_segments=accepts_loss,
+            progress=progress,
+            disk=journal.disk,
+            use=use,
         )
     except StoreLayoutError as error:
         return None, [str(error)]

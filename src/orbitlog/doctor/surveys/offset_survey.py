@@ -24,7 +24,7 @@ from orbitlog.formats.tables.config_files import config_codec
 from orbitlog.formats.tables.offset_tables import DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
 from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds
 from orbitlog.jobs.split_derivation import UNIT
-from orbitlog.jobs.store_use import is_in_use
+from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.storefiles.config_reading import is_readable, read_config
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view
@@ -38,9 +38,9 @@ T = TypeVar("T")
 Ends = Mapping[tuple[str, int], QueueEnds]
 
 
-def offset_findings(store: StoreFiles, ends: Ends, last_ms: int) -> Iterator[Finding]:
+def offset_findings(store: StoreFiles, ends: Ends, last_ms: int, use: StoreUse = SHARED_USE) -> Iterator[Finding]:
     """Name offsets that cannot be; of very many only the first. A running broker's table is its own business."""
-    if is_in_use(store):
+    if use.is_in_use(store):
         return
     table_name = offsets_file(store.root).name
     committed = usable_table(store, table_name, ConsumerOffsets)

@@ -18,7 +18,7 @@ from orbitlog.formats.tables.config_files import ConfigValue, config_codec
 from orbitlog.formats.tables.pop_progress import POP_PROGRESS, PoppedQueueProgress, PopProgress
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS, TimerProgress
 from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds
-from orbitlog.jobs.store_use import is_in_use
+from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.storefiles.config_reading import is_readable, read_config
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
@@ -28,9 +28,9 @@ _AHEAD_MS_MAX = 24 * 3600 * 1000
 Ends = Mapping[tuple[str, int], QueueEnds]
 
 
-def progress_findings(store: StoreFiles, ends: Ends, last_ms: int) -> Iterator[Finding]:
+def progress_findings(store: StoreFiles, ends: Ends, last_ms: int, use: StoreUse = SHARED_USE) -> Iterator[Finding]:
     """Name what cannot be; `last_ms` is when the last message was stored. A running broker's are its own business."""
-    if is_in_use(store):
+    if use.is_in_use(store):
         return
     latest_ms = latest_possible_ms(last_ms)
     checkpoint = timer_checkpoint(store)

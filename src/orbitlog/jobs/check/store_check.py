@@ -43,7 +43,7 @@ from orbitlog.jobs.resumable_reports import KeptReports
 from orbitlog.jobs.segment_places import is_removed_when_empty, segment_findings
 from orbitlog.jobs.split_derivation import SplitDerivation
 from orbitlog.jobs.split_validation import prove_reports
-from orbitlog.jobs.store_use import confirmed_to, is_in_use
+from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.jobs.topic_recreation import leave_out_earlier_lives, life_findings
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.storefiles.config_reading import topics_with_batch_queues
@@ -116,6 +116,7 @@ class _Work:
     rules: DeriveRules
     tasks: list[CheckSplitTask]
     result: StoreCheck
+    use: StoreUse
     derivations: list[SplitDerivation] = field(default_factory=list)
     heads: tuple[IndexHead, ...] = ()
     upgraded_at: int = 0
@@ -153,8 +154,12 @@ class _Work:
         return is_removed_when_empty(self.store, self.rules)
 
     @property
+    def is_in_use(self) -> bool:
+        return self.use.is_in_use(self.store)
+
+    @property
     def may_be_behind(self) -> bool:
-        return self.store.abort is not None or is_in_use(self.store)
+        return self.store.abort is not None or self.is_in_use
 
 
 def check_with(
@@ -165,10 +170,11 @@ def check_with(
     split_bytes: int,
     state: Path | None = None,
     progress: PhaseProgress | None = None,
+    use: StoreUse = SHARED_USE,
 ) -> list[StoreCheck]:
     """Check stores, tasks run by `run`. With `state`, a directory of its own, a killed run is taken up by the next."""
     refuse_shared_log(roots, settings)
-    works = [_plan(number, root, settings, split_bytes) for number, root in enumerate(roots)]
+    works = [_plan(number, root, settings, split_bytes, use) for number, root in enumerate(roots)]
     kept = KeptReports(None if state is None else str(state / _STATE))
     _check_splits(run, works, kept, progress)
     for work in works:
@@ -192,14 +198,14 @@ def check_with(
     return [work.result for work in works]
 
 
-def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) -> _Work:
+def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int, use: StoreUse) -> _Work:
     store = with_readable_segments(find_store_files(root, settings))
     if store.paths.is_configured:
         check_log_is_there(store)
     refuse_reading(root, except_for=CHECKABLE)
     geometry, rules = told_geometry(store, settings), told_rules(store, settings)
     splits = plan_splits(
-        store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=confirmed_to(store)
+        store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=use.confirmed_to(store)
     )
     has_ext_queues = any(store.ext_queues.values())
     heads = tuple(IndexHead(str(file.path), _header_of(file.path)) for file in store.index_files)
@@ -218,7 +224,7 @@ def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int) ->
         )
         for split in cut_at(splits, upgraded_at)
     ]
-    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)), heads=heads, upgraded_at=upgraded_at)
+    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)), use, heads=heads, upgraded_at=upgraded_at)
 
 
 def _header_of(path: Path) -> IndexHeader:
@@ -259,7 +265,7 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progre
 def _follow_queues(work: _Work) -> None:
     """Follow queues through the splits, and tell units that are missing from units that come later."""
     result = work.result
-    lives = leave_out_earlier_lives(work.store, work.derivations)
+    lives = leave_out_earlier_lives(work.store, work.derivations, use=work.use)
     for derivation in work.derivations:
         result.findings += derivation.findings
         result.finding_count += derivation.finding_count
@@ -280,7 +286,7 @@ def _follow_queues(work: _Work) -> None:
         base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes
         path = work.store.root / tree.queue_directory(*queue) / tree.offset_file_name(base)
         # Dispatch goes through the log: a file that it had not come to is for what lies behind all that it had.
-        is_behind = -1 < work.last_present < physical_offset or is_in_use(work.store)
+        is_behind = -1 < work.last_present < physical_offset or work.is_in_use
         is_behind |= path.exists() and physical_offset >= derived_from
         if is_at_end and is_behind and work.may_be_behind:
             result.units_behind += count
@@ -419,17 +425,17 @@ def _checkpoint_findings(work: _Work) -> list[Finding]:
     # One of a broker that was killed in its first minute says nothing either.
     is_young = work.store.abort is not None and last_ms - _first_stored_ms(work.store) < _FIRST_CHECKPOINT_MS
     says_nothing = checkpoint.physic_msg_timestamp_ms == checkpoint.logics_msg_timestamp_ms == 0
-    if says_nothing and work.result.messages and not is_young and not is_in_use(work.store):
+    if says_nothing and work.result.messages and not is_young and not work.is_in_use:
         findings.append("says nothing: after the next kill a broker would read the whole log again")
     for name in ("physic_msg_timestamp_ms", "logics_msg_timestamp_ms", "index_msg_timestamp_ms"):
         said = getattr(checkpoint, name)
-        if said > last_ms and work.result.messages and not is_in_use(work.store):
+        if said > last_ms and work.result.messages and not work.is_in_use:
             findings.append(f"{name} is {said}, the last message of the log was stored at {last_ms}")
         elif said < 0:
             findings.append(f"{name} is {said}, which cannot be")
     for name in ("master_flushed_physical_offset", "confirm_physical_offset", "logics_physical_offset"):
         said = getattr(checkpoint, name)
-        if said > work.result.log_end and not is_in_use(work.store):
+        if said > work.result.log_end and not work.is_in_use:
             findings.append(f"{name} is {said}, the log ends at {work.result.log_end}")
     return [Finding(FindingKind.CHECKPOINT, path, reason) for reason in findings]
 

@@ -40,7 +40,7 @@ from orbitlog.jobs.segment_places import is_removed_when_empty, segment_findings
 from orbitlog.jobs.split_derivation import SplitDerivation
 from orbitlog.jobs.split_validation import prove_reports
 from orbitlog.jobs.staging import TEMPORARY, put_bytes
-from orbitlog.jobs.store_use import confirmed_to
+from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.jobs.topic_recreation import leave_out_earlier_lives
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.disk import Disk, RealDisk
@@ -108,6 +108,7 @@ class _Work:
     target: Target
     plan: dict[str, Any]
     tasks: list[DeriveTask]
+    use: StoreUse
     derivations: list[SplitDerivation] = field(default_factory=list)
     index: list[IndexTask] = field(default_factory=list)
     queues: list[AssembleTask] = field(default_factory=list)
@@ -127,6 +128,7 @@ def rebuild_with(
     accept_lost_segments: bool = False,
     progress: PhaseProgress | None = None,
     disk: Disk | None = None,
+    use: StoreUse = SHARED_USE,
 ) -> list[StoreRebuild]:
     """Rebuild stores, tasks run by `run`: into `out` (of several: into a directory of its name in it), or in place.
 
@@ -137,7 +139,7 @@ def rebuild_with(
     for root in roots:
         store = find_store_files(root, settings)
         segment_bytes = told_geometry(store, settings).segment_bytes
-        refuse_incomplete_log(store, segment_bytes, accept_lost_segments=accept_lost_segments)
+        refuse_incomplete_log(store, segment_bytes, accept_lost_segments=accept_lost_segments, use=use)
     disk = disk or RealDisk()
     done: dict[int, StoreRebuild] = {}
     with ExitStack() as locks:
@@ -153,7 +155,7 @@ def rebuild_with(
                 done[number] = _report_of(target, report)
             else:
                 take_up(target, plan)
-                works.append(_plan_work(number, target, plan, split_bytes=split_bytes, check_crc=check_crc))
+                works.append(_plan_work(number, target, plan, use, split_bytes=split_bytes, check_crc=check_crc))
         _derive_all(run, works, disk, progress)
         sound = []
         for work in works:
@@ -204,8 +206,10 @@ def refuse_rebuilding(store: StoreFiles) -> None:
         raise StoreLayoutError(f"{store.root} has extension queues, whose units a rebuild does not make")
 
 
-def _plan_work(number: int, target: Target, plan: dict[str, Any], *, split_bytes: int, check_crc: bool) -> _Work:
-    until = None if target.is_in_place else confirmed_to(target.store)
+def _plan_work(
+    number: int, target: Target, plan: dict[str, Any], use: StoreUse, *, split_bytes: int, check_crc: bool
+) -> _Work:
+    until = None if target.is_in_place else use.confirmed_to(target.store)
     geometry = target.geometry
     splits = plan_splits(
         target.store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=until
@@ -213,7 +217,7 @@ def _plan_work(number: int, target: Target, plan: dict[str, Any], *, split_bytes
     tasks = [
         DeriveTask(split, str(target.staging), target.rules, geometry.queue_file_bytes, check_crc) for split in splits
     ]
-    return _Work(number, target, plan, tasks)
+    return _Work(number, target, plan, tasks, use)
 
 
 def _derive_all(run: Runner, works: Sequence[_Work], disk: Disk, progress: PhaseProgress | None) -> None:
@@ -243,7 +247,7 @@ def _findings(work: _Work) -> tuple[list[Finding], int]:
     empty_last = is_removed_when_empty(target.store, target.rules)
     findings = segment_findings(target.store, target.geometry.segment_bytes, last_may_be_empty=empty_last)
     count = len(findings)
-    leave_out_earlier_lives(work.target.store, work.derivations, is_rebuild=True)
+    leave_out_earlier_lives(work.target.store, work.derivations, is_rebuild=True, use=work.use)
     for derivation in work.derivations:
         findings += derivation.findings
         count += derivation.finding_count

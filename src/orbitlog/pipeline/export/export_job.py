@@ -19,7 +19,7 @@ import orjson
 
 from orbitlog.jobs.local_runner import PhaseProgress, Runner, TaskReport, phase_of
 from orbitlog.pipeline.export.export_files import ExportTask, export_schema, write_task
-from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError, ExportState, plan_batch, sync_directory
+from orbitlog.pipeline.export.export_plan import ExportBatch, ExportError, ExportState, plan_batch
 from orbitlog.pipeline.export.parquet_export import ParquetTable
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, log_path_options
 from orbitlog.pipeline.sources.json_columns import JsonColumns, parse_json_columns
@@ -29,6 +29,7 @@ from orbitlog.pipeline.sources.read_plan import plan_ranges
 from orbitlog.pipeline.sources.source_options import TopicOptions, parse_topic_options
 from orbitlog.pipeline.sources.subscribed_queues import open_subscribed_queues
 from orbitlog.pipeline.sources.topic_offsets import Offsets, nested
+from orbitlog.settings.atomic_file import sync_directory
 
 FORMATS = ("parquet", "delta", "iceberg")
 BATCH_MESSAGES_DEFAULT = 4_000_000

@@ -8,7 +8,6 @@ reports whether it has already committed that number.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -20,6 +19,7 @@ import orjson
 from orbitlog.errors import OrbitlogError
 from orbitlog.pipeline.sources.read_plan import QueueRange, StoreShape, plan_tasks
 from orbitlog.pipeline.sources.topic_offsets import Offsets, from_nested, nested
+from orbitlog.settings.atomic_file import replace_file
 
 STATE_DIRECTORY = "_orbitlog"
 _PLANS = "plans"
@@ -115,19 +115,4 @@ class ExportState:
 def write_whole(path: Path, data: bytes) -> None:
     """Write a file atomically and durably: after a power cut it is complete or absent."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
-    sync_directory(path.parent)
-
-
-def sync_directory(path: Path) -> None:
-    """Sync a directory, so that new names in it survive a power cut."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
+    replace_file(path, data)

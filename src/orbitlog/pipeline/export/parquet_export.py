@@ -14,7 +14,8 @@ from typing import Any
 
 import orjson
 
-from orbitlog.pipeline.export.export_plan import STATE_DIRECTORY, ExportBatch, sync_directory, write_whole
+from orbitlog.pipeline.export.export_plan import STATE_DIRECTORY, ExportBatch, write_whole
+from orbitlog.settings.atomic_file import sync_directory
 
 _COMMIT_NAME = re.compile(r"[0-9]{20}\.json")
 

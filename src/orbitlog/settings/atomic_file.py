@@ -1,0 +1,45 @@
+"""Atomic file: replaces a small file, so that readers and crashes find the old one or the new one."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def replace_file(
+    path: Path, data: bytes, *, suffix: str | None = None, mode: int = 0o644, is_durable: bool = True
+) -> None:
+    """Write a file under a temporary name, and rename it to `path`; raises `OSError`, and then leaves the old file.
+
+    If it `is_durable`, the new file has survived a power cut when this returns. Else a power cut may leave it empty:
+    for caches, and for files that are written often.
+    """
+    # Hidden, for readers of whole directories; with the process id, because two processes may replace the same file.
+    temporary = path.with_name(path.name + suffix if suffix else f".{path.name}.{os.getpid()}.tmp")
+    temporary.unlink(missing_ok=True)
+    try:
+        # Created with its mode: a file with credentials must never be readable by others.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+        try:
+            written = 0
+            while written < len(data):
+                written += os.write(descriptor, data[written:])
+            if is_durable:
+                os.fsync(descriptor)  # before the rename, or a power cut may leave the name without the bytes
+        finally:
+            os.close(descriptor)
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)  # if the disk is full, a partial file takes room
+        raise
+    if is_durable:
+        sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Make the names in a directory durable."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,40 @@
+"""Small files are replaced whole, and a failure leaves the old one and nothing else."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from orbitlog.settings.atomic_file import replace_file
+
+
+@pytest.mark.parametrize("is_durable", [True, False])
+def test_file_is_replaced_and_nothing_else_is_left(tmp_path: Path, is_durable: bool) -> None:
+    path = tmp_path / "table.json"
+    for data in (b"old", b"new" * 100_000):
+        replace_file(path, data, mode=0o600, is_durable=is_durable)
+        assert path.read_bytes() == data
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [entry.name for entry in tmp_path.iterdir()] == ["table.json"]
+
+
+def test_failed_write_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "table.json"
+    replace_file(path, b"old")
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match="No space"):
+        replace_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["table.json"]
+
+
+def test_left_over_of_a_killed_process_is_overwritten(tmp_path: Path) -> None:
+    (tmp_path / "table.json.new").write_bytes(b"half")
+    replace_file(tmp_path / "table.json", b"whole", suffix=".new")
+    assert [entry.name for entry in tmp_path.iterdir()] == ["table.json"]
