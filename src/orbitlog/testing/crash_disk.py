@@ -1,14 +1,14 @@
-"""A disk in memory whose power can be cut between any two steps, or that fails or fills up at one of them.
+"""Crash disk: an in-memory disk that can lose power, fail a sync or fill up at any step.
 
-It is a `storefiles.disk.Disk`; give it to `MessageStore.open`. Everything that changes it is a step with a number:
+It implements `storefiles.disk.Disk`; pass it to `MessageStore.open`. Every change is a numbered step:
 
     disk = CrashDisk()
-    disk.cut_at = 57                 # the next step with that number raises PowerCut, and so does all that follows
+    disk.cut_at = 57                 # step 57 and all later ones raise PowerCut
     ...
-    found = disk.crash(seed=1)       # one of the many disks that may be found when the power is back
+    found = disk.crash(seed=1)       # one of the possible disks after the power cut
 
-`crash` may be asked at any moment, the power need not be cut for it; `on_step` is called before each step, which is
-the cheapest way to look at every moment of a run. What may be found is told in `crash_images`.
+`crash` can be called at any time, also without a power cut. `on_step` is called before each step, which is the cheapest
+way to examine every state of a run. `crash_images` defines the possible states.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _TEMPORARY = ".orbitlog-new"
 
 
 class PowerCut(BaseException):
-    """The power is gone: nothing more happens to this disk, and no handler of errors may catch it."""
+    """The power was cut: the disk no longer changes. A BaseException, so that no error handler catches it."""
 
 
 class CrashFile:
@@ -70,15 +70,15 @@ class CrashFile:
         self._check_writable(start, stop)
         with self._disk.step(f"edit {self._path} {start}-{stop}"):
             self._inode.note_written(start, stop)
-        lent = memoryview(self._inode.content)[start:stop]
-        self._disk.lent.append((lent, self._inode, start, stop))
-        return lent
+        view = memoryview(self._inode.content)[start:stop]
+        self._disk.open_edits.append((view, self._inode, start, stop))
+        return view
 
     def _check_writable(self, start: int, stop: int) -> None:
         assert self._is_open and self._writable, f"{self._path} is not open for writing"
         assert 0 <= start <= stop <= self.size_bytes, f"{self._path} has no bytes {start} to {stop}"
         missing = set(self._inode.pages(start, stop)) - self._inode.allocated
-        # With a real map the process would be killed for it when the disk is full.
+        # With a real map, a full disk would kill the process with SIGBUS.
         assert not missing, f"{self._path}: bytes {start} to {stop} are written before they are allocated"
 
     def allocate(self, start: int, stop: int) -> None:
@@ -87,17 +87,17 @@ class CrashFile:
             self._inode.allocated.update(self._inode.pages(start, stop))
 
     def fetch(self, start: int, stop: int) -> None:
-        """Nothing has to be fetched."""
+        """Do nothing: the content is in memory."""
 
     def expect_scattered(self) -> None:
-        """It is all in memory."""
+        """Do nothing: the content is in memory."""
 
     def data_end(self) -> int:
         return min(max(self._inode.allocated, default=-1) * PAGE_BYTES + PAGE_BYTES, self.size_bytes)
 
     def sync(self) -> None:
         with self._disk.step(f"sync {self._path}"):
-            # Also if it was closed by another thread just now: its descriptor may be another file's already.
+            # Must hold even if another thread closes it concurrently: its descriptor could already be another file's.
             assert self._is_open, f"{self._path} is closed"
             if self._disk.sync_fails():
                 self._inode.fail_sync()
@@ -120,7 +120,7 @@ class CrashLock:
 
 
 class CrashDisk:
-    """See the module. `cut_at`, `sync_fails_at` and `full_from` are step numbers, None for never."""
+    """An in-memory disk; `cut_at`, `sync_fails_at` and `full_from` are step numbers, None for never."""
 
     def __init__(self) -> None:
         self.steps = 0
@@ -130,13 +130,13 @@ class CrashDisk:
         self.on_step: Callable[[], None] | None = None
         self.last_step = ""
         self.open_files = self.open_files_most = 0
-        self.lent: list[tuple[memoryview, Inode, int, int]] = []
+        self.open_edits: list[tuple[memoryview, Inode, int, int]] = []
         self._directories = {Path("/"): Directory(), Path(): Directory()}
         self._locked: set[Path] = set()
 
     @classmethod
     def of_files(cls, files: Mapping[Path, bytes]) -> CrashDisk:
-        """Make a disk that holds these files, all of them durable."""
+        """Return a disk with these files, all durable."""
         disk = cls()
         for path, content in sorted(files.items()):
             disk.make_directory(path.parent)
@@ -146,7 +146,7 @@ class CrashDisk:
         return disk
 
     def files(self) -> dict[Path, bytes]:
-        """Return what every file holds now."""
+        """Return the current content of every file."""
         self._settle()
         return {
             directory / name: bytes(entry.content)
@@ -159,7 +159,7 @@ class CrashDisk:
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """Everything that changes the disk happens in one of these."""
+        """Count one change of the disk; raise `PowerCut` if the power is off."""
         self._settle()
         if self.on_step is not None:
             self.on_step()
@@ -170,25 +170,25 @@ class CrashDisk:
         yield
 
     def _settle(self) -> None:
-        """Note what was written through lent ranges; those that were released are done with."""
-        for _, inode, start, stop in self.lent:
+        """Record writes through views of `edit`, and forget released views."""
+        for _, inode, start, stop in self.open_edits:
             inode.note_written(start, stop)
-        if self.lent:
-            self.lent = [lending for lending in self.lent if not _is_released(lending[0])]
+        if self.open_edits:
+            self.open_edits = [edit for edit in self.open_edits if not _is_released(edit[0])]
 
     def take_space(self) -> None:
         if self.full_from is not None and self.steps > self.full_from:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync_fails(self) -> bool:
-        """Tell whether this sync is the one that fails."""
+        """Return whether this sync fails; only one does."""
         if self.sync_fails_at is None or self.steps <= self.sync_fails_at:
             return False
         self.sync_fails_at = None
         return True
 
     def crash(self, seed: int) -> CrashDisk:
-        """Return a disk as it may be found after a power cut now; the same for the same seed."""
+        """Return a possible disk after a power cut now; the seed determines it."""
         chance = Random(seed)  # noqa: S311 (crash images, not secrets)
         survival = chance.choice([Survival.NOTHING, Survival.EVERYTHING, *[Survival.ANY] * 6])
         self._settle()
@@ -205,7 +205,7 @@ class CrashDisk:
         return found
 
     def kill(self) -> CrashDisk:
-        """Return the disk as it is found after the process alone was killed: all is there, as durable as it was."""
+        """Return the disk after the process alone was killed: nothing is lost, and unsynced data stays unsynced."""
         self._settle()
         found = CrashDisk()
         copies: dict[int, Inode] = {}
@@ -355,8 +355,8 @@ class CrashDisk:
         return entry
 
 
-def _is_released(lent: memoryview) -> bool:
+def _is_released(view: memoryview) -> bool:
     try:
-        return lent.nbytes < 0
+        return view.nbytes < 0
     except ValueError:
         return True

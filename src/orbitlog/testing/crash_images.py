@@ -1,8 +1,8 @@
-"""What may be found on a disk after the power went: of one file's pages, and of one directory's names.
+"""Crash images: the possible states of a file's pages and of a directory's entries after a power cut.
 
-The kernel writes dirty pages when it likes and in any order, so that each page of a mapped file may be found as it
-was at any moment since the last sync, and a torn one sector by sector. Names are kinder: the changes of a directory
-reach the disk in their order, and a crash leaves some first part of them.
+The kernel writes dirty pages at any time and in any order, so each page of a mapped file may have any of its states
+since the last sync, and a torn page a mix of them by sector. Directories are journaled: their changes reach the disk in
+order, and a crash preserves a prefix of them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ SECTOR_BYTES = 512
 
 
 class Survival(Enum):
-    """What a crash spares of all that was not synced; real ones are mostly `ANY`, bugs like the other two as well."""
+    """How much unsynced data survives a crash. Real crashes are `ANY`; the extremes expose further bugs."""
 
     NOTHING = "nothing"
     EVERYTHING = "everything"
@@ -25,7 +25,7 @@ class Survival(Enum):
 
 @dataclass(slots=True)
 class Inode:
-    """A file's bytes: as they are read now, as they surely are on the disk, and as each page was in between."""
+    """The content of a file: current, durable, and all states of each page in between."""
 
     content: bytearray
     durable: bytearray
@@ -37,12 +37,12 @@ class Inode:
 
     @classmethod
     def of_zeros(cls, size_bytes: int) -> Inode:
-        """A new file; until its first sync the disk may know nothing of its size."""
+        """Return a new file; until its first sync its size may be lost."""
         return cls(bytearray(size_bytes), bytearray(size_bytes), is_sized=False)
 
     @classmethod
     def of_durable(cls, content: bytes) -> Inode:
-        """A file that is on the disk; only pages that hold something are known to have blocks."""
+        """Return a durable file; only pages with non-zero bytes are allocated."""
         inode = cls(bytearray(content), bytearray(content))
         inode.allocated = {page for page in inode.pages(0, len(content)) if any(inode._page(page))}
         return inode
@@ -58,7 +58,7 @@ class Inode:
         return bytes(self.content[page * PAGE_BYTES : (page + 1) * PAGE_BYTES])
 
     def note_written(self, start: int, stop: int) -> None:
-        """Keep the pages of a range as they are now: any of them may be the one that reaches the disk."""
+        """Record the current state of the pages of a range: any recorded state may reach the disk."""
         for page in self.pages(start, stop):
             now, versions = self._page(page), self._versions.setdefault(page, [])
             if not versions or versions[-1] != now:
@@ -73,7 +73,7 @@ class Inode:
         self.is_sized = True
 
     def fail_sync(self) -> None:
-        """Forget that pages are dirty, as Linux does: a later sync succeeds, and they may never reach the disk."""
+        """Mark pages as clean, as Linux does: a later sync succeeds, but they may never reach the disk."""
         self._dirty.clear()
 
     def copy(self) -> Inode:
@@ -83,15 +83,15 @@ class Inode:
         return Inode(content, durable, *state, versions, set(self._dirty))
 
     def crashed(self, chance: Random, survival: Survival) -> Inode:
-        """Return the file as it may be found after a crash."""
+        """Return a possible state of the file after a crash."""
         if not self.is_sized and (survival is Survival.NOTHING or chance.random() < 0.3):
             return Inode.of_durable(b"")
-        found = bytearray(self.durable)
+        content = bytearray(self.durable)
         for page, versions in sorted(self._versions.items()):
             start = page * PAGE_BYTES
             candidates = [bytes(self.durable[start : start + PAGE_BYTES]), *versions]
-            found[start : start + PAGE_BYTES] = _pick(candidates, chance, survival)
-        return Inode.of_durable(bytes(found))
+            content[start : start + PAGE_BYTES] = _pick(candidates, chance, survival)
+        return Inode.of_durable(bytes(content))
 
 
 def _pick(candidates: list[bytes], chance: Random, survival: Survival) -> bytes:
@@ -107,13 +107,13 @@ def _pick(candidates: list[bytes], chance: Random, survival: Survival) -> bytes:
 
 
 class Gone(Enum):
-    """What a name stands for after its file was removed."""
+    """Marks a removed name."""
 
     GONE = "gone"
 
 
 class Folder(Enum):
-    """What a name stands for that is a directory's: its own names are kept elsewhere."""
+    """Marks the name of a directory, whose entries are kept separately."""
 
     FOLDER = "folder"
 
@@ -124,14 +124,14 @@ Change = dict[str, Entry | Gone]
 
 @dataclass(slots=True)
 class Directory:
-    """The names of one directory: as they are, as they surely are on the disk, and the changes in between."""
+    """The entries of one directory: current, durable, and the pending changes in between."""
 
     entries: dict[str, Entry] = field(default_factory=dict)
     durable: dict[str, Entry] = field(default_factory=dict)
     pending: list[Change] = field(default_factory=list)
 
     def change(self, change: Change) -> None:
-        """Make one change that a crash leaves whole or undone."""
+        """Apply a change that is atomic in a crash."""
         self.pending.append(change)
         _apply(change, self.entries)
 
@@ -140,12 +140,12 @@ class Directory:
         self.pending.clear()
 
     def crashed(self, chance: Random, survival: Survival) -> dict[str, Entry]:
-        """Return the names that may be found after a crash."""
+        """Return a possible state of the entries after a crash."""
         kept = {Survival.NOTHING: 0, Survival.EVERYTHING: len(self.pending)}.get(survival)
-        found = dict(self.durable)
+        entries = dict(self.durable)
         for change in self.pending[: chance.randint(0, len(self.pending)) if kept is None else kept]:
-            _apply(change, found)
-        return found
+            _apply(change, entries)
+        return entries
 
 
 def _apply(change: Change, entries: dict[str, Entry]) -> None:
