@@ -1,4 +1,4 @@
-"""`orbitlog pipeline query`: messages of stores by topic, key, time and content, or by SQL."""
+"""`orbitlog pipeline query`: finds messages of stores by topic, key, time and content, or with SQL."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from orbitlog.cli.output.stream_table import Column, StreamTable
 from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
 
 _SHOWN = ("topic", "queueId", "queueOffset", "tags", "keys", "storeTimestamp", "bornHost", "body")
-_SENTENCE_MAX = 300
+_ERROR_CHARACTERS_MAX = 300
 
 # Frames and rows are `Any` here: only the pipeline knows Spark's types.
 
 
 def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Read a time: milliseconds, or ISO 8601 (UTC unless it says otherwise)."""
+    """Parse a time: milliseconds, or ISO 8601 (UTC unless it has a zone)."""
     if text is None:
         return None
     if text.isascii() and text.isdecimal() and len(text) < 16:
@@ -41,14 +41,14 @@ def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int
 
 @click.command("query")
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-@click.option("--sql", help="SQL over the view `messages`, such as: select topic, count(*) from messages group by 1.")
+@click.option("--sql", help="SQL over the view `messages`: select topic, count(*) from messages group by 1.")
 @click.option("--topic", help="Only this topic, read through its queues.")
 @click.option("--key", help="Only messages with this key or unique key.")
-@click.option("--from", "from_ms", callback=_time, metavar="TIME", help="Stored at this time or later.")
-@click.option("--to", "to_ms", callback=_time, metavar="TIME", help="Stored before this time.")
+@click.option("--from", "from_ms", callback=_time, metavar="TIME", help="Only messages stored at or after this time.")
+@click.option("--to", "to_ms", callback=_time, metavar="TIME", help="Only messages stored before this time.")
 @click.option("--contains", metavar="TEXT", help="Only messages whose body contains this text.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
-@click.option("--out", type=click.Path(path_type=Path), help="A new directory: write the rows to it as Parquet.")
+@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of rows.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the rows as Parquet into this new directory.")
 @master_option
 @log_path_options
 @output_options
@@ -68,7 +68,7 @@ def command(
     assignments: tuple[str, ...],
     output: Output,
 ) -> None:
-    """Find messages by topic, key, time or content, or ask with SQL.
+    """Find messages by topic, key, time or content, or with SQL.
 
     STORE is a broker's storePathRootDir, or name=PATH to name it. Times are ISO 8601 (UTC) or milliseconds."""
     from orbitlog.pipeline.sources.message_query import MessageFilter, as_json_rows, messages_frame, query_sql
@@ -97,7 +97,7 @@ def command(
 
 
 class _SparkErrors:
-    """Turns what Spark raises into one sentence: the line that names the cause."""
+    """Turns an exception of Spark into one sentence: the line with the cause."""
 
     def __enter__(self) -> None:
         return None
@@ -106,8 +106,8 @@ class _SparkErrors:
         if error is None or not type(error).__module__.startswith(("pyspark", "py4j")):
             return
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        ours = [line.partition(": ")[2] for line in lines if line.startswith("orbitlog.")]
-        raise Problem((ours or lines or [str(kind)])[0][:_SENTENCE_MAX]) from error
+        causes = [line.partition(": ")[2] for line in lines if line.startswith("orbitlog.")]
+        raise Problem((causes or lines or [str(kind)])[0][:_ERROR_CHARACTERS_MAX]) from error
 
 
 def _write_json(frame: Any, output: Output) -> None:
@@ -117,7 +117,7 @@ def _write_json(frame: Any, output: Output) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: times as milliseconds, bytes as text where they are text, else in hexadecimal."""
+    """Return a value for JSON: times as milliseconds, bytes as text if they are UTF-8, else in hexadecimal."""
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""`orbitlog pipeline stats`: what is in stores, and how far their consumers are."""
+"""`orbitlog pipeline stats`: counts messages of stores, and shows the progress of their consumers."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ _HEADINGS = {
     "hours": "hours in which messages were stored",
     "hosts": "producers by address",
     "lag": "consumer lag",
-    "delays": "delayed messages that wait, by level",
+    "delays": "pending delayed messages by level",
     "transactions": "half messages",
     "retries": "messages in retry topics",
     "dead_letters": "dead letters",
@@ -53,10 +53,10 @@ _SHORT = ("topics", "lag", "delays", "transactions", "retries", "dead_letters")
 
 @click.command("stats")
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-@click.option("--by", multiple=True, type=click.Choice(list(_HEADINGS)), help="Show this table only; may be repeated.")
-@click.option("--all", "show_all", is_flag=True, help="Every table; queues, tags, hours and hosts can be long.")
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw a picture into this file (PNG).")
-@click.option("--ignore-damage", is_flag=True, help="Leave out what lies behind damage in a segment instead of ending.")
+@click.option("--by", multiple=True, type=click.Choice(list(_HEADINGS)), help="Show only this table; may be repeated.")
+@click.option("--all", "show_all", is_flag=True, help="Show every table; queues, tags, hours and hosts can be long.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a plot to this file (PNG).")
+@click.option("--ignore-damage", is_flag=True, help="Skip the rest of a damaged segment instead of failing.")
 @split_option
 @master_option
 @log_path_options
@@ -74,41 +74,41 @@ def command(
     assignments: tuple[str, ...],
     output: Output,
 ) -> None:
-    """Count messages by topic, queue, tag, hour and producer; consumer lag, delays, transactions, dead letters.
+    """Count messages by topic, queue, tag, hour and producer; show lag, delays, transactions and dead letters.
 
     STORE is a broker's storePathRootDir, or name=PATH to name it. With --json every row of every table is one object
-    that says in `table` what it belongs to."""
+    with the name of its table as `table`."""
     from orbitlog.pipeline.runtime.spark_runner import runner
     from orbitlog.pipeline.stats.stats_job import store_statistics
 
     named = name_given_stores(stores, config_path, assignments)
     with spark_session(master, "stats", only_tasks=True) as spark, JobProgress() as progress:
         began_s = time.perf_counter()
-        found = store_statistics(
+        statistics = store_statistics(
             runner(spark), named, split_bytes=split_bytes, fail_on_damage=not ignore_damage, progress=progress
         )
         seconds = time.perf_counter() - began_s
     if plot is not None:
         from orbitlog.pipeline.stats.stats_plot import plot_statistics
 
-        plot_statistics(found, plot)
+        plot_statistics(statistics, plot)
     shown = by or (tuple(_HEADINGS) if show_all or output.as_json else _SHORT)
-    fields = dict.fromkeys(name for table in shown for row in found.tables[table][:1] for name in row)
+    fields = dict.fromkeys(name for table in shown for row in statistics.tables[table][:1] for name in row)
     with output.writer(["table", *fields]) as writer:
         if not output.is_table:
             for table in shown:
-                for row in found.tables[table]:
+                for row in statistics.tables[table]:
                     writer.line(json.dumps({"table": table, **row}, separators=(",", ":")))
         else:
-            _write_tables(writer, found, shown)
-            speed = byte_count(int(found.log.log_bytes / max(seconds, 0.001)))
-            total = f"{counted(found.log.messages, 'message')}, {byte_count(found.log.log_bytes)} of log"
+            _write_tables(writer, statistics, shown)
+            speed = byte_count(int(statistics.log.log_bytes / max(seconds, 0.001)))
+            total = f"{counted(statistics.log.messages, 'message')}, {byte_count(statistics.log.log_bytes)} of log"
             writer.line(f"{total} ({seconds:.1f} s, {speed}/s)")
 
 
-def _write_tables(writer: LineWriter, found: StoreStatistics, shown: tuple[str, ...]) -> None:
+def _write_tables(writer: LineWriter, statistics: StoreStatistics, shown: tuple[str, ...]) -> None:
     for name in shown:
-        rows = found.tables[name]
+        rows = statistics.tables[name]
         if rows:
             writer.line(_HEADINGS[name])
             table = StreamTable(writer, [_column(title, rows[0][title]) for title in rows[0]])

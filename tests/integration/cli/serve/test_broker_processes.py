@@ -110,13 +110,13 @@ def test_brokers_end_with_whoever_started_them_and_the_last_ends_all(tmp_path: P
             os.kill(pid_of(each), signal.SIGKILL)
         _, errors = process.communicate(timeout=SECONDS_MAX)
         assert process.returncode == 1
-        assert errors.splitlines()[-1] == "orbitlog: every broker has ended by itself; their logs say why"
+        assert errors.splitlines()[-1] == "orbitlog: all brokers have ended unexpectedly; see their logs"
 
 
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (("--dispatch", "spark"), "--brokers goes with inline dispatch alone"),
+        (("--dispatch", "spark"), "--brokers needs inline dispatch"),
         (("--broker-port", "65530"), "would have port 65540"),
         ((), "is the store of one broker"),
     ],
