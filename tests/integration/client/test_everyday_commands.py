@@ -184,9 +184,9 @@ def test_lines_and_objects_are_sent_from_standard_input(orbitlog: Orbitlog) -> N
     ("line", "sentence"),
     [
         ("{", "line 1 of the input is not valid JSON"),
-        ("[]", "no JSON object with a body"),
-        ('{"body": "x", "colour": 1}', "no field 'colour'; there are body, tags, keys"),
-        ('{"body": 1}', "body cannot be 1"),
+        ("[]", "not a JSON object with a body"),
+        ('{"body": "x", "colour": 1}', "unknown field 'colour'; available: body, tags, keys"),
+        ('{"body": 1}', "invalid body: 1"),
     ],
 )
 def test_a_line_that_is_no_message_is_named(orbitlog: Orbitlog, line: str, sentence: str) -> None:

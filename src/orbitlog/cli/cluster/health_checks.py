@@ -166,13 +166,13 @@ async def _groups(admin: Administration, broker_name: str, address: str, limits:
             stuck += 1
             yield result
     if not stuck:
-        yield CheckResult("groups", broker_name, address, OK, f"{counted(len(lagging), 'group')} with lag, none stuck")
+        yield CheckResult("groups", broker_name, address, OK, f"{counted(len(lagging), 'group')} behind, none stuck")
 
 
 async def _group(
     admin: Administration, address: str, group: str, queues: dict[MessageQueue, int], limits: Limits
 ) -> CheckResult | None:
-    lag = "lag of " + counted(sum(queues.values()), "message")
+    lag = counted(sum(queues.values()), "message") + " behind"
     try:
         members = len((await GroupAdmin(admin.link).connections(group, address)).connections)
     except OrbitlogError:

@@ -96,7 +96,7 @@ def test_brokers_serve_together_one_that_dies_is_told_of_and_all_stop(tmp_path: 
         process.terminate()
         _, errors = process.communicate(timeout=SECONDS_MAX)
         assert process.returncode == 0
-        assert "1 of 2 go on" in errors
+        assert "1 of 2 brokers are running" in errors
     assert not (tmp_path / "broker-a" / "abort").exists(), "closed cleanly"
 
 
