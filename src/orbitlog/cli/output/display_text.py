@@ -27,6 +27,11 @@ def byte_count(size_bytes: int) -> str:
     return f"{value:.1f} TiB"
 
 
+def byte_rate(size_bytes: int, seconds: float) -> str:
+    """Return a throughput with its unit: `1.2 MiB/s`."""
+    return f"{byte_count(int(size_bytes / max(seconds, 0.001)))}/s"
+
+
 def counted(number: int, noun: str) -> str:
     """Return a number with its noun: `1 message`, `2 messages`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -28,11 +28,7 @@ class FormattedRows(LineWriter):
 
     def row(self, row: dict[str, Any]) -> None:
         """Write one row; its line end is part of the format."""
-        text = self._format.text(row)
-        self._lines.append(text)
-        self._characters += len(text)
-        if self._characters >= self._limit:
-            self.flush()
+        super().line(self._format.text(row))
 
     def flush(self) -> None:
         sys.stdout.write("".join(self._lines))

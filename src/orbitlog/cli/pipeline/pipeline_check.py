@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.job_options import JobProgress, master_option, spark_session, split_option
-from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.display_text import byte_rate
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.store_options import read_settings, report_damage, settings_options, stores_argument, warn
 
@@ -69,7 +69,7 @@ def command(
 
 def _sentence(examination: Examination, seconds: float) -> str:
     result = examination.check
-    speed = byte_count(int(result.log_bytes / max(seconds, 0.001)))
+    speed = byte_rate(result.log_bytes, seconds)
     count = len(examination.problems) + examination.unlisted_count
     verdict = "sound" if examination.is_sound else f"{count} findings"
     missing = ""
@@ -78,5 +78,5 @@ def _sentence(examination: Examination, seconds: float) -> str:
     return (
         f"{result.store}: {verdict}: {result.messages} messages up to physical offset {result.log_end},"
         f" {result.units} units of {result.queues} queues, {result.keys} keys in {result.index_files} index files"
-        f"{missing} ({seconds:.1f} s, {speed}/s)"
+        f"{missing} ({seconds:.1f} s, {speed})"
     )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.job_options import JobProgress, master_option, spark_session
-from orbitlog.cli.output.display_text import byte_count, counted
+from orbitlog.cli.output.display_text import byte_count, byte_rate, counted
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
 
@@ -150,8 +150,8 @@ def _print_batch(batch: ExportedBatch, output: Output) -> None:
         values = (*sizes, batch.end, round(batch.seconds, 3))
         output.write(_FIELDS, dict(zip(_FIELDS, values, strict=True)))
         return
-    speed = byte_count(int(batch.scanned_bytes / max(batch.seconds, 0.001)))
+    speed = byte_rate(batch.scanned_bytes, batch.seconds)
     click.echo(
         f"batch {batch.number}: {counted(batch.messages, 'message')} in {counted(batch.files, 'file')},"
-        f" {byte_count(batch.file_bytes)} ({batch.seconds:.1f} s, {speed}/s)"
+        f" {byte_count(batch.file_bytes)} ({batch.seconds:.1f} s, {speed})"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -137,14 +138,18 @@ def _write_rows(frame: Any) -> None:
     """Write the result of SQL as a table."""
     numbers = ("bigint", "int", "double", "float", "smallint", "tinyint")
     columns = [Column(name, right=kind in numbers, width_max=80, width_min=8) for name, kind in frame.dtypes]
+    _write_table(frame, columns, lambda row: [_cell(value) for value in row], "row")
+
+
+def _write_table(frame: Any, columns: Sequence[Column], cells: Callable[[Any], Sequence[str]], noun: str) -> None:
     rows = 0
     with LineWriter() as writer:
         table = StreamTable(writer, columns)
         for row in frame.toLocalIterator(prefetchPartitions=True):
             rows += 1
-            table.row([_cell(value) for value in row])
+            table.row(cells(row))
         table.finish()
-        writer.line(counted(rows, "row"))
+        writer.line(counted(rows, noun))
 
 
 def _cell(value: Any) -> str:
@@ -169,14 +174,7 @@ def _write_messages(frame: Any) -> None:
         Column("size", right=True),
         Column("body", width_max=60, width_min=12),
     ]
-    rows = 0
-    with LineWriter() as writer:
-        table = StreamTable(writer, columns)
-        for row in frame.toLocalIterator(prefetchPartitions=True):
-            rows += 1
-            table.row(_message_cells(row))
-        table.finish()
-        writer.line(counted(rows, "message"))
+    _write_table(frame, columns, _message_cells, "message")
 
 
 def _message_cells(row: Any) -> tuple[str, ...]:

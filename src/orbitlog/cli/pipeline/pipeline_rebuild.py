@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.job_options import REBUILD_FIELDS, JobProgress, master_option, spark_session, split_option
-from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.display_text import byte_rate
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.store_options import read_settings, report_damage, settings_options, stores_argument
 
@@ -76,10 +76,10 @@ def command(
 def _sentence(result: StoreRebuild, seconds: float) -> str:
     if result.was_finished:
         return f"{result.out}: already rebuilt from {result.store}, nothing to do"
-    speed = byte_count(int(result.log_bytes / max(seconds, 0.001)))
+    speed = byte_rate(result.log_bytes, seconds)
     resumed = f", {result.resumed_splits} splits resumed from an earlier run" if result.resumed_splits else ""
     return (
         f"{result.out}: {result.messages} messages up to physical offset {result.log_end}:"
         f" {result.queue_files} files of {result.queues} queues, {result.keys} keys in {result.index_files} index files"
-        f" ({seconds:.1f} s, {speed}/s{resumed})"
+        f" ({seconds:.1f} s, {speed}{resumed})"
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from orbitlog.cli.job_options import JobProgress, master_option, spark_session, split_option
-from orbitlog.cli.output.display_text import byte_count, counted, local_time, printable
+from orbitlog.cli.output.display_text import byte_count, byte_rate, counted, local_time, printable
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.line_writer import LineWriter
 from orbitlog.cli.output.stream_table import Column, StreamTable
@@ -101,9 +101,9 @@ def command(
                     writer.line(json.dumps({"table": table, **row}, separators=(",", ":")))
         else:
             _write_tables(writer, statistics, shown)
-            speed = byte_count(int(statistics.log.log_bytes / max(seconds, 0.001)))
+            speed = byte_rate(statistics.log.log_bytes, seconds)
             total = f"{counted(statistics.log.messages, 'message')}, {byte_count(statistics.log.log_bytes)} of log"
-            writer.line(f"{total} ({seconds:.1f} s, {speed}/s)")
+            writer.line(f"{total} ({seconds:.1f} s, {speed})")
 
 
 def _write_tables(writer: LineWriter, statistics: StoreStatistics, shown: tuple[str, ...]) -> None:
