@@ -181,7 +181,7 @@ def test_a_context_signs_what_a_guarded_broker_is_asked(
         for words in (("send", "Guarded", "two", "-n", address), ("topic", "show", "Guarded", "-n", address)):
             refused = run(*words)
             assert refused.returncode == 1
-            assert "credentials come from the context" in refused.stderr and len(refused.stderr.splitlines()) == 1
+            assert "set credentials with" in refused.stderr and len(refused.stderr.splitlines()) == 1
     finally:
         system.kill()
 

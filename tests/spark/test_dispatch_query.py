@@ -158,8 +158,8 @@ def test_a_broker_whose_spark_is_killed_dispatches_itself_until_it_is_back(tmp_p
         finally:
             broker.kill()
     told = Path(ready["log"]).read_text()
-    assert "Spark, which dispatched, has ended (killed by signal 9)" in told
-    assert "dispatch is the broker's again" in told and "asks for dispatch: it is handed over" in told
+    assert "Spark dispatch has ended (killed by signal 9)" in told
+    assert "the broker has taken dispatch back" in told and "handing dispatch over" in told
     (checked,) = check_with(run_here, [root], settings=StoreSettings(), split_bytes=SPLIT_BYTES_DEFAULT)
     assert not checked.finding_count and checked.messages == len(sent), checked.findings
 

@@ -1,1 +1,1 @@
-"""The command line. Each command is imported when it is called."""
+"""The command line; each command is imported when it is called."""

@@ -22,7 +22,10 @@ _ACCESS_DENIED = "AclException"
 
 
 def run_with_client(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], *, topic: str | None = None) -> R:
-    """Connect, do the work, close; `topic` is what the work is about, for a hint if there is none of that name."""
+    """Connect a client, run `work`, close; return its result.
+
+    `topic` is the topic of the request: if it does not exist, the error names similar topics.
+    """
     load_asyncio()
     from orbitlog.client.connection.connect import connect
 
@@ -37,7 +40,7 @@ def run_with_client(cluster: Cluster, work: Callable[[RocketMQ], Awaitable[R]], 
 
 
 def run_with_admin(cluster: Cluster, work: Callable[[Administration], Awaitable[R]], *, topic: str | None = None) -> R:
-    """The same for what neither sends nor consumes: it starts in half the time."""
+    """Run `work` with an admin connection, which cannot send or consume but starts in half the time."""
     load_asyncio()
     from orbitlog.client.admin.administration import administer
 
@@ -67,18 +70,16 @@ def _run(work: Coroutine[Any, Any, R]) -> R:
     try:
         return asyncio.run(work)
     except ConnectFailed as error:
-        hint = "is a cluster running there? `orbitlog up` starts one, -n or --context says where it is"
+        hint = "is a cluster running there? start one with `orbitlog up`, or give its address with -n or --context"
         raise Problem(f"{error}; {hint}") from error
 
 
 async def _explained(
     error: NoRoute | BrokerRefused, admin: Administration, topic: str | None
 ) -> OrbitlogError | Problem:
-    """Say what to do about a refusal where the client alone cannot know it."""
+    """Return a refusal with a remedy that the client alone cannot know."""
     if isinstance(error, BrokerRefused) and (error.code == _NO_PERMISSION or _ACCESS_DENIED in error.remark):
-        return Problem(
-            f"{_first_line(error)}; credentials come from the context (`orbitlog context add NAME --access-key ...`)"
-        )
+        return Problem(f"{_first_line(error)}; set credentials with `orbitlog context add NAME --access-key ...`")
     is_unknown = isinstance(error, NoRoute) or error.code == _TOPIC_UNKNOWN
     if topic is None or not is_unknown:
         return error
@@ -91,10 +92,10 @@ async def _explained(
     if topic in topics or not topics:
         return error
     near = difflib.get_close_matches(topic, topics, n=3)
-    hint = f"did you mean {' or '.join(near)}?" if near else "`orbitlog topic list` lists those that are there"
+    hint = f"did you mean {' or '.join(near)}?" if near else "list topics with `orbitlog topic list`"
     return Problem(f"no broker serves topic {topic}; {hint}")
 
 
 def _first_line(error: BrokerRefused) -> str:
-    """A refusal in one line: Apache's brokers send whole stack traces."""
+    """Return the first line of a refusal: Apache's brokers send whole stack traces."""
     return " ".join(str(error).split("\n", 1)[0].split())

@@ -9,14 +9,15 @@ if TYPE_CHECKING:
 
 
 async def all_groups(admin: Administration) -> list[str]:
-    found: set[str] = set()
+    """Return the consumer groups of all brokers, sorted."""
+    groups: set[str] = set()
     for broker in (await admin.brokers()).values():
-        found |= set(await admin.groups(broker))
-    return sorted(found)
+        groups |= set(await admin.groups(broker))
+    return sorted(groups)
 
 
 def user_topics(topics: list[str]) -> list[str]:
-    """Leave out what brokers make for themselves."""
+    """Return topics without system topics, retry topics and dead-letter topics."""
     from orbitlog.formats.names import DLQ_PREFIX, RETRY_PREFIX, is_system_topic
 
-    return [each for each in topics if not (is_system_topic(each) or each.startswith((RETRY_PREFIX, DLQ_PREFIX)))]
+    return [topic for topic in topics if not (is_system_topic(topic) or topic.startswith((RETRY_PREFIX, DLQ_PREFIX)))]

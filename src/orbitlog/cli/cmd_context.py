@@ -1,4 +1,4 @@
-"""`orbitlog context`: clusters by name, with their credentials."""
+"""`orbitlog context`: manages named clusters and their credentials."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _COLUMNS = (
 )
 
 
-@click.group("context", help="Name clusters, keep their credentials, and choose the one that commands ask.")
+@click.group("context", help="Name clusters, store their credentials, and choose the default cluster.")
 def command() -> None:
     """The group."""
 
@@ -35,21 +35,21 @@ def _row(name: str, cluster: Cluster, current: str | None) -> dict[str, Any]:
         "inUse": name == current,
         "nameServers": cluster.address,
         "accessKey": cluster.access_key,
-        # That there is one is told, never which.
+        # Whether a secret is stored, never the secret itself.
         "secretKey": "kept" if cluster.secret_key else None,
         "namespace": cluster.namespace or None,
     }
 
 
-def _tell(sentence: str, row: dict[str, Any], output: Output) -> None:
-    """Say what was done: in a sentence, or as the row that it was done to."""
+def _report(sentence: str, row: dict[str, Any], output: Output) -> None:
+    """Print the result: as a sentence, or as the row of the context."""
     if output.is_table:
         click.echo(sentence)
     else:
         show_rows(_COLUMNS, [row], output)
 
 
-@command.command("list", help="List the contexts; the one in use is marked.")
+@command.command("list", help="List the contexts and mark the one in use.")
 @output_options
 def list_contexts(*, output: Output) -> None:
     contexts = load_contexts()
@@ -64,23 +64,23 @@ def show_context(*, name: str | None, output: Output) -> None:
     contexts = load_contexts()
     wanted = name or contexts.current
     if wanted is None:
-        raise WrongUse("no context is in use; `orbitlog context use NAME` chooses one")
+        raise WrongUse("no context is in use; choose one with `orbitlog context use NAME`")
     show_rows(_COLUMNS, [_row(wanted, contexts.get(wanted), contexts.current)], output)
 
 
 @command.command(
     "add",
-    help="""Add a context, or change it: where the name servers are, and who asks.
+    help="""Add or change a context: its name servers, credentials and namespace.
 
-    The file of contexts can be read by its owner alone. --secret-key - reads the secret from standard input, so that
-    it stands in no history of commands. The first context is in use at once.""",
+    Only the owner can read the file of contexts. --secret-key - reads the secret from standard input, which keeps it
+    out of the shell history. The first context is in use at once.""",
 )
 @click.argument("name")
 @click.option("-n", "--name-server", "--nameserver", "address", required=True, help="Name servers: host:port,...")
-@click.option("--access-key", help="The access key, at brokers with access control.")
-@click.option("--secret-key", help="The secret key; - reads it from standard input.")
-@click.option("--namespace", default="", help="A namespace of topics and groups.")
-@click.option("--use", "use_it", is_flag=True, help="Also use it from now on.")
+@click.option("--access-key", help="Access key, for brokers with access control.")
+@click.option("--secret-key", help="Secret key; - reads it from standard input.")
+@click.option("--namespace", default="", help="Namespace of topics and groups.")
+@click.option("--use", "use_it", is_flag=True, help="Also make it the context in use.")
 @output_options
 def add_context(
     *,
@@ -96,20 +96,20 @@ def add_context(
 
     check_name(name)
     parse_addresses(address)
-    if secret_key == "-":  # noqa: S105 - the word for standard input
+    if secret_key == "-":  # noqa: S105 - means standard input
         secret_key = sys.stdin.readline().rstrip("\r\n")
     if bool(access_key) != bool(secret_key):
-        raise WrongUse("--access-key and --secret-key come together")
+        raise WrongUse("--access-key and --secret-key must be given together")
     contexts = load_contexts()
     contexts.table[name] = Cluster(address, access_key, secret_key, namespace)
     if use_it or contexts.current is None:
         contexts.current = name
     contexts.save()
-    told = f"context {name} is {address}" + (", in use" if contexts.current == name else "")
-    _tell(told, _row(name, contexts.table[name], contexts.current), output)
+    sentence = f"context {name} is {address}" + (", in use" if contexts.current == name else "")
+    _report(sentence, _row(name, contexts.table[name], contexts.current), output)
 
 
-@command.command("use", help="Have commands ask this cluster where neither -n nor --context is given.")
+@command.command("use", help="Use this cluster if neither -n nor --context is given.")
 @click.argument("name", shell_complete=complete_contexts)
 @output_options
 def use_context(*, name: str, output: Output) -> None:
@@ -117,10 +117,10 @@ def use_context(*, name: str, output: Output) -> None:
     cluster = contexts.get(name)
     contexts.current = name
     contexts.save()
-    _tell(f"context {name} is in use: {cluster.address}", _row(name, cluster, name), output)
+    _report(f"context {name} is in use: {cluster.address}", _row(name, cluster, name), output)
 
 
-@command.command("remove", help="Forget a context and its credentials.")
+@command.command("remove", help="Delete a context and its credentials.")
 @click.argument("name", shell_complete=complete_contexts)
 @output_options
 def remove_context(*, name: str, output: Output) -> None:
@@ -130,5 +130,5 @@ def remove_context(*, name: str, output: Output) -> None:
     if contexts.current == name:
         contexts.current = None
     contexts.save()
-    told = f"context {name} is removed" + ("; no context is in use" if contexts.current is None else "")
-    _tell(told, _row(name, cluster, contexts.current), output)
+    sentence = f"context {name} is removed" + ("; no context is in use" if contexts.current is None else "")
+    _report(sentence, _row(name, cluster, contexts.current), output)

@@ -12,7 +12,7 @@ import click
 
 from orbitlog.cli.output.display_text import byte_count
 
-# What rows of these commands have: names of --json, and of format strings.
+# Fields of the rows: names for --json and format strings.
 REBUILD_FIELDS = (
     *("store", "out", "published", "messages", "logBytes", "logEnd", "queues", "queueFiles", "indexFiles", "keys"),
     *("resumedSplits", "wasFinished", "findingCount", "findings", "seconds"),
@@ -25,20 +25,20 @@ _SPLIT_BYTES_MIN = 64 * 1024
 _SPLIT_BYTES_DEFAULT = 128 * 1024 * 1024
 
 master_option = click.option(
-    "--master", default="local[*]", show_default=True, help="Where Spark runs: local[N], or the URL of a cluster."
+    "--master", default="local[*]", show_default=True, help="Spark master: local[N], or the URL of a cluster."
 )
 split_option = click.option(
     "--split-bytes",
     type=click.IntRange(min=_SPLIT_BYTES_MIN),
     default=_SPLIT_BYTES_DEFAULT,
     show_default=True,
-    help="How much of a log one task reads.",
+    help="Bytes of the log that one task reads.",
 )
 
 
 @contextmanager
 def spark_session(master: str, command: str, *, only_tasks: bool = False) -> Iterator[Any]:
-    """Start Spark for one command, and stop it however the command ends."""
+    """Start Spark for one command, and stop it when the block ends."""
     from orbitlog.pipeline.runtime.session import build_session, end_session
 
     spark = build_session(master, app_name=f"orbitlog {command}", only_tasks=only_tasks)
@@ -49,7 +49,7 @@ def spark_session(master: str, command: str, *, only_tasks: bool = False) -> Ite
 
 
 class JobProgress:
-    """A bar on stderr for each phase of a job, with MB/s, messages/s and the time left; nothing without a terminal."""
+    """A progress bar on stderr for each phase of a job, with MB/s, messages/s and remaining time; needs a terminal."""
 
     def __init__(self) -> None:
         self._bar: Any = None
@@ -59,7 +59,7 @@ class JobProgress:
     def __enter__(self) -> Callable[[str, int, int, int], None] | None:
         if not sys.stderr.isatty():
             return None
-        # Loading it takes a moment that a command without a terminal should not pay.
+        # Imported late: rich is slow to load, and not needed without a terminal.
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 

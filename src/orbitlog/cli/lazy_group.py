@@ -1,6 +1,6 @@
-"""A group of commands that are imported when they are called, so that `--help` costs nothing.
+"""Lazy command group: imports a command when it is called, so that `--help` imports none.
 
-The table of a group names module and help of each command; a test compares the help with the command's own.
+The table of a group names the module and the help of each command; a test compares the help with the command's own.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LazyCommand(NamedTuple):
-    """Where a command lives (it is called `command` there) and what `--help` says of it."""
+    """The module of a command, which defines it as `command`, and its line in `--help`."""
 
     module: str
     help: str
@@ -56,9 +56,9 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, entry.help) for name, entry in self.table.items()])
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Offer the names of the table; click would import every command for its help."""
+        """Complete from the table; click would import every command for its help."""
         from click.shell_completion import CompletionItem
 
         names = [name for name in self.table if name.startswith(incomplete)]
-        found = [CompletionItem(name, help=self.table[name].help) for name in names]
-        return found + click.Command.shell_complete(self, ctx, incomplete)
+        items = [CompletionItem(name, help=self.table[name].help) for name in names]
+        return items + click.Command.shell_complete(self, ctx, incomplete)

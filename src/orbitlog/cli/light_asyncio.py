@@ -1,4 +1,4 @@
-"""asyncio as commands need it: without TLS, which costs a tenth of a start and which no connection of ours has."""
+"""asyncio without TLS: importing ssl takes a tenth of a command's start-up, and no connection uses it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import sys
 
 
 def load_asyncio() -> None:
-    """Import asyncio as on a Python that was built without ssl, unless either is there already; ssl itself stays."""
+    """Import asyncio as on a Python built without ssl, unless either module is already loaded.
+
+    asyncio handles a failing `import ssl`. The block on ssl is removed afterwards, so that other modules can import it;
+    asyncio itself has no TLS for the life of the process.
+    """
     if "asyncio" in sys.modules or "ssl" in sys.modules:
         return
     sys.modules["ssl"] = None  # type: ignore[assignment]

@@ -1,8 +1,8 @@
-"""Dataclasses as servers need them: a method is compiled when it is first called, not when its class is made.
+"""Lazy dataclasses: compiles a generated method at its first call instead of at class creation.
 
-A broker imports two hundred dataclasses and serves with a third of their methods; compiling all of them was a quarter
-of its start. Only while a server imports its own modules, and only where Python compiles the methods one by one: from
-3.13 on it compiles those of a class together, and nothing changes here (docs/adr/0009).
+A broker imports two hundred dataclasses and calls a third of their methods; compiling all of them took a quarter of
+its start-up. This applies only while a server imports its own modules, and only to Pythons that compile the methods
+one by one: from 3.13 on they are compiled per class, and nothing changes (docs/adr/0009).
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ _COMPILER = "_create_fn"
 
 @contextmanager
 def compile_dataclass_methods_lazily() -> Iterator[None]:
-    """Let dataclasses that are made in the block have their methods compiled at their first call."""
+    """Compile methods of dataclasses that are created in the block at their first call.
+
+    The replaced function is global: other threads that create dataclasses meanwhile get lazy methods too, which is
+    harmless.
+    """
     compile_now: Callable[..., Method] | None = getattr(dataclasses, _COMPILER, None)
     if compile_now is None:
         yield
@@ -34,17 +38,17 @@ def _compile_later(compile_now: Callable[..., Method]) -> Callable[..., Method]:
     def compile_later(name: str, args: Sequence[str], body: Sequence[str], **scope: Any) -> Method:
         method: Method | None = None
 
-        def stand_in(self: object, *values: object, **named: object) -> object:
+        def placeholder(self: object, *values: object, **named: object) -> object:
             nonlocal method
             if method is None:
                 method = compile_now(name, args, body, **scope)
-                method.__qualname__ = stand_in.__qualname__
+                method.__qualname__ = placeholder.__qualname__
                 for kind in type(self).__mro__:
-                    if kind.__dict__.get(name) is stand_in:
+                    if kind.__dict__.get(name) is placeholder:
                         setattr(kind, name, method)
             return method(self, *values, **named)
 
-        stand_in.__name__ = name
-        return stand_in
+        placeholder.__name__ = name
+        return placeholder
 
     return compile_later

@@ -1,7 +1,7 @@
-"""The `orbitlog` command: its table of commands, and what the user sees when something goes wrong.
+"""The `orbitlog` command: its table of commands, and its error messages and exit codes.
 
-Every mistake of the user and every problem in the data ends as one sentence on stderr. Exit 0 = done, 1 = a problem
-was found, 2 = wrong use, 130 = interrupted. A reader that closes the pipe early has what it wanted: exit 0.
+Every usage error and every problem in the data is one sentence on stderr. Exit 0 = done, 1 = a problem was found,
+2 = usage error, 130 = interrupted. A reader that closes the pipe early has read enough: exit 0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _COLLECT_AFTER_OBJECTS = 50_000
 
 
 class Problem(click.ClickException):
-    """A problem that ends the command: one sentence, exit 1."""
+    """A problem that ends the command with one sentence and exit 1."""
 
     exit_code = 1
 
@@ -32,13 +32,13 @@ class Problem(click.ClickException):
 
 
 class WrongUse(Problem):
-    """The command was called in a way that cannot work: one sentence, exit 2."""
+    """A usage error, which ends the command with one sentence and exit 2."""
 
     exit_code = 2
 
 
 class OrbitlogGroup(LazyGroup):
-    """The outermost group: it turns errors into sentences and exit codes."""
+    """The outermost group, which turns errors into sentences and exit codes."""
 
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
@@ -71,7 +71,7 @@ def _as_sentence(error: click.UsageError) -> click.ClickException:
         return error
     sentence = error.format_message().strip().rstrip(".")
     if "`orbitlog " in sentence:
-        return WrongUse(sentence)  # it already says what to do
+        return WrongUse(sentence)  # it already names the remedy
     path = error.ctx.command_path if error.ctx is not None else "orbitlog"
     return WrongUse(f"{sentence}; see `{path} --help`")
 
@@ -83,7 +83,7 @@ def _describe(error: OSError) -> str:
 
 
 def _forget_output() -> None:
-    """Leave nothing for the interpreter to flush into the closed pipe when it exits."""
+    """Redirect stdout to /dev/null: flushing it into the closed pipe at exit would fail."""
     with contextlib.suppress(OSError, io.UnsupportedOperation):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
@@ -96,66 +96,70 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     try:
         click.echo(f"orbitlog {version('orbitlog')}")
     except PackageNotFoundError:
-        click.echo("orbitlog, run from its sources without being installed")
+        click.echo("orbitlog, run from source without being installed")
     ctx.exit()
 
 
 COMMANDS = {
     "up": LazyCommand(
         "orbitlog.cli.serve.cmd_up",
-        "Serve: a name server and a broker in one process, until interrupted.",
+        "Run a name server and a broker in one process until interrupted.",
         is_server=True,
     ),
     "broker": LazyCommand(
-        "orbitlog.cli.serve.cmd_broker", "Serve a store to clients, registered with name servers.", is_server=True
+        "orbitlog.cli.serve.cmd_broker",
+        "Run a broker: serve a store to clients and register with name servers.",
+        is_server=True,
     ),
     "send": LazyCommand("orbitlog.cli.cluster.cmd_send", "Send messages to a topic of a running cluster."),
-    "tail": LazyCommand("orbitlog.cli.cluster.cmd_tail", "Show the messages of TOPIC as they come, until interrupted."),
+    "tail": LazyCommand(
+        "orbitlog.cli.cluster.cmd_tail", "Print the messages of TOPIC as they arrive, until interrupted."
+    ),
     "topic": LazyCommand(
-        "orbitlog.cli.cluster.cmd_topic", "List, show, make, change and delete the topics of a running cluster."
+        "orbitlog.cli.cluster.cmd_topic", "List, show, create, change and delete topics of a running cluster."
     ),
     "group": LazyCommand(
         "orbitlog.cli.cluster.cmd_group",
-        "List consumer groups of a running cluster, show how far they are, make and move them.",
+        "List, show, create, change and delete consumer groups of a running cluster; reset their offsets.",
     ),
     "offsets": LazyCommand(
-        "orbitlog.cli.cluster.cmd_offsets", "Show how far consumer groups are in each queue, and move them."
+        "orbitlog.cli.cluster.cmd_offsets", "Show the offsets and lag of consumer groups by queue, and reset offsets."
     ),
     "message": LazyCommand(
         "orbitlog.cli.cluster.cmd_message",
-        "Find messages of a running cluster: by id, by key; those that wait; one message's life. Send and watch.",
+        "Find messages of a running cluster by id or key; list and cancel delayed ones; show traces; send and tail.",
     ),
-    "dlq": LazyCommand(
-        "orbitlog.cli.cluster.cmd_dlq", "Look at dead letters of a running cluster, and send them again."
-    ),
+    "dlq": LazyCommand("orbitlog.cli.cluster.cmd_dlq", "List, show and replay dead letters of a running cluster."),
     "transactions": LazyCommand(
         "orbitlog.cli.cluster.cmd_transactions",
-        "List transactions that are not ended, with their age and how often they were asked about.",
+        "List pending transactions with their age and number of checks.",
     ),
     "cluster": LazyCommand(
-        "orbitlog.cli.cluster.cmd_cluster", "Show the brokers of a running cluster, and whether all is well with them."
+        "orbitlog.cli.cluster.cmd_cluster", "List the brokers of a running cluster and check their health."
     ),
     "config": LazyCommand(
-        "orbitlog.cli.cluster.cmd_config", "Show and change the settings of running brokers; check a broker.conf."
+        "orbitlog.cli.cluster.cmd_config", "Show and change settings of running brokers; check a broker.conf."
     ),
     "context": LazyCommand(
-        "orbitlog.cli.cmd_context", "Name clusters, keep their credentials, and choose the one that commands ask."
+        "orbitlog.cli.cmd_context", "Name clusters, store their credentials, and choose the default cluster."
     ),
     "mqadmin": LazyCommand(
         "orbitlog.cli.mqadmin.cmd_mqadmin",
-        "Apache's admin tool by its verbs and flags: the same columns, for scripts that move over.",
+        "Run a verb of Apache's mqadmin with its flags; prints the same columns, for scripts that migrate.",
     ),
-    "bench": LazyCommand("orbitlog.cli.cluster.cmd_bench", "Load a cluster with messages, and measure how fast it is."),
-    "dump": LazyCommand("orbitlog.cli.dump.cmd_dump", "Look at the files of a store; needs no server."),
+    "bench": LazyCommand("orbitlog.cli.cluster.cmd_bench", "Measure the throughput and latency of a cluster."),
+    "dump": LazyCommand("orbitlog.cli.dump.cmd_dump", "Print the files of a store; needs no server."),
     "doctor": LazyCommand("orbitlog.cli.doctor.cmd_doctor", "Find out what is wrong with a store, and mend it."),
     "nameserver": LazyCommand(
-        "orbitlog.cli.serve.cmd_nameserver", "Serve routes: brokers register, clients ask.", is_server=True
+        "orbitlog.cli.serve.cmd_nameserver",
+        "Run a name server: brokers register routes, clients look them up.",
+        is_server=True,
     ),
-    "pipeline": LazyCommand("orbitlog.cli.pipeline.cmd_pipeline", "Jobs on Spark over whole stores."),
+    "pipeline": LazyCommand("orbitlog.cli.pipeline.cmd_pipeline", "Run Spark jobs over whole stores."),
     "completion": LazyCommand(
-        "orbitlog.cli.cmd_completion", "Print the completion script of a shell, to be put into its start file."
+        "orbitlog.cli.cmd_completion", "Print the completion script of a shell, for its startup file."
     ),
-    "demo": LazyCommand("orbitlog.cli.tour.cmd_demo", "Show the whole system at work, in about a minute."),
+    "demo": LazyCommand("orbitlog.cli.tour.cmd_demo", "Demonstrate the whole system in about a minute."),
 }
 
 cli = OrbitlogGroup(
@@ -177,10 +181,11 @@ cli.params.append(
 
 def main() -> None:
     """Run the command line; never returns."""
-    # Imports make objects that stay: looking through them for garbage again and again is a tenth of the start-up.
+    # Objects from imports live until exit: collecting garbage among them takes a tenth of the start-up time.
     gc.set_threshold(_COLLECT_AFTER_OBJECTS)
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # Names and bodies come from files: whatever the terminal cannot show is escaped, never an error.
+            # Names and bodies come from files: characters that the terminal cannot encode are escaped instead of an
+            # error.
             stream.reconfigure(errors="backslashreplace")
     cli.main(prog_name="orbitlog")

@@ -1,8 +1,7 @@
-"""Completion of names: topics and groups of the cluster, contexts of the file.
+"""Name completion: topics and groups of the cluster, and contexts.
 
-A shell waits while this runs, at every press of a key. So names are kept for half a minute in
-`$XDG_CACHE_HOME/orbitlog`, a cluster is waited for a second at most, and one that does not answer is left alone for a
-while. Whatever goes wrong, there are just no names to offer.
+The shell blocks while this runs, so names are cached for 30 s in `$XDG_CACHE_HOME/orbitlog`, and a request to the
+cluster times out after 1 s. A cluster that does not answer is cached as empty. Any error means no names.
 """
 
 from __future__ import annotations
@@ -22,8 +21,8 @@ from orbitlog.settings.atomic_file import replace_file
 if TYPE_CHECKING:
     from orbitlog.cli.contexts import Cluster
 
-FRESH_SECONDS = 30.0
-WAIT_SECONDS = 1.0
+CACHE_SECONDS = 30.0
+TIMEOUT_SECONDS = 1.0
 _NAMES_MAX = 5_000
 
 
@@ -68,20 +67,20 @@ def cache_path(cluster: Cluster, kind: str) -> Path:
 
     home = os.environ.get("XDG_CACHE_HOME") or ""
     base = Path(home) if Path(home).is_absolute() else Path.home() / ".cache"
-    # Who asks may decide what there is to see.
-    asked = f"{cluster.address}\n{cluster.access_key}\n{kind}"
-    return base / "orbitlog" / f"names-{hashlib.sha256(asked.encode()).hexdigest()[:16]}.json"
+    # Visible names may depend on the credentials.
+    identity = f"{cluster.address}\n{cluster.access_key}\n{kind}"
+    return base / "orbitlog" / f"names-{hashlib.sha256(identity.encode()).hexdigest()[:16]}.json"
 
 
 def cached_names(cluster: Cluster, kind: str, ask: Callable[[Cluster, str], list[str]]) -> list[str]:
-    """Return names that are known, or ask for them; a cluster that does not answer counts as one without names."""
+    """Return cached names, or call `ask` and cache its result; a cluster that does not answer has no names."""
     path = cache_path(cluster, kind)
     try:
-        if time.time() - path.stat().st_mtime < FRESH_SECONDS:
-            told = json.loads(path.read_text(encoding="utf-8"))
-            return [name for name in told if isinstance(name, str)]
+        if time.time() - path.stat().st_mtime < CACHE_SECONDS:
+            cached = json.loads(path.read_text(encoding="utf-8"))
+            return [name for name in cached if isinstance(name, str)]
     except (OSError, ValueError):
-        pass  # not there, or torn: asked for anew
+        pass  # missing or damaged: ask the cluster
     try:
         names = ask(cluster, kind)[:_NAMES_MAX]
     except (OrbitlogError, OSError, TimeoutError, click.ClickException):
@@ -99,7 +98,7 @@ def _ask(cluster: Cluster, kind: str) -> list[str]:
     from orbitlog.client.admin.administration import Administration
 
     async def work(admin: Administration) -> list[str]:
-        async with asyncio.timeout(WAIT_SECONDS):
+        async with asyncio.timeout(TIMEOUT_SECONDS):
             return user_topics(await admin.topics()) if kind == "topics" else await all_groups(admin)
 
     return run_with_admin(cluster, work)

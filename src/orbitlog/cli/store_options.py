@@ -24,17 +24,17 @@ stores_argument = click.argument(
 )
 
 
-def _meant(_: click.Context, parameter: click.Parameter, path: Path) -> Path:
-    """Refuse a path that is one level off a store, and name the store."""
+def _checked_store(_: click.Context, parameter: click.Parameter, path: Path) -> Path:
+    """Raise a usage error with the right path if `path` is the parent or a child of a store."""
     if not path.is_dir() or any((path / name).exists() for name in _PARTS_OF_A_STORE):
         return path
     near = [path.absolute().parent, *sorted(path.iterdir())[:_ENTRIES_TRIED]]
-    if found := [str(one) for one in near if (one / _PARTS_OF_A_STORE[0]).is_dir()]:
-        raise click.BadParameter(f"{path} is no store; did you mean {' or '.join(found[:3])}?", param=parameter)
+    if stores := [str(directory) for directory in near if (directory / _PARTS_OF_A_STORE[0]).is_dir()]:
+        raise click.BadParameter(f"{path} is not a store; did you mean {' or '.join(stores[:3])}?", param=parameter)
     return path
 
 
-store_argument = click.argument("store", type=click.Path(exists=True, path_type=Path), callback=_meant)
+store_argument = click.argument("store", type=click.Path(exists=True, path_type=Path), callback=_checked_store)
 
 
 def settings_options(command: Command) -> Command:
@@ -44,20 +44,20 @@ def settings_options(command: Command) -> Command:
         "--config",
         "config_path",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Java's broker.conf; where files do not tell their sizes, its settings do.",
+        help="Java's broker.conf, for file sizes that cannot be inferred from the files.",
     )
     assignments = click.option(
         "--set",
         "assignments",
         multiple=True,
         metavar="KEY=VALUE",
-        help=f"One setting; wins over --config. Keys: {keys}.",
+        help=f"One setting; overrides --config. Keys: {keys}.",
     )
     return config(assignments(command))
 
 
 def read_settings(config_path: Path | None, assignments: Iterable[str]) -> StoreSettings:
-    """Load the settings; warn on stderr about those that concern a store and are not supported, and unknown ones."""
+    """Load settings; warn on stderr about unsupported store settings and unknown keys."""
     try:
         settings = load_settings(config_path, assignments)
     except SettingError as error:
@@ -77,15 +77,15 @@ def _with_hint(key: str) -> str:
 
 
 def warn(sentence: str) -> None:
-    """Say one sentence on stderr."""
+    """Print a sentence on stderr."""
     click.echo(f"orbitlog: {sentence}", err=True)
 
 
 def report_damage(sentences: list[str]) -> None:
-    """Say each on stderr and end with exit code 1; go on where there are none."""
+    """Print each sentence on stderr and exit with 1; return if there are none."""
     for sentence in sentences[:_SENTENCES_MAX]:
         warn(sentence)
     if len(sentences) > _SENTENCES_MAX:
-        warn(f"{len(sentences) - _SENTENCES_MAX} more damaged places are not listed")
+        warn(f"{len(sentences) - _SENTENCES_MAX} more findings are not listed")
     if sentences:
         click.get_current_context().exit(1)

@@ -1,4 +1,4 @@
-"""Moments and places in a topic as people write them: earliest, latest, an offset, a time, so long ago."""
+"""Positions in a topic as options: earliest, latest, an offset, a time, or an age."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 
 from orbitlog.cli.main import WrongUse
 
-Place = datetime | int | Literal["earliest", "latest"]
+TopicPosition = datetime | int | Literal["earliest", "latest"]
 
 _WORDS: dict[str, Literal["earliest", "latest"]] = {
     "earliest": "earliest",
@@ -22,12 +22,12 @@ _AGO = re.compile(r"-([0-9]{1,9})(ms|s|m|h|d)", re.ASCII)
 _MILLISECONDS = re.compile(r"[0-9]{13}", re.ASCII)
 _OFFSET = re.compile(r"[0-9]{1,12}", re.ASCII)
 _UNITS = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-# What the tools of Java take: 2026-01-31#12:00:00:000.
+# The format of Java's tools: 2026-01-31#12:00:00:000.
 _JAVA_TIME = re.compile(r"(\d{4}-\d\d-\d\d)#(\d\d:\d\d:\d\d):(\d{3})", re.ASCII)
 
 
-def parse_position(option: str, text: str, *, now: datetime | None = None) -> Place:
-    """Read a place; a time without a zone is local, 13 digits are milliseconds since 1970."""
+def parse_position(option: str, text: str, *, now: datetime | None = None) -> TopicPosition:
+    """Parse a position; a time without a zone is local, 13 digits are milliseconds since 1970."""
     if text in _WORDS:
         return _WORDS[text]
     if ago := _AGO.fullmatch(text):
@@ -42,5 +42,5 @@ def parse_position(option: str, text: str, *, now: datetime | None = None) -> Pl
         return datetime.fromisoformat(text).astimezone()
     except (ValueError, OverflowError):
         raise WrongUse(
-            f"{option} {text!r} is none of earliest, latest, an offset, a time (2026-01-31T12:00), so long ago (-30m)"
+            f"{option} {text!r} is not earliest, latest, an offset, a time (2026-01-31T12:00) or an age (-30m)"
         ) from None

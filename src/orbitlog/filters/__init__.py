@@ -1,1 +1,1 @@
-"""Which messages a subscription wants: SQL92 expressions over a message's properties."""
+"""Message filters: SQL92 expressions over a message's properties."""

@@ -1,27 +1,28 @@
-"""Which bits of a Bloom filter a consumer of SQL92 has, as a Java broker works them out (`BloomFilter` of its filters).
+"""Bloom filter bits of an SQL92 consumer, computed as in Java's `BloomFilter`.
 
-We set no such bits in queues: they are written into `consumerFilter.json` for the Java broker that may come after us.
+Orbitlog sets no such bits in queues. It writes them into `consumerFilter.json` for a Java broker that may open the
+store later.
 """
 
 from __future__ import annotations
 
 BIT_COUNT = 112
-"""Of a broker that expects 32 such consumers and allows an error of 20 percent: Java's defaults."""
-BITS_OF_ONE = 3
+"""Bits for 32 expected consumers and an error rate of 20 percent: Java's defaults."""
+BITS_PER_CONSUMER = 3
 
 _MASK_64 = (1 << 64) - 1
 _C1, _C2 = 0x87C37B91114253D5, 0x4CF5AD432745937F
 
 
-def bloom_bits(text: str, bit_count: int = BIT_COUNT, count: int = BITS_OF_ONE) -> tuple[int, ...]:
-    """Return the bits that stand for a text."""
+def bloom_bits(text: str, bit_count: int = BIT_COUNT, count: int = BITS_PER_CONSUMER) -> tuple[int, ...]:
+    """Return the bit positions of a text."""
     low_64 = murmur3_low_64(text.encode())
     first, second = low_64 & 0xFFFFFFFF, low_64 >> 32
     return tuple(_folded(first + number * second) % bit_count for number in range(1, count + 1))
 
 
 def _folded(value: int) -> int:
-    """Return a number of 32 bits with all bits flipped where Java's int would be negative."""
+    """Return 32 bits, inverted if they would be negative as a Java int."""
     value &= 0xFFFFFFFF
     return value ^ 0xFFFFFFFF if value >> 31 else value
 

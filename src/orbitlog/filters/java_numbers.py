@@ -1,6 +1,6 @@
 """Numbers as Java reads them from text: `Integer.valueOf`, `Long.valueOf`, `Double.valueOf`, `Boolean.valueOf`.
 
-Each raises `ValueError` where Java throws NumberFormatException. `compare_doubles` orders as `Double.compareTo`.
+Each raises `ValueError` if Java throws NumberFormatException. `compare_doubles` orders as `Double.compareTo`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import re
 
 INTEGER_MIN, INTEGER_MAX = -(2**31), 2**31 - 1
 LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
-# Longer text cannot be a number in range, leading zeros aside; it also keeps Python from converting megabytes.
+# Longer text is out of range unless it has leading zeros; the limit also prevents the conversion of megabytes.
 _DIGITS_MAX = 64
 
 _WHOLE = re.compile(r"[+-]?\d+")
@@ -22,12 +22,12 @@ _TRIMMED = "".join(map(chr, range(33)))
 
 
 def parse_integer(text: str) -> int:
-    """Read a Java int."""
+    """Parse a Java int."""
     return _whole(text, INTEGER_MIN, INTEGER_MAX)
 
 
 def parse_long(text: str) -> int:
-    """Read a Java long."""
+    """Parse a Java long."""
     return _whole(text, LONG_MIN, LONG_MAX)
 
 
@@ -35,16 +35,16 @@ def _whole(text: str, least: int, most: int) -> int:
     if text.isascii() and len(text) <= _DIGITS_MAX and (text.isdecimal() or _WHOLE.fullmatch(text)):
         number = int(text)
     else:
-        number = _unusual_whole(text)
+        number = _parse_other_digits(text)
     if not least <= number <= most:
         raise ValueError(f"{text[:_DIGITS_MAX]!r} is out of range")
     return number
 
 
-def _unusual_whole(text: str) -> int:
-    """Read digits of other scripts, and long rows of leading zeros; Java looks at UTF-16 units, one at a time."""
+def _parse_other_digits(text: str) -> int:
+    """Parse digits of other scripts and many leading zeros; Java reads single UTF-16 units, so none above U+FFFF."""
     if not _WHOLE.fullmatch(text) or max(text) > "\uffff":
-        raise ValueError(f"{text[:_DIGITS_MAX]!r} is no whole number")
+        raise ValueError(f"{text[:_DIGITS_MAX]!r} is not a whole number")
     sign = -1 if text[0] == "-" else 1
     digits = "".join(str(int(digit)) for digit in text.lstrip("+-")).lstrip("0")
     if len(digits) > _DIGITS_MAX:
@@ -53,7 +53,7 @@ def _unusual_whole(text: str) -> int:
 
 
 def parse_double(text: str) -> float:
-    """Read a Java double."""
+    """Parse a Java double."""
     text = text.strip(_TRIMMED)
     if _DECIMAL.fullmatch(text):
         return float(text.rstrip("fFdD"))
@@ -62,7 +62,7 @@ def parse_double(text: str) -> float:
         return math.copysign(_WORDS[unsigned], -1.0 if text[0] == "-" else 1.0)
     hexadecimal = _HEXADECIMAL.fullmatch(text)
     if hexadecimal is None:
-        raise ValueError(f"{text[:_DIGITS_MAX]!r} is no number")
+        raise ValueError(f"{text[:_DIGITS_MAX]!r} is not a number")
     try:
         return float.fromhex(hexadecimal[1])
     except OverflowError:
@@ -70,12 +70,12 @@ def parse_double(text: str) -> float:
 
 
 def parse_boolean(text: str) -> bool:
-    """Read a Java boolean: everything but "true" is false."""
+    """Parse a Java boolean: everything but "true" is false."""
     return text.lower() == "true"
 
 
 def compare_doubles(left: float, right: float) -> int:
-    """Compare as `Double.compareTo`: NaN equals itself and is above everything, -0.0 is below 0.0."""
+    """Compare like `Double.compareTo`: NaN equals itself and is above everything, -0.0 is below 0.0."""
     if left < right:
         return -1
     if left > right:

@@ -1,4 +1,4 @@
-"""SQL92 filters, as brokers run them: compiled once, asked for every message."""
+"""SQL92 filters: an expression is compiled once and evaluated for every message."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from orbitlog.filters.sql_parser import parse_expression
 
 
 class SqlFilter:
-    """One compiled expression; raises `BadExpression` for what is none.
+    """A compiled expression; raises `BadExpression` if it is invalid.
 
     >>> SqlFilter("price BETWEEN 10 AND 20 AND colour IN ('red', 'blue')").matches({"price": "12", "colour": "red"})
     True
@@ -20,13 +20,13 @@ class SqlFilter:
         self._evaluate = parse_expression(expression).evaluate
 
     def matches(self, properties: Properties) -> bool:
-        """Tell whether a message with these properties is wanted: unknown and nonsense are not."""
+        """Return whether a message with these properties matches; unknown results and invalid comparisons do not."""
         try:
             return self._evaluate(properties) is True
         except ValueError:
             return False
 
     def answer(self, properties: Properties) -> bool | None:
-        """Return the truth with its third value; a `ValueError` says that the values cannot be compared."""
+        """Return True, False or None (unknown); raise `ValueError` if the values are not comparable."""
         value = self._evaluate(properties)
         return value if value is None else bool(value)

@@ -1,8 +1,8 @@
-"""Parts of a compiled SQL92 expression: functions of a message's properties, with Java's types and null logic.
+"""Nodes of a compiled SQL92 expression: functions of a message's properties, with Java's types and null logic.
 
-The types of all values but properties are known when an expression is compiled, and a property is always text: so
-each comparison is compiled for its two types. Truth is True, False or None (unknown). A `ValueError` while
-evaluating is Java's exception: the message does not match.
+All types are known when an expression is compiled, because a property is always text, so each comparison is compiled
+for its two types. A truth value is True, False or None (unknown). A `ValueError` during evaluation corresponds to
+Java's exception: the message does not match.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Truth = Callable[[Properties], "bool | None"]
 
 
 class Kind(enum.Enum):
-    """The class that Java would give a value."""
+    """Java's class of a value."""
 
     TEXT = "String"
     INTEGER = "Integer"
@@ -41,9 +41,9 @@ _PARSERS: dict[Kind, Callable[[str], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A part that gives a value of one kind, or null.
+    """A node that evaluates to a value of one kind, or null.
 
-    `is_constant` and `name` say what it was written as: Java's rules ask for that. `depth` is how deep it nests.
+    `is_constant` and `name` record how it was written, on which Java's rules depend. `depth` is the nesting depth.
     """
 
     kind: Kind
@@ -70,7 +70,7 @@ def truth(evaluate: Truth, *parts: Node) -> Node:
 
 
 def negated(part: Node) -> Node:
-    """A number with its sign turned; of anything else Java makes null."""
+    """Return the negated number; Java makes null of anything else."""
     depth = part.depth + 1
     if part.kind not in NUMBERS:
         return Node(Kind.NULL, lambda _: None, depth=depth)
@@ -79,7 +79,7 @@ def negated(part: Node) -> Node:
 
 
 def boolean_cast(part: Node) -> Node:
-    """A property where a truth is wanted: text is never true."""
+    """Return a property as a condition: text is never true."""
     evaluate = part.evaluate
     return truth(lambda properties: None if evaluate(properties) is None else False, part)
 
@@ -141,7 +141,7 @@ def equal(left: Node, right: Node) -> Node:
 
 
 def ordered(left: Node, right: Node, accepts: Callable[[int], bool]) -> Node:
-    """One of the four orders; two texts are compared as the numbers that they must be."""
+    """Return one of the four order comparisons; two texts are compared as numbers."""
     left_value, right_value, compare = left.evaluate, right.evaluate, comparison(left.kind, right.kind)
     if left.kind is right.kind is Kind.TEXT:
         compare = _compare_texts_as_doubles
@@ -167,7 +167,7 @@ def member_of(part: Node, texts: list[str], *, negative: bool) -> Node:
 
 
 def text_test(part: Node, test: Callable[[str], bool], *, searched: str, negative: bool) -> Node:
-    """CONTAINS and its like: false, negated or not, where there is nothing to search for, or no text to search."""
+    """Return CONTAINS, STARTSWITH or ENDSWITH: false, even negated, for an empty search or a value that is not text."""
     evaluate = part.evaluate
     if not searched or part.kind is not Kind.TEXT:
         return truth(lambda _: False, part)
@@ -180,14 +180,14 @@ def text_test(part: Node, test: Callable[[str], bool], *, searched: str, negativ
 
 
 def comparison(left: Kind, right: Kind) -> Callable[[Any, Any], int]:
-    """Return Java's comparison of values of two kinds: below, equal, above zero; of strangers always below."""
+    """Return Java's comparison of two kinds: negative, zero or positive; always negative for unrelated kinds."""
     if left is right:
         return numbers.compare_doubles if left is Kind.DOUBLE else _compare
     kinds = {left, right}
     if kinds <= NUMBERS:
         return _compare_as_doubles if Kind.DOUBLE in kinds else _compare
     if left is Kind.BOOLEAN and right is Kind.TEXT:
-        return _refuse  # Java stumbles over its own cast here
+        return _refuse  # Java throws a ClassCastException here
     if right is Kind.TEXT and left in _PARSERS:
         parse_right, compare = _PARSERS[left], comparison(left, left)
         return lambda one, other: compare(one, parse_right(other))

@@ -1,7 +1,7 @@
-"""Parses SQL92 filter expressions by the grammar of Java's SelectorParser, its oddities included.
+"""Parser of SQL92 filter expressions, with the grammar and the oddities of Java's SelectorParser.
 
-Nothing is ever evaluated as code: an expression becomes nested functions over a message's properties. Length,
-nesting and number of parts are limited, so that no expression costs more than it should.
+Nothing is evaluated as code: an expression becomes nested functions over a message's properties. Length and nesting are
+limited, which bounds the cost of an expression.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _NEGATABLE = _TEXT_TESTS | {"BETWEEN", "IN"}
 
 
 def parse_expression(expression: str) -> Node:
-    """Compile an expression to a node that gives its truth; raises `BadExpression`."""
+    """Compile an expression to a boolean node; raise `BadExpression` if it is invalid."""
     if len(expression) > EXPRESSION_CHARACTERS_MAX:
         raise BadExpression(f"longer than {EXPRESSION_CHARACTERS_MAX} characters", expression)
     return _Parser(expression).parse()
 
 
 class _Parser:
-    """A recursive descent with two tokens of look-ahead."""
+    """A recursive descent parser with two tokens of look-ahead."""
 
     def __init__(self, expression: str) -> None:
         self._expression = expression
@@ -44,7 +44,7 @@ class _Parser:
         self._nesting = 0
 
     def parse(self) -> Node:
-        # Java's grammar does not ask for the end: what follows a complete expression is ignored.
+        # Java's grammar does not require the end of input: anything after a complete expression is ignored.
         return self._boolean(self._either())
 
     # Tokens
@@ -74,7 +74,7 @@ class _Parser:
             return node
         if node.name is not None:
             return nodes.boolean_cast(node)
-        raise self._error("this is a value, where something true or false is needed")
+        raise self._error("expected a condition instead of a value")
 
     # The grammar, weakest binding first
 
@@ -117,7 +117,7 @@ class _Parser:
             if side.is_constant and side.kind is Kind.NULL:
                 raise self._error("NULL is compared with IS NULL")
         if left.is_constant and right.is_constant and left.is_boolean and not right.is_boolean:
-            raise self._error("TRUE and FALSE cannot be compared with that")
+            raise self._error("TRUE and FALSE can be compared only with booleans")
         return nodes.equal(left, right)
 
     def _comparison(self) -> Node:
@@ -239,7 +239,7 @@ class _Parser:
 
     def _floating(self, token: Token) -> Node:
         number = float(token.text)
-        # Java refuses 0.0, too: it takes the least positive double for the lowest one.
+        # Java also refuses 0.0: it uses Double.MIN_VALUE, the smallest positive double, as the lower bound.
         if number == float("inf") or number <= 0:
-            raise self._error(f"{token.text} is no double that a filter takes", token)
+            raise self._error(f"{token.text} is out of range for a double", token)
         return nodes.constant(Kind.DOUBLE, number)

@@ -1,7 +1,6 @@
-"""Words of a SQL92 filter expression, cut as Java's SelectorParser cuts them: the longest match wins.
+"""Tokenizer of SQL92 filter expressions, as in Java's SelectorParser: the longest match wins.
 
-Tokens are made one at a time, as the parser asks for them: what stands behind the end of an expression is never
-looked at, by Java neither.
+Tokens are produced on demand: as in Java, text after a complete expression is never tokenized.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ KEYWORDS = frozenset(
 END = "end"
 NAME, STRING, WHOLE, FLOATING = "name", "string", "whole", "floating"
 
-# Alternatives stand longest first wherever two could match at one place.
+# Alternatives are ordered longest first if two could match at one position.
 _TOKEN = re.compile(
     r"""
       (?P<space>[ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) | /\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)
@@ -41,19 +40,19 @@ class Token(NamedTuple):
 
 
 def cut_tokens(expression: str) -> Iterator[Token]:
-    """Cut an expression into tokens; the last one is the end, again and again."""
+    """Yield the tokens of an expression, then END forever."""
     position = 0
     while position < len(expression):
-        found = _TOKEN.match(expression, position)
-        if found is None:
-            raise BadExpression(f"{expression[position]!r} is no part of SQL92", expression, position)
-        kind, text = str(found.lastgroup), found.group()
+        match = _TOKEN.match(expression, position)
+        if match is None:
+            raise BadExpression(f"{expression[position]!r} is not valid in SQL92", expression, position)
+        kind, text = str(match.lastgroup), match.group()
         if kind == "sign":
             yield Token(text, text, position)
         elif kind == NAME and text.upper() in KEYWORDS:
             yield Token(text.upper(), text, position)
         elif kind != "space":
             yield Token(kind, text, position)
-        position = found.end()
+        position = match.end()
     while True:
         yield Token(END, "", len(expression))

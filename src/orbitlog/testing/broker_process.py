@@ -1,6 +1,6 @@
-"""A cluster whose broker is a process of its own: it can be killed as a crash kills it, and has its cores to itself.
+"""Test cluster with the broker in a separate process, which can be killed like in a crash.
 
-The name server stays in a thread of the test, so that clients find the broker again when it is back.
+The name server stays in a thread of the test process, so clients find the broker after its restart.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _STOP_SECONDS = 20.0
 
 
 class BrokerProcess(RunningBroker):
-    """As `RunningBroker`, and `kill_broker` ends the broker without a word, as `kill -9` does."""
+    """A `RunningBroker` in a separate process; `kill_broker` kills it with SIGKILL."""
 
     def __init__(self, store: Path, settings: Mapping[str, str] | None = None) -> None:
         super().__init__(store, settings)
@@ -30,7 +30,7 @@ class BrokerProcess(RunningBroker):
 
     @property
     def process_id(self) -> int | None:
-        """The broker's; None while it is stopped."""
+        """Process id of the broker, None while it is stopped."""
         return None if self._process is None else self._process.pid
 
     def start_broker(self, *, port: int | None = None) -> None:
@@ -58,11 +58,11 @@ class BrokerProcess(RunningBroker):
             try:
                 process.wait(_STOP_SECONDS)
             except subprocess.TimeoutExpired:
-                pass  # it had its chance
+                pass  # killed below
             self.kill_broker()
 
     def kill_broker(self) -> None:
-        """End the broker at once: nothing is saved, said goodbye to, or closed."""
+        """Kill the broker at once: nothing is saved, closed or unregistered."""
         process, self._process = self._process, None
         if process is not None:
             process.kill()

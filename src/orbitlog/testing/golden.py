@@ -1,6 +1,6 @@
-"""Golden stores: directories written by Apache brokers, with what the Java code says about them.
+"""Golden stores: directories written by Apache brokers, with facts that the Java code reported about them.
 
-One lies packed as `store.tar.xz` beside `manifest.json`; tests/golden/README.md says what each one holds.
+A store is packed as `store.tar.xz` next to `manifest.json`; tests/golden/README.md describes each one.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class GoldenStore:
     manifest: dict[str, Any]
 
     def changed_files(self) -> list[str]:
-        """Name the files that are no longer what the broker wrote: other bytes, gone, or new."""
+        """Return the names of files that were changed, deleted or added since the broker wrote the store."""
         recorded = {file["path"]: file["sha256"] for file in self.manifest["files"]}
         present = {
             path.relative_to(self.store).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
@@ -35,15 +35,15 @@ class GoldenStore:
         return sorted(name for name in recorded.keys() | present.keys() if recorded.get(name) != present.get(name))
 
     def copy_to(self, destination: Path) -> GoldenStore:
-        """Copy the store, modification times included, into a directory that does not exist yet."""
+        """Copy the store with its modification times into a new directory."""
         shutil.copytree(self.store, destination)
         return GoldenStore(destination, self.manifest)
 
 
 def extract_golden(archive_dir: Path, into: Path) -> GoldenStore:
-    """Unpack `archive_dir` into `into/store`, modification times included: Java 4.x searches by time with them."""
+    """Unpack `archive_dir` into `into/store` with modification times, which Java 4.x uses to search by time."""
     with tarfile.open(archive_dir / ARCHIVE_NAME) as archive:
-        # As an attribute, because 3.11.0 to 3.11.3 (Debian 12 has one of them) know no `filter` argument.
+        # As an attribute, because 3.11.0 to 3.11.3 (Debian 12 has one of them) lack the `filter` argument.
         archive.extraction_filter = getattr(tarfile, "data_filter", None)
         archive.extractall(into)  # noqa: S202 (filtered as above)
     manifest = json.loads((archive_dir / MANIFEST_NAME).read_text())

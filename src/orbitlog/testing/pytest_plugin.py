@@ -1,7 +1,6 @@
-"""Fixtures for anybody's tests: a broker for each test, or one for the whole session.
+"""pytest fixtures: a broker for each test, or one for the whole session.
 
-pytest loads this module in every environment where Orbitlog is installed, so that it imports nothing until a fixture
-is asked for.
+pytest loads this module in every environment with Orbitlog installed, so Orbitlog is imported only inside fixtures.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ MakeBroker = Callable[..., "RunningBroker"]
 
 @pytest.fixture
 def orbitlog_broker(make_orbitlog_broker: MakeBroker) -> RunningBroker:
-    """A broker of this test's own, with an empty store: `orbitlog_broker.address` is its name server."""
+    """A broker for this test with an empty store; `orbitlog_broker.address` is its name server."""
     return make_orbitlog_broker()
 
 
 @pytest.fixture
 def orbitlog_broker_process(make_orbitlog_broker: MakeBroker) -> BrokerProcess:
-    """The same as a process of its own, which can be killed: `orbitlog_broker_process.kill_broker()`."""
+    """A broker in a separate process, which can be killed: `orbitlog_broker_process.kill_broker()`."""
     from orbitlog.testing.broker_process import BrokerProcess
 
     broker = make_orbitlog_broker(in_process=False)
@@ -39,7 +38,7 @@ def orbitlog_broker_process(make_orbitlog_broker: MakeBroker) -> BrokerProcess:
 def make_orbitlog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MakeBroker]:
     """A factory of brokers with settings of broker.conf: `make_orbitlog_broker(defaultTopicQueueNums=2)`.
 
-    `in_process=False` makes one that is a process of its own.
+    `in_process=False` starts the broker in a separate process.
     """
     from orbitlog.testing.broker_process import BrokerProcess
     from orbitlog.testing.running_broker import RunningBroker
@@ -58,7 +57,7 @@ def make_orbitlog_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[M
 
 @pytest.fixture(scope="session")
 def orbitlog_session_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """One broker for all tests that ask for it: give each its own topics and groups."""
+    """One broker for the whole session; tests that share it need different topics and groups."""
     from orbitlog.testing.running_broker import RunningBroker
 
     with RunningBroker(tmp_path_factory.mktemp("orbitlog-session") / "store") as broker:

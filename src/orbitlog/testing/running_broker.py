@@ -1,7 +1,7 @@
-"""A whole cluster inside a test: a name server and a broker in a thread of this process, on free ports.
+"""Test cluster: a name server and a broker in a thread of this process, on free ports.
 
-Any client can use it: `address` is a name server like any other. It is ready in a fraction of a second, keeps its
-store where it is told, and can be stopped, started again and rewound while clients are connected.
+Any RocketMQ client can connect to `address`. It starts in a fraction of a second, uses the given store directory, and
+can be stopped, restarted and rewound while clients are connected.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ HOST = "127.0.0.1"
 # Small files, so that a thousand tests do not fill a disk.
 SETTINGS = {"mappedFileSizeCommitLog": str(8 * 1024 * 1024), "mappedFileSizeConsumeQueue": str(20 * 4096)}
 _STOP_SECONDS = 20.0
-_LOOK_SECONDS = 0.02
+_POLL_SECONDS = 0.02
 _EPOCH = datetime.fromtimestamp(0, UTC)
 
 
 class RunningBroker:
-    """A name server and a broker. Use it in a `with` block, or call `start` and `stop`.
+    """A name server and a broker; use it in a `with` block, or call `start` and `stop`.
 
     `settings` are those of broker.conf: `{"defaultTopicQueueNums": "2"}`.
     """
@@ -60,10 +60,10 @@ class RunningBroker:
         self._asking = ExitStack()
         self._admin: BlockingRocketMQ | None = None
 
-    # Life
+    # Start and stop
 
     def start(self) -> RunningBroker:
-        """Start both; returns when clients may connect."""
+        """Start both servers; return when clients can connect."""
         self._thread.start()
         with ExitStack() as undo:
             undo.callback(self.stop)
@@ -73,7 +73,7 @@ class RunningBroker:
         return self
 
     def stop(self) -> None:
-        """Stop both, as a clean shutdown does, and close the store."""
+        """Shut both servers down cleanly and close the store."""
         self._asking.close()
         self.stop_broker()
         self.stop_name_server()
@@ -88,22 +88,22 @@ class RunningBroker:
         self.stop()
 
     def start_broker(self, *, port: int | None = None) -> None:
-        """Start the broker: at the port that it had before, or at `port` (0: a free one)."""
+        """Start the broker at its previous port, or at `port` (0: any free port)."""
         self._run(self._start_broker(self._broker_port if port is None else port))
 
     def stop_broker(self) -> None:
-        """Stop the broker; the name server goes on. Clients lose their connections."""
+        """Stop the broker but not the name server; clients lose their connections."""
         broker, self._broker = self._broker, None
         if broker is not None:
             self._run(broker.stop())
 
     def restart_broker(self, *, port: int | None = None) -> None:
-        """Stop and start the broker over the same store."""
+        """Stop and start the broker with the same store."""
         self.stop_broker()
         self.start_broker(port=port)
 
     def start_name_server(self) -> None:
-        """Start the name server at the port that it had before; the broker registers again by itself."""
+        """Start the name server at its previous port; the broker re-registers automatically."""
         self._run(self._start_name_server())
 
     def stop_name_server(self) -> None:
@@ -141,7 +141,7 @@ class RunningBroker:
 
     @property
     def address(self) -> str:
-        """The name server's `host:port`: what any client of RocketMQ is given."""
+        """`host:port` of the name server, for any RocketMQ client."""
         return f"{HOST}:{self._name_server_port}"
 
     @property
@@ -149,12 +149,12 @@ class RunningBroker:
         return f"{HOST}:{self._broker_port}"
 
     def connect(self, **options: Any) -> ClientContext:
-        """Connect with Orbitlog's own client: `with broker.connect() as mq:`, or `async with`."""
+        """Connect with the Orbitlog client: `with broker.connect() as mq:`, or `async with`."""
         return connect(f"rocketmq://{self.address}", **options)
 
     @property
     def client(self) -> BlockingRocketMQ:
-        """A client for the test itself, connected when it is first asked for."""
+        """A client for the test itself, connected at first use."""
         if self._admin is None:
             self._admin = self._asking.enter_context(self.connect())
         return self._admin
@@ -162,19 +162,19 @@ class RunningBroker:
     # For tests
 
     def groups(self) -> list[str]:
-        """Every consumer group that a client or an operator made."""
-        known = self.client.admin.groups(self.broker_address)
-        return sorted(group for group in known if group not in names.SYSTEM_GROUPS)
+        """Return all consumer groups except system groups."""
+        groups = self.client.admin.groups(self.broker_address)
+        return sorted(group for group in groups if group not in names.SYSTEM_GROUPS)
 
     def rewind(self, group: str | None = None, to: datetime = _EPOCH) -> None:
-        """Have a group (all, if None) consume again from the beginning, or from a moment."""
-        for each in self.groups() if group is None else [group]:
-            for topic in {queue.topic for queue in self._offsets(each)}:
+        """Reset the offsets of a group (None: of all groups) to the start, or to a timestamp."""
+        for name in self.groups() if group is None else [group]:
+            for topic in {queue.topic for queue in self._offsets(name)}:
                 if not topic.startswith(names.RETRY_PREFIX):
-                    self.client.admin.reset_offsets(each, topic, to)
+                    self.client.admin.reset_offsets(name, topic, to)
 
     def lag(self, group: str) -> int:
-        """How many messages a group has still to finish, retries included, as its members see it."""
+        """Return the number of messages that a group has not finished, retries included, as reported by its members."""
         _refuse_in_a_loop("lag")
         positions: dict[MessageQueue, int] = {}
         offsets = self._offsets(group)
@@ -183,32 +183,32 @@ class RunningBroker:
         return sum(max(0, end - max(done, positions.get(queue, 0))) for queue, (done, end) in offsets.items())
 
     def wait_until_idle(self, *groups: str, seconds: float = 10.0) -> None:
-        """Wait until these groups (all, if none are named) have finished everything; raises `RequestTimeout`."""
+        """Wait until these groups (none: all groups) have no lag; raise `RequestTimeout` after `seconds`."""
         _refuse_in_a_loop("wait_until_idle")
         deadline = time.monotonic() + seconds
-        while behind := {group: lag for group in groups or self.groups() if (lag := self.lag(group))}:
+        while lags := {group: lag for group in groups or self.groups() if (lag := self.lag(group))}:
             if time.monotonic() > deadline:
-                told = ", ".join(f"{group}: {lag}" for group, lag in behind.items())
-                raise RequestTimeout(f"after {seconds:g} s messages are left ({told})")
-            time.sleep(_LOOK_SECONDS)
+                summary = ", ".join(f"{group}: {lag}" for group, lag in lags.items())
+                raise RequestTimeout(f"groups are not idle after {seconds:g} s; lag: {summary}")
+            time.sleep(_POLL_SECONDS)
 
     def wait_for(self, happened: Callable[[], object], *, seconds: float = 10.0) -> None:
-        """Wait until `happened()` is true; raises `RequestTimeout`."""
+        """Wait until `happened()` is true; raise `RequestTimeout` after `seconds`."""
         deadline = time.monotonic() + seconds
         while not happened():
             if time.monotonic() > deadline:
-                raise RequestTimeout(f"it did not happen within {seconds:g} s")
-            time.sleep(_LOOK_SECONDS)
+                raise RequestTimeout(f"the condition was not met within {seconds:g} s")
+            time.sleep(_POLL_SECONDS)
 
     def _offsets(self, group: str) -> dict[MessageQueue, tuple[int, int]]:
         try:
             progress = self.client.admin.progress(group)
         except BrokerRefused:
-            return {}  # nobody consumed with it yet
-        return {each.queue: (each.committed, each.end) for each in progress}
+            return {}  # the group has not consumed yet
+        return {entry.queue: (entry.committed, entry.end) for entry in progress}
 
     async def _positions(self, group: str, topic: str) -> dict[MessageQueue, int]:
-        """Ask the members themselves: commits come seconds later."""
+        """Return the positions that members report; commits reach the broker seconds later."""
         remoting = RemotingClient()
         try:
             header = ConsumerStatusRequest(topic=topic, group=group)
@@ -216,18 +216,18 @@ class RunningBroker:
             answer = await remoting.invoke(self.broker_address, Command(code, ext_fields=header.to_ext_fields()))
             if answer.code != ResponseCode.SUCCESS:
                 return {}
-            told = decode_body(ConsumerStatus, answer.body)
+            status = decode_body(ConsumerStatus, answer.body)
         except OrbitlogError:
             return {}
         finally:
             await remoting.close()
-        return {queue: done for queues in told.clients.values() for queue, done in queues.items()}
+        return {queue: done for queues in status.clients.values() for queue, done in queues.items()}
 
 
 def _refuse_in_a_loop(name: str) -> None:
-    """Members are asked how far they are, and one that lives in the caller's event loop could not answer."""
+    """Raise an error in an event loop: a member that runs in it could not report its position while it is blocked."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
         return
-    raise OrbitlogError(f"an event loop runs here, and this would block it: await asyncio.to_thread(broker.{name}, …)")
+    raise OrbitlogError(f"{name} would block the running event loop: await asyncio.to_thread(broker.{name}, …)")

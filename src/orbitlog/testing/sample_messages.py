@@ -1,6 +1,6 @@
-"""About a thousand messages of every kind that a store can hold, for tests that want one of each.
+"""Sample messages: about a thousand, of every kind that a store can hold.
 
-The same at every call but for the clock, which is the caller's.
+They are the same at every call except for timestamps, which start at the caller's.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _STEP_MS = 37
 
 
 class _Sender:
-    """Gives each message what a producer and a broker would: unique key, hosts and times."""
+    """Adds what a producer and a broker set: unique key, hosts and timestamps."""
 
     def __init__(self, first_ms: int) -> None:
         self._now_ms = first_ms
@@ -67,7 +67,7 @@ class _Sender:
 
 
 def sample_messages(first_ms: int) -> Iterator[Message]:
-    """Yield the messages in the order of the log; queue offsets and physical offsets are the writer's."""
+    """Yield the messages in log order, without queue offsets and physical offsets."""
     sender = _Sender(first_ms)
     for number in range(_ROUNDS):
         yield _order(sender, number)
@@ -114,7 +114,7 @@ def _batch(sender: _Sender, number: int) -> list[Message]:
 
 
 def _delayed(sender: _Sender, number: int) -> Message:
-    """A message that waits: it lies in the schedule topic, in the queue of its delay level."""
+    """Return a delayed message, as stored in the schedule topic in the queue of its delay level."""
     level = number % STANDARD_LEVELS.max_level + 1
     waits = {
         props.DELAY: str(level),

@@ -1,7 +1,7 @@
-"""Hypothesis strategies for the things that `orbitlog.formats` encodes.
+"""Hypothesis strategies for the values that `orbitlog.formats` encodes.
 
-Small values by default, so that a test may try every truncation and every flipped bit of each. Needs hypothesis,
-which only a development install brings along.
+Values are small by default, so that a test can try every truncation and every flipped bit. Needs hypothesis, which only
+a development install includes.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ def longs() -> SearchStrategy[int]:
 
 
 def physical_offsets() -> SearchStrategy[int]:
-    """Where a record can lie."""
+    """Valid physical offsets."""
     return st.integers(0, LONG_MAX)
 
 
 def hosts() -> SearchStrategy[Host]:
-    """IPv4 and IPv6 addresses with a port that a socket can have."""
+    """IPv4 and IPv6 addresses with a valid port."""
     addresses = st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16)
     return st.builds(Host, addresses, st.integers(0, 65535))
 
 
 def topics(*, bytes_max: int = TOPIC_BYTES_MAX_V1) -> SearchStrategy[str]:
-    """Names that a broker accepts, and a few that only a record can hold (any text of the right length)."""
+    """Names that a broker accepts, and any text of the right length, which only a record can contain."""
     names = st.text(_TOPIC_ALPHABET, min_size=1, max_size=min(bytes_max, 20))
     longest = st.sampled_from([bytes_max - 1, bytes_max]).map("t".__mul__)
     odd = st.text(min_size=1, max_size=bytes_max // 4)
@@ -63,13 +63,13 @@ def topics(*, bytes_max: int = TOPIC_BYTES_MAX_V1) -> SearchStrategy[str]:
 
 
 def texts(*, min_size: int = 1, max_size: int = 12) -> SearchStrategy[str]:
-    """Text that a property may hold: no separators, and no lone surrogates, which UTF-8 cannot hold."""
+    """Valid text of properties: no separators, and no lone surrogates, which UTF-8 cannot encode."""
     characters = st.characters(codec="utf-8", exclude_characters=_SEPARATORS)
     return st.text(characters, min_size=min_size, max_size=max_size)
 
 
 def property_maps(*, max_size: int = 5) -> SearchStrategy[dict[str, str]]:
-    """Properties that survive encoding: each name and value has at least one character."""
+    """Properties that survive encoding: names and values are not empty."""
     names = st.sampled_from([KEYS, TAGS, UNIQ_KEY, "a", "b"]) | texts()
     return st.dictionaries(names, texts(), max_size=max_size)
 
@@ -103,7 +103,7 @@ def messages(
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The bytes of a segment and what lies in them; `blank_position` is None where zeros follow, or nothing."""
+    """The bytes of a segment and its messages; `blank_position` is None if zeros or nothing follow them."""
 
     data: bytes
     base_physical_offset: int
@@ -136,12 +136,12 @@ def segments(draw: DrawFn, *, messages_min: int = 0, messages_max: int = 5) -> S
 
 
 def queue_entries() -> SearchStrategy[QueueEntry]:
-    """Units that a ConsumeQueue can hold."""
+    """Valid units of a ConsumeQueue."""
     return st.builds(QueueEntry, physical_offsets(), st.integers(1, INT_MAX), longs())
 
 
 def batch_members() -> SearchStrategy[BatchMember]:
-    """Members of a batch, those with empty bodies too."""
+    """Members of a batch, including empty bodies."""
     return st.builds(BatchMember, st.binary(max_size=30), property_maps().map(encode_properties), ints())
 
 
@@ -151,19 +151,19 @@ def checkpoints() -> SearchStrategy[Checkpoint]:
 
 
 def offset_message_ids() -> SearchStrategy[OffsetMessageId]:
-    """Ids that a broker gives."""
+    """Offset message ids."""
     return st.builds(OffsetMessageId, hosts(), longs())
 
 
 def unique_ids() -> SearchStrategy[UniqueId]:
-    """Ids that a client gives."""
+    """Unique ids of producers."""
     addresses = st.binary(min_size=4, max_size=4) | st.binary(min_size=16, max_size=16)
     shorts = st.integers(0, 2**16 - 1)
     return st.builds(UniqueId, addresses, shorts, ints(), st.integers(0, 2**32 - 1), shorts)
 
 
 def index_headers() -> SearchStrategy[IndexHeader]:
-    """Headers that an IndexFile can have."""
+    """Valid headers of an index file."""
     counts = st.integers(0, INT_MAX), st.integers(1, INT_MAX)
     return st.builds(IndexHeader, longs(), longs(), longs(), longs(), *counts)
 
@@ -174,5 +174,5 @@ def index_entries() -> SearchStrategy[IndexEntry]:
 
 
 def index_layouts() -> SearchStrategy[IndexLayout]:
-    """Small layouts, in which slots collide and files fill up."""
+    """Small layouts, so that slots collide and files fill up."""
     return st.builds(IndexLayout, st.integers(1, 40), st.integers(2, 30))

@@ -57,7 +57,7 @@ def test_lists_hide_system_names_unless_all_are_wanted(cluster: str) -> None:
 
 def test_mistakes_are_sentences(cluster: str) -> None:
     assert "no broker serves topic Nowhere" in run(cluster, "topic", "show", "Nowhere", exit_code=1)
-    assert "is none of earliest, latest, an offset" in run(cluster, "tail", "Daily", "--from", "then", exit_code=2)
+    assert "is not earliest, latest, an offset" in run(cluster, "tail", "Daily", "--from", "then", exit_code=2)
     nobody = run("127.0.0.1:1", "topic", "list", exit_code=1)
     assert "could not connect to 127.0.0.1:1" in nobody and "Traceback" not in nobody
-    assert "`orbitlog up` starts one" in nobody
+    assert "start one with `orbitlog up`" in nobody

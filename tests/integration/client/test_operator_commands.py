@@ -148,7 +148,7 @@ def test_messages_that_wait_and_one_that_is_taken_back(cluster: str) -> None:
     run(cluster, "message", "cancel", "Later", later["msgId"])
     rows = objects(cluster, "message", "delayed", "Later")
     assert later["msgId"] not in {row["msgId"] for row in rows} and len(rows) == 2
-    assert "no message" in run(cluster, "message", "cancel", "Later", later["msgId"], exit_code=1)
+    assert "no delayed message" in run(cluster, "message", "cancel", "Later", later["msgId"], exit_code=1)
     level = next(row["msgId"] for row in rows if not row["cancellable"])
     assert "delay level" in run(cluster, "message", "cancel", "Later", level, exit_code=1)
     handle = next(row["recallHandle"] for row in rows if row["cancellable"])

@@ -61,7 +61,7 @@ def test_a_running_consumer_is_sent_back_to_the_beginning(orbitlog_broker: Runni
             consumer = await mq.consume("Again", group="again", start_from="first")
             held = await consumer.next(SECONDS_MAX)
             assert held is not None
-            with pytest.raises(OrbitlogError, match="an event loop runs here"):
+            with pytest.raises(OrbitlogError, match="would block the running event loop"):
                 orbitlog_broker.lag("again")
             await mq.admin.reset_offsets("again", "Again", datetime.fromtimestamp(0, UTC))
             message = await consumer.next(SECONDS_MAX)

@@ -114,7 +114,7 @@ def test_a_name_that_is_nearly_right(monkeypatch: pytest.MonkeyPatch) -> None:
     told = refused_with(monkeypatch, NoRoute("no"), "Ordres", ["Orders", "Returns", "Orders2"])
     assert told == "no broker serves topic Ordres; did you mean Orders or Orders2?"
     told = refused_with(monkeypatch, BrokerRefused(17, "topic not exist"), "Zzz", ["Orders"])
-    assert told == "no broker serves topic Zzz; `orbitlog topic list` lists those that are there"
+    assert told == "no broker serves topic Zzz; list topics with `orbitlog topic list`"
 
 
 def test_what_is_no_matter_of_names_stays_what_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +132,7 @@ def test_who_may_not_is_told_where_credentials_come_from(monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("address", "sentence"),
     [
-        ("127.0.0.1:1", "`orbitlog up` starts one, -n or --context says where it is"),
+        ("127.0.0.1:1", "start one with `orbitlog up`, or give its address with -n or --context"),
         ("a:b:c", "is not a valid host:port address"),
         ("host:99999", "is not a valid host:port address"),
     ],

@@ -73,7 +73,7 @@ def test_without_anything_it_is_this_machine() -> None:
 
 
 def test_a_context_that_is_not_there(shop: Contexts) -> None:
-    with pytest.raises(WrongUse, match=r"there is no context 'shpo' \(there are: shop, test\)"):
+    with pytest.raises(WrongUse, match=r"unknown context 'shpo' \(available: shop, test\)"):
         choose_cluster(None, "shpo")
 
 

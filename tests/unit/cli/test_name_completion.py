@@ -12,7 +12,7 @@ import pytest
 
 from orbitlog.cli import name_completion
 from orbitlog.cli.contexts import Cluster, Contexts, contexts_path
-from orbitlog.cli.name_completion import FRESH_SECONDS, cache_path, cached_names
+from orbitlog.cli.name_completion import CACHE_SECONDS, cache_path, cached_names
 from orbitlog.errors import ConnectFailed
 
 CLUSTER = Cluster("10.0.0.1:9876")
@@ -51,7 +51,7 @@ def test_names_are_asked_for_once_in_half_a_minute() -> None:
     cached_names(CLUSTER, "groups", ask)
     cached_names(Cluster("10.0.0.1:9876", "somebody"), "topics", ask)
     assert asked == ["topics", "groups", "topics"]
-    old = time.time() - FRESH_SECONDS - 1
+    old = time.time() - CACHE_SECONDS - 1
     os.utime(cache_path(CLUSTER, "topics"), (old, old))
     cached_names(CLUSTER, "topics", ask)
     assert asked == ["topics", "groups", "topics", "topics"]
@@ -101,4 +101,4 @@ def test_the_script_of_a_shell(shell: str, home: Path) -> None:
 
 
 def test_what_is_waited_for_is_short() -> None:
-    assert name_completion.WAIT_SECONDS <= 1
+    assert name_completion.TIMEOUT_SECONDS <= 1

@@ -35,5 +35,5 @@ def test_a_place_is_read(text: str, place: object) -> None:
 
 @pytest.mark.parametrize("text", ["", "then", "-", "-5", "-5y", "1.5", "12345678901234", "2026-02-31", "9" * 40])
 def test_what_is_no_place(text: str) -> None:
-    with pytest.raises(WrongUse, match=r"--to .* is none of earliest, latest"):
+    with pytest.raises(WrongUse, match=r"--to .* is not earliest, latest"):
         parse_position("--to", text)

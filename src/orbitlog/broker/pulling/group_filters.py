@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from orbitlog.broker.tables.topics import NowMs
 from orbitlog.errors import BadExpression
-from orbitlog.filters.bloom_bits import BIT_COUNT, BITS_OF_ONE, bloom_bits
+from orbitlog.filters.bloom_bits import BIT_COUNT, BITS_PER_CONSUMER, bloom_bits
 from orbitlog.formats.tables.group_config import BloomData, FilterData, FilterTable, TopicFilters
 from orbitlog.wire.bodies.heartbeat_bodies import SQL92, SubscriptionData
 
@@ -35,7 +35,7 @@ class GroupFilters:
         blooms = [data.bloom for data in self._filters.values() if data.bloom is not None and data.bloom.bit_count > 0]
         # A Java broker reads the table only if every filter has the bit length of its settings: that of the saved ones.
         self._bit_count = blooms[0].bit_count if blooms else BIT_COUNT
-        self._bits_of_one = len(blooms[0].bit_positions or ()) or BITS_OF_ONE if blooms else BITS_OF_ONE
+        self._bits_of_one = len(blooms[0].bit_positions or ()) or BITS_PER_CONSUMER if blooms else BITS_PER_CONSUMER
         self.is_changed = False
 
     def find(self, topic: str, group: str) -> FilterData | None:

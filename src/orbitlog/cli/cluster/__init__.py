@@ -1,1 +1,1 @@
-"""Commands that talk to a running cluster: topics, groups, offsets, messages, sends, load."""
+"""Commands for a running cluster: topics, groups, offsets, messages, configuration, health and load."""

@@ -16,7 +16,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def address_options(function: F) -> F:
-    """Give a command the options by which it finds its cluster; it is called with `cluster`."""
+    """Add the options that select a cluster; the command receives it as `cluster`."""
 
     @functools.wraps(function)
     def run(*arguments: Any, address: str | None, context_name: str | None, **words: Any) -> Any:
@@ -27,7 +27,7 @@ def address_options(function: F) -> F:
         "context_name",
         metavar="NAME",
         shell_complete=complete_contexts,
-        help="A cluster by its name in `orbitlog context list`.",
+        help="Cluster by its name in `orbitlog context list`.",
     )(run)
     decorated = click.option(
         "-n",
@@ -35,11 +35,11 @@ def address_options(function: F) -> F:
         "--nameserver",
         "address",
         metavar="HOST:PORT,...",
-        help="Name servers; else ORBITLOG_NAME_SERVER, NAMESRV_ADDR, the context in use, 127.0.0.1:9876.",
+        help="Name servers [ORBITLOG_NAME_SERVER, NAMESRV_ADDR, the context in use, or 127.0.0.1:9876].",
     )(decorated)
     return cast("F", decorated)
 
 
 def cluster_options(function: F) -> F:
-    """Give a command the options by which it finds its cluster and chooses its output."""
+    """Add the options that select a cluster and the form of the output."""
     return address_options(output_options(function))

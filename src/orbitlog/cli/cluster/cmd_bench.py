@@ -1,4 +1,4 @@
-"""`orbitlog bench`: a small load generator on our client, at any RocketMQ."""
+"""`orbitlog bench`: a load generator with the Orbitlog client, for any RocketMQ cluster."""
 
 from __future__ import annotations
 
@@ -32,28 +32,40 @@ _COLUMNS = (
 
 @click.group(
     "bench",
-    help="""Load a cluster with messages, and measure how fast it is.
+    help="""Measure the throughput and latency of a cluster.
 
-    Time is measured here, from before a request to after its answer; the CPU told is this process's own, not the
-    broker's. One Python process cannot saturate a broker: start several for that.""",
+    Latency is measured in this process, from request to response; CPU time is that of this process, not of the broker.
+    One Python process cannot saturate a broker: start several.""",
 )
 def command() -> None:
     """The group."""
 
 
-@command.command("send", help="Send messages, and tell how many a second, and how long each waited for its broker.")
+@command.command("send", help="Send messages; report messages per second and latency.")
 @click.option(
-    "--topic", default=DEFAULT_TOPIC, show_default=True, shell_complete=complete_topics, help="Made if it is not there."
+    "--topic",
+    default=DEFAULT_TOPIC,
+    show_default=True,
+    shell_complete=complete_topics,
+    help="Topic; created if it does not exist.",
 )
-@click.option("--size", type=click.IntRange(0, 4 << 20), default=1024, show_default=True, help="Bytes of a body.")
-@click.option("--count", type=click.IntRange(1), default=10_000, show_default=True, help="So many messages in all.")
+@click.option("--size", type=click.IntRange(0, 4 << 20), default=1024, show_default=True, help="Body size in bytes.")
+@click.option("--count", type=click.IntRange(1), default=10_000, show_default=True, help="Total number of messages.")
 @click.option(
-    "--in-flight", type=click.IntRange(1, 10_000), default=32, show_default=True, help="So many wait at once."
+    "--in-flight",
+    type=click.IntRange(1, 10_000),
+    default=32,
+    show_default=True,
+    help="Maximum sends in flight per client.",
 )
 @click.option(
-    "--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Clients, each in a thread of its own."
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Number of clients, each in its own thread.",
 )
-@click.option("--batch", type=click.IntRange(1, 1_000), default=1, show_default=True, help="Messages in one request.")
+@click.option("--batch", type=click.IntRange(1, 1_000), default=1, show_default=True, help="Messages per request.")
 @click.option("--queues", type=click.IntRange(1, 1_000), default=8, show_default=True, help="Queues of a new topic.")
 @cluster_options
 @click.pass_context
@@ -63,15 +75,27 @@ def bench_send(context: click.Context, /, *, cluster: Cluster, output: Output, *
     _show(context, run_send(cluster, SendLoad(**load)).row(), output)
 
 
-@command.command(
-    "consume", help="Read a topic from its start without joining a group, and tell how many messages a second."
-)
-@click.option("--topic", default=DEFAULT_TOPIC, show_default=True, shell_complete=complete_topics, help="What is read.")
-@click.option("--count", type=click.IntRange(1), default=10_000, show_default=True, help="Stop after so many in all.")
+@command.command("consume", help="Read a topic from its start without joining a group; report messages per second.")
 @click.option(
-    "--threads", type=click.IntRange(1, 64), default=1, show_default=True, help="Clients; queues are dealt out to them."
+    "--topic", default=DEFAULT_TOPIC, show_default=True, shell_complete=complete_topics, help="Topic to read."
 )
-@click.option("--seconds", type=click.FloatRange(0.1), default=60, show_default=True, help="Stop when no more come.")
+@click.option(
+    "--count", type=click.IntRange(1), default=10_000, show_default=True, help="Total number of messages to read."
+)
+@click.option(
+    "--threads",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Number of clients; queues are divided among them.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.1),
+    default=60,
+    show_default=True,
+    help="Stop if no message arrives for this long.",
+)
 @cluster_options
 @click.pass_context
 def bench_consume(context: click.Context, /, *, cluster: Cluster, output: Output, **load: Any) -> None:
@@ -82,7 +106,7 @@ def bench_consume(context: click.Context, /, *, cluster: Cluster, output: Output
 
 def _show(context: click.Context, row: dict[str, Any], output: Output) -> None:
     if output.is_table:
-        for name, text in _told(row):
+        for name, text in _summary(row):
             click.echo(f"{name:14}{text}")
     else:
         show_rows(_COLUMNS, [row], output)
@@ -90,13 +114,15 @@ def _show(context: click.Context, row: dict[str, Any], output: Output) -> None:
         context.exit(1)
 
 
-def _told(row: dict[str, Any]) -> list[tuple[str, str]]:
-    """The figures as people read them."""
-    waits = ", ".join(f"{name} {row[key]} ms" for name, key in (("p50", "p50Ms"), ("p99", "p99Ms"), ("max", "maxMs")))
+def _summary(row: dict[str, Any]) -> list[tuple[str, str]]:
+    """Return the figures with their names as text."""
+    latencies = ", ".join(
+        f"{name} {row[key]} ms" for name, key in (("p50", "p50Ms"), ("p99", "p99Ms"), ("max", "maxMs"))
+    )
     return [
         ("messages", f"{row['messages']:,}, {byte_count(row['bytes'])}, in {row['seconds']} s"),
         ("rate", f"{row['messagesPerSecond']:,} a second, {row['mebibytesPerSecond']} MiB/s"),
-        ("waited", waits if row["p50Ms"] is not None else "-"),
-        ("CPU here", f"{row['cpuSeconds']} s, {row['cpuMicrosecondsPerMessage']} µs a message"),
+        ("latency", latencies if row["p50Ms"] is not None else "-"),
+        ("client CPU", f"{row['cpuSeconds']} s, {row['cpuMicrosecondsPerMessage']} µs a message"),
         ("failures", f"{row['failures']:,}"),
     ]

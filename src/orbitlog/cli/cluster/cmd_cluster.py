@@ -1,4 +1,4 @@
-"""`orbitlog cluster`: brokers and name servers, and whether all is well with them."""
+"""`orbitlog cluster`: lists brokers and checks the health of brokers and name servers."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ _HEALTH_COLUMNS = (
 )
 
 
-@click.group("cluster", help="Show the brokers of a running cluster, and whether all is well with them.")
+@click.group("cluster", help="List the brokers of a running cluster and check their health.")
 def command() -> None:
     """The group."""
 
 
-@command.command("list", help="List the brokers that the name server knows.")
+@command.command("list", help="List the brokers that are registered with the name server.")
 @cluster_options
 def list_brokers(*, cluster: Cluster, output: Output) -> None:
     info = run_with_admin(cluster, lambda admin: admin.cluster())
     rows = [
-        {"cluster": data.cluster, "brokerName": name, "brokerId": broker_id, "address": where}
+        {"cluster": data.cluster, "brokerName": name, "brokerId": broker_id, "address": address}
         for name, data in sorted(info.brokers.items())
-        for broker_id, where in sorted(data.addresses.items())
+        for broker_id, address in sorted(data.addresses.items())
     ]
     columns = [Column("cluster"), Column("brokerName"), Column("brokerId", right=True), Column("address")]
     show_rows(columns, rows, output)
@@ -47,22 +47,25 @@ def list_brokers(*, cluster: Cluster, output: Output) -> None:
 
 @command.command(
     "health",
-    help="""Look whether all is well: name servers and brokers answer, disks have room, nothing lags, no group is stuck.
+    help="""Check name servers, brokers, disks, flush and dispatch lag, and stuck consumer groups.
 
-    One row for each check. Exit 1 if one is a problem; warnings count too with --strict. A group is stuck when members
-    are there and the next message has waited for longer than --stuck-after; one without members, and with messages
-    before it, is a warning.""",
+    Prints one row per check. Exit 1 if a check is a problem, with --strict also for a warning. A group with members is
+    stuck if its next message has waited longer than --stuck-after; a group without members that lags is a warning.""",
 )
 @click.option(
-    "--disk-max", type=click.FloatRange(0, 1), default=0.85, show_default=True, help="Share of a disk in use."
+    "--disk-max", type=click.FloatRange(0, 1), default=0.85, show_default=True, help="Maximum used fraction of a disk."
 )
 @click.option(
-    "--lag-max", type=click.IntRange(0), default=256, show_default=True, help="MiB not flushed or dispatched."
+    "--lag-max", type=click.IntRange(0), default=256, show_default=True, help="Maximum flush or dispatch lag in MiB."
 )
 @click.option(
-    "--stuck-after", type=click.FloatRange(0), default=600, show_default=True, help="Seconds that a message may wait."
+    "--stuck-after",
+    type=click.FloatRange(0),
+    default=600,
+    show_default=True,
+    help="Maximum wait of a group's next message in seconds.",
 )
-@click.option("--strict", is_flag=True, help="Warnings are problems.")
+@click.option("--strict", is_flag=True, help="Also exit with 1 for warnings.")
 @cluster_options
 @click.pass_context
 def health(
@@ -79,7 +82,7 @@ def health(
         from orbitlog.cli.cluster.health_checks import Limits, all_checks
 
         limits = Limits(disk_ratio=disk_max, lag_bytes=lag_max << 20, stuck_seconds=stuck_after)
-        return [finding.row() async for finding in all_checks(admin, limits)]
+        return [result.row() async for result in all_checks(admin, limits)]
 
     rows = run_with_admin(cluster, work)
     show_rows(_HEALTH_COLUMNS, rows, output)

@@ -1,4 +1,4 @@
-"""`orbitlog config`: settings of running brokers, and of files before a broker reads them."""
+"""`orbitlog config`: shows and changes settings of running brokers, and checks broker.conf files."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ if TYPE_CHECKING:
 _SETTING_COLUMNS = (Column("brokerName"), Column("key"), Column("value", width_max=80))
 
 
-@click.group("config", help="Show and change the settings of running brokers; check a broker.conf.")
+@click.group("config", help="Show and change settings of running brokers; check a broker.conf.")
 def command() -> None:
     """The group."""
 
 
-def _chosen(brokers: dict[str, str], wanted: str | None) -> dict[str, str]:
-    """Brokers by name or address; all of them if none is named."""
+def _selected(brokers: dict[str, str], wanted: str | None) -> dict[str, str]:
+    """Return the broker with this name or address, or all brokers if `wanted` is None."""
     if wanted is None:
         return brokers
-    found = {name: address for name, address in brokers.items() if wanted in (name, address)}
-    if not found:
-        raise WrongUse(f"there is no broker {wanted}; there are {', '.join(sorted(brokers)) or 'none'}")
-    return found
+    selected = {name: address for name, address in brokers.items() if wanted in (name, address)}
+    if not selected:
+        raise WrongUse(f"unknown broker {wanted}; available: {', '.join(sorted(brokers)) or 'none'}")
+    return selected
 
 
-@command.command("show", help="Show every setting of the running brokers as they use it now, or those with these KEYs.")
+@command.command("show", help="Show the current settings of running brokers: all, or those with these KEYs.")
 @click.argument("keys", metavar="[KEY]...", nargs=-1)
 @click.option("--broker", help="Only this broker, by name or address.")
 @cluster_options
@@ -45,7 +45,7 @@ def show_settings(*, keys: tuple[str, ...], broker: str | None, cluster: Cluster
         from orbitlog.client.admin.broker_admin import BrokerAdmin
 
         rows = []
-        for name, address in _chosen(await admin.brokers(), broker).items():
+        for name, address in _selected(await admin.brokers(), broker).items():
             settings = await BrokerAdmin(admin.link).settings(address)
             _refuse_unknown(keys, settings, name)
             rows += [
@@ -72,8 +72,8 @@ def _refuse_unknown(keys: tuple[str, ...], settings: dict[str, str], broker_name
     "set",
     help="""Change settings of running brokers, KEY=VALUE each.
 
-    A broker changes only what it allows to be changed while it runs, and says so otherwise; nothing is changed then.
-    The file that the broker was started with stays as it is: it counts again after a restart.""",
+    A broker refuses the whole change if one setting cannot be changed while it runs. The broker's settings file is not
+    changed: its values apply again after a restart.""",
 )
 @click.argument("assignments", metavar="KEY=VALUE...", nargs=-1, required=True)
 @click.option("--broker", help="Only this broker, by name or address.")
@@ -89,11 +89,11 @@ def change_settings(*, assignments: tuple[str, ...], broker: str | None, cluster
     async def work(admin: Administration) -> list[dict[str, Any]]:
         from orbitlog.client.admin.broker_admin import BrokerAdmin
 
-        asked = BrokerAdmin(admin.link)
+        broker_admin = BrokerAdmin(admin.link)
         rows = []
-        for name, address in _chosen(await admin.brokers(), broker).items():
-            await asked.change_settings(address, wanted)
-            settings = await asked.settings(address)
+        for name, address in _selected(await admin.brokers(), broker).items():
+            await broker_admin.change_settings(address, wanted)
+            settings = await broker_admin.settings(address)
             rows += [{"brokerName": name, "key": key, "value": settings.get(key)} for key in wanted]
         return rows
 
@@ -102,9 +102,10 @@ def change_settings(*, assignments: tuple[str, ...], broker: str | None, cluster
 
 @command.command(
     "check",
-    help="""Read a broker.conf as a broker would, without starting one.
+    help="""Check a broker.conf without starting a broker.
 
-    Each key is set, without effect, changes behaviour, refused, unknown or wrong; the sentence names the consequence.
+    Prints for each key whether it is set, without effect, changes behaviour, refused, unknown or wrong, and the
+    consequence.
     Exit 1 if the broker would not start, or if a key is unknown.""",
 )
 @click.argument("path", metavar="FILE", type=click.Path(exists=True, dir_okay=False, path_type=Path))

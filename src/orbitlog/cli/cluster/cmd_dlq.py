@@ -1,4 +1,4 @@
-"""`orbitlog dlq`: dead letters of a running cluster, looked at and sent again."""
+"""`orbitlog dlq`: lists, shows and replays dead letters of a running cluster."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ _REPLAY_COLUMNS = (
 
 
 def filter_options(function: F) -> F:
-    """Give a command the options that say which dead letters are meant."""
+    """Add the options that filter dead letters."""
     options = (
-        click.option("--tags", help="Only those with this tag."),
-        click.option("--key", help="Only those with this key."),
-        click.option("--id", "message_id", help="Only the one with this id."),
-        click.option("--contains", "text", help="Only those whose body holds this text."),
-        click.option("--since", help="Only those dead since this time, ISO 8601 in local time."),
-        click.option("--until", help="Only those dead before this time."),
+        click.option("--tags", help="Only letters with this tag."),
+        click.option("--key", help="Only letters with this key."),
+        click.option("--id", "message_id", help="Only the letter with this message id."),
+        click.option("--contains", "text", help="Only letters whose body contains this text."),
+        click.option("--since", help="Only letters stored at or after this time (ISO 8601, local)."),
+        click.option("--until", help="Only letters stored before this time (ISO 8601, local)."),
     )
     for option in reversed(options):
         function = option(function)
@@ -80,17 +80,17 @@ def _time_ms(option: str, text: str | None) -> int | None:
     try:
         return int(datetime.fromisoformat(text).timestamp() * 1000)
     except (ValueError, OverflowError):
-        raise WrongUse(f"{option} {text!r} is no time; write 2026-01-31T12:00") from None
+        raise WrongUse(f"{option} {text!r} is not a valid time; write 2026-01-31T12:00") from None
 
 
-@click.group("dlq", help="Look at dead letters of a running cluster, and send them again.")
+@click.group("dlq", help="List, show and replay dead letters of a running cluster.")
 def command() -> None:
     """The group."""
 
 
-@command.command("list", help="List which groups have dead letters, or with GROUP the letters themselves.")
+@command.command("list", help="List the dead-letter queues of all groups, or the dead letters of GROUP.")
 @group_argument(required=False)
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many letters.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of letters.")
 @filter_options
 @cluster_options
 def list_letters(*, group: str | None, limit: int, cluster: Cluster, output: Output, **given: Any) -> None:
@@ -120,12 +120,12 @@ def list_letters(*, group: str | None, limit: int, cluster: Cluster, output: Out
 async def _letters(admin: Administration, group: str, wanted: LetterFilter, limit: int | None) -> list[Received]:
     from orbitlog.client.admin.dead_letters import DeadLetters
 
-    found: list[Received] = []
+    letters: list[Received] = []
     async for letter in DeadLetters(admin).letters(group, wanted):
-        found.append(letter)
-        if len(found) == limit:
+        letters.append(letter)
+        if len(letters) == limit:
             break
-    return found
+    return letters
 
 
 def _row(letter: Received) -> dict[str, Any]:
@@ -140,7 +140,7 @@ def _row(letter: Received) -> dict[str, Any]:
     }
 
 
-@command.command("show", help="Show the dead letter ID of GROUP with everything that is known of it.")
+@command.command("show", help="Show all details of the dead letter ID of GROUP.")
 @group_argument()
 @click.argument("message_id", metavar="ID")
 @cluster_options
@@ -156,22 +156,24 @@ def show_letter(*, group: str, message_id: str, cluster: Cluster, output: Output
 
 @command.command(
     "replay",
-    help="""Send dead letters of GROUP again: to the group alone, unless told otherwise.
+    help="""Replay dead letters of GROUP: send each as a new message, by default to the group only.
 
-    Each is sent as a new message and the dead letter stays. What was sent, where to and under which id is written
-    down in a file; a replay that was cut off is taken up by the same command, and sends nothing twice.""",
+    The dead letter itself stays. Each replay is recorded in a file with its target and new message id; the same
+    command resumes an interrupted replay and sends nothing twice.""",
 )
 @group_argument()
-@click.option("--to-origin", is_flag=True, help="Send to the topic they came from: every group of it gets them.")
+@click.option(
+    "--to-origin", is_flag=True, help="Send to the original topic: every group that subscribes to it receives them."
+)
 @click.option("--to-topic", help="Send to this topic.")
-@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="At most so many a second.")
-@click.option("--limit", type=click.IntRange(1), help="At most so many.")
-@click.option("--dry-run", is_flag=True, help="Only tell what would be sent.")
+@click.option("--rate", type=click.FloatRange(min=0, min_open=True), help="Maximum letters per second.")
+@click.option("--limit", type=click.IntRange(1), help="Maximum number of letters.")
+@click.option("--dry-run", is_flag=True, help="Print the letters that would be sent, and send none.")
 @click.option(
     "--record",
     "record_path",
     type=click.Path(dir_okay=False, path_type=Path),
-    help="Where it is written down; left out: orbitlog-replay-GROUP.jsonl here.",
+    help="File that records the replay [orbitlog-replay-GROUP.jsonl].",
 )
 @filter_options
 @cluster_options
@@ -223,7 +225,7 @@ def replay(
     rows = run_with_admin(cluster, work)
     show_rows(_REPLAY_COLUMNS, rows, output)
     if output.is_table:
-        done = "would be sent again" if dry_run else f"sent again; {path} tells which"
+        done = "would be replayed" if dry_run else f"replayed; recorded in {path}"
         click.echo(f"{counted(len(rows), 'dead letter')} {done}")
 
 

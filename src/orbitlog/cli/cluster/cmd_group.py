@@ -1,4 +1,4 @@
-"""`orbitlog group`: consumer groups of a running cluster, how far they are, who is in them."""
+"""`orbitlog group`: consumer groups of a running cluster, their progress and members."""
 
 from __future__ import annotations
 
@@ -43,12 +43,14 @@ _MEMBER_COLUMNS = (
 _NO_MEMBER = 206
 
 
-@click.group("group", help="List consumer groups of a running cluster, show how far they are, make and move them.")
+@click.group(
+    "group", help="List, show, create, change and delete consumer groups of a running cluster; reset their offsets."
+)
 def command() -> None:
     """The group."""
 
 
-# The same command under both groups: moving offsets is what it is called, moving a group is what it does.
+# `offsets reset` and `group reset` are the same command: users look for it under both.
 command.add_command(reset_offsets)
 
 
@@ -63,13 +65,11 @@ def list_groups(*, with_system: bool, cluster: Cluster, output: Output) -> None:
     show_rows([Column("group")], [{"group": group} for group in shown], output)
 
 
-@command.command(
-    "show", help="Show how far a group is in each queue. --config shows what it may, --members who is there."
-)
+@command.command("show", help="Show the offsets and lag of a group by queue, its configuration or its members.")
 @group_argument()
 @click.option("--topic", help="Only this topic.")
-@click.option("--config", "with_config", is_flag=True, help="What it may do, at each broker.")
-@click.option("--members", "with_members", is_flag=True, help="Who is in it now.")
+@click.option("--config", "with_config", is_flag=True, help="Show its configuration at each broker.")
+@click.option("--members", "with_members", is_flag=True, help="Show its connected members.")
 @cluster_options
 def show_group(
     *, group: str, topic: str | None, with_config: bool, with_members: bool, cluster: Cluster, output: Output
@@ -77,7 +77,7 @@ def show_group(
     if with_config:
         rows = run_with_admin(cluster, lambda admin: _configs(admin, group))
         if not rows:
-            raise Problem(f"no broker knows a group {group}; `orbitlog group list` lists those that are there")
+            raise Problem(f"unknown group {group}; list groups with `orbitlog group list`")
         show_rows(_CONFIG_COLUMNS, rows, output)
     elif with_members:
         show_rows(_MEMBER_COLUMNS, run_with_admin(cluster, lambda admin: _members(admin, group)), output)
@@ -115,33 +115,43 @@ async def _members(admin: Administration, group: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
     for name, address in (await admin.brokers()).items():
         try:
-            told = await GroupAdmin(admin.link).connections(group, address)
+            connected = await GroupAdmin(admin.link).connections(group, address)
         except BrokerRefused as error:
             if error.code != _NO_MEMBER:
                 raise
             continue
-        subscriptions = [f"{each.topic}: {each.expression}" for each in told.subscriptions.values()]
-        for connection in told.connections:
+        subscriptions = [
+            f"{subscription.topic}: {subscription.expression}" for subscription in connected.subscriptions.values()
+        ]
+        for connection in connected.connections:
             rows.append(
                 {
                     "clientId": printable(connection.client_id),
                     "address": connection.client_address,
                     "language": connection.language,
                     "brokerName": name,
-                    "consumeType": told.consume_type,
-                    "messageModel": told.message_model,
+                    "consumeType": connected.consume_type,
+                    "messageModel": connected.message_model,
                     "subscriptions": subscriptions,
                 }
             )
     return rows
 
 
-@command.command("create", help="Make a consumer group at every broker; where brokers do not make them by themselves.")
+@command.command(
+    "create", help="Create a consumer group at every broker; needed if brokers do not create groups automatically."
+)
 @group_argument()
-@click.option("--retry-times", type=click.IntRange(0), default=16, show_default=True, help="Tries before it is dead.")
-@click.option("--retry-queues", type=click.IntRange(1), default=1, show_default=True, help="Queues for retries.")
-@click.option("--orderly", is_flag=True, help="Its members consume in order (5.x).")
-@click.option("--broadcast/--no-broadcast", default=True, show_default=True, help="Every member may get every message.")
+@click.option(
+    "--retry-times",
+    type=click.IntRange(0),
+    default=16,
+    show_default=True,
+    help="Retries before a message becomes a dead letter.",
+)
+@click.option("--retry-queues", type=click.IntRange(1), default=1, show_default=True, help="Number of retry queues.")
+@click.option("--orderly", is_flag=True, help="Consume in order (5.x).")
+@click.option("--broadcast/--no-broadcast", default=True, show_default=True, help="Allow broadcast consumption.")
 @cluster_options
 def create_group(
     *,
@@ -170,13 +180,13 @@ def create_group(
     show_rows(_CONFIG_COLUMNS, run_with_admin(cluster, work), output)
 
 
-@command.command("update", help="Change a group that is there, at every broker; what is not given stays as it is.")
+@command.command("update", help="Change a consumer group at every broker; options that are not given stay unchanged.")
 @group_argument()
-@click.option("--retry-times", type=click.IntRange(0), help="Tries before a message is dead.")
-@click.option("--retry-queues", type=click.IntRange(1), help="Queues for retries.")
-@click.option("--orderly/--no-orderly", default=None, help="Its members consume in order (5.x).")
-@click.option("--broadcast/--no-broadcast", default=None, help="Every member may get every message.")
-@click.option("--consume/--no-consume", default=None, help="Whether it may consume at all.")
+@click.option("--retry-times", type=click.IntRange(0), help="Retries before a message becomes a dead letter.")
+@click.option("--retry-queues", type=click.IntRange(1), help="Number of retry queues.")
+@click.option("--orderly/--no-orderly", default=None, help="Consume in order (5.x).")
+@click.option("--broadcast/--no-broadcast", default=None, help="Allow broadcast consumption.")
+@click.option("--consume/--no-consume", default=None, help="Allow the group to consume.")
 @cluster_options
 def update_group(*, group: str, cluster: Cluster, output: Output, **given: Any) -> None:
     names = {
@@ -204,14 +214,14 @@ def update_group(*, group: str, cluster: Cluster, output: Output, **given: Any) 
 
     rows = run_with_admin(cluster, work)
     if not rows:
-        raise Problem(f"no broker knows a group {group}; `orbitlog group create {group}` makes it")
+        raise Problem(f"unknown group {group}; create it with `orbitlog group create {group}`")
     show_rows(_CONFIG_COLUMNS, rows, output)
 
 
-@command.command("delete", help="Delete a group at every broker, and how far it is.")
+@command.command("delete", help="Delete a consumer group and its offsets at every broker.")
 @group_argument()
-@click.option("--keep-offsets", is_flag=True, help="Remember how far it is, for when it comes back.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--keep-offsets", is_flag=True, help="Keep its offsets, for a group of the same name.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @cluster_options
 def delete_group(*, group: str, keep_offsets: bool, yes: bool, cluster: Cluster, output: Output) -> None:
     if not yes:

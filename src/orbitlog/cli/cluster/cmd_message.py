@@ -1,4 +1,4 @@
-"""`orbitlog message`: one by its id, by a key, those that wait, one message's life; sending and watching."""
+"""`orbitlog message`: finds messages by id or key, lists and cancels delayed ones, shows traces, sends and tails."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _TRACE_COLUMNS = (
 
 @click.group(
     "message",
-    help="Find messages of a running cluster: by id, by key; those that wait; one message's life. Send and watch.",
+    help="Find messages of a running cluster by id or key; list and cancel delayed ones; show traces; send and tail.",
 )
 def command() -> None:
     """The group."""
@@ -56,44 +56,46 @@ command.add_command(cmd_send.command)
 command.add_command(cmd_tail.command)
 
 
-@command.command("get", help="Show a message by its id: the broker's, or its sender's together with --topic.")
+@command.command(
+    "get", help="Show a message by its id: an offset message id, or a producer's unique id together with --topic."
+)
 @click.argument("message_id")
-@click.option("--topic", help="The topic, for an id that the sender gave.")
+@click.option("--topic", help="Topic, for a producer's unique id.")
 @cluster_options
 def get_message(*, message_id: str, topic: str | None, cluster: Cluster, output: Output) -> None:
     printer = MessagePrinter(output)
-    found = run_with_admin(cluster, lambda admin: admin.message(message_id, topic), topic=topic)
-    if found is None:
-        hint = "" if topic else "; an id that its sender gave needs --topic"
+    message = run_with_admin(cluster, lambda admin: admin.message(message_id, topic), topic=topic)
+    if message is None:
+        hint = "" if topic else "; a producer's unique id needs --topic"
         raise Problem(f"no message {message_id}{hint}")
-    printer.show(found)
+    printer.show(message)
 
 
-@command.command("find", help="Show the messages of TOPIC that have KEY.")
+@command.command("find", help="Show the messages of TOPIC with KEY.")
 @topic_argument()
 @click.argument("key")
-@click.option("--limit", type=click.IntRange(1, 64), default=32, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1, 64), default=32, show_default=True, help="Maximum number of messages.")
 @cluster_options
 def find_messages(*, topic: str, key: str, limit: int, cluster: Cluster, output: Output) -> None:
     printer = MessagePrinter(output)
 
     async def work(admin: Administration) -> list[Received]:
-        return [each async for each in admin.find(topic, key, count=limit)]
+        return [message async for message in admin.find(topic, key, count=limit)]
 
-    found = run_with_admin(cluster, work, topic=topic)
-    for message in found:
+    messages = run_with_admin(cluster, work, topic=topic)
+    for message in messages:
         printer.show(message)
-    if not found:
+    if not messages:
         raise Problem(f"no message with key {key} in {topic}")
 
 
-@command.command("delayed", help="List messages to be delivered later, of TOPIC or of all topics, the next one first.")
+@command.command("delayed", help="List delayed messages of TOPIC or of all topics, the next to be delivered first.")
 @topic_argument(required=False)
-@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="At most so many.")
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of messages.")
 @cluster_options
 def delayed_messages(*, topic: str | None, limit: int, cluster: Cluster, output: Output) -> None:
-    found = sorted(run_with_admin(cluster, lambda admin: _waiting(admin, topic)), key=lambda each: each.due_ms)
-    show_rows(_WAITING_COLUMNS, map(_waiting_row, found[:limit]), output)
+    waiting = sorted(run_with_admin(cluster, lambda admin: _waiting(admin, topic)), key=lambda message: message.due_ms)
+    show_rows(_WAITING_COLUMNS, map(_waiting_row, waiting[:limit]), output)
 
 
 async def _waiting(admin: Administration, topic: str | None) -> list[ScheduledMessage]:
@@ -113,7 +115,7 @@ def _waiting_row(waiting: ScheduledMessage) -> dict[str, Any]:
     }
 
 
-@command.command("cancel", help="Take back the message ID that waits for its moment in TOPIC; it is never delivered.")
+@command.command("cancel", help="Cancel the delayed message ID of TOPIC: it is never delivered.")
 @topic_argument()
 @click.argument("message_id", metavar="ID")
 @cluster_options
@@ -124,9 +126,9 @@ def cancel_message(*, topic: str, message_id: str, cluster: Cluster, output: Out
         for each in await _waiting(admin, topic):
             if message_id in (each.message.message_id, each.recall_handle):
                 if each.recall_handle is None:
-                    raise Problem(f"{message_id} waits by a delay level; brokers cannot take such a message back")
+                    raise Problem(f"{message_id} waits in a delay level; brokers cannot cancel such a message")
                 return await Inspection(admin).recall(each.queue.broker_name, topic, each.recall_handle)
-        raise Problem(f"no message {message_id} waits for its moment in {topic}")
+        raise Problem(f"no delayed message {message_id} in {topic}")
 
     cancelled = run_with_admin(cluster, work)
     show_rows((Column("topic"), Column("msgId")), [{"topic": topic, "msgId": cancelled}], output)
@@ -134,10 +136,10 @@ def cancel_message(*, topic: str, message_id: str, cluster: Cluster, output: Out
 
 @command.command(
     "trace",
-    help="Show the life of the message ID as its producer and its consumers wrote it down, if they write traces.",
+    help="Show the trace of the message ID, as written by its producer and consumers if they have tracing enabled.",
 )
 @click.argument("message_id", metavar="ID")
-@click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Where traces are.")
+@click.option("--trace-topic", default="RMQ_SYS_TRACE_TOPIC", show_default=True, help="Topic of the traces.")
 @cluster_options
 def trace_message(*, message_id: str, trace_topic: str, cluster: Cluster, output: Output) -> None:
     async def work(admin: Administration) -> list[TraceRecord]:
@@ -145,10 +147,10 @@ def trace_message(*, message_id: str, trace_topic: str, cluster: Cluster, output
 
         return await Inspection(admin).traces(message_id, trace_topic)
 
-    found = run_with_admin(cluster, work)
-    if not found:
-        raise Problem(f"no trace of {message_id} in {trace_topic}; clients write traces only where they are told to")
-    show_rows(_TRACE_COLUMNS, map(_trace_row, found), output)
+    records = run_with_admin(cluster, work)
+    if not records:
+        raise Problem(f"no trace of {message_id} in {trace_topic}; clients write traces only if tracing is enabled")
+    show_rows(_TRACE_COLUMNS, map(_trace_row, records), output)
 
 
 def _trace_row(record: TraceRecord) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`orbitlog offsets`: how far groups are, queue by queue, and moving them; `orbitlog group reset` is the same."""
+"""`orbitlog offsets`: shows and resets the offsets of consumer groups; `orbitlog group reset` is the same command."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ _MOVE_COLUMNS = (
 )
 
 
-@click.group("offsets", help="Show how far consumer groups are in each queue, and move them.")
+@click.group("offsets", help="Show the offsets and lag of consumer groups by queue, and reset offsets.")
 def command() -> None:
     """The group."""
 
 
-@command.command("show", help="Show how far GROUP is in each queue, and how many messages it has before it.")
+@command.command("show", help="Show the committed offset and the lag of GROUP by queue.")
 @group_argument()
 @click.option("--topic", help="Only this topic.")
 @cluster_options
@@ -56,43 +56,43 @@ def show_progress(group: str, topic: str | None, cluster: Cluster, output: Outpu
     progress = run_with_admin(cluster, lambda admin: admin.progress(group, topic), topic=topic)
     rows = [
         {
-            "topic": each.queue.topic,
-            "brokerName": each.queue.broker_name,
-            "queueId": each.queue.queue_id,
-            "committed": each.committed,
-            "end": each.end,
-            "lag": each.lag,
+            "topic": entry.queue.topic,
+            "brokerName": entry.queue.broker_name,
+            "queueId": entry.queue.queue_id,
+            "committed": entry.committed,
+            "end": entry.end,
+            "lag": entry.lag,
         }
-        for each in progress
+        for entry in progress
     ]
     show_rows(PROGRESS_COLUMNS, rows, output)
 
 
 @command.command(
     "reset",
-    help="""Let GROUP go on elsewhere in TOPIC.
+    help="""Reset the offsets of GROUP in TOPIC.
 
-    Every queue goes to the place given: earliest, latest, an offset (an offset beyond an end of a queue means that
-    end), a time (2026-01-31T12:00, local; or milliseconds since 1970), so long ago (-30m). Members that are running
-    are told at once; a group without members begins there. --dry-run only shows where each queue would go.""",
+    Every queue is set to the given position: earliest, latest, an offset (limited to the bounds of the queue), a time
+    (2026-01-31T12:00, local; or milliseconds since 1970), or an age (-30m). Running members are notified at once; a
+    group without members starts there.""",
 )
 @group_argument()
 @topic_argument()
 @click.option("--to", "target", required=True, help="earliest, latest, an offset, a time, or -30m, -12h, -7d.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue of each broker.")
-@click.option("--dry-run", is_flag=True, help="Only show where each queue would go.")
+@click.option("--dry-run", is_flag=True, help="Print the new offsets, and change nothing.")
 @cluster_options
 def reset_offsets(
     *, group: str, topic: str, target: str, queue_id: int | None, dry_run: bool, cluster: Cluster, output: Output
 ) -> None:
-    place = parse_position("--to", target)
+    position = parse_position("--to", target)
 
     async def work(admin: Administration) -> list[QueueReset]:
         from orbitlog.client.admin.offset_reset import OffsetReset
 
         reset = OffsetReset(admin.link, admin.routes)
-        plan = await reset.plan(group, topic, place, queue_id=queue_id)
-        return plan if dry_run else await reset.apply(group, plan, place)
+        plan = await reset.plan(group, topic, position, queue_id=queue_id)
+        return plan if dry_run else await reset.apply(group, plan, position)
 
     moves = run_with_admin(cluster, work, topic=topic)
     show_rows(_MOVE_COLUMNS, [_row(move, done=not dry_run) for move in moves], output)

@@ -1,4 +1,4 @@
-"""`orbitlog send` and `orbitlog message send`: messages from the command line or from standard input."""
+"""`orbitlog send` and `orbitlog message send`: sends messages from the command line or from standard input."""
 
 from __future__ import annotations
 
@@ -32,36 +32,40 @@ _JSON_FIELDS = {
 
 
 class Draft(NamedTuple):
-    """A message to be sent, and the words that differ from those of the command line."""
+    """A message to send, with the options that override those of the command line."""
 
     body: str | bytes
-    words: dict[str, Any]
+    options: dict[str, Any]
 
 
 @click.command(
     "send",
     help="""Send messages to a topic of a running cluster.
 
-    Each BODY is one message; - takes standard input: every line is a message, or with --input json a JSON object
-    with body, tags, keys, properties, delay and orderedBy, or with --input raw all of it is one. Prints where each
-    message is when a broker has it; exit 1 if one could not be sent.""",
+    Each BODY is one message; - reads standard input: every line is a message, with --input json a JSON object with
+    body, tags, keys, properties, delay and orderedBy, with --input raw the whole input is one message. Prints the queue
+    and offset of each stored message; exit 1 if a send failed.""",
 )
 @topic_argument()
 @click.argument("bodies", metavar="BODY...", nargs=-1, required=True)
 @click.option("--tags", help="Tag of the messages.")
-@click.option("--key", "keys", multiple=True, help="A key to find the messages by; may be given several times.")
-@click.option("--property", "properties", multiple=True, metavar="NAME=VALUE", help="A property; several times.")
-@click.option("--delay", type=float, help="Deliver after so many seconds.")
-@click.option("--ordered-by", help="Messages with the same value stay in order.")
-@click.option("--input", "form", type=click.Choice(["lines", "json", "raw"]), default="lines", help="What - reads.")
+@click.option("--key", "keys", multiple=True, help="Key of the messages; may be repeated.")
+@click.option(
+    "--property", "properties", multiple=True, metavar="NAME=VALUE", help="Property of the messages; may be repeated."
+)
+@click.option("--delay", type=float, help="Delay of the delivery in seconds.")
+@click.option("--ordered-by", help="Sharding key: messages with the same value stay in order.")
+@click.option(
+    "--input", "form", type=click.Choice(["lines", "json", "raw"]), default="lines", help="Form of standard input."
+)
 @click.option(
     "--in-flight",
     type=click.IntRange(1, 10_000),
     default=1,
     show_default=True,
-    help="So many wait for their broker at once; more than one is faster, and keeps no order.",
+    help="Maximum sends in flight. More than 1 is faster but does not preserve order.",
 )
-@click.option("-q", "--quiet", is_flag=True, help="Print only how many were sent.")
+@click.option("-q", "--quiet", is_flag=True, help="Print only the number of messages sent.")
 @cluster_options
 def command(
     *,
@@ -78,21 +82,21 @@ def command(
     template = check_template(output, _FIELDS)
     shared = {**given, "properties": dict(map(_property, properties))}
 
-    def tell(receipt: Receipt) -> None:
+    def print_receipt(receipt: Receipt) -> None:
         if quiet:
             return
         if template is not None:
-            click.echo(template.text(_facts(receipt)), nl=False)
+            click.echo(template.text(_row(receipt)), nl=False)
         else:
-            click.echo(json.dumps(_facts(receipt)) if output.as_json else _line(receipt))
+            click.echo(json.dumps(_row(receipt)) if output.as_json else _line(receipt))
 
     async def work(mq: RocketMQ) -> int:
         from orbitlog.cli.cluster.sending_window import send_all
 
         async def send(draft: Draft) -> Receipt:
-            return await mq.send(topic, draft.body, **_merged(shared, draft.words))
+            return await mq.send(topic, draft.body, **_merged(shared, draft.options))
 
-        return await send_all(_drafts(bodies, form), send, tell, in_flight=in_flight)
+        return await send_all(_drafts(bodies, form), send, print_receipt, in_flight=in_flight)
 
     sent = run_with_client(cluster, work, topic=topic)
     if quiet:
@@ -129,27 +133,27 @@ async def _drafts(bodies: tuple[str, ...], form: str) -> AsyncIterator[Draft]:
 
 
 def _draft_of_json(line: bytes, number: int) -> Draft:
-    """Read one object; what is not meant is said, not ignored."""
+    """Parse one JSON object; raise `WrongUse` for an unknown field or a wrong type."""
     try:
-        told = json.loads(line)
+        fields = json.loads(line)
     except ValueError as error:
-        raise WrongUse(f"line {number} of the input is no JSON: {error}") from None
-    if not isinstance(told, dict) or "body" not in told:
-        raise WrongUse(f"line {number} of the input is no JSON object with a body")
-    for name, value in told.items():
+        raise WrongUse(f"line {number} of the input is not valid JSON: {error}") from None
+    if not isinstance(fields, dict) or "body" not in fields:
+        raise WrongUse(f"line {number} of the input is not a JSON object with a body")
+    for name, value in fields.items():
         if name not in _JSON_FIELDS:
-            raise WrongUse(f"line {number} of the input: no field {name!r}; there are {', '.join(_JSON_FIELDS)}")
+            raise WrongUse(f"line {number} of the input: unknown field {name!r}; available: {', '.join(_JSON_FIELDS)}")
         if value is not None and not isinstance(value, _JSON_FIELDS[name]):  # type: ignore[arg-type] # a type or a tuple
-            raise WrongUse(f"line {number} of the input: {name} cannot be {json.dumps(value)[:40]}")
-    words = {name: value for name, value in told.items() if name != "body" and value is not None}
-    if "orderedBy" in words:
-        words["ordered_by"] = words.pop("orderedBy")
-    if "properties" in words:
-        words["properties"] = {str(key): str(value) for key, value in words["properties"].items()}
-    return Draft(told["body"], words)
+            raise WrongUse(f"line {number} of the input: invalid {name}: {json.dumps(value)[:40]}")
+    options = {name: value for name, value in fields.items() if name != "body" and value is not None}
+    if "orderedBy" in options:
+        options["ordered_by"] = options.pop("orderedBy")
+    if "properties" in options:
+        options["properties"] = {str(key): str(value) for key, value in options["properties"].items()}
+    return Draft(fields["body"], options)
 
 
-def _facts(receipt: Receipt) -> dict[str, Any]:
+def _row(receipt: Receipt) -> dict[str, Any]:
     queue = receipt.queue
     return {
         "status": str(receipt.status),
@@ -164,5 +168,5 @@ def _facts(receipt: Receipt) -> dict[str, Any]:
 
 def _line(receipt: Receipt) -> str:
     queue = receipt.queue
-    place = f"{queue.topic} {queue.broker_name}:{queue.queue_id} at {receipt.queue_offset}"
-    return f"{receipt.message_id}  {place}  {receipt.status}"
+    position = f"{queue.topic} {queue.broker_name}:{queue.queue_id} at {receipt.queue_offset}"
+    return f"{receipt.message_id}  {position}  {receipt.status}"

@@ -1,4 +1,4 @@
-"""`orbitlog tail` and `orbitlog message tail`: watch a topic without joining a group."""
+"""`orbitlog tail` and `orbitlog message tail`: prints the messages of a topic without joining a group."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from orbitlog.cli.output.display_text import body_preview, local_time, printable
 from orbitlog.cli.output.json_rows import Output
 from orbitlog.cli.output.message_printer import MessagePrinter
 from orbitlog.cli.output.stream_table import shows_colour
-from orbitlog.cli.topic_positions import Place, parse_position
+from orbitlog.cli.topic_positions import TopicPosition, parse_position
 
 if TYPE_CHECKING:
     from orbitlog.client.consumer.received import Received
     from orbitlog.client.rocketmq import RocketMQ
     from orbitlog.formats.message_queue import MessageQueue
 
-_LOOK_SECONDS = 0.05
+_POLL_SECONDS = 0.05
 
 
 @click.command(
     "tail",
-    help="""Show the messages of TOPIC as they come, until interrupted.
+    help="""Print the messages of TOPIC as they arrive, until interrupted.
 
-    It joins no group: nothing is committed, and nobody's share changes.""",
+    Joins no group: commits no offsets and does not rebalance consumers.""",
 )
 @topic_argument()
 @click.option(
@@ -39,13 +39,15 @@ _LOOK_SECONDS = 0.05
     "start",
     default="latest",
     show_default=True,
-    help="Begin at: earliest, latest, an offset, a time (ISO 8601, local), or so long ago (-30m).",
+    help="Start position: earliest, latest, an offset, a time (ISO 8601, local), or an age (-30m).",
 )
 @click.option("--tags", default="*", help="Only these tags: 'A || B'.")
-@click.option("--sql", help="Only what an SQL92 expression over the properties selects.")
+@click.option("--sql", help="Only messages that an SQL92 expression over the properties selects.")
 @click.option("--queue", "queue_id", type=click.IntRange(0), help="Only this queue of each broker.")
-@click.option("--limit", type=click.IntRange(1), help="Stop after so many messages.")
-@click.option("--follow/--no-follow", default=True, show_default=True, help="Wait for more at the end of the topic.")
+@click.option("--limit", type=click.IntRange(1), help="Stop after this many messages.")
+@click.option(
+    "--follow/--no-follow", default=True, show_default=True, help="Wait for new messages at the end of the topic."
+)
 @cluster_options
 def command(
     *,
@@ -57,26 +59,26 @@ def command(
     output: Output,
     **chosen: Any,
 ) -> None:
-    place = parse_position("--from", start)
+    position = parse_position("--from", start)
     printer = MessagePrinter(output)
     colour = shows_colour()
 
     async def work(mq: RocketMQ) -> None:
         from orbitlog.client.connection.namespaces import wrapped
 
-        whole = wrapped(cluster.namespace, topic)  # administration knows topics by their whole names
+        whole = wrapped(cluster.namespace, topic)  # the admin API uses names with the namespace
         ends = None if follow else await mq.admin.topic_offsets(whole)
         queues = await _queues(mq, whole, chosen.pop("queue_id"))
-        reader = await mq.read(topic, queues=queues, start=_start(place), **chosen)
+        reader = await mq.read(topic, queues=queues, start=_start(position), **chosen)
         shown = 0
         while limit is None or shown < limit:
             if ends is not None and all(
-                position >= ends[queue].max_queue_offset
-                for queue, position in reader.positions().items()
+                queue_offset >= ends[queue].max_queue_offset
+                for queue, queue_offset in reader.positions().items()
                 if queue in ends
             ):
                 return
-            message = await reader.next(None if follow else _LOOK_SECONDS)
+            message = await reader.next(None if follow else _POLL_SECONDS)
             if message is None:
                 if follow:
                     return
@@ -92,23 +94,23 @@ def command(
 async def _queues(mq: RocketMQ, topic: str, queue_id: int | None) -> list[MessageQueue] | None:
     if queue_id is None:
         return None
-    found = [each for each in (await mq.admin.routes.of(topic)).read_queues if each.queue_id == queue_id]
-    if not found:
+    queues = [queue for queue in (await mq.admin.routes.of(topic)).read_queues if queue.queue_id == queue_id]
+    if not queues:
         raise Problem(f"topic {topic} has no queue {queue_id}")
-    return found
+    return queues
 
 
-def _start(place: Place) -> datetime | int | str:
-    return {"earliest": "first", "latest": "last"}[place] if isinstance(place, str) else place
+def _start(position: TopicPosition) -> datetime | int | str:
+    return {"earliest": "first", "latest": "last"}[position] if isinstance(position, str) else position
 
 
 def _line(message: Received, *, colour: bool) -> str:
     when = local_time(message.stored.store_timestamp_ms)
-    place = f"{message.queue_id}/{message.queue_offset}"
+    position = f"{message.queue_id}/{message.queue_offset}"
     marks = printable(" ".join(filter(None, (message.tags, *message.keys))))
     if colour:
         return (
-            f"{click.style(when, dim=True)}  {click.style(f'{place:>10}', fg='cyan')}"
+            f"{click.style(when, dim=True)}  {click.style(f'{position:>10}', fg='cyan')}"
             f"  {click.style(f'{marks:20}', fg='yellow')}  {body_preview(message.body)}"
         )
-    return f"{when}  {place:>10}  {marks:20}  {body_preview(message.body)}"
+    return f"{when}  {position:>10}  {marks:20}  {body_preview(message.body)}"

@@ -40,7 +40,7 @@ _CONFIG_COLUMNS = (
 )
 
 
-@click.group("topic", help="List, show, make, change and delete the topics of a running cluster.")
+@click.group("topic", help="List, show, create, change and delete topics of a running cluster.")
 def command() -> None:
     """The group."""
 
@@ -60,9 +60,11 @@ async def _user_topics(admin: Administration) -> list[str]:
     return [topic for topic in user_topics(await admin.topics()) if topic not in of_brokers]
 
 
-@command.command("show", help="Show the queues of a topic: where they begin and end. --config shows what it is.")
+@command.command("show", help="Show the offsets of each queue of a topic, or its configuration.")
 @topic_argument()
-@click.option("--config", "with_config", is_flag=True, help="Its queues, permission and attributes at each broker.")
+@click.option(
+    "--config", "with_config", is_flag=True, help="Show its queue counts, permission and attributes at each broker."
+)
 @cluster_options
 def show_topic(*, topic: str, with_config: bool, cluster: Cluster, output: Output) -> None:
     if with_config:
@@ -73,18 +75,18 @@ def show_topic(*, topic: str, with_config: bool, cluster: Cluster, output: Outpu
         {
             "brokerName": queue.broker_name,
             "queueId": queue.queue_id,
-            "minOffset": each.min_queue_offset,
-            "maxOffset": each.max_queue_offset,
-            "messages": each.max_queue_offset - each.min_queue_offset,
-            "lastUpdate": local_time(each.last_update_timestamp_ms) if each.last_update_timestamp_ms > 0 else None,
+            "minOffset": bounds.min_queue_offset,
+            "maxOffset": bounds.max_queue_offset,
+            "messages": bounds.max_queue_offset - bounds.min_queue_offset,
+            "lastUpdate": local_time(bounds.last_update_timestamp_ms) if bounds.last_update_timestamp_ms > 0 else None,
         }
-        for queue, each in offsets.items()
+        for queue, bounds in offsets.items()
     ]
     show_rows(_QUEUE_COLUMNS, rows, output)
 
 
 async def _configs(admin: Administration, topic: str) -> list[dict[str, Any]]:
-    await admin.routes.refresh(topic)  # says it if there is no such topic
+    await admin.routes.refresh(topic)  # raises if the topic does not exist
     rows = []
     for name, address in (await admin.brokers()).items():
         config = (await admin.topic_configs(address)).get(topic)
@@ -103,13 +105,15 @@ async def _configs(admin: Administration, topic: str) -> list[dict[str, Any]]:
     return rows
 
 
-@command.command("create", help="Make a topic at every broker, or change how many queues it has.")
+@command.command("create", help="Create a topic at every broker, or change its number of queues.")
 @topic_argument()
 @click.option("--queues", type=click.IntRange(1, 65535), default=8, show_default=True, help="Queues at each broker.")
 @click.option(
     "--permission", type=click.Choice(list(_PERMISSIONS)), default="6", help="6 read and write, 4 read, 2 write."
 )
-@click.option("--ordered", is_flag=True, help="Name servers keep the order of its queues, also while a broker is away.")
+@click.option(
+    "--ordered", is_flag=True, help="Keep the order of its queues in the name servers, also while a broker is down."
+)
 @cluster_options
 def create_topic(*, topic: str, queues: int, permission: str, ordered: bool, cluster: Cluster, output: Output) -> None:
     async def work(admin: Administration) -> list[dict[str, Any]]:
@@ -128,16 +132,22 @@ def create_topic(*, topic: str, queues: int, permission: str, ordered: bool, clu
 
 @command.command(
     "update",
-    help="""Change a topic that is there, at every broker that has it; what is not given stays as it is.
+    help="""Change a topic at every broker that has it; options that are not given stay unchanged.
 
-    Fewer queues hide messages in those that go: readers do not look there any more.""",
+    With fewer queues, consumers no longer read the messages in the removed queues.""",
 )
 @topic_argument()
 @click.option("--queues", type=click.IntRange(1, 65535), help="Queues at each broker, to read and to write.")
 @click.option("--read-queues", type=click.IntRange(1, 65535), help="Queues to read from.")
 @click.option("--write-queues", type=click.IntRange(1, 65535), help="Queues to write to.")
 @click.option("--permission", type=click.Choice(list(_PERMISSIONS)), help="6 read and write, 4 read, 2 write.")
-@click.option("--attribute", "attributes", multiple=True, metavar="+K=V|-K", help="An attribute of 5.x set or removed.")
+@click.option(
+    "--attribute",
+    "attributes",
+    multiple=True,
+    metavar="+K=V|-K",
+    help="Set or remove an attribute (5.x); may be repeated.",
+)
 @cluster_options
 def update_topic(
     *,
@@ -175,13 +185,13 @@ def update_topic(
 
     rows = run_with_admin(cluster, work, topic=topic)
     if not rows:
-        raise Problem(f"no broker has a topic {topic}")
+        raise Problem(f"no broker has topic {topic}")
     show_rows(_CONFIG_COLUMNS, rows, output)
 
 
-@command.command("delete", help="Delete a topic at every broker and name server. Its messages cannot be had back.")
+@command.command("delete", help="Delete a topic at every broker and name server. Its messages cannot be restored.")
 @topic_argument()
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @cluster_options
 def delete_topic(*, topic: str, yes: bool, cluster: Cluster, output: Output) -> None:
     if not yes:

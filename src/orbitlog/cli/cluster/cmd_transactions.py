@@ -1,4 +1,4 @@
-"""`orbitlog transactions`: half messages that their producers have neither committed nor rolled back."""
+"""`orbitlog transactions`: lists half messages that are neither committed nor rolled back."""
 
 from __future__ import annotations
 
@@ -32,11 +32,13 @@ _COLUMNS = (
 
 @click.command(
     "transactions",
-    help="List transactions that are not ended, with their age and how often they were asked about.",
+    help="List pending transactions with their age and number of checks.",
 )
-@click.option("--topic", help="Only those whose message is for this topic.")
-@click.option("--group", help="Only those of this producer group.")
-@click.option("--older-than", type=click.FloatRange(min=0), default=0, help="Only those older than so many seconds.")
+@click.option("--topic", help="Only transactions of this topic.")
+@click.option("--group", help="Only transactions of this producer group.")
+@click.option(
+    "--older-than", type=click.FloatRange(min=0), default=0, help="Only transactions older than this many seconds."
+)
 @cluster_options
 def command(*, topic: str | None, group: str | None, older_than: float, cluster: Cluster, output: Output) -> None:
     async def work(admin: Administration) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What `orbitlog cluster health` looks at, one result at a time; over the administration that any broker answers."""
+"""Health checks of `orbitlog cluster health`, by admin requests that any RocketMQ broker answers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from orbitlog.wire.bodies.queue_bodies import ConsumeTimeSpans
 from orbitlog.wire.codes import RequestCode
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
-# At this ratio brokers stop taking messages, unless they are told otherwise: who wants to know of more says so.
+# By default brokers refuse messages at this ratio; a higher --disk-max raises it.
 _DISK_FULL_RATIO = 0.90
 _UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
 _UNITS |= {unit.replace("i", ""): size for unit, size in _UNITS.items()}
@@ -28,7 +28,7 @@ _UNITS |= {unit.replace("i", ""): size for unit, size in _UNITS.items()}
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """From where on something is no longer well."""
+    """Limits above which a check fails."""
 
     disk_ratio: float
     lag_bytes: int
@@ -37,7 +37,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CheckResult:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     check: str
     name: str
@@ -52,7 +52,7 @@ class CheckResult:
 
 
 async def all_checks(admin: Administration, limits: Limits) -> AsyncIterator[CheckResult]:
-    """Look at everything; what does not answer is a result, not the end."""
+    """Run all checks; a server that does not answer is a result, not an error."""
     for address in admin.link.name_servers:
         yield await _name_server(admin, address)
     brokers = await admin.brokers()
@@ -85,16 +85,14 @@ async def _name_server(admin: Administration, address: str) -> CheckResult:
     count = len(decode_body(ClusterInfo, answer.body).brokers)
     ms = round((time.perf_counter() - started) * 1000, 1)
     if not count:
-        return CheckResult("name server", "-", address, PROBLEM, "0 brokers", ms, "it knows no broker")
+        return CheckResult("name server", "-", address, PROBLEM, "0 brokers", ms, "no broker is registered")
     return CheckResult("name server", "-", address, OK, counted(count, "broker"), ms)
 
 
 def _broker(name: str, address: str, numbers: dict[str, str], ms: float) -> CheckResult:
     version = numbers.get("brokerVersionDesc", "")
     if numbers.get("brokerActive", "true") != "true":
-        return CheckResult(
-            "broker", name, address, PROBLEM, version, ms, "it is not active: a copy that waits its turn"
-        )
+        return CheckResult("broker", name, address, PROBLEM, version, ms, "not active: a standby replica")
     return CheckResult("broker", name, address, OK, version, ms)
 
 
@@ -102,12 +100,12 @@ def _disk(name: str, address: str, numbers: dict[str, str], limits: Limits) -> C
     try:
         ratio = float(numbers["commitLogDiskRatio"])
     except (KeyError, ValueError):
-        return CheckResult("disk", name, address, WARNING, problem="the broker does not say how full its disk is")
+        return CheckResult("disk", name, address, WARNING, problem="the broker does not report its disk usage")
     value = f"{ratio:.0%} used"
     full = max(_DISK_FULL_RATIO, limits.disk_ratio)
     if ratio >= full:
         return CheckResult(
-            "disk", name, address, PROBLEM, value, problem=f"brokers take no messages at {full:.0%} and more"
+            "disk", name, address, PROBLEM, value, problem=f"brokers refuse messages at {full:.0%} and above"
         )
     if ratio >= limits.disk_ratio:
         return CheckResult("disk", name, address, WARNING, value, problem=f"more than {limits.disk_ratio:.0%}")
@@ -116,14 +114,14 @@ def _disk(name: str, address: str, numbers: dict[str, str], limits: Limits) -> C
 
 def _lags(name: str, address: str, numbers: dict[str, str], limits: Limits) -> list[CheckResult]:
     lags = (
-        ("dispatch lag", "dispatchBehindBytes", "queues and index are behind the log: consumers do not see all of it"),
-        ("flush lag", "remainHowManyDataToFlush", "so much would be lost with the machine"),
+        ("dispatch lag", "dispatchBehindBytes", "queues and index lag: consumers do not see the newest messages"),
+        ("flush lag", "remainHowManyDataToFlush", "this much would be lost in a power cut"),
     )
     results = []
     for check, key, consequence in lags:
         size_bytes = parse_size(numbers.get(key, ""))
         if size_bytes is None:
-            results.append(CheckResult(check, name, address, WARNING, problem="the broker does not say"))
+            results.append(CheckResult(check, name, address, WARNING, problem="the broker does not report it"))
             continue
         bad = size_bytes > limits.lag_bytes
         results.append(
@@ -140,7 +138,7 @@ def _lags(name: str, address: str, numbers: dict[str, str], limits: Limits) -> l
 
 
 def parse_size(text: str) -> int | None:
-    """Read what brokers write for people: 0, 12 B, 1.5 MiB, 1.5 MB."""
+    """Parse a size as brokers print it: 0, 12 B, 1.5 MiB, 1.5 MB; return None if it is invalid."""
     number, _, unit = text.strip().partition(" ")
     try:
         return int(float(number) * _UNITS.get(unit, 1))
@@ -150,26 +148,26 @@ def parse_size(text: str) -> int | None:
 
 async def _groups(admin: Administration, broker_name: str, address: str, limits: Limits) -> AsyncIterator[CheckResult]:
     try:
-        told = await BrokerAdmin(admin.link).consume_stats(address)
+        consume_stats = await BrokerAdmin(admin.link).consume_stats(address)
     except OrbitlogError as error:
-        yield CheckResult("groups", broker_name, address, WARNING, problem=f"how far groups are is not told: {error}")
+        yield CheckResult("groups", broker_name, address, WARNING, problem=f"consumer progress is unavailable: {error}")
         return
-    behind: dict[str, dict[MessageQueue, int]] = {}
-    for table in told.groups:
+    lagging: dict[str, dict[MessageQueue, int]] = {}
+    for table in consume_stats.groups:
         for group, all_stats in table.items():
             for stats in all_stats:
-                for queue, each in stats.offsets.items():
-                    lag = each.broker_queue_offset - each.consumer_queue_offset
+                for queue, offsets in stats.offsets.items():
+                    lag = offsets.broker_queue_offset - offsets.consumer_queue_offset
                     if lag > 0 and not is_system_group(group):
-                        behind.setdefault(group, {})[queue] = lag
+                        lagging.setdefault(group, {})[queue] = lag
     stuck = 0
-    for group, queues in sorted(behind.items()):
+    for group, queues in sorted(lagging.items()):
         result = await _group(admin, address, group, queues, limits)
         if result is not None:
             stuck += 1
             yield result
     if not stuck:
-        yield CheckResult("groups", broker_name, address, OK, f"{counted(len(behind), 'group')} behind, none stuck")
+        yield CheckResult("groups", broker_name, address, OK, f"{counted(len(lagging), 'group')} behind, none stuck")
 
 
 async def _group(
@@ -190,7 +188,7 @@ async def _group(
         return CheckResult(
             "group", group, address, PROBLEM, lag, problem=f"stuck: {since}, {counted(members, 'member')}"
         )
-    return CheckResult("group", group, address, WARNING, lag, problem=f"nobody is in it; {since}")
+    return CheckResult("group", group, address, WARNING, lag, problem=f"no members; {since}")
 
 
 async def _waited_seconds(admin: Administration, address: str, group: str, topic: str) -> float:

@@ -1,4 +1,4 @@
-"""The load of `orbitlog bench`: clients in threads, each with its event loop, its connections and its share."""
+"""Load generator of `orbitlog bench`: clients in threads, each with its own event loop, connections and share."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ConsumeLoad:
 
 @dataclass(slots=True)
 class Measured:
-    """What one client did; added up over all of them."""
+    """Measurements of one client, or the sum of all clients."""
 
     messages: int = 0
     size_bytes: int = 0
@@ -74,7 +74,7 @@ class Measured:
 
 
 def percentile_ms(ordered_s: list[float], share: float) -> float | None:
-    """The smallest wait that so large a share of all did not exceed."""
+    """Return the percentile of sorted latencies in milliseconds, None without any."""
     if not ordered_s:
         return None
     rank = max(-(-len(ordered_s) * share // 1), 1)
@@ -82,12 +82,12 @@ def percentile_ms(ordered_s: list[float], share: float) -> float | None:
 
 
 def shares(count: int, parts: int) -> list[int]:
-    """Deal a number out as evenly as can be."""
+    """Divide a number into `parts` parts that differ by at most 1."""
     return [count // parts + (number < count % parts) for number in range(parts)]
 
 
 def run_send(cluster: Cluster, load: SendLoad) -> Measured:
-    run_with_admin(cluster, lambda admin: _make_topic(admin, wrapped(cluster.namespace, load.topic), load.queues))
+    run_with_admin(cluster, lambda admin: _create_topic(admin, wrapped(cluster.namespace, load.topic), load.queues))
 
     def client(share: int) -> Callable[[RocketMQ], Coroutine[Any, Any, Measured]]:
         return lambda mq: _send_share(mq, load, share)
@@ -95,7 +95,7 @@ def run_send(cluster: Cluster, load: SendLoad) -> Measured:
     return _in_threads(cluster, [client(share) for share in shares(load.count, load.threads) if share])
 
 
-async def _make_topic(admin: Administration, topic: str, queues: int) -> None:
+async def _create_topic(admin: Administration, topic: str, queues: int) -> None:
     try:
         await admin.routes.refresh(topic)
     except NoRoute:
@@ -123,7 +123,7 @@ async def _send_share(mq: RocketMQ, load: SendLoad, share: int) -> Measured:
             try:
                 await (mq.send(load.topic, body) if count == 1 else mq.send_batch(load.topic, [body] * count))
             except ConnectFailed:
-                raise  # nobody is there: one sentence says more than a count
+                raise  # no broker is reachable: an error helps more than a count of failures
             except OrbitlogError:
                 done.failures += count
                 continue
@@ -164,12 +164,12 @@ async def _read_share(mq: RocketMQ, load: ConsumeLoad, whole_topic: str, number:
 
 
 def _in_threads(cluster: Cluster, clients: list[Callable[[RocketMQ], Coroutine[Any, Any, Measured]]]) -> Measured:
-    """Run every client in its thread; connecting is part of the time that is measured."""
+    """Run every client in its own thread; the measured time includes connecting."""
     total = Measured()
     cpu_s, started = time.process_time(), time.perf_counter()
     with ThreadPoolExecutor(len(clients)) as threads:
-        for part in threads.map(lambda work: run_with_client(cluster, work), clients):
-            total.add(part)
+        for measured in threads.map(lambda work: run_with_client(cluster, work), clients):
+            total.add(measured)
     total.seconds = time.perf_counter() - started
     total.cpu_s = time.process_time() - cpu_s
     return total

@@ -1,4 +1,4 @@
-"""Sending a stream: so many messages on their way at once, read from standard input while others are being sent."""
+"""Sending window: sends a stream of messages with a maximum in flight, reading standard input meanwhile."""
 
 from __future__ import annotations
 
@@ -17,32 +17,35 @@ _LINE_BYTES_MAX = 64 * 1024 * 1024
 
 
 async def send_all(
-    drafts: AsyncIterator[T], send: Callable[[T], Awaitable[R]], tell: Callable[[R], None], *, in_flight: int
+    drafts: AsyncIterator[T], send: Callable[[T], Awaitable[R]], on_sent: Callable[[R], None], *, in_flight: int
 ) -> int:
-    """Send each, with at most `in_flight` waiting; tell of each in the order given. The first failure ends it."""
-    waiting: deque[asyncio.Task[R]] = deque()
+    """Send all drafts with at most `in_flight` at once; return their number.
+
+    `on_sent` is called with each result in the order of the drafts. The first failure cancels the rest and is raised.
+    """
+    in_progress: deque[asyncio.Task[R]] = deque()
     sent = 0
     try:
         async for draft in drafts:
-            waiting.append(asyncio.ensure_future(send(draft)))
-            while waiting and (len(waiting) >= in_flight or waiting[0].done()):
-                tell(await waiting.popleft())
+            in_progress.append(asyncio.ensure_future(send(draft)))
+            while in_progress and (len(in_progress) >= in_flight or in_progress[0].done()):
+                on_sent(await in_progress.popleft())
                 sent += 1
-        while waiting:
-            tell(await waiting.popleft())
+        while in_progress:
+            on_sent(await in_progress.popleft())
             sent += 1
     finally:
-        for task in waiting:
+        for task in in_progress:
             task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
+        await asyncio.gather(*in_progress, return_exceptions=True)
     return sent
 
 
 async def input_lines() -> AsyncIterator[bytes]:
     """Yield the lines of standard input without their ends.
 
-    A thread reads them, so that connections live on while nothing is typed; it is given up, not waited for, when the
-    command ends.
+    A thread reads them, so that the event loop serves connections while no input arrives. It is a daemon thread,
+    because a blocked read cannot be cancelled when the command ends.
     """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | OSError | None] = asyncio.Queue()
@@ -57,7 +60,7 @@ async def input_lines() -> AsyncIterator[bytes]:
         except OSError as error:
             ending = error
         except RuntimeError:
-            return  # the command has ended, and its loop with it
+            return  # the command has ended and closed its loop
         try:
             loop.call_soon_threadsafe(lines.put_nowait, ending)
         except RuntimeError:
@@ -72,5 +75,5 @@ async def input_lines() -> AsyncIterator[bytes]:
 
 
 async def whole_input() -> bytes:
-    """Return standard input to its end."""
+    """Return all of standard input."""
     return await asyncio.to_thread(sys.stdin.buffer.read)

@@ -1,1 +1,1 @@
-"""`orbitlog dump`: files of a store as rows."""
+"""`orbitlog dump`: prints the files of a store as rows."""

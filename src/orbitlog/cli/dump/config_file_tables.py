@@ -1,4 +1,4 @@
-"""Config files as people read them: tables for topics, groups and offsets, indented JSON for the rest."""
+"""Config files as text: tables for topics, groups and offsets, indented JSON for the others."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Rows = Iterable[Sequence[str]]
 
 
 def write_config(name: str, content: Json, value: ConfigValue | None, writer: LineWriter) -> None:
-    """Write one file under its name."""
+    """Write the name and the content of one file."""
     writer.line(f"{printable(name)}{_version_note(value)}")
     match value:
         case TopicTable():

@@ -1,4 +1,4 @@
-"""`orbitlog dump checkpoint`: how far log, queues and index were safely on disk."""
+"""`orbitlog dump checkpoint`: prints the positions up to which log, queues and index were flushed."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(path: Path, output: Output) -> None:
     output.check(list(_JSON_NAMES))
     file = checkpoint_target(path)
     if file is None:
-        warn(f"{path} has no checkpoint; a broker then reads the whole log when it starts")
+        warn(f"{path} has no checkpoint; a broker scans the whole log at start")
         return
     with mapped_view(file) as view:
         size_bytes = len(view)
@@ -58,4 +58,4 @@ def _write_lines(values: dict[str, int], checkpoint: Checkpoint) -> None:
         click.echo(f"{name:<21} {shown:<28} {meanings[_JSON_NAMES[name]]}".rstrip())
     since = checkpoint.min_timestamp_ms
     start = f"messages stored after {local_time(since)} {zone_name()}" if since else "the whole log"
-    click.echo(f"After a crash a broker reads {start}.")
+    click.echo(f"After a crash a broker scans {start}.")

@@ -1,4 +1,4 @@
-"""`orbitlog dump commitlog`: every message that can be read, and every place where none can."""
+"""`orbitlog dump commitlog`: prints the messages of the log, and reports damage."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _of_topic(records: Iterator[StoredMessage], topic: str | None) -> Iterator[S
 
 @dataclass
 class _Shown:
-    """What was shown so far."""
+    """Counts of the messages printed so far."""
 
     target: LogTarget
     messages: int = 0

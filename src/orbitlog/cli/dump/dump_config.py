@@ -1,6 +1,6 @@
-"""`orbitlog dump config`: the broker's tables of topics, groups and offsets, and what else it keeps in config/.
+"""`orbitlog dump config`: prints the broker's tables in config/: topics, groups, offsets and others.
 
-Of a file and its backup the one is shown that a broker would load; where that is the backup, stderr says so.
+Of a file and its backup, the one that a broker would load is printed; if that is the backup, stderr reports it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _UNREAD_SUFFIXES = (".tmp", ".lock")
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """One file as read; `value` is its typed form where the file is one that brokers make."""
+    """A loaded file; `value` is its typed form if it is a table of a broker."""
 
     name: str
     content: Json
@@ -63,7 +63,7 @@ def command(path: Path, output: Output) -> None:
 
 
 def _load(main: Path, backup: Path | None) -> _Loaded | None:
-    """Read a file or its backup; None where there is nothing in either, or nothing that can be a table."""
+    """Load a file or its backup; return None if both are empty, or the file is not a table."""
     name = main.name
     main_bytes = main.read_bytes() if main.exists() else None
     backup_bytes = backup.read_bytes() if backup is not None else None
@@ -73,7 +73,7 @@ def _load(main: Path, backup: Path | None) -> _Loaded | None:
     elif not known and name.endswith(_UNREAD_SUFFIXES):
         return None
     else:
-        # A table of another shape counts as unreadable too, so known files are read as what they should be.
+        # Known files are parsed by their codec: a broker loads the backup also for valid JSON of another shape.
         chosen = choose_config(main_bytes, backup_bytes, partial(_read_table, name) if known else read_json)
         used_backup = chosen is not None and chosen.source is ConfigSource.BACKUP
         data = backup_bytes if used_backup else main_bytes

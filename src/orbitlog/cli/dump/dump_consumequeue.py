@@ -1,4 +1,4 @@
-"""`orbitlog dump consumequeue`: the units of queues, and every place where one is missing."""
+"""`orbitlog dump consumequeue`: prints the units of ConsumeQueues, and reports missing ones."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ Row = tuple[str | None, int | None, int, QueueEntry]
 @options.topic_option
 @options.from_option("Start each queue at this queue offset.")
 @options.limit_option
-@click.option("--all", "with_pre_blank", is_flag=True, help="Also units that only fill the room before the first one.")
+@click.option("--all", "with_pre_blank", is_flag=True, help="Also print placeholder units before the first one.")
 @settings_options
 def command(
     *,
@@ -59,7 +59,7 @@ def command(
                 writer.line(_as_json(row))
         else:
             _write_table(rows, writer)
-    report_damage([str(place) for place in damage])
+    report_damage([str(damaged) for damaged in damage])
 
 
 def _units(target: QueueTarget, topic: str | None, start: int, damage: list[DamagedRange]) -> Iterator[Row]:
@@ -72,7 +72,7 @@ def _units(target: QueueTarget, topic: str | None, start: int, damage: list[Dama
 
 
 def _deliver_timestamp_ms(row: Row) -> int | None:
-    """Return when a delayed message is due; a unit rebuilt by some 4.9 versions holds a tag hash instead."""
+    """Return the delivery time of a delayed message; None for a tag hash, which some 4.9 rebuilds store."""
     topic, _, _, unit = row
     return unit.tags_code if topic == names.SCHEDULE_TOPIC and unit.tags_code > INT_MAX else None
 
@@ -126,6 +126,6 @@ def _meaning(row: Row) -> str:
     if due_ms is not None:
         return f"due {local_time(due_ms)} {zone_name()}"
     if row[3].is_pre_blank:
-        return "fills the room before the first unit"
-    # A hash is 32 bits wide; a number below that is where consumequeue_ext says more.
+        return "placeholder before the first unit"
+    # A hash has 32 bits; a lower number is the address of a unit in consumequeue_ext.
     return "extension unit" if row[3].tags_code < INT_MIN else ""

@@ -1,4 +1,4 @@
-"""`orbitlog dump index`: the entries of index files, which lead from the hash of a key to a place in the log."""
+"""`orbitlog dump index`: prints the entries of index files, which map key hashes to physical offsets."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _Row(NamedTuple):
 
     @property
     def store_timestamp_ms(self) -> int:
-        """When the message was stored, to the second."""
+        """Store time of the message, with a precision of one second."""
         return self.header.begin_timestamp_ms + self.entry.time_diff_seconds * 1000
 
     @property
@@ -60,10 +60,10 @@ class _Row(NamedTuple):
 @click.command("index", help="Show the entries of index files. PATH: a store, its index directory, or one file.")
 @options.path_argument
 @output_options
-@click.option("--headers", is_flag=True, help="One row a file instead of one an entry.")
-@click.option("--topic", help="Only entries of messages in this topic, as the commit log of the same store says.")
-@click.option("--key", help="With --topic: only entries of this key (and of others with the same hash); needs no log.")
-@options.from_option("Only entries that lead to this commit log offset or behind it.")
+@click.option("--headers", is_flag=True, help="Print one row per file instead of one per entry.")
+@click.option("--topic", help="Only entries of this topic, looked up in the commit log of the same store.")
+@click.option("--key", help="With --topic: only entries with the hash of this key; needs no log.")
+@options.from_option("Only entries with at least this commit log offset.")
 @options.limit_option
 @settings_options
 def command(
@@ -79,9 +79,9 @@ def command(
     assignments: tuple[str, ...],
 ) -> None:
     if key is not None and topic is None:
-        raise click.UsageError("an index file holds hashes of topic and key together: give --topic with --key")
+        raise click.UsageError("an index file contains hashes of topic and key: give --topic with --key")
     if headers and topic is not None:
-        raise click.UsageError("--headers shows whole files, which are of no one topic: leave out --topic")
+        raise click.UsageError("--headers prints one row per file, not per topic: remove --topic")
     fields = _HEADER_FIELDS if headers else _ENTRY_FIELDS
     output.check(fields)
     wanted = None if topic is None or key is None else key_hash(index_key(topic, key))
@@ -118,7 +118,7 @@ def _rows(target: IndexTarget, problems: list[str]) -> Iterator[_Row]:
 def _layout_for(file: SizedFile, target: IndexTarget) -> IndexLayout:
     if target.layout is None:
         raise click.UsageError(
-            f"{file.path} is too empty to tell how many slots and entries it has;"
+            f"{file.path} has too few entries to infer the number of slots and entries;"
             " give --set maxHashSlotNum=N --set maxIndexNum=N as in broker.conf"
         )
     return target.layout

@@ -12,9 +12,9 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 path_argument = click.argument("path", type=click.Path(exists=True, path_type=Path))
 topic_option = click.option("--topic", help="Only this topic.")
-limit_option = click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
+limit_option = click.option("--limit", type=click.IntRange(min=0), help="Maximum number of rows.")
 
 
 def from_option(help_text: str) -> Callable[[Command], Command]:
-    """The option --from; what its number counts differs from kind to kind."""
+    """Return the option --from; its unit depends on the kind of file."""
     return click.option("--from", "start", type=click.IntRange(min=0), default=0, help=help_text)

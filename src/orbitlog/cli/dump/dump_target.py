@@ -1,7 +1,7 @@
-"""What a PATH given to a dump command means: a whole store, one of its directories, or one file.
+"""Targets of dump commands: resolves a PATH to a whole store, one of its directories, or one file.
 
-A path of the wrong kind is wrong use (exit 2), and the sentence says which command or path would be right.
-Sizes that one file cannot tell are learnt from the files beside it.
+A path of the wrong kind is a usage error (exit 2) that names the right command or path. File sizes that cannot be
+inferred from one file are inferred from the other files in its directory.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from orbitlog.storefiles.store_inference import infer_index_layout, infer_queue_
 
 @dataclass(frozen=True, slots=True)
 class LogTarget:
-    """Segments to read, the size that each should have, and how to walk over them."""
+    """Segments to read, their nominal size, and the class that walks them."""
 
     segments: tuple[OffsetFile, ...]
     segment_bytes: int
@@ -45,7 +45,7 @@ class LogTarget:
 
 @dataclass(frozen=True, slots=True)
 class QueueSource:
-    """One queue, or one file of it; a file that was moved elsewhere does not tell its topic and queue."""
+    """One queue, or one file of it; topic and queue of a file outside of a store are unknown."""
 
     topic: str | None
     queue_id: int | None
@@ -63,14 +63,14 @@ _PARTS = {tree.COMMITLOG: Part.LOG, tree.CONSUMEQUEUE: Part.QUEUES, tree.INDEX: 
 
 @dataclass(frozen=True, slots=True)
 class IndexTarget:
-    """Index files, oldest first; no layout where neither files nor settings tell it."""
+    """Index files, oldest first; the layout is None if neither files nor settings determine it."""
 
     files: tuple[SizedFile, ...]
     layout: IndexLayout | None
 
 
 def log_target(path: Path, settings: StoreSettings) -> LogTarget:
-    """Find segments in a store, in commitlog/ or dledger-*/data; or take one file."""
+    """Return the segments of a store, of commitlog/ or dledger-*/data, or one file."""
     if path.is_dir():
         is_store = path.joinpath(tree.COMMITLOG).is_dir() or path.joinpath(tree.CONSUMEQUEUE).is_dir()
         segments = () if is_store else files.find_segments(path)
@@ -88,25 +88,25 @@ def log_target(path: Path, settings: StoreSettings) -> LogTarget:
         base = first_byte_number(view)
     if base is None:
         raise click.UsageError(
-            f"{path} holds no message and is not named like a segment; give a segment of a commit log"
+            f"{path} contains no message and does not have the name of a segment; give a segment of a commit log"
         )
     return _walkable((OffsetFile(path, base, size_bytes),), size_bytes)
 
 
 def _log_of_store(store: StoreFiles) -> tuple[OffsetFile, ...]:
-    """Return the log's segments: a store that was converted to DLedger goes on in that directory."""
+    """Return the log's segments; a store that was converted to DLedger continues in that directory."""
     check_log_is_there(store)
     members = {name: segments for name, segments in store.dledger_segments.items() if segments}
     if len(members) > 1:
         raise click.UsageError(
-            f"{store.root} holds the logs of several DLedger members ({', '.join(members)});"
+            f"{store.root} contains the logs of several DLedger members ({', '.join(members)});"
             f" give one of them, such as {store.root / next(iter(members)) / tree.DLEDGER_DATA}"
         )
     return (*store.segments, *(segment for segments in members.values() for segment in segments))
 
 
 def _walkable(segments: tuple[OffsetFile, ...], segment_bytes: int) -> LogTarget:
-    # The last file decides: only the first ones of a converted store have the ordinary format.
+    # The last file decides: in a converted store only the first segments have the plain format.
     for segment in reversed(segments):
         if holds_data(segment.path):
             with mapped_view(segment.path) as view:
@@ -116,7 +116,7 @@ def _walkable(segments: tuple[OffsetFile, ...], segment_bytes: int) -> LogTarget
 
 
 def queue_target(path: Path, settings: StoreSettings) -> QueueTarget:
-    """Find queues in a store, in consumequeue/, in a topic's or a queue's directory; or take one file."""
+    """Return the queues of a store, of consumequeue/, of a topic's or a queue's directory, or one file."""
     if path.is_file():
         _refuse_other_kind("consumequeue", path)
         resolved = path.resolve()
@@ -143,9 +143,10 @@ def _queues_below(path: Path, settings: StoreSettings) -> list[QueueSource]:
     elif own := files.find_segments(path):
         return [_queue_source(path.resolve(), own)]
     else:
-        table = {key: found for key, found in files.find_topic_queues(path.resolve()).items() if found}
+        topic_queues = files.find_topic_queues(path.resolve())
+        table = {key: queue_files for key, queue_files in topic_queues.items() if queue_files}
         table = table or files.find_queues(path) or _store("consumequeue", path, settings).queues
-    return [QueueSource(topic, queue_id, found) for (topic, queue_id), found in table.items()]
+    return [QueueSource(topic, queue_id, queue_files) for (topic, queue_id), queue_files in table.items()]
 
 
 def index_target(path: Path, settings: StoreSettings) -> IndexTarget:
@@ -154,12 +155,12 @@ def index_target(path: Path, settings: StoreSettings) -> IndexTarget:
         single = SizedFile(path, path.stat().st_size)
         beside = files.find_index_files(path.resolve().parent) or (single,)
         return IndexTarget((single,), infer_index_layout(beside, settings))
-    found = files.find_index_files(path) or _store("index", path, settings).index_files
-    return IndexTarget(found, infer_index_layout(found, settings))
+    index_files = files.find_index_files(path) or _store("index", path, settings).index_files
+    return IndexTarget(index_files, infer_index_layout(index_files, settings))
 
 
 def checkpoint_target(path: Path) -> Path | None:
-    """Return the checkpoint file, or None where the store has none."""
+    """Return the checkpoint file, or None if the store has none."""
     if path.is_file():
         _refuse_other_kind("checkpoint", path)
         return path
@@ -168,7 +169,7 @@ def checkpoint_target(path: Path) -> Path | None:
 
 
 def config_target(path: Path) -> list[tuple[Path, Path | None]]:
-    """Return each config file (it may be missing) with its backup, or None where it has none."""
+    """Return each config file, which may be missing, with its backup or None."""
     if path.is_file():
         _refuse_other_kind("config", path)
         backup = path.with_name(path.name + tree.BACKUP_SUFFIX)
@@ -180,7 +181,7 @@ def config_target(path: Path) -> list[tuple[Path, Path | None]]:
     by_name = {file.path.name: file.path for file in found}
     names = sorted({name.removesuffix(tree.BACKUP_SUFFIX) for name in by_name})
     if directory == path and not CONFIG_CODECS.keys() & set(names):
-        _store("config", path)  # a store without config/ has nothing to show; anything else is refused
+        _store("config", path)  # a store without config/ has no tables; any other path raises
         return []
     return [(directory / name, by_name.get(name + tree.BACKUP_SUFFIX)) for name in names]
 
@@ -189,15 +190,15 @@ def timer_log_target(path: Path) -> tuple[OffsetFile, ...]:
     if path.is_file():
         _refuse_other_kind("timerlog", path)
         return (OffsetFile(path, tree.parse_offset_file_name(path.name) or 0, path.stat().st_size),)
-    found = () if path.joinpath(tree.COMMITLOG).is_dir() else files.find_segments(path)
-    found = found or _store("timerlog", path).timer_log
-    for file in found[:1]:
+    log_files = () if path.joinpath(tree.COMMITLOG).is_dir() else files.find_segments(path)
+    log_files = log_files or _store("timerlog", path).timer_log
+    for file in log_files[:1]:
         _refuse_other_kind("timerlog", file.path)
-    return found
+    return log_files
 
 
 def timer_wheel_target(path: Path) -> tuple[Path | None, Path | None]:
-    """Return the wheel and the timer's checkpoint, None for what is not there."""
+    """Return the timer wheel and the timer checkpoint, None for a missing one."""
     if path.is_file():
         _refuse_other_kind("timerwheel", path)
         return path, None
@@ -207,7 +208,7 @@ def timer_wheel_target(path: Path) -> tuple[Path | None, Path | None]:
 
 
 def _store(wanted: str, path: Path, settings: StoreSettings | None = None) -> StoreFiles:
-    """List a store; `wanted` is the kind of file that is asked for, and also the name under which it lies there."""
+    """List the files of a store; `wanted` is the kind of file, which is also its name in the store."""
     try:
         store = files.find_store_files(path, settings)
     except StoreLayoutError as error:
@@ -215,7 +216,7 @@ def _store(wanted: str, path: Path, settings: StoreSettings | None = None) -> St
             _refuse_other_kind(wanted, first, shown=path)
         raise click.UsageError(str(error)) from error
     for obstacle in find_obstacles(path):
-        # A DLedger store has ordinary queues and an ordinary index, and its log is read as well.
+        # A DLedger store has plain queues and a plain index, and its log is supported.
         if not obstacle.parts & _PARTS.get(wanted, NO_PART) or obstacle.content is Content.DLEDGER_LOG:
             continue
         if obstacle.content in (Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES):
@@ -233,5 +234,5 @@ def _refuse_other_kind(wanted: str, path: Path, *, shown: Path | None = None) ->
     with mapped_view(path) as view:
         kind = other_kind(wanted, path, view)
     if kind is not None:
-        holds = f"{path} looks like {DESCRIPTIONS[kind]}"
-        raise click.UsageError(f"{holds}, not {DESCRIPTIONS[wanted]}: use `orbitlog dump {kind} {shown or path}`")
+        actual = f"{path} looks like {DESCRIPTIONS[kind]}"
+        raise click.UsageError(f"{actual}, not {DESCRIPTIONS[wanted]}: use `orbitlog dump {kind} {shown or path}`")

@@ -1,4 +1,4 @@
-"""`orbitlog dump timerlog`: which messages the timer of 5.x was given, and when they are due."""
+"""`orbitlog dump timerlog`: prints the units of the timer log (5.x): scheduled messages and their delivery times."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ def command(*, path: Path, output: Output, start: int, limit: int | None) -> Non
 def _units(files: tuple[OffsetFile, ...], problems: list[str]) -> Iterator[Row]:
     for file in files:
         with mapped_view(file.path) as view:
-            for position, found in scan_timer_log(view):
-                if isinstance(found, TimerLogUnit):
-                    yield file.base + position, found
-                elif isinstance(found, Damage):
-                    error, rest = found.error, len(view) - position
+            for position, scanned in scan_timer_log(view):
+                if isinstance(scanned, TimerLogUnit):
+                    yield file.base + position, scanned
+                elif isinstance(scanned, Damage):
+                    error, rest = scanned.error, len(view) - position
                     problems.append(
                         f"{file.path}: timer log position {file.base + position} (byte {position} of the file):"
                         f" {error.field}: {error.problem}; {rest} bytes skipped"
@@ -78,7 +78,7 @@ def _write_table(rows: Iterator[Row], writer: LineWriter) -> None:
     columns = (
         Column("log position", right=True, style="cyan"),
         Column(f"due ({zone_name()})"),
-        Column("put on the wheel"),
+        Column("written"),
         Column("commit log offset", right=True),
         Column("size", right=True),
         Column("previous", right=True),
@@ -89,7 +89,7 @@ def _write_table(rows: Iterator[Row], writer: LineWriter) -> None:
     for log_position, unit in rows:
         units += 1
         previous = unit.previous_log_position
-        kind = "deletion" if unit.is_delete else "goes round again" if unit.is_roll else "message"
+        kind = "deletion" if unit.is_delete else "rolled" if unit.is_roll else "message"
         table.row(
             (
                 str(log_position),

@@ -1,4 +1,4 @@
-"""`orbitlog dump timerwheel`: the times at which the timer of 5.x has messages to deliver."""
+"""`orbitlog dump timerwheel`: prints the slots of the timer wheel (5.x): times at which messages are delivered."""
 
 from __future__ import annotations
 
@@ -25,17 +25,19 @@ _FIELDS = ("deliverTimestamp", "messages", "firstLogPosition", "lastLogPosition"
 
 
 @click.command(
-    "timerwheel", help="Show slots of the timer wheel, the earliest first. PATH: a store or the wheel's file."
+    "timerwheel", help="Show the slots of the timer wheel, the earliest first. PATH: a store or the wheel's file."
 )
 @options.path_argument
 @output_options
-@click.option("--all", "with_delivered", is_flag=True, help="Also slots whose time config/timercheck says is over.")
+@click.option(
+    "--all", "with_delivered", is_flag=True, help="Also print slots that config/timercheck records as delivered."
+)
 @options.limit_option
 def command(*, path: Path, output: Output, with_delivered: bool, limit: int | None) -> None:
     output.check(_FIELDS)
     wheel, checkpoint = timer_wheel_target(path)
     if wheel is None:
-        warn(f"{path} has no timer wheel; only brokers of 5.x make one")
+        warn(f"{path} has no timer wheel; only brokers of 5.x write one")
         return
     delivered_until_ms = 0 if with_delivered or checkpoint is None else _delivered_until_ms(checkpoint)
     problems: list[str] = []

@@ -1,4 +1,4 @@
-"""Which kind of store file this is, by its name and first bytes: to point a user at the right command."""
+"""File kind detection: infers the kind of a store file from its name and first bytes, to suggest the right command."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ DESCRIPTIONS = {
 
 
 def guess_kind(path: Path, view: memoryview) -> str | None:
-    """Return the name of its dump command, or None where nothing is certain."""
+    """Return the name of the dump command for a file, or None if its kind is uncertain."""
     name = path.name
     if bytes(view[:64]).lstrip()[:1] == b"{":
         return "config"
@@ -52,8 +52,8 @@ def guess_kind(path: Path, view: memoryview) -> str | None:
 
 
 def _has_log_magic(view: memoryview, position: int) -> bool:
-    place = position + _MAGIC_POSITION
-    return len(view) >= place + _MAGIC.size and _MAGIC.unpack_from(view, place)[0] in _LOG_MAGICS
+    start = position + _MAGIC_POSITION
+    return len(view) >= start + _MAGIC.size and _MAGIC.unpack_from(view, start)[0] in _LOG_MAGICS
 
 
 def _starts_with_unit(view: memoryview) -> bool:
@@ -67,18 +67,18 @@ def _starts_with_unit(view: memoryview) -> bool:
 
 
 def other_kind(wanted: str, path: Path, view: memoryview) -> str | None:
-    """Return what the file is instead, or None where it may well be what is wanted."""
+    """Return the kind of a file if it is not the wanted one, else None."""
     guess = guess_kind(path, view)
     if guess is None or guess == wanted:
         return None
     base = tree.parse_offset_file_name(path.name)
     if wanted == "commitlog" and base is not None and find_record(view, 0, base_physical_offset=base) is not None:
-        return None  # a segment whose beginning is damaged
+        return None  # a segment whose start is damaged
     return guess
 
 
 def first_byte_number(view: memoryview) -> int | None:
-    """Return the physical offset of a segment's first byte as its first readable record tells it."""
+    """Return the physical offset of a segment's first byte, computed from its first readable record."""
     for match in _RECORD.finditer(view):
         position = match.start() - _MAGIC_POSITION
         if position < 0:

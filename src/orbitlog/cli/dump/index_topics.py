@@ -1,4 +1,4 @@
-"""Which topic an index entry is about: the index holds hashes, but the log beside it holds the words."""
+"""Topics of index entries: looks them up in the log, because the index contains only hashes."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 
 class IndexTopics:
-    """Looks up the topic of a record in the log of the store that an index belongs to."""
+    """Looks up the topic of a record in the log of the index's store."""
 
     def __init__(self, path: Path, settings: StoreSettings) -> None:
         self._segments = list_segments(_paths_beside(path, settings)).segments
         self._bases = [segment.base for segment in self._segments]
 
     def topic_at(self, physical_offset: int) -> str | None:
-        """Return the topic of the record there; None where the log no longer has it, or cannot be read."""
+        """Return the topic of the record, or None if the log does not contain a readable record there."""
         number = bisect_right(self._bases, physical_offset) - 1
         if number < 0:
             return None
@@ -44,13 +44,13 @@ class IndexTopics:
 
 
 def _paths_beside(path: Path, settings: StoreSettings) -> StorePaths:
-    """Return the paths of the store that an index file or directory is in; settings may name the log's directories."""
+    """Return the paths of the store that contains an index; settings may name the log's directories."""
     candidates = (path, *path.resolve().parents[:2])
     for root in candidates:
         paths = StorePaths.of(root, settings)
         if paths.is_configured or (root / tree.COMMITLOG).is_dir():
             return paths
     raise click.UsageError(
-        "index files hold hashes, so --topic needs the commit log beside them: give the store, --key too, or the log's"
+        "index files contain hashes, so --topic needs the commit log: give the store, --key as well, or the log's"
         " directory (--config broker.conf, --set storePathCommitLog=DIR)"
     )

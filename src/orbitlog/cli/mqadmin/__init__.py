@@ -1,1 +1,1 @@
-"""`orbitlog mqadmin`: the verbs and flags of Apache's admin tool, for scripts that move over; one module a family."""
+"""`orbitlog mqadmin`: the verbs, flags and output of Apache's admin tool, for scripts that migrate."""

@@ -1,7 +1,7 @@
-"""`orbitlog mqadmin`: Apache's admin tool by its verbs and flags, for scripts that move over.
+"""`orbitlog mqadmin`: runs verbs of Apache's admin tool with its flags, for scripts that migrate.
 
-It prints what Apache's prints, to the column, and ends as it does: 1 where the flags make no sense, 0 otherwise, also
-where the cluster refused; `--strict` ends such a command with 1. What Apache's tool has and this does not ends with 2.
+Output is column for column that of Apache's tool, and so are exit codes: 1 for invalid flags, 0 otherwise, even if the
+cluster refused; `--strict` exits with 1 then. A verb of Apache's tool that is not supported exits with 2.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ def _complete_verbs(_: click.Context, __: click.Parameter, incomplete: str) -> l
 @click.command(
     "mqadmin",
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
-    help="""Apache's admin tool by its verbs and flags: the same columns, for scripts that move over.
+    help="""Run a verb of Apache's mqadmin with its flags; prints the same columns, for scripts that migrate.
 
-    `orbitlog mqadmin` lists the verbs, `orbitlog mqadmin help VERB` the flags of one. As with Apache's tool, a verb
-    that the cluster refuses says so on the standard error output and ends with 0; with --strict it ends with 1.""",
+    `orbitlog mqadmin` lists the verbs, `orbitlog mqadmin help VERB` the flags of one. As in Apache's tool, a verb that
+    the cluster refuses prints the error on stderr and exits with 0; with --strict it exits with 1.""",
 )
-@click.option("--strict", is_flag=True, help="End with 1 where the cluster refuses.")
-@click.option("--context", "context_name", metavar="NAME", help="A cluster by its name in `orbitlog context list`.")
+@click.option("--strict", is_flag=True, help="Exit with 1 if the cluster refuses.")
+@click.option("--context", "context_name", metavar="NAME", help="Cluster by its name in `orbitlog context list`.")
 @click.argument("verb", required=False, shell_complete=_complete_verbs)
 @click.argument("words", metavar="[FLAGS]...", nargs=-1, type=click.UNPROCESSED)
 @click.pass_context
@@ -46,51 +46,52 @@ def command(
         _list_verbs()
         return
     if verb == "help" and len(words) == 1:
-        asked = _known(words[0])
-        click.echo(usage(asked.name, asked.help, asked.flags), nl=False)
+        wanted = _verb_named(words[0])
+        click.echo(usage(wanted.name, wanted.help, wanted.flags), nl=False)
         return
-    found = _known(verb)
+    chosen = _verb_named(verb)
     try:
-        given = parse_flags(words, found.flags)
+        given = parse_flags(words, chosen.flags)
     except BadFlags as error:
         click.echo(str(error), err=True)
-        click.echo(usage(found.name, found.help, found.flags), nl=False)
+        click.echo(usage(chosen.name, chosen.help, chosen.flags), nl=False)
         context.exit(1)
     if HELP.short in given:
-        click.echo(usage(found.name, found.help, found.flags), nl=False)
+        click.echo(usage(chosen.name, chosen.help, chosen.flags), nl=False)
         return
-    complaint = _complaint_of(found, given, context_name)
-    if complaint is not None:
-        click.echo(f"orbitlog: {found.name} failed: {complaint}", err=True)
+    failure = _failure_of(chosen, given, context_name)
+    if failure is not None:
+        click.echo(f"orbitlog: {chosen.name} failed: {failure}", err=True)
         if strict:
             context.exit(1)
 
 
 def _list_verbs() -> None:
-    click.echo("The verbs of mqadmin that there are here:")
+    click.echo("Supported verbs of mqadmin:")
     for verb in VERBS.values():
         click.echo(f"   {verb.name:<24} {verb.help}")
     click.echo("\nSee `orbitlog mqadmin help VERB` for the flags of one.")
 
 
-def _known(name: str) -> Verb:
-    found = find_verb(name)
-    if found is not None:
-        return found
-    from orbitlog.cli.mqadmin.unsupported_verbs import NOT_OFFERED
+def _verb_named(name: str) -> Verb:
+    """Return a verb; raise `WrongUse` with the nearest alternative if it is not supported."""
+    verb = find_verb(name)
+    if verb is not None:
+        return verb
+    from orbitlog.cli.mqadmin.unsupported_verbs import UNSUPPORTED
 
-    reason = next((reason for known, reason in NOT_OFFERED.items() if known.lower() == name.lower()), None)
+    reason = next((reason for unsupported, reason in UNSUPPORTED.items() if unsupported.lower() == name.lower()), None)
     if reason is not None:
-        raise WrongUse(f"mqadmin {name} is not offered here: {reason}")
+        raise WrongUse(f"mqadmin {name} is not supported: {reason}")
     import difflib
 
     near = difflib.get_close_matches(name, VERBS, n=1)
-    hint = f"did you mean {near[0]}?" if near else "`orbitlog mqadmin` lists those that there are"
-    raise WrongUse(f"mqadmin has no verb {name}; {hint}")
+    hint = f"did you mean {near[0]}?" if near else "list the verbs with `orbitlog mqadmin`"
+    raise WrongUse(f"unknown verb {name} of mqadmin; {hint}")
 
 
-def _complaint_of(verb: Verb, given: FlagValues, context_name: str | None) -> str | None:
-    """Run a verb; return what went wrong with it, under the code that Apache's tool would name."""
+def _failure_of(verb: Verb, given: FlagValues, context_name: str | None) -> str | None:
+    """Run a verb; return its error with the code that Apache's tool prints, or None."""
     from orbitlog.cli.contexts import choose_cluster
 
     cluster = choose_cluster(given.get(NAME_SERVER.short), context_name)

@@ -1,4 +1,4 @@
-"""Values and lines as Java's `printf` writes them, so that scripts that cut columns go on working."""
+"""Java formatting: values and lines as Java's `printf` writes them, for scripts that parse columns."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PERMISSION_LETTERS = ((4, "R"), (2, "W"), (1, "X"))
 
 
 def java_text(value: object) -> str:
-    """What `String.valueOf` gives."""
+    """Return the result of Java's `String.valueOf`."""
     if value is None:
         return "null"
     if isinstance(value, bool):
@@ -31,7 +31,7 @@ def java_text(value: object) -> str:
 
 
 def printf(template: str, *values: object) -> str:
-    """`String.format`; numbers stay numbers for %d and %f, everything else becomes text."""
+    """Format like `String.format`; numbers stay numbers for %d and %f, other values become text."""
     ready = tuple(
         value if isinstance(value, int | float) and not isinstance(value, bool) else java_text(value)
         for value in values
@@ -40,32 +40,32 @@ def printf(template: str, *values: object) -> str:
 
 
 def front(text: str | None, size: int) -> str | None:
-    """`UtilAll.frontStringAtLeast`: at most so many characters."""
+    """Return at most `size` characters, like `UtilAll.frontStringAtLeast`."""
     return None if text is None else text[:size]
 
 
 def human_time(timestamp_ms: int) -> str:
-    """`UtilAll.timeMillisToHumanString2`: 2026-01-31 12:00:00,000."""
-    moment = datetime.fromtimestamp(timestamp_ms // 1000)
-    return f"{moment:%Y-%m-%d %H:%M:%S},{timestamp_ms % 1000:03d}"
+    """Return a time like `UtilAll.timeMillisToHumanString2`: 2026-01-31 12:00:00,000."""
+    local = datetime.fromtimestamp(timestamp_ms // 1000)
+    return f"{local:%Y-%m-%d %H:%M:%S},{timestamp_ms % 1000:03d}"
 
 
 def second_time(timestamp_ms: int) -> str:
-    """`UtilAll.formatDate` to the second."""
+    """Return a time like `UtilAll.formatDate`, in seconds."""
     return f"{datetime.fromtimestamp(timestamp_ms // 1000):%Y-%m-%d %H:%M:%S}"
 
 
 def parse_time_ms(text: str) -> int:
-    """Milliseconds since 1970, or 2026-01-31#12:00:00:000."""
+    """Parse milliseconds since 1970, or 2026-01-31#12:00:00:000."""
     if text.lstrip("+-").isdecimal():
         return int(text)
-    moment = datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f")
-    # Java's last field is milliseconds, Python's microseconds: :5 is 5 ms to the one and 500 to the other.
-    return int(moment.replace(microsecond=0).timestamp() * 1000) + int(text.rpartition(":")[2])
+    local = datetime.strptime(text, "%Y-%m-%d#%H:%M:%S:%f")
+    # Java's last field is milliseconds, Python's a fraction: `:5` is 5 ms for Java and 500 ms for Python.
+    return int(local.replace(microsecond=0).timestamp() * 1000) + int(text.rpartition(":")[2])
 
 
 def version_text(ordinal: int) -> str:
-    """`MQVersion.getVersionDesc`: the name of a version by its number; two numbers a release, since 3.9.1."""
+    """Return the name of a version like `MQVersion.getVersionDesc`; since 3.9.1 a release has two ordinals."""
     if not _FIRST_REGULAR <= ordinal < _HIGHER:
         return "HIGHER_VERSION" if ordinal >= _HIGHER else "V3"
     is_snapshot = (ordinal - _V5_0_0) % 2
@@ -74,22 +74,22 @@ def version_text(ordinal: int) -> str:
 
 
 def permission_text(permission: int) -> str:
-    """`PermName.perm2String`: RW-."""
+    """Return a permission like `PermName.perm2String`: RW-."""
     return "".join(letter if permission & bit else "-" for bit, letter in _PERMISSION_LETTERS)
 
 
 def in_hash_order(names: Iterable[str], capacity: int = 16) -> list[str]:
-    """The order in which Java's `HashMap` or `HashSet` lists texts: by bucket, then as they came."""
+    """Return texts in the iteration order of Java's `HashMap` and `HashSet`: by bucket, then by insertion."""
     return _by_bucket(list(names), string_hash, capacity)
 
 
 def queues_in_hash_order(queues: Iterable[MessageQueue]) -> list[MessageQueue]:
-    """The order in which a `HashSet` lists queues: tools print topics queue by queue in it."""
+    """Return queues in the iteration order of Java's `HashSet`, in which the tool prints them."""
     return _by_bucket(list(queues), _queue_hash, 16)
 
 
 def _queue_hash(queue: MessageQueue) -> int:
-    """`MessageQueue.hashCode`."""
+    """Return Java's `MessageQueue.hashCode`."""
     value = 31 + string_hash(queue.broker_name)
     return (value * 31 + queue.queue_id) * 31 + string_hash(queue.topic)
 

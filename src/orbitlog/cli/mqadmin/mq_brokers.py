@@ -52,7 +52,7 @@ def _members(broker_names: list[str], brokers: Mapping[str, object]) -> list[tup
 
 
 async def _numbers(session: VerbSession, address: str) -> dict[str, str]:
-    """What a broker measures; one that does not answer is a row of noughts, as the tool has it."""
+    """Print the figures of a broker; as in Apache's tool, a broker that does not answer is a row of zeros."""
     try:
         return await session.brokers.runtime(address)
     except OrbitlogError:
@@ -79,7 +79,7 @@ def _broker_cells(numbers: dict[str, str]) -> tuple[object, ...]:
         return float((text.split(" ") or ["0"])[0] or 0)
 
     earliest = int(numbers.get("earliestMessageTimeStamp") or -1)
-    # A store without a message says -1, and the tool counts from there: it is what its users see.
+    # A store without messages reports -1, and Apache's tool computes with it: print the same.
     hours = (time.time() * 1000 - earliest) / 3_600_000 if numbers.get("earliestMessageTimeStamp") else 0.0
     timer = (
         f"{int(numbers.get('timerReadBehind', 0))}-{int(numbers.get('timerOffsetBehind', 0))}"
@@ -110,20 +110,20 @@ async def broker_status(session: VerbSession, given: FlagValues) -> None:
 
 async def broker_consume_stats(session: VerbSession, given: FlagValues) -> None:
     seconds = given.number("t", 50_000) / 1000
-    told = await session.brokers.consume_stats(given["b"], ordered=given.truth("o"), seconds=seconds)
+    stats_of_groups = await session.brokers.consume_stats(given["b"], ordered=given.truth("o"), seconds=seconds)
     heads = ("#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime")
     session.row(_CONSUME, *heads)
     level = given.number("l", 0)
-    rows = [(group, stats) for table in told.groups for group, listed in table.items() for stats in listed]
+    rows = [(group, stats) for table in stats_of_groups.groups for group, listed in table.items() for stats in listed]
     for group, stats in rows:
-        for queue, each in sorted(stats.offsets.items()):
-            diff = each.broker_queue_offset - each.consumer_queue_offset
-            if diff < level or each.last_timestamp_ms <= 0:
+        for queue, progress in sorted(stats.offsets.items()):
+            diff = progress.broker_queue_offset - progress.consumer_queue_offset
+            if diff < level or progress.last_timestamp_ms <= 0:
                 continue
             place = (front(queue.topic, 64), group, front(queue.broker_name, 32), queue.queue_id)
-            offsets = (each.broker_queue_offset, each.consumer_queue_offset)
-            session.row(_CONSUME, *place, *offsets, diff, second_time(each.last_timestamp_ms))
-    session.row("\nDiff Total: %d", told.total_diff)
+            offsets = (progress.broker_queue_offset, progress.consumer_queue_offset)
+            session.row(_CONSUME, *place, *offsets, diff, second_time(progress.last_timestamp_ms))
+    session.row("\nDiff Total: %d", stats_of_groups.total_diff)
 
 
 # Settings
@@ -198,14 +198,14 @@ async def _write_perm(
 ) -> None:
     failure: OrbitlogError | None = None
     for address in session.name_servers.addresses:
-        told = f"{word} write perm of broker[%s] in name server[%s]"
+        result = f"{word} write perm of broker[%s] in name server[%s]"
         try:
             count = await ask(address, broker_name)
         except OrbitlogError as error:
-            session.row(f"{told} Failed", broker_name, address)
+            session.row(f"{result} Failed", broker_name, address)
             failure = error
             continue
-        session.row(f"{told} OK, %d", broker_name, address, count)
+        session.row(f"{result} OK, %d", broker_name, address, count)
     if failure is not None:
         raise failure
 

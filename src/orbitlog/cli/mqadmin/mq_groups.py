@@ -60,7 +60,7 @@ def _policy(text: str | None) -> GroupRetryPolicy:
 
 
 def _fields(config: GroupConfig, *, null: str) -> list[tuple[str, str]]:
-    """The fields of a group in Java's order."""
+    """Return the fields of a group in Java's order."""
     policy = config.retry_policy
     exponential = policy.exponential and (
         f"ExponentialRetryPolicy{{initial={policy.exponential.initial_ms}, max={policy.exponential.max_ms}, "
@@ -92,15 +92,15 @@ def _fields(config: GroupConfig, *, null: str) -> list[tuple[str, str]]:
 
 async def delete_sub_group(session: VerbSession, given: FlagValues) -> None:
     group, forget = given["g"], given.truth("r")
-    told = "delete subscription group [%s] from broker [%s]"
+    result = "delete subscription group [%s] from broker [%s]"
     if "b" in given:
         await session.brokers.delete_group(given["b"], group, forget_offsets=forget)
-        session.row(f"{told} success.", group, given["b"])
+        session.row(f"{result} success.", group, given["b"])
         return
     cluster = given.get("c")
     for address in await session.targets(None, cluster):
         await session.brokers.delete_group(address, group, forget_offsets=forget)
-        session.row(f"{told} in cluster [%s] success.", group, address, cluster)
+        session.row(f"{result} in cluster [%s] success.", group, address, cluster)
     if cluster is not None:
         for topic in (names.retry_topic(group), names.dead_letter_topic(group)):
             for address in await session.cluster_brokers(cluster):
@@ -127,7 +127,7 @@ async def set_consume_mode(session: VerbSession, given: FlagValues) -> None:
 
     topic, group, mode, shared = given["t"], given["g"], given["m"], given.number("q", 0)
     if mode not in REQUEST_MODES:
-        raise VerbFailed(f"-m {mode} is none of {', '.join(REQUEST_MODES)}")
+        raise VerbFailed(f"-m {mode} is not one of {', '.join(REQUEST_MODES)}")
     for address in await session.targets(given.get("b"), given.get("c")):
         await session.brokers.set_request_mode(address, RequestMode(topic, group, mode, shared))
         session.row("set consume mode to %s success.", address)
@@ -156,7 +156,7 @@ async def _progress_of(session: VerbSession, group: str, topic: str | None, *, w
     if with_clients:
         heads.insert(5, "#Client IP")
         template = _PROGRESS_WITH_CLIENTS
-    # No blank before the last head, as the tool has it; there is one in the rows.
+    # As in Apache's tool, the heading has no blank before the last column, but rows have one.
     session.row(template + "%s", *heads, "#LastTime")
     in_flight_total = 0
     for queue, each in stats.offsets.items():
@@ -175,15 +175,15 @@ async def _progress_of(session: VerbSession, group: str, topic: str | None, *, w
 
 
 async def _owners(session: VerbSession, group: str) -> dict[object, str]:
-    """Which member has which queue, by the address in its id."""
-    found: dict[object, str] = {}
+    """Return the address of the member that consumes each queue, from the client id."""
+    owners: dict[object, str] = {}
     try:
         for connection in (await session.groups.connections(group)).connections:
             info = await session.groups.running_info(group, connection.client_id)
-            found |= {queue: connection.client_id.partition("@")[0] for queue in info.queues}
+            owners |= {queue: connection.client_id.partition("@")[0] for queue in info.queues}
     except OrbitlogError:
-        pass  # what is not told is N/A
-    return found
+        pass  # unknown owners are printed as N/A
+    return owners
 
 
 async def _summary(session: VerbSession, group: str) -> None:
@@ -195,12 +195,12 @@ async def _summary(session: VerbSession, group: str) -> None:
     except OrbitlogError:
         pass
     try:
-        told = await session.groups.connections(group)
-        count = len(told.connections)
+        connected = await session.groups.connections(group)
+        count = len(connected.connections)
         if count:
-            version = version_text(min(each.version for each in told.connections))
-            kind = "PULL" if told.consume_type == "CONSUME_ACTIVELY" else "PUSH"
-            model = (told.message_model or "") if told.consume_type == "CONSUME_PASSIVELY" else ""
+            version = version_text(min(each.version for each in connected.connections))
+            kind = "PULL" if connected.consume_type == "CONSUME_ACTIVELY" else "PUSH"
+            model = (connected.message_model or "") if connected.consume_type == "CONSUME_PASSIVELY" else ""
     except OrbitlogError:
         pass
     session.row(_ALL_GROUPS, front(group, 64), count, version, kind, model, tps, diff)
@@ -210,25 +210,25 @@ async def _summary(session: VerbSession, group: str) -> None:
 
 
 async def consumer_connection(session: VerbSession, given: FlagValues) -> None:
-    told = await session.groups.connections(given["g"], given.get("b"))
+    connected = await session.groups.connections(given["g"], given.get("b"))
     session.row("%-36s %-22s %-10s %s", "#ClientId", "#ClientAddr", "#Language", "#Version")
-    for each in told.connections:
+    for each in connected.connections:
         session.row(
             "%-36s %-22s %-10s %s", each.client_id, each.client_address, each.language, version_text(each.version)
         )
     session.row("\nBelow is subscription:")
     session.row("%-20s %s", "#Topic", "#SubExpression")
-    for subscription in told.subscriptions.values():
+    for subscription in connected.subscriptions.values():
         session.row("%-20s %s", subscription.topic, subscription.expression)
     session.row("")
-    session.row("ConsumeType: %s", told.consume_type)
-    session.row("MessageModel: %s", told.message_model)
-    session.row("ConsumeFromWhere: %s", told.consume_from_where)
+    session.row("ConsumeType: %s", connected.consume_type)
+    session.row("MessageModel: %s", connected.message_model)
+    session.row("ConsumeFromWhere: %s", connected.consume_from_where)
 
 
 async def producer_connection(session: VerbSession, given: FlagValues) -> None:
-    told = await session.groups.producers(given["g"], given["t"])
-    for number, each in enumerate(told.connections, 1):
+    connected = await session.groups.producers(given["g"], given["t"])
+    for number, each in enumerate(connected.connections, 1):
         version = version_text(each.version)
         session.row("%04d  %-32s %-22s %-8s %s", number, each.client_id, each.client_address, each.language, version)
 
@@ -252,7 +252,7 @@ async def producer(session: VerbSession, given: FlagValues) -> None:
 
 async def consumer_status(session: VerbSession, given: FlagValues) -> None:
     group, with_stacks = given["g"], "s" in given
-    told = await session.groups.connections(group, given.get("b"))
+    connected = await session.groups.connections(group, given.get("b"))
     if "i" in given:
         info = await session.groups.running_info(group, given["i"], with_stacks=with_stacks)
         session.print("%s", running_info_text(info))
@@ -260,7 +260,7 @@ async def consumer_status(session: VerbSession, given: FlagValues) -> None:
     session.row(_STATUS, "#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
     found: dict[str, RunningInfo] = {}
     now_ms = time.time_ns() // 1_000_000
-    for connection in told.connections:
+    for connection in connected.connections:
         client_id = connection.client_id
         info = await session.groups.running_info(group, client_id, with_stacks=with_stacks)
         found[client_id] = info
@@ -276,7 +276,10 @@ async def consumer_status(session: VerbSession, given: FlagValues) -> None:
 
 
 def _write_info(directory: str, client_id: str, text: str) -> str:
-    """Write what a member said below the working directory, as the tool does; an id is no path."""
+    """Write a member's status to a file below the working directory, as Apache's tool does.
+
+    The client id comes from the network: it must not be used as a path.
+    """
     name = "".join(c if c.isalnum() or c in "@.#-_" else "_" for c in client_id)[:_CLIENT_ID_CHARACTERS_MAX]
     path = Path(directory) / name.lstrip(".")
     path.parent.mkdir(exist_ok=True)
@@ -295,7 +298,7 @@ def _subscribe_to_the_same(infos: list[RunningInfo], now_ms: int) -> bool:
 
 
 def running_info_text(info: RunningInfo) -> str:
-    """What a member says of itself, under the heads that `ConsumerRunningInfo.formatString` has."""
+    """Return a member's status with the headings of `ConsumerRunningInfo.formatString`."""
     parts = ["#Consumer Properties#\n"]
     parts += [f"{name:<40}: {value}\n" for name, value in info.properties.items()]
     parts.append("\n\n#Consumer Subscription#\n")

@@ -29,14 +29,14 @@ _NOTHING = BrokerRefused(ResponseCode.NO_MESSAGE, "query message by key finished
 
 async def query_msg_by_id(session: VerbSession, given: FlagValues) -> None:
     if "s" in given or ("g" in given and "d" in given):
-        raise VerbFailed("sending a message again is `orbitlog dlq replay`, or `orbitlog send` with its body")
+        raise VerbFailed("resending is not supported; use `orbitlog dlq replay`, or `orbitlog send` with the body")
     for message_id in filter(None, (each.strip() for each in given["i"].split(","))):
         await show_message(session, await session.admin.message(message_id, given["t"]), charset=given.get("f"))
 
 
 async def query_msg_by_unique_key(session: VerbSession, given: FlagValues) -> None:
     if "g" in given and "d" in given:
-        raise VerbFailed("giving a message to one consumer is not offered here")
+        raise VerbFailed("pushing a message to one consumer is not supported")
     found = [each async for each in session.admin.find(given["t"], given["i"], count=32, by_id=True)]
     if not found:
         raise _NOTHING
@@ -110,7 +110,7 @@ async def show_message(
     charset: str | None = None,
     number: int = 0,
 ) -> None:
-    """Print what `QueryMsgByIdSubCommand.printMsg` prints, and write the body where it writes it."""
+    """Print a message like `QueryMsgByIdSubCommand.printMsg`, and write its body to the same path."""
     if message is None:
         session.print("\nMessage not found!")
         return
@@ -144,17 +144,17 @@ def decoded(body: bytes, charset: str) -> str:
     try:
         return body.decode(charset, "replace")
     except LookupError:
-        raise VerbFailed(f"{charset} is no character set that is known here") from None
+        raise VerbFailed(f"{charset} is not a known character set") from None
 
 
 def properties_of(message: Received) -> dict[str, str]:
-    """The properties in the order in which the tool prints them."""
+    """Return the properties in the order of Apache's tool."""
     properties = message.properties
     return {name: properties[name] for name in in_hash_order(properties, _PROPERTY_CAPACITY)}
 
 
 def _write_body(message: Received, number: int) -> str:
-    """Write the body to a file of its own below the directory for temporary files, and never through a link."""
+    """Write the body to a new file below the temporary directory; never follow a symbolic link."""
     directory = Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
     name = message.message_id if _ID.fullmatch(message.message_id) else message.offset_message_id
     path = directory / (f"{name}_{number}" if number else name)
@@ -184,7 +184,7 @@ async def _show_tracks(session: VerbSession, message: Received, *, with_ends: bo
 
 
 async def _track(session: VerbSession, message: Received, group: str) -> tuple[str, str | None]:
-    """What became of a message in a group, as `messageTrackDetail` says it."""
+    """Return the state of a message in a group, like `messageTrackDetail`."""
     try:
         told = await session.groups.connections(group)
     except BrokerRefused as error:

@@ -1,4 +1,4 @@
-"""Verbs that move groups. Mirrors Java `tools.command.offset`."""
+"""Verbs that reset offsets. Mirrors Java `tools.command.offset`."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _ROLLED = "%-20s  %-20s  %-20s  %-20s  %-20s  %-20s"
 _END_MS = -1
 
 
-def _moment_ms(text: str) -> int:
+def _timestamp_ms(text: str) -> int:
     return time.time_ns() // 1_000_000 if text == "now" else parse_time_ms(text)
 
 
 async def reset_offset_by_time(session: VerbSession, given: FlagValues) -> None:
     group, topic, text = given["g"], given["t"], given["s"]
-    timestamp_ms, force = _moment_ms(text), given.truth("f", True)
+    timestamp_ms, force = _timestamp_ms(text), given.truth("f", True)
     queue_id = given.number("q", -1)
     if "b" in given and queue_id >= 0:
         session.row(
@@ -32,13 +32,13 @@ async def reset_offset_by_time(session: VerbSession, given: FlagValues) -> None:
             *(group, topic, queue_id, given["b"], text, timestamp_ms),
         )
         queue = MessageQueue(topic, "", queue_id)
-        found = (
+        offset = (
             given.number("o", -1) if "o" in given else await session.groups.offset_at(given["b"], queue, timestamp_ms)
         )
-        session.row("reset consumer offset to %d", found)
-        if found > 0:
+        session.row("reset consumer offset to %d", offset)
+        if offset > 0:
             await session.groups.reset(
-                given["b"], group, topic, timestamp_ms=timestamp_ms, queue_id=queue_id, offset_to=found
+                given["b"], group, topic, timestamp_ms=timestamp_ms, queue_id=queue_id, offset_to=offset
             )
         return
     moved = await _reset_all(session, group, topic, timestamp_ms)
@@ -65,20 +65,20 @@ async def skip_accumulated_message(session: VerbSession, given: FlagValues) -> N
 
 async def reset_offset_by_time_old(session: VerbSession, given: FlagValues) -> None:
     force = given.truth("f", True)
-    await _reset_old(session, given["g"], given["t"], _moment_ms(given["s"]), force=force, text=given["s"])
+    await _reset_old(session, given["g"], given["t"], _timestamp_ms(given["s"]), force=force, text=given["s"])
 
 
 async def _reset_all(session: VerbSession, group: str, topic: str, timestamp_ms: int) -> dict[MessageQueue, int] | None:
-    """Have every broker move the group; None if one leaves a group without members to the tools."""
+    """Reset the offsets at every broker; return None if a broker cannot do so for a group without members."""
     moved: dict[MessageQueue, int] = {}
     for broker in (await session.name_servers.route(topic)).brokers:
         address = selected(broker)
         if address is None:
             continue
-        told = await session.groups.reset(address, group, topic, timestamp_ms=timestamp_ms)
-        if told is None:
+        reset = await session.groups.reset(address, group, topic, timestamp_ms=timestamp_ms)
+        if reset is None:
             return None
-        moved |= told
+        moved |= reset
     return moved
 
 
@@ -105,7 +105,7 @@ def _rolled_heads(last: str) -> tuple[str, ...]:
 
 
 async def _roll(session: VerbSession, group: str, topic: str, timestamp_ms: int, *, force: bool) -> None:
-    """Commit for a group without members, queue by queue."""
+    """Commit offsets for a group without members, queue by queue."""
     route = await session.name_servers.route(topic)
     counts = {data.broker_name: data.read_queue_count for data in route.queues}
     for broker in route.brokers:
@@ -117,11 +117,11 @@ async def _roll(session: VerbSession, group: str, topic: str, timestamp_ms: int,
             end = await session.groups.max_offset(address, queue)
             before = await session.groups.committed(address, group, queue)
             now = before if before is not None else await session.groups.min_offset(address, queue)
-            found = await session.groups.offset_at(address, queue, timestamp_ms)
-            target = found if force or found <= now else now
+            wanted = await session.groups.offset_at(address, queue, timestamp_ms)
+            target = wanted if force or wanted <= now else now
             if target != now or before is None:
                 await session.groups.commit(address, group, queue, target)
-            session.row(_ROLLED, front(broker.broker_name, 32), queue_id, end, now, found, target)
+            session.row(_ROLLED, front(broker.broker_name, 32), queue_id, end, now, wanted, target)
 
 
 async def clone_group_offset(session: VerbSession, given: FlagValues) -> None:
@@ -135,7 +135,7 @@ async def clone_group_offset(session: VerbSession, given: FlagValues) -> None:
         try:
             await session.groups.commit(address, target, queue, each.consumer_queue_offset)
         except BrokerRefused as error:
-            # The retry topic of the source is none that the other group could be in.
+            # The source group's retry topic cannot be consumed by the other group.
             if error.code not in (ResponseCode.TOPIC_NOT_EXIST, ResponseCode.SYSTEM_ERROR) or queue.topic == topic:
                 raise
     session.print("clone group offset success. srcGroup[%s], destGroup=[%s], topic[%s]", source, target, topic)

@@ -1,4 +1,4 @@
-"""Verbs that print topics message by message. Mirrors Java `PrintMessageSubCommand`, `ConsumeMessageCommand`."""
+"""Verbs that print the messages of topics. Mirrors Java `PrintMessageSubCommand`, `ConsumeMessageCommand`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def queue_text(queue: MessageQueue) -> str:
 
 
 def message_text(message: Received) -> str:
-    """`MessageExt.toString`."""
+    """Return Java's `MessageExt.toString`."""
     stored = message.stored
     signed = [byte - 256 if byte > 127 else byte for byte in message.body]
     return (
@@ -94,9 +94,9 @@ async def print_msg_by_queue(session: VerbSession, given: FlagValues) -> None:
 
 
 async def consume_message(session: VerbSession, given: FlagValues) -> None:
-    complaint = _complaint(given)
-    if complaint is not None:
-        session.print("%s", complaint)
+    error = _flag_error(given)
+    if error is not None:
+        session.print("%s", error)
         return
     left = given.number("c", 128)
     pulls = await ToolsConsumer.of(session, given["t"], given.get("g", GROUP))
@@ -125,8 +125,8 @@ async def consume_message(session: VerbSession, given: FlagValues) -> None:
         await _consume(session, pulls, queue, low, high)
 
 
-def _complaint(given: FlagValues) -> str | None:
-    """The sentences with which the tool ends where flags do not go together."""
+def _flag_error(given: FlagValues) -> str | None:
+    """Return the error of Apache's tool for incompatible flags, or None."""
     now_ms = time.time_ns() // 1_000_000
     begin_ms = parse_time_ms(given["s"]) if "s" in given else 0
     end_ms = parse_time_ms(given["e"]) if "e" in given else 0

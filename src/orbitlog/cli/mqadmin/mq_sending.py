@@ -27,7 +27,7 @@ _BEIJING = timedelta(hours=8)
 
 def _body(size: int, pattern: str = "a") -> str:
     if not 0 <= size <= _BODY_BYTES_MAX:
-        raise VerbFailed(f"{size} bytes are no size of a message: 0 to {_BODY_BYTES_MAX}")
+        raise VerbFailed(f"invalid message size {size}: 0 to {_BODY_BYTES_MAX} bytes")
     return (pattern * (size // len(pattern) + 1))[:size] if len(pattern) == 1 else pattern * -(-size // len(pattern))
 
 
@@ -42,8 +42,8 @@ async def send_message(session: VerbSession, given: FlagValues) -> None:
         given["t"], given["p"], tags=given.get("c"), keys=given.get("k", "").split(), queue=queue
     )
     session.row(_SENT, "#Broker Name", "#QID", "#Send Result", "#MsgId")
-    place = (receipt.queue.broker_name, receipt.queue.queue_id)
-    session.row(_SENT, *place, _STATUSES[receipt.status], receipt.message_id)
+    queue_name = (receipt.queue.broker_name, receipt.queue.queue_id)
+    session.row(_SENT, *queue_name, _STATUSES[receipt.status], receipt.message_id)
 
 
 async def check_msg_send_rt(session: VerbSession, given: FlagValues) -> None:
@@ -71,7 +71,7 @@ async def _timed(session: VerbSession, topic: str, body: str, queue: MessageQueu
 
 
 async def cluster_rt(session: VerbSession, given: FlagValues) -> None:
-    """Runs until interrupted, as the tool does."""
+    """Measure until interrupted, as Apache's tool does."""
     amount, body = given.number("a", 100), _body(given.number("s", 128))
     as_log, room = given.truth("p"), given.get("m", "noname")
     clusters = (await session.admin.cluster()).clusters

@@ -32,7 +32,7 @@ _RULE = "-" * 158
 
 
 async def topic_list(session: VerbSession, given: FlagValues) -> None:
-    topics = await _told_topics(session)
+    topics = await _registered_topics(session)
     if "c" not in given:
         for topic in topics:
             session.row("%s", topic)
@@ -49,13 +49,13 @@ async def topic_list(session: VerbSession, given: FlagValues) -> None:
             cluster = cluster_of(route.brokers[0].broker_name, info)
             groups = await _groups_of(session, route, topic)
         except (OrbitlogError, IndexError):
-            pass  # as the tool has it: what cannot be told is left blank
+            pass  # as in Apache's tool, unknown values stay blank
         for group in groups or [""]:
             session.row("%-20s  %-64s  %-64s", front(cluster, 20), front(topic, 64), front(group, 64))
 
 
-async def _told_topics(session: VerbSession) -> list[str]:
-    """In the order of the name server's answer, not sorted."""
+async def _registered_topics(session: VerbSession) -> list[str]:
+    """Return the topics in the order of the name server's answer."""
     from orbitlog.wire.bodies.body_json import decode_body
     from orbitlog.wire.bodies.list_bodies import TopicList
     from orbitlog.wire.codes import RequestCode
@@ -77,7 +77,7 @@ async def _groups_of(session: VerbSession, route: TopicRoute, topic: str) -> lis
 
 
 def selected(broker: BrokerData) -> str | None:
-    """`BrokerData.selectBrokerAddr`: the master, or a copy where there is none."""
+    """Return the address of the master, or of a replica without a master, like `BrokerData.selectBrokerAddr`."""
     return broker.addresses.get(0) or next(iter(broker.addresses.values()), None)
 
 
@@ -103,7 +103,7 @@ async def topic_route(session: VerbSession, given: FlagValues) -> None:
 
 
 def _route_json(route: TopicRoute) -> dict[str | int, Json]:
-    """A route as the tool shows it: sorted by key, ids of brokers as numbers."""
+    """Return a route as Apache's tool prints it: sorted by key, broker ids as numbers."""
     brokers: list[Json] = [
         {
             "brokerAddrs": {number: address for number, address in broker.addresses.items()},
@@ -238,11 +238,11 @@ async def update_topic_perm(session: VerbSession, given: FlagValues) -> None:
         sys_flag=first.sys_flag,
         permission=permission,
     )
-    told = "update topic perm from %s to %s in %s success."
+    result = "update topic perm from %s to %s in %s success."
     if "b" not in given:
         for address in await session.targets(None, given.get("c")):
             await session.brokers.put_topic(address, config)
-            session.row(told, first.permission, permission, address)
+            session.row(result, first.permission, permission, address)
         return
     address = given["b"]
     name = next((each.broker_name for each in route.brokers if each.addresses.get(0) == address), None)
@@ -254,7 +254,7 @@ async def update_topic_perm(session: VerbSession, given: FlagValues) -> None:
         session.row("new perm equals to the old one!")
         return
     await session.brokers.put_topic(address, config)
-    session.row(told, before, permission, address)
+    session.row(result, before, permission, address)
     session.row("%s.", _config_text(config))
 
 
@@ -275,7 +275,7 @@ async def update_order_conf(session: VerbSession, given: FlagValues) -> None:
             await session.name_servers.delete_value(ORDER_NAMESPACE, topic)
             session.print("delete orderConf success. topic=[%s]", topic)
         case other:
-            raise VerbFailed(f"-m {other} is none of put, get, delete")
+            raise VerbFailed(f"-m {other} is not one of put, get, delete")
 
 
 async def allocate_mq(session: VerbSession, given: FlagValues) -> None:
@@ -286,11 +286,11 @@ async def allocate_mq(session: VerbSession, given: FlagValues) -> None:
     addresses = given["i"].split(",")
     route = make_route(given["t"], await session.name_servers.route(given["t"]))
     queues = queues_in_hash_order(route.read_queues)
-    told: dict[str | int, Json] = {
+    allocation: dict[str | int, Json] = {
         address: [_queue_json(queue) for queue in STRATEGIES["average"](address, queues, addresses)]
         for address in in_hash_order(addresses)
     }
-    session.row("%s", write_body({"result": told}).decode())
+    session.row("%s", write_body({"result": allocation}).decode())
 
 
 def _queue_json(queue: MessageQueue) -> Json:
@@ -300,7 +300,7 @@ def _queue_json(queue: MessageQueue) -> Json:
 async def stats_all(session: VerbSession, given: FlagValues) -> None:
     heads = ("#Topic", "#Consumer Group", "#Accumulation", "#InTPS", "#OutTPS", "#InMsg24Hour", "#OutMsg24Hour")
     session.row(_STATS, *heads)
-    for topic in await _told_topics(session):
+    for topic in await _registered_topics(session):
         if _is_of_group(topic) or given.get("t") not in (None, "", topic):
             continue
         try:
@@ -330,8 +330,8 @@ async def _topic_stats(session: VerbSession, topic: str, *, active_only: bool) -
 async def _summed(session: VerbSession, masters: list[str], name: str, key: str) -> tuple[float, int]:
     tps, day = 0.0, 0
     for address in masters:
-        found = await session.brokers.statistic(address, name, key)
-        if found is not None:
-            tps += found.minute.tps
-            day += found.day.sum or found.hour.sum or found.minute.sum
+        statistic = await session.brokers.statistic(address, name, key)
+        if statistic is not None:
+            tps += statistic.minute.tps
+            day += statistic.day.sum or statistic.hour.sum or statistic.minute.sum
     return tps, day

@@ -1,4 +1,4 @@
-"""Pulling as Apache's tool pulls: one request at a time, with the outcome under Java's name."""
+"""Pulls of Apache's tool: one request at a time, in the group TOOLS_CONSUMER, with Java's names of the results."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PullOutcome:
 
 
 class ToolsConsumer:
-    """Pulls of one topic, whose route is known."""
+    """Pulls messages of one topic."""
 
     def __init__(self, link: GroupLink, queues: tuple[MessageQueue, ...]) -> None:
         self.link = link

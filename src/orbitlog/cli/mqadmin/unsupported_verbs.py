@@ -1,13 +1,13 @@
-"""Verbs of Apache's tool that are not offered here, each with why, and what comes nearest."""
+"""Verbs of Apache's tool that are not supported, each with the reason and the nearest alternative."""
 
 from __future__ import annotations
 
-_ACCESS = "brokers of ours have no users; `orbitlog context add` keeps credentials for those that do"
-_CONTROLLER = "there is no controller here; `orbitlog cluster list` lists brokers"
-_STATIC = "there are no static topics here; `orbitlog topic create` makes topics"
-_ROCKSDB = "there is no RocksDB here; `orbitlog dump config` shows what a broker keeps"
-NOT_OFFERED = {
-    "haStatus": "`orbitlog cluster health` is the nearest; there is no replication to show",
+_ACCESS = "Orbitlog brokers have no users; store credentials for other brokers with `orbitlog context add`"
+_CONTROLLER = "Orbitlog has no controller; list brokers with `orbitlog cluster list`"
+_STATIC = "Orbitlog has no static topics; create topics with `orbitlog topic create`"
+_ROCKSDB = "Orbitlog does not use RocksDB; print a broker's tables with `orbitlog dump config`"
+UNSUPPORTED = {
+    "haStatus": "Orbitlog has no replication; use `orbitlog cluster health`",
     "getSyncStateSet": _CONTROLLER,
     "getBrokerEpoch": _CONTROLLER,
     "getControllerMetaData": _CONTROLLER,
@@ -15,29 +15,29 @@ NOT_OFFERED = {
     "updateControllerConfig": _CONTROLLER,
     "electMaster": _CONTROLLER,
     "cleanBrokerMetadata": _CONTROLLER,
-    "addBroker": "brokers are no containers here; `orbitlog broker` starts one",
-    "removeBroker": "brokers are no containers here; stop the process of the broker",
-    "resetMasterFlushOffset": "there is no replication here; `orbitlog cluster health` shows the flush lag",
-    "updateTopicList": "`orbitlog topic create` in a loop, or updateTopic, is the nearest",
-    "updateSubGroupList": "`orbitlog group create` in a loop, or updateSubGroup, is the nearest",
-    "startMonitoring": "`orbitlog cluster health` in a timer is the nearest",
+    "addBroker": "Orbitlog has no broker containers; start a broker with `orbitlog broker`",
+    "removeBroker": "Orbitlog has no broker containers; stop the broker's process",
+    "resetMasterFlushOffset": "Orbitlog has no replication; `orbitlog cluster health` shows the flush lag",
+    "updateTopicList": "use `orbitlog topic create` or updateTopic in a loop",
+    "updateSubGroupList": "use `orbitlog group create` or updateSubGroup in a loop",
+    "startMonitoring": "use `orbitlog cluster health` in a timer",
     "updateStaticTopic": _STATIC,
     "remappingStaticTopic": _STATIC,
-    "exportMetadata": "`orbitlog dump config STORE --json` is the nearest",
-    "exportConfigs": "`orbitlog config show --json` is the nearest",
-    "exportMetrics": "`orbitlog cluster health --json` is the nearest",
+    "exportMetadata": "use `orbitlog dump config STORE --json`",
+    "exportConfigs": "use `orbitlog config show --json`",
+    "exportMetrics": "use `orbitlog cluster health --json`",
     "exportMetadataInRocksDB": _ROCKSDB,
-    "exportPopRecord": "`orbitlog dump config STORE` is the nearest",
+    "exportPopRecord": "use `orbitlog dump config STORE`",
     "rocksDBConfigToJson": _ROCKSDB,
     "checkRocksdbCqWriteProgress": _ROCKSDB,
-    "dumpCompactionLog": "`orbitlog dump commitlog FILE` is the nearest",
-    "getColdDataFlowCtrInfo": "cold reads are not throttled here; `orbitlog config show` shows settings",
-    "updateColdDataFlowCtrGroupConfig": "cold reads are not throttled here; `orbitlog config show` shows settings",
-    "removeColdDataFlowCtrGroupConfig": "cold reads are not throttled here; `orbitlog config show` shows settings",
-    "setCommitLogReadAheadMode": "read-ahead is the system's here; `orbitlog config show` shows settings",
-    "getConsumerStatus": "consumerStatus, or `orbitlog group show --members`, is the nearest",
-    "consumer": "consumerStatus, or `orbitlog group show --members`, is the nearest",
-    "DecodeMessageId": "`orbitlog message get ID` is the nearest",
+    "dumpCompactionLog": "use `orbitlog dump commitlog FILE`",
+    "getColdDataFlowCtrInfo": "cold reads are not throttled; `orbitlog config show` shows settings",
+    "updateColdDataFlowCtrGroupConfig": "cold reads are not throttled; `orbitlog config show` shows settings",
+    "removeColdDataFlowCtrGroupConfig": "cold reads are not throttled; `orbitlog config show` shows settings",
+    "setCommitLogReadAheadMode": "read-ahead is left to the kernel; `orbitlog config show` shows settings",
+    "getConsumerStatus": "use consumerStatus or `orbitlog group show --members`",
+    "consumer": "use consumerStatus or `orbitlog group show --members`",
+    "DecodeMessageId": "use `orbitlog message get ID`",
     **{
         f"{word}{what}": _ACCESS
         for word in ("create", "update", "delete", "get", "list", "copy")

@@ -1,7 +1,7 @@
-"""Flags of a verb, and the words after it read as Apache's tool reads them.
+"""Flags of a verb, parsed as Apache's tool parses them.
 
-Mirrors what commons-cli's `DefaultParser` takes: `-t Orders`, `-tOrders`, `-t=Orders`, `--topic Orders`,
-`--topic=Orders`, `-topic Orders`; a word that is nobody's is passed over.
+Accepts what commons-cli's `DefaultParser` does: `-t Orders`, `-tOrders`, `-t=Orders`, `--topic Orders`,
+`--topic=Orders`, `-topic Orders`; words that belong to no flag are ignored.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _NUMBER = re.compile(r"-[0-9.]+", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Flag:
-    """One flag: `short` may be empty. Flags with the same `one_of` exclude each other, and one must be there."""
+    """One flag; `short` may be empty. Of the flags with the same `one_of`, exactly one must be given."""
 
     short: str
     long: str
@@ -29,16 +29,16 @@ class Flag:
         return self.short or self.long
 
 
-NAME_SERVER = Flag("n", "namesrvAddr", "name servers, host:port with semicolons between")
+NAME_SERVER = Flag("n", "namesrvAddr", "name servers: host:port, separated by semicolons")
 HELP = Flag("h", "help", "print this help", takes_value=False)
 
 
 class BadFlags(Exception):
-    """Words that the flags do not explain: the tool prints its help and ends with 1."""
+    """Invalid flags: the tool prints its help and exits with 1."""
 
 
 class FlagValues(Mapping[str, str]):
-    """The values that were given, by the short names of their flags."""
+    """Values of the given flags by their short names."""
 
     def __init__(self, values: Mapping[str, str]) -> None:
         self._values = values
@@ -53,7 +53,7 @@ class FlagValues(Mapping[str, str]):
         return len(self._values)
 
     def number(self, name: str, default: int) -> int:
-        """A whole number as `Long.parseLong` has it."""
+        """Parse a whole number like `Long.parseLong`."""
         text = self._values.get(name)
         if text is None:
             return default
@@ -62,28 +62,28 @@ class FlagValues(Mapping[str, str]):
         return int(text)
 
     def truth(self, name: str, default: bool = False) -> bool:
-        """Anything but "true" is false."""
+        """Parse a boolean; anything but "true" is false."""
         text = self._values.get(name)
         return default if text is None else text.lower() == "true"
 
 
 def parse_flags(words: Sequence[str], flags: Sequence[Flag]) -> FlagValues:
-    """Read the words; raises `BadFlags` with the sentence that Apache's tool would say."""
+    """Parse words; raise `BadFlags` with the message of Apache's tool."""
     by_short = {flag.short: flag for flag in flags if flag.short}
     by_long = {flag.long: flag for flag in flags}
     values: dict[str, str] = {}
-    waiting = list(words)
-    while waiting:
-        word = waiting.pop(0)
+    remaining = list(words)
+    while remaining:
+        word = remaining.pop(0)
         if not word.startswith("-") or word == "-" or _NUMBER.fullmatch(word):
             continue
         if word == "--":
             break
         flag, value = _flag_of(word, by_short, by_long)
         if flag.takes_value and value is None:
-            if not waiting or _is_flag(waiting[0], by_short, by_long):
+            if not remaining or _is_flag(remaining[0], by_short, by_long):
                 raise BadFlags(f"Missing argument for option: {flag.name}")
-            value = waiting.pop(0)
+            value = remaining.pop(0)
         values.setdefault(flag.name, (value or "").strip())
     if HELP.short not in values:
         _check_required(flags, values)
@@ -92,17 +92,17 @@ def parse_flags(words: Sequence[str], flags: Sequence[Flag]) -> FlagValues:
 
 def _flag_of(word: str, by_short: Mapping[str, Flag], by_long: Mapping[str, Flag]) -> tuple[Flag, str | None]:
     bare, equals, value = word.lstrip("-").partition("=")
-    found = by_long.get(bare) or (by_short.get(bare) if not word.startswith("--") else None)
-    if found is None and len(bare) > 1:
-        starting = [flag for name, flag in by_long.items() if name.startswith(bare)]
-        found = starting[0] if len(starting) == 1 else None
-    if found is not None:
-        return found, value if equals else None
-    # A value that sticks to its flag: -tOrders.
-    sticking = by_short.get(word[1:2])
-    if sticking is None or word.startswith("--") or not sticking.takes_value:
+    flag = by_long.get(bare) or (by_short.get(bare) if not word.startswith("--") else None)
+    if flag is None and len(bare) > 1:
+        candidates = [candidate for name, candidate in by_long.items() if name.startswith(bare)]
+        flag = candidates[0] if len(candidates) == 1 else None
+    if flag is not None:
+        return flag, value if equals else None
+    # A value without a separator: -tOrders.
+    attached = by_short.get(word[1:2])
+    if attached is None or word.startswith("--") or not attached.takes_value:
         raise BadFlags(f"Unrecognized option: {word}")
-    return sticking, word[2:]
+    return attached, word[2:]
 
 
 def _is_flag(word: str, by_short: Mapping[str, Flag], by_long: Mapping[str, Flag]) -> bool:
@@ -132,7 +132,7 @@ def _check_required(flags: Sequence[Flag], values: Mapping[str, str]) -> None:
 
 
 def usage(verb: str, help_text: str, flags: Sequence[Flag]) -> str:
-    """Write the help of a verb."""
+    """Return the help of a verb."""
     flags = sorted(flags, key=lambda flag: flag.name.lower())
     words = []
     for flag in flags:

@@ -1,4 +1,4 @@
-"""What a verb works with: the administration of the cluster, and a place to print to."""
+"""Session of a verb: admin requests to the cluster, and output."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_CLUSTER = "Make sure the specified clusterName exists or the name server conn
 
 
 class VerbFailed(ClientError):
-    """A verb cannot do what was asked, for a reason that is no broker's."""
+    """A verb failed without an error from a broker."""
 
 
 class VerbSession:
@@ -37,7 +37,7 @@ class VerbSession:
 
     @property
     def mq(self) -> RocketMQ:
-        assert self._mq is not None, "the table says of this verb that it needs no client"
+        assert self._mq is not None, "the verb table declares that this verb needs no client"
         return self._mq
 
     @cached_property
@@ -55,28 +55,28 @@ class VerbSession:
     # Printing
 
     def print(self, template: str, *values: object) -> None:
-        """Print by a template of Java's, which brings its own ends of lines."""
+        """Print by a Java template, which contains its own line ends."""
         click.echo(printf(template, *values) if values else template, nl=False)
 
     def row(self, template: str, *values: object) -> None:
         click.echo(printf(template, *values))
 
-    # Whom a verb is about
+    # Targets of a verb
 
     async def cluster_brokers(self, cluster: str, *, copies: bool = False) -> list[str]:
-        """The addresses of a cluster's masters, and of their copies if wanted; a cluster that is unknown is told."""
+        """Return the addresses of a cluster's masters, and of replicas with `copies`; print an unknown cluster."""
         info = await self.admin.cluster()
         if cluster not in info.clusters:
             self.print(f"[error] {NO_CLUSTER}")
             return []
-        found: list[str] = []
+        targets: list[str] = []
         for name in in_hash_order(info.clusters[cluster]):
             addresses = info.brokers[name].addresses if name in info.brokers else {}
-            found += [each for number, each in addresses.items() if copies or number == 0]
-        return in_hash_order(found)
+            targets += [address for broker_id, address in addresses.items() if copies or broker_id == 0]
+        return in_hash_order(targets)
 
     async def targets(self, broker: str | None, cluster: str | None) -> list[str]:
-        """One broker by its address, or the masters of a cluster."""
+        """Return the address of one broker, or of the masters of a cluster."""
         if broker is not None:
             return [broker]
         return await self.cluster_brokers(cluster) if cluster is not None else []
@@ -90,7 +90,7 @@ class VerbSession:
 
 
 def checked_topic(topic: str) -> str:
-    """A topic of which every broker would take the name; else the code that Apache's client has for it."""
+    """Return a valid topic name; else raise the refusal of Apache's client."""
     try:
         return names.check_topic(topic)
     except FormatError as error:

@@ -1,6 +1,6 @@
-"""The table of verbs: flags as Apache's tool of 5.3 has them, where each is done, and which command of ours does it.
+"""Verb table: the flags of Apache's tool 5.3, the function of each verb, and the equivalent Orbitlog command.
 
-Nothing of the families is imported here: one verb needs one of them.
+Imports no verb module: running one verb imports only its own.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from orbitlog.cli.mqadmin.verb_flags import HELP, NAME_SERVER, Flag
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """One verb. `function` is `module:name`; `is_client`: it sends, and so needs the whole client."""
+    """One verb. `function` is `module:name`; `is_client` means that it sends, and needs a full client."""
 
     name: str
     help: str
@@ -40,16 +40,16 @@ _BROKER = Flag("b", "brokerAddr", "a broker by its address")
 _CLUSTER = Flag("c", "clusterName", "all masters of a cluster")
 _BROKER_OR = Flag("b", "brokerAddr", "a broker by its address", one_of="where")
 _OR_CLUSTER = Flag("c", "clusterName", "all masters of a cluster", one_of="where")
-_ROUTE = Flag("c", "cluster", "cluster or parent topic by which the route is found")
+_ROUTE = Flag("c", "cluster", "cluster or parent topic for the route lookup")
 _KEY = _need("k", "key", "the key")
 _VALUE = _need("v", "value", "the value")
 _NAMESPACE = _need("s", "namespace", "the namespace")
-_BEGIN = Flag("b", "beginTimestamp", "from then on: milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS")
-_END = Flag("e", "endTimestamp", "until then: milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS")
+_BEGIN = Flag("b", "beginTimestamp", "start time: milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS")
+_END = Flag("e", "endTimestamp", "end time: milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS")
 _CHARSET = Flag("c", "charsetName", "character set of bodies")
 _TAGS = Flag("s", "subExpression", "only these tags: TagA || TagB")
 _BODY = Flag("d", "printBody", "also print bodies: true or false")
-_FORCE = Flag("f", "force", "also move forward: true or false")
+_FORCE = Flag("f", "force", "also reset forward: true or false")
 _RESET = (
     _need("g", "group", "the consumer group"),
     _TOPIC,
@@ -67,14 +67,14 @@ _TOPICS = (
     ),
     Verb(
         "topicRoute",
-        "Show where a topic is.",
+        "Show the route of a topic.",
         "orbitlog.cli.mqadmin.mq_topics:topic_route",
         "topic show --config",
         (_TOPIC, _switch("l", "list", "as a table")),
     ),
     Verb(
         "topicStatus",
-        "Show both ends of each queue.",
+        "Show the minimum and maximum offset of each queue.",
         "orbitlog.cli.mqadmin.mq_topics:topic_status",
         "topic show",
         (_TOPIC, _ROUTE),
@@ -88,7 +88,7 @@ _TOPICS = (
     ),
     Verb(
         "updateTopic",
-        "Make or change a topic.",
+        "Create or change a topic.",
         "orbitlog.cli.mqadmin.mq_topics:update_topic",
         "topic create, topic update",
         (
@@ -118,44 +118,44 @@ _TOPICS = (
     ),
     Verb(
         "updateOrderConf",
-        "Get, put or delete the order of an ordered topic's queues.",
+        "Get, put or delete the queue order of an ordered topic.",
         "orbitlog.cli.mqadmin.mq_topics:update_order_conf",
         "topic create --ordered",
         (_TOPIC, Flag("v", "orderConf", "broker-a:8;broker-b:8"), _need("m", "method", "put, get or delete")),
     ),
     Verb(
         "allocateMQ",
-        "Show how members would share queues.",
+        "Show how members would divide the queues.",
         "orbitlog.cli.mqadmin.mq_topics:allocate_mq",
         "group show --members",
-        (_TOPIC, _need("i", "ipList", "members, with commas between")),
+        (_TOPIC, _need("i", "ipList", "members, separated by commas")),
     ),
     Verb(
         "statsAll",
-        "Show how much goes in and out of topics.",
+        "Show send and consume rates of topics.",
         "orbitlog.cli.mqadmin.mq_topics:stats_all",
         "cluster health",
-        (_switch("a", "activeTopic", "only those in use"), Flag("t", "topic", "only this one")),
+        (_switch("a", "activeTopic", "only active topics"), Flag("t", "topic", "only this topic")),
     ),
 )
 _GROUPS = (
     Verb(
         "updateSubGroup",
-        "Make or change a consumer group.",
+        "Create or change a consumer group.",
         "orbitlog.cli.mqadmin.mq_groups:update_sub_group",
         "group create, group update",
         (
             *(_BROKER, _CLUSTER, _GROUP),
             Flag("s", "consumeEnable", "may consume: true or false"),
-            Flag("m", "consumeFromMinEnable", "may begin at the smallest offset: true or false"),
-            Flag("d", "consumeBroadcastEnable", "may be broadcast to: true or false"),
+            Flag("m", "consumeFromMinEnable", "may start at the minimum offset: true or false"),
+            Flag("d", "consumeBroadcastEnable", "may consume by broadcast: true or false"),
             Flag("o", "consumeMessageOrderly", "consumes in order: true or false"),
-            Flag("q", "retryQueueNums", "queues for retries"),
-            Flag("r", "retryMaxTimes", "tries"),
-            Flag("p", "groupRetryPolicy", "policy of retries, as JSON"),
-            Flag("i", "brokerId", "reads from the broker with this id"),
-            Flag("w", "whichBrokerWhenConsumeSlowly", "reads from this one when it is slow"),
-            Flag("a", "notifyConsumerIdsChanged", "members are told of each other: true or false"),
+            Flag("q", "retryQueueNums", "number of retry queues"),
+            Flag("r", "retryMaxTimes", "maximum retries"),
+            Flag("p", "groupRetryPolicy", "retry policy as JSON"),
+            Flag("i", "brokerId", "read from the broker with this id"),
+            Flag("w", "whichBrokerWhenConsumeSlowly", "read from the broker with this id when consumption is slow"),
+            Flag("a", "notifyConsumerIdsChanged", "notify members of changes: true or false"),
             Flag("", "attributes", "attributes: +a=b,-c"),
         ),
     ),
@@ -164,18 +164,18 @@ _GROUPS = (
         "Delete a consumer group.",
         "orbitlog.cli.mqadmin.mq_groups:delete_sub_group",
         "group delete",
-        (_BROKER, _CLUSTER, _GROUP, Flag("r", "removeOffset", "also its offsets: true or false")),
+        (_BROKER, _CLUSTER, _GROUP, Flag("r", "removeOffset", "also delete its offsets: true or false")),
     ),
     Verb(
         "getConsumerConfig",
-        "Show what a group may do.",
+        "Show the configuration of a group.",
         "orbitlog.cli.mqadmin.mq_groups:get_consumer_config",
         "group show --config",
         (_GROUP,),
     ),
     Verb(
         "setConsumeMode",
-        "Have a group pull or pop.",
+        "Set the consume mode of a group: pull or pop.",
         "orbitlog.cli.mqadmin.mq_groups:set_consume_mode",
         "group update",
         (
@@ -184,12 +184,12 @@ _GROUPS = (
             _need("t", "topicName", "the topic"),
             _GROUP,
             _need("m", "mode", "PULL or POP"),
-            Flag("q", "popShareQueueNum", "queues shared"),
+            Flag("q", "popShareQueueNum", "number of shared queues"),
         ),
     ),
     Verb(
         "consumerProgress",
-        "Show how far groups are.",
+        "Show the progress of groups.",
         "orbitlog.cli.mqadmin.mq_groups:consumer_progress",
         "offsets show",
         (
@@ -201,7 +201,7 @@ _GROUPS = (
     ),
     Verb(
         "consumerStatus",
-        "Show what the members of a group do.",
+        "Show the status of the members of a group.",
         "orbitlog.cli.mqadmin.mq_groups:consumer_status",
         "group show --members",
         (
@@ -236,41 +236,41 @@ _GROUPS = (
 _OFFSETS = (
     Verb(
         "resetOffsetByTime",
-        "Move a group to a time.",
+        "Reset the offsets of a group to a time.",
         "orbitlog.cli.mqadmin.mq_offsets:reset_offset_by_time",
         "offsets reset --to TIME",
         (
             *_RESET,
             Flag("b", "broker", "a broker by its address"),
-            Flag("q", "queue", "one queue of it"),
-            Flag("o", "offset", "to this offset of the queue"),
+            Flag("q", "queue", "one queue of the broker"),
+            Flag("o", "offset", "new offset of the queue"),
             _ROUTE,
         ),
     ),
     Verb(
         "resetOffsetByTimeOld",
-        "Commit a time for a group without members.",
+        "Commit the offsets at a time for a group without members.",
         "orbitlog.cli.mqadmin.mq_offsets:reset_offset_by_time_old",
         "offsets reset --to TIME",
         (*_RESET, _ROUTE),
     ),
     Verb(
         "skipAccumulatedMessage",
-        "Move a group to the end.",
+        "Reset the offsets of a group to the end.",
         "orbitlog.cli.mqadmin.mq_offsets:skip_accumulated_message",
         "offsets reset --to latest",
         (_RESET[0], _TOPIC, _FORCE, _ROUTE),
     ),
     Verb(
         "cloneGroupOffset",
-        "Let one group be where another is.",
+        "Copy the offsets of one group to another.",
         "orbitlog.cli.mqadmin.mq_offsets:clone_group_offset",
         "offsets show, offsets reset",
         (
-            _need("s", "srcGroup", "from this group"),
-            _need("d", "destGroup", "to this group"),
+            _need("s", "srcGroup", "source group"),
+            _need("d", "destGroup", "target group"),
             _TOPIC,
-            Flag("o", "offline", "nobody is there: true or false"),
+            Flag("o", "offline", "the group is offline: true or false"),
         ),
     ),
 )
@@ -281,10 +281,10 @@ _MESSAGES = (
         "orbitlog.cli.mqadmin.mq_messages:query_msg_by_id",
         "message get ID",
         (
-            *(_TOPIC, _need("i", "msgId", "ids, with commas between"), Flag("g", "consumerGroup", "a group")),
+            *(_TOPIC, _need("i", "msgId", "ids, separated by commas"), Flag("g", "consumerGroup", "a group")),
             *(
                 Flag("d", "clientId", "a member"),
-                Flag("s", "sendMessage", "send it again"),
+                Flag("s", "sendMessage", "resend it"),
                 Flag("u", "unitName", "unit"),
             ),
             *(Flag("f", "bodyFormat", "also the body, in this character set"), _ROUTE),
@@ -295,11 +295,18 @@ _MESSAGES = (
         "Find messages by a key.",
         "orbitlog.cli.mqadmin.mq_messages:query_msg_by_key",
         "message find TOPIC KEY",
-        (_TOPIC, _need("k", "msgKey", "the key"), _BEGIN, _END, Flag("m", "maxNum", "at most so many"), _ROUTE),
+        (
+            _TOPIC,
+            _need("k", "msgKey", "the key"),
+            _BEGIN,
+            _END,
+            Flag("m", "maxNum", "maximum number of messages"),
+            _ROUTE,
+        ),
     ),
     Verb(
         "queryMsgByUniqueKey",
-        "Show a message by its sender's id.",
+        "Show a message by its producer's unique id.",
         "orbitlog.cli.mqadmin.mq_messages:query_msg_by_unique_key",
         "message get ID --topic TOPIC",
         (
@@ -309,7 +316,7 @@ _MESSAGES = (
     ),
     Verb(
         "queryMsgByOffset",
-        "Show a message by its place.",
+        "Show a message by its queue offset.",
         "orbitlog.cli.mqadmin.mq_messages:query_msg_by_offset",
         "tail TOPIC --from OFFSET --queue N --limit 1",
         (
@@ -324,22 +331,22 @@ _MESSAGES = (
         "message trace ID",
         (
             _need("i", "msgId", "the id"),
-            Flag("t", "traceTopic", "where traces are"),
+            Flag("t", "traceTopic", "topic of the traces"),
             _BEGIN,
             _END,
-            Flag("c", "maxNum", "at most so many"),
+            Flag("c", "maxNum", "maximum number of records"),
         ),
     ),
     Verb(
         "printMsg",
-        "Print a topic.",
+        "Print the messages of a topic.",
         "orbitlog.cli.mqadmin.mq_printing:print_msg",
         "tail TOPIC --from earliest --no-follow",
         (_TOPIC, _CHARSET, _TAGS, _BEGIN, _END, _BODY, Flag("l", "lmqParentTopic", "parent topic")),
     ),
     Verb(
         "printMsgByQueue",
-        "Print a queue.",
+        "Print the messages of a queue.",
         "orbitlog.cli.mqadmin.mq_printing:print_msg_by_queue",
         "tail TOPIC --from earliest --queue N --no-follow",
         (
@@ -355,8 +362,8 @@ _MESSAGES = (
         "tail TOPIC --from OFFSET --limit N",
         (
             *(_TOPIC, Flag("b", "brokerName", "the broker"), Flag("i", "queueId", "the queue")),
-            *(Flag("o", "offset", "from this offset"), Flag("g", "consumerGroup", "under this group's name")),
-            *(Flag("s", "beginTimestamp", _BEGIN.help), _END, Flag("c", "MessageNumber", "so many")),
+            *(Flag("o", "offset", "first offset"), Flag("g", "consumerGroup", "consumer group")),
+            *(Flag("s", "beginTimestamp", _BEGIN.help), _END, Flag("c", "MessageNumber", "number of messages")),
         ),
     ),
     Verb(
@@ -366,8 +373,8 @@ _MESSAGES = (
         "dump consumequeue FILE",
         (
             *(_TOPIC, _need("q", "queue", "the queue"), _need("i", "index", "the first unit")),
-            *(Flag("c", "count", "so many"), Flag("b", "broker", "a broker by its address")),
-            Flag("g", "consumer", "as this group would see them"),
+            *(Flag("c", "count", "number of units"), Flag("b", "broker", "a broker by its address")),
+            Flag("g", "consumer", "filter for this group"),
         ),
     ),
 )
@@ -386,30 +393,35 @@ _SENDING = (
     ),
     Verb(
         "checkMsgSendRT",
-        "Measure how long sends take.",
+        "Measure the latency of sends.",
         "orbitlog.cli.mqadmin.mq_sending:check_msg_send_rt",
         "bench send --topic TOPIC",
-        (_TOPIC, Flag("a", "amount", "so many"), Flag("s", "size", "bytes")),
+        (_TOPIC, Flag("a", "amount", "number of messages"), Flag("s", "size", "body size in bytes")),
         is_client=True,
     ),
     Verb(
         "clusterRT",
-        "Measure how long sends take at each broker, again and again.",
+        "Measure the latency of sends at each broker repeatedly.",
         "orbitlog.cli.mqadmin.mq_sending:cluster_rt",
         "bench send",
         (
-            *(Flag("a", "amount", "so many"), Flag("s", "size", "bytes"), Flag("c", "cluster", "one cluster")),
-            *(Flag("p", "print log", "as lines of a log"), Flag("m", "machine room", "its name")),
+            *(Flag("a", "amount", "messages per round"), Flag("s", "size", "body size in bytes")),
+            Flag("c", "cluster", "one cluster"),
+            *(Flag("p", "print log", "print log lines"), Flag("m", "machine room", "name of the machine room")),
             Flag("i", "interval", "seconds between rounds"),
         ),
         is_client=True,
     ),
     Verb(
         "sendMsgStatus",
-        "Send to a broker's own topic.",
+        "Send to the topic of a broker.",
         "orbitlog.cli.mqadmin.mq_sending:send_msg_status",
         "bench send",
-        (_need("b", "brokerName", "the broker"), Flag("s", "messageSize", "bytes"), Flag("c", "count", "so many")),
+        (
+            _need("b", "brokerName", "the broker"),
+            Flag("s", "messageSize", "body size in bytes"),
+            Flag("c", "count", "number of messages"),
+        ),
         is_client=True,
     ),
 )
@@ -420,27 +432,27 @@ _BROKERS = (
         "orbitlog.cli.mqadmin.mq_brokers:cluster_list",
         "cluster list, cluster health",
         (
-            _switch("m", "moreStats", "with counts"),
-            Flag("i", "interval", "again after so many seconds"),
+            _switch("m", "moreStats", "with message counts"),
+            Flag("i", "interval", "repeat after this many seconds"),
             Flag("c", "clusterName", "one cluster"),
         ),
     ),
     Verb(
         "brokerStatus",
-        "Show what a broker measures.",
+        "Show the runtime statistics of a broker.",
         "orbitlog.cli.mqadmin.mq_brokers:broker_status",
         "cluster health",
         (_BROKER_OR, _OR_CLUSTER),
     ),
     Verb(
         "brokerConsumeStats",
-        "Show how far all groups are at a broker.",
+        "Show the progress of all groups at a broker.",
         "orbitlog.cli.mqadmin.mq_brokers:broker_consume_stats",
         "offsets show, cluster health",
         (
             _need("b", "brokerAddr", "a broker by its address"),
-            Flag("t", "timeoutMillis", "wait so long"),
-            Flag("l", "level", "only those so far behind"),
+            Flag("t", "timeoutMillis", "timeout in milliseconds"),
+            Flag("l", "level", "minimum lag"),
             Flag("o", "order", "ordered topics: true or false"),
         ),
     ),
@@ -456,7 +468,7 @@ _BROKERS = (
         "Change a setting of brokers.",
         "orbitlog.cli.mqadmin.mq_brokers:update_broker_config",
         "config set",
-        (_BROKER, _CLUSTER, Flag("a", "updateAllBroker", "also copies"), _KEY, _VALUE),
+        (_BROKER, _CLUSTER, Flag("a", "updateAllBroker", "also replicas"), _KEY, _VALUE),
     ),
     Verb(
         "getNamesrvConfig",
@@ -473,14 +485,14 @@ _BROKERS = (
     ),
     Verb(
         "wipeWritePerm",
-        "Have nobody write to a broker.",
+        "Remove the write permission of a broker.",
         "orbitlog.cli.mqadmin.mq_brokers:wipe_write_perm",
         "config set brokerPermission=4",
         (_need("b", "brokerName", "the broker"),),
     ),
     Verb(
         "addWritePerm",
-        "Have a broker written to again.",
+        "Restore the write permission of a broker.",
         "orbitlog.cli.mqadmin.mq_brokers:add_write_perm",
         "config set brokerPermission=6",
         (_need("b", "brokerName", "the broker"),),
@@ -501,14 +513,14 @@ _BROKERS = (
     ),
     Verb(
         "cleanExpiredCQ",
-        "Remove queues whose messages have expired.",
+        "Delete queues whose messages have expired.",
         "orbitlog.cli.mqadmin.mq_brokers:clean_expired_cq",
         "-",
         (_BROKER, Flag("c", "cluster", "all masters of a cluster")),
     ),
     Verb(
         "cleanUnusedTopic",
-        "Remove queues of topics that are gone.",
+        "Delete queues of deleted topics.",
         "orbitlog.cli.mqadmin.mq_brokers:clean_unused_topic",
         "-",
         (_BROKER, Flag("c", "cluster", "all masters of a cluster")),
@@ -526,5 +538,5 @@ VERBS = {verb.name: verb for verb in (*_TOPICS, *_GROUPS, *_OFFSETS, *_MESSAGES,
 
 
 def find_verb(name: str) -> Verb | None:
-    """Whatever its capitals, as the tool has it."""
-    return next((verb for known, verb in VERBS.items() if known.lower() == name.lower()), None)
+    """Return a verb by name, without case as in Apache's tool."""
+    return next((verb for verb_name, verb in VERBS.items() if verb_name.lower() == name.lower()), None)

@@ -1,4 +1,4 @@
-"""Values as people read them: sizes, times, hosts, and text from files made safe for a terminal."""
+"""Values as text: sizes, times, hosts, and text from files with control characters escaped."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STEP = 1024
 
 
 def byte_count(size_bytes: int) -> str:
-    """Write a size with at most four digits: `91 B`, `1.2 KiB`."""
+    """Return a size with its unit: `91 B`, `1.2 KiB`."""
     if size_bytes < _STEP:
         return f"{size_bytes} B"
     value = size_bytes / _STEP
@@ -27,13 +27,18 @@ def byte_count(size_bytes: int) -> str:
     return f"{value:.1f} TiB"
 
 
+def byte_rate(size_bytes: int, seconds: float) -> str:
+    """Return a throughput with its unit: `1.2 MiB/s`."""
+    return f"{byte_count(int(size_bytes / max(seconds, 0.001)))}/s"
+
+
 def counted(number: int, noun: str) -> str:
-    """Write a number with its noun: `1 message`, `2 messages`."""
+    """Return a number with its noun: `1 message`, `2 messages`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def local_time(timestamp_ms: int) -> str:
-    """Write an instant in the local time zone, to the millisecond; a number no calendar has stays a number."""
+    """Return a timestamp in local time with milliseconds, or the number if it is out of range."""
     try:
         instant = datetime.fromtimestamp(timestamp_ms // 1000)
     except (ValueError, OverflowError, OSError):
@@ -42,31 +47,31 @@ def local_time(timestamp_ms: int) -> str:
 
 
 def zone_name() -> str:
-    """Name the zone of `local_time`."""
+    """Return the name of the local time zone."""
     return time.tzname[0]
 
 
 @lru_cache(maxsize=4096)
 def host_text(raw: bytes) -> str:
-    """Write the 8 or 20 bytes of a host as `ip:port`."""
+    """Return the 8 or 20 bytes of a host as `ip:port`."""
     return str(decode_host(raw))
 
 
 def printable(text: str) -> str:
-    """Escape what a terminal might take for a command."""
+    """Return text with control characters escaped, which a terminal could execute."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
 
 
 def body_preview(body: bytes) -> str:
-    """Show the beginning of a body: text where it is text, else bytes in hexadecimal."""
+    """Return the start of a body: as text if it is text, else in hexadecimal."""
     try:
         text, _ = codecs.utf_8_decode(body[:_PREVIEW_BYTES], "strict", len(body) <= _PREVIEW_BYTES)
     except UnicodeDecodeError:
         text = ""
     shown = printable(text.replace("\n", " ").replace("\t", " "))
-    # Escapes that make the text much longer say that it was no text.
+    # If escapes make it much longer, it is binary data that happens to be valid UTF-8.
     if body and (not text or len(shown) > 1.5 * len(text)):
         head = body[:_PREVIEW_HEX_BYTES].hex(" ")
         return f"0x {head}" + (" …" if len(body) > _PREVIEW_HEX_BYTES else "")
@@ -74,7 +79,7 @@ def body_preview(body: bytes) -> str:
 
 
 def display_width(text: str) -> int:
-    """Count the columns that a terminal needs for it."""
+    """Return the number of terminal columns that a text needs."""
     if text.isascii():
         return len(text)
     return sum(_character_width(character) for character in text)
@@ -87,7 +92,7 @@ def _character_width(character: str) -> int:
 
 
 def fit(text: str, width: int, *, right: bool = False) -> str:
-    """Cut or pad to exactly `width` columns."""
+    """Truncate or pad to exactly `width` columns."""
     needed = display_width(text)
     if needed > width:
         text, needed = _cut(text, width)

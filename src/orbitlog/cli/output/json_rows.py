@@ -1,4 +1,4 @@
-"""Rows of commands: a table, one JSON object a line, or by a format string over the same fields."""
+"""Output options: rows as a table, as one JSON object per line, or by a format string over the same fields."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class FormattedRows(LineWriter):
-    """Takes each row as the JSON object that --json prints, and writes it by a format string."""
+    """Writes rows by a format string; accepts each row as the JSON line that --json prints."""
 
     def __init__(self, row_format: RowFormat) -> None:
         super().__init__()
@@ -27,12 +27,8 @@ class FormattedRows(LineWriter):
         self.row(json.loads(text))
 
     def row(self, row: dict[str, Any]) -> None:
-        """Write one row; its own end is part of the format."""
-        text = self._format.text(row)
-        self._lines.append(text)
-        self._characters += len(text)
-        if self._characters >= self._limit:
-            self.flush()
+        """Write one row; its line end is part of the format."""
+        super().line(self._format.text(row))
 
     def flush(self) -> None:
         sys.stdout.write("".join(self._lines))
@@ -42,7 +38,7 @@ class FormattedRows(LineWriter):
 
 
 class Output(NamedTuple):
-    """How rows are to be written; `is_table` unless they are wanted as JSON or by a format string."""
+    """The form of the output: a table unless JSON or a format string is chosen."""
 
     as_json: bool = False
     template: str | None = None
@@ -52,16 +48,16 @@ class Output(NamedTuple):
         return not self.as_json and self.template is None
 
     def check(self, fields: Sequence[str]) -> None:
-        """Refuse a format string with other fields, before any work is done for it."""
+        """Raise `WrongUse` if the format string has unknown fields; call before doing the work."""
         if self.template is not None:
             RowFormat(self.template, fields)
 
     def writer(self, fields: Sequence[str]) -> LineWriter:
-        """Return what takes rows as lines of JSON, or the lines of a table."""
+        """Return a writer of JSON lines or of table lines."""
         return LineWriter() if self.template is None else FormattedRows(RowFormat(self.template, fields))
 
     def write(self, fields: Sequence[str], *rows: Mapping[str, Any]) -> None:
-        """Write rows at once, as JSON or by the format string."""
+        """Write rows and flush, as JSON or by the format string."""
         with self.writer(fields) as writer:
             for row in rows:
                 writer.line(json.dumps(row, separators=(",", ":")))
@@ -69,13 +65,15 @@ class Output(NamedTuple):
 
 
 def output_options(function: F, *, format_names: Sequence[str] = ("-f", "--format")) -> F:
-    """Give a command --json and -f; it is called with `output`."""
+    """Add --json and -f; the command receives them as `output`."""
 
     @functools.wraps(function)
     def run(*arguments: Any, as_json: bool, template: str | None, **words: Any) -> Any:
         return function(*arguments, output=Output(as_json, template), **words)
 
     decorated = click.option(
-        *format_names, "template", help=r"Print rows by a format string: '{name}\t{other}'; names as in --json."
+        *format_names,
+        "template",
+        help=r"Print rows by a format string such as '{name}\t{other}', with the names of --json.",
     )(run)
-    return cast("F", click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")(decorated))
+    return cast("F", click.option("--json", "as_json", is_flag=True, help="Print one JSON object per line.")(decorated))

@@ -1,4 +1,4 @@
-"""Lines to stdout in blocks: writing each alone would cost more than making it."""
+"""Buffered output: writes lines to stdout in blocks, because a write call costs more than formatting a line."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _BLOCK_CHARACTERS_ON_TERMINAL = 1 << 11
 
 
 class LineWriter:
-    """Collects lines and writes them in blocks; a `with` block writes the rest when it ends."""
+    """Collects lines and writes them in blocks; a `with` block flushes when it ends."""
 
     def __init__(self) -> None:
         self._lines: list[str] = []
@@ -36,6 +36,6 @@ class LineWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
-        # After a closed pipe another attempt would only fail again.
+        # After a closed pipe another write would only fail as well.
         if kind is None or not issubclass(kind, BrokenPipeError):
             self.flush()

@@ -1,4 +1,4 @@
-"""A received message as rows show it: every JSON name of a message, its body, and where it came from."""
+"""Message printer: prints received messages as JSON, by a format string, or as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MESSAGE_FIELDS = (*STORED_FIELDS, "brokerName", "body")
 
 
 def message_fields(message: Received, *, as_text: bool = True) -> dict[str, Any]:
-    """Return the fields; a body that is no text keeps its bytes as escapes, or as surrogates for a format string."""
+    """Return the fields; bytes that are not UTF-8 become replacement characters, or surrogates for a format string."""
     stored = message.stored
     fields: dict[str, Any] = json.loads(message_json(stored, stored.size_bytes)[0])
     fields["topic"] = message.topic
@@ -30,32 +30,32 @@ def message_fields(message: Received, *, as_text: bool = True) -> dict[str, Any]
 
 
 class MessagePrinter:
-    """Prints messages one by one, as soon as they come: JSON, by a format string, or as the caller writes them."""
+    """Prints each message at once: as JSON, by a format string, or as the caller's line."""
 
     def __init__(self, output: Output) -> None:
         self._as_json = output.as_json
         self._template: RowFormat | None = check_template(output, MESSAGE_FIELDS)
 
     def show(self, message: Received, plain: str | None = None) -> None:
-        """Print a message; `plain` is its line where people read, everything about it if None."""
+        """Print a message; `plain` is its line in text output, all details if None."""
         if self._template is not None:
             text = self._template.text(message_fields(message, as_text=False))
             click.echo(text.encode("utf-8", "surrogateescape"), nl=False)
         elif self._as_json:
             click.echo(json.dumps(message_fields(message), ensure_ascii=False))
         else:
-            click.echo(_whole(message) if plain is None else plain)
+            click.echo(_details(message) if plain is None else plain)
 
 
-def _whole(message: Received) -> str:
+def _details(message: Received) -> str:
     stored = message.stored
     lines = [f"{message.topic}  queue {message.queue_id}  offset {message.queue_offset}"]
     for name, value in (
         ("id", message.message_id),
-        ("broker's id", message.offset_message_id),
+        ("offset id", message.offset_message_id),
         ("stored", local_time(stored.store_timestamp_ms)),
         ("born", f"{local_time(stored.born_timestamp_ms)} at {host_text(stored.born_host_raw)}"),
-        ("tried before", str(message.attempts)),
+        ("attempts", str(message.attempts)),
         *sorted(message.properties.items()),
     ):
         lines.append(f"  {name:14} {printable(value)}")

@@ -1,4 +1,4 @@
-"""Progress of long work, on stderr, and only where somebody is looking."""
+"""Progress line on stderr, for terminals."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _INTERVAL_S = 0.2
 
 
 class Progress:
-    """One line on stderr that is written over; silent for short work and without a terminal.
+    """One line on stderr that is overwritten; silent for short work and without a terminal.
 
-    Rows that go to the same terminal are progress enough, so it is silent then too.
+    It is also silent if stdout is the same terminal: the rows themselves show progress.
     """
 
     def __init__(self, total_bytes: int) -> None:

@@ -1,8 +1,8 @@
 r"""Format strings of `-f`: `{topic} {queueId}\t{body}` over one row at a time.
 
-`{name}` is a field by its JSON name or as Python would spell it (`{queue_id}`), `{name:<12}` is padded, and
-`{properties.colour}` looks into an object. `\n`, `\t`, `\r`, `\0`, `\\` and `\xHH` are what they are in kcat; `{{` and
-`}}` are braces. Nothing of a template is ever run: this is no `str.format`, which would reach into objects.
+`{name}` is a field by its JSON name or in snake case (`{queue_id}`), `{name:<12}` is padded, and `{properties.colour}`
+is a member of an object. `\n`, `\t`, `\r`, `\0`, `\\` and `\xHH` are the escapes of kcat; `{{` and `}}` are braces.
+Templates are never evaluated: `str.format` would allow access to attributes of objects.
 """
 
 from __future__ import annotations
@@ -25,44 +25,44 @@ _ENDS = ("\n", "\0")
 
 
 class RowFormat:
-    """A template that was understood; `text` fills it with one row."""
+    """A parsed template; `text` fills it with one row."""
 
     def __init__(self, template: str, fields: Sequence[str]) -> None:
         self._fields = fields
         self._by_name = {_plain(field): field for field in fields}
         self._parts: list[str | tuple[str, str | None, str]] = []
         position = 0
-        for found in _PIECE.finditer(template):
-            self._parts.append(template[position : found.start()])
-            self._parts.append(self._part(found, template))
-            position = found.end()
+        for match in _PIECE.finditer(template):
+            self._parts.append(template[position : match.start()])
+            self._parts.append(self._part(match, template))
+            position = match.end()
         self._parts.append(template[position:])
         last = next((part for part in reversed(self._parts) if part != ""), "")
-        # As a line of its own, unless the template says how rows end.
+        # Rows end with a newline unless the template ends with one or with NUL.
         self._end = "" if isinstance(last, str) and last.endswith(_ENDS) else "\n"
 
-    def _part(self, found: re.Match[str], template: str) -> str | tuple[str, str | None, str]:
-        if found["hex"]:
-            return chr(int(found["hex"], 16))
-        if found["brace"]:
-            return found["brace"][0]
-        if found["name"]:
-            field = self._by_name.get(_plain(found["name"]))
+    def _part(self, match: re.Match[str], template: str) -> str | tuple[str, str | None, str]:
+        if match["hex"]:
+            return chr(int(match["hex"], 16))
+        if match["brace"]:
+            return match["brace"][0]
+        if match["name"]:
+            field = self._by_name.get(_plain(match["name"]))
             if field is None:
-                raise WrongUse(f"-f: there is no field {found['name']!r}; there are {', '.join(self._fields)}")
-            return field, found["inner"], f"{found['align'] or '<'}{found['width']}" if found["width"] else ""
-        if found["escape"] in _ESCAPES:
-            return _ESCAPES[found["escape"]]
-        problem = f"{found[0]!r} is no escape" if found[0].startswith("\\") else "a brace without its partner"
+                raise WrongUse(f"-f: unknown field {match['name']!r}; available: {', '.join(self._fields)}")
+            return field, match["inner"], f"{match['align'] or '<'}{match['width']}" if match["width"] else ""
+        if match["escape"] in _ESCAPES:
+            return _ESCAPES[match["escape"]]
+        problem = f"{match[0]!r} is not a valid escape" if match[0].startswith("\\") else "unbalanced brace"
         raise WrongUse(f"-f: {problem} in {template!r}; fields look like {{{self._fields[0]}}}, braces like {{{{")
 
     def text(self, row: Mapping[str, Any]) -> str:
-        """Fill the template."""
+        """Return the row as text."""
         return "".join([part if isinstance(part, str) else _filled(row, *part) for part in self._parts]) + self._end
 
 
 def _plain(name: str) -> str:
-    """`queueId`, `queue_id` and `queueid` are one name."""
+    """Return the normal form of a name: `queueId`, `queue_id` and `queueid` are the same."""
     return name.replace("_", "").replace("-", "").lower()
 
 
@@ -74,7 +74,7 @@ def _filled(row: Mapping[str, Any], field: str, inner: str | None, padding: str)
 
 
 def cell(value: object) -> str:
-    """A value as people read it: nothing for None, yes and no, lists with commas."""
+    """Return a value as text: empty for None, yes and no for booleans, lists with commas."""
     if value is None:
         return ""
     if isinstance(value, bool):

@@ -15,11 +15,11 @@ from orbitlog.cli.output.stream_table import Column, StreamTable
 
 
 def show_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], output: Output) -> None:
-    """Print rows; the titles of the columns are the JSON names and the fields of format strings."""
+    """Print rows; column titles are also the JSON names and the fields of format strings."""
     if output.template is not None:
         template = RowFormat(output.template, [column.title for column in columns])
         for row in rows:
-            # As bytes: a body that is no text goes out as it came in.
+            # As bytes: a body that is not UTF-8 is written unchanged.
             click.echo(template.text(row).encode("utf-8", "surrogateescape"), nl=False)
         return
     with LineWriter() as writer:
@@ -34,5 +34,5 @@ def show_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], outp
 
 
 def check_template(output: Output, fields: Sequence[str]) -> RowFormat | None:
-    """Understand a format string before the cluster is asked: a mistake in it should cost nothing."""
+    """Parse the format string, if any; call before the request, so that an invalid one fails at once."""
     return None if output.template is None else RowFormat(output.template, fields)

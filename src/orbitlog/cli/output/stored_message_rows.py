@@ -1,7 +1,7 @@
-"""One message as the command line shows it: a JSON object on one line, or the cells of a table.
+"""Rows of stored messages: a JSON object on one line, or the cells of a table.
 
-The JSON names are a contract (docs/reference/cli.md). Objects are put together by hand, field by field: that is
-twice as fast as a general encoder, and a dump is as fast as this function.
+The JSON names are a contract (docs/reference/cli.md). Objects are formatted by hand, field by field: that is twice as
+fast as a general encoder, and it determines the speed of a dump.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ STORED_FIELDS = (
 
 
 def message_json(message: Message, size_bytes: int) -> tuple[str, FormatError | None]:
-    """Return the object, and what is wrong with a body that cannot be inflated: its length and hash are null then."""
+    """Return the JSON object, and the error if inflating the body failed: length and hash are null then."""
     physical_offset, body = message.physical_offset, message.body
     properties = decode_properties(message.properties_raw)
     keys, tags = properties.get(props.KEYS), properties.get(props.TAGS)
@@ -54,7 +54,7 @@ def message_json(message: Message, size_bytes: int) -> tuple[str, FormatError | 
 
 
 def _inflated_facts(message: Message) -> tuple[str, str, FormatError | None]:
-    """Return length and hash of the body that the sender gave, both null where it cannot be inflated."""
+    """Return length and hash of the inflated body, both null if inflating failed."""
     body, error = _inflated(message)
     return (_NULL, _NULL, error) if body is None else (f"{len(body)}", f'"{sha256(body).hexdigest()}"', None)
 
@@ -67,7 +67,7 @@ def _inflated(message: Message) -> tuple[bytes | None, FormatError | None]:
 
 
 def message_cells(message: Message, size_bytes: int) -> tuple[tuple[str, ...], FormatError | None]:
-    """Return the cells from offset and size to a preview of the body, and why the body cannot be inflated, if so."""
+    """Return the cells of a table row, and the error if inflating the body failed."""
     properties = message.properties
     body, error = _inflated(message)
     cells = (
@@ -81,6 +81,6 @@ def message_cells(message: Message, size_bytes: int) -> tuple[tuple[str, ...], F
         local_time(message.store_timestamp_ms),
         host_text(message.born_host_raw),
         "?" if body is None else byte_count(len(body)),
-        "cannot be inflated" if body is None else body_preview(body),
+        "inflating failed" if body is None else body_preview(body),
     )
     return cells, error

@@ -1,7 +1,7 @@
-"""A table that is written while its rows are still being read.
+"""Streaming table: prints rows while later ones are still being read.
 
-The first rows decide the widths of the columns; later cells are cut to fit. Where the terminal is too narrow,
-wide columns shrink, and then those marked as dispensable are left out, the least needed first.
+The first rows determine the column widths; later cells are truncated to fit. If the terminal is too narrow, wide
+columns shrink, then dispensable ones are omitted, the least important first.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ import click
 from orbitlog.cli.output.display_text import display_width, fit
 from orbitlog.cli.output.line_writer import LineWriter
 
-_ROWS_LOOKED_AT = 200
+_ROWS_MEASURED = 200
 _GAP = "  "
 _WIDTH_WITHOUT_TERMINAL = 160
 
 
 class Column(NamedTuple):
-    """One column; it may shrink to `width_min`, and the higher `dispensable`, the earlier it is left out (0: never)."""
+    """One column; it may shrink to `width_min`. The higher `dispensable`, the earlier it is omitted (0: never)."""
 
     title: str
     right: bool = False
@@ -37,19 +37,19 @@ def shows_colour() -> bool:
 
 
 def line_width() -> int:
-    """Return how wide a line may be: the terminal's width, or a wide one where there is no terminal."""
+    """Return the maximum width of a line: that of the terminal, or a default without one."""
     import shutil
 
     return shutil.get_terminal_size((_WIDTH_WITHOUT_TERMINAL, 24)).columns
 
 
 class StreamTable:
-    """Writes rows under a heading; call `finish` after the last one."""
+    """Writes rows below a heading; call `finish` after the last row."""
 
     def __init__(self, writer: LineWriter, columns: Sequence[Column]) -> None:
         self._writer = writer
         self._columns = columns
-        self._waiting: list[Sequence[str]] = []
+        self._pending: list[Sequence[str]] = []
         self._shown: list[tuple[int, int]] | None = None
         self._colour = shows_colour()
 
@@ -57,24 +57,24 @@ class StreamTable:
         if self._shown is not None:
             self._write(cells)
             return
-        self._waiting.append(cells)
-        if len(self._waiting) >= _ROWS_LOOKED_AT:
+        self._pending.append(cells)
+        if len(self._pending) >= _ROWS_MEASURED:
             self._start()
 
     def finish(self) -> None:
-        """Write what still waits."""
-        if self._shown is None and self._waiting:
+        """Write the pending rows."""
+        if self._shown is None and self._pending:
             self._start()
 
     def _start(self) -> None:
-        self._shown = _chosen_widths(self._columns, self._waiting, line_width())
+        self._shown = _chosen_widths(self._columns, self._pending, line_width())
         heading = _GAP.join(
             fit(self._columns[number].title, width, right=self._columns[number].right) for number, width in self._shown
         )
         self._writer.line(click.style(heading.rstrip(), bold=True) if self._colour else heading.rstrip())
-        for cells in self._waiting:
+        for cells in self._pending:
             self._write(cells)
-        self._waiting.clear()
+        self._pending.clear()
 
     def _write(self, cells: Sequence[str]) -> None:
         assert self._shown is not None
@@ -87,7 +87,7 @@ class StreamTable:
 
 
 def _chosen_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[tuple[int, int]]:
-    """Return number and width of each column that is shown."""
+    """Return index and width of each column that is shown."""
     natural = {
         number: max(display_width(column.title), *(display_width(cells[number]) for cells in rows))
         for number, column in enumerate(columns)
@@ -102,7 +102,7 @@ def _chosen_widths(columns: Sequence[Column], rows: Sequence[Sequence[str]], wid
 
 
 def _shrunk(columns: Sequence[Column], wanted: dict[int, int], width: int) -> tuple[dict[int, int], int]:
-    """Take from the widest columns what is too much; return also what is still too much."""
+    """Shrink the widest columns to fit; return the widths and the excess that remains."""
     widths = dict(wanted)
     excess = sum(widths.values()) + len(_GAP) * (len(widths) - 1) - width
     for number in sorted(widths, key=lambda number: -widths[number]):

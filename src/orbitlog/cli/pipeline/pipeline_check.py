@@ -1,4 +1,4 @@
-"""`orbitlog pipeline check`: whether log, queues, index, checkpoint and config of stores are whole and agree."""
+"""`orbitlog pipeline check`: verifies log, queues, index, checkpoint and config of stores on Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.job_options import JobProgress, master_option, spark_session, split_option
-from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.display_text import byte_rate
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.store_options import read_settings, report_damage, settings_options, stores_argument, warn
 
@@ -27,7 +27,7 @@ CHECK_FIELDS = (
 @click.option(
     "--state",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A directory for what was checked; a run that was killed is taken up with it.",
+    help="Directory for finished tasks, from which a killed run resumes.",
 )
 @split_option
 @master_option
@@ -45,10 +45,9 @@ def command(
 ) -> None:
     """Verify whole stores: records, queues, index, checkpoint, config.
 
-    Each record's magic, lengths, offset and checksum; the order of every queue; each unit and index entry against the
-    log; timer files, and files that are missing or foreign. Verdict and exit code are those of `orbitlog doctor check`:
-    what is wrong is named on stderr with file, byte, topic and queue, and the exit code is 1 then. Nothing is
-    changed."""
+    Checks the magic, lengths, offset and checksum of each record, the order of every queue, each unit and index entry
+    against the log, timer files, and missing or foreign files. Findings and exit code are those of `orbitlog doctor
+    check`: problems are printed on stderr with file, byte, topic and queue, and the exit code is 1. Changes nothing."""
     output.check(CHECK_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.pipeline.check import check
@@ -68,16 +67,16 @@ def command(
     report_damage([str(diagnosis) for result in results for diagnosis in result.problems])
 
 
-def _sentence(found: Examination, seconds: float) -> str:
-    result = found.check
-    speed = byte_count(int(result.log_bytes / max(seconds, 0.001)))
-    count = len(found.problems) + found.unlisted_count
-    verdict = "sound" if found.is_sound else f"{count} findings"
-    behind = ""
+def _sentence(examination: Examination, seconds: float) -> str:
+    result = examination.check
+    speed = byte_rate(result.log_bytes, seconds)
+    count = len(examination.problems) + examination.unlisted_count
+    verdict = "sound" if examination.is_sound else f"{count} findings"
+    missing = ""
     if result.units_behind or result.keys_behind:
-        behind = f"; {result.units_behind} units and {result.keys_behind} keys are not derived yet"
+        missing = f"; {result.units_behind} units and {result.keys_behind} keys are not derived yet"
     return (
         f"{result.store}: {verdict}: {result.messages} messages up to physical offset {result.log_end},"
         f" {result.units} units of {result.queues} queues, {result.keys} keys in {result.index_files} index files"
-        f"{behind} ({seconds:.1f} s, {speed}/s)"
+        f"{missing} ({seconds:.1f} s, {speed})"
     )

@@ -1,4 +1,4 @@
-"""`orbitlog pipeline dispatch`: queues and index of a running broker's store, kept up to date by a streaming query."""
+"""`orbitlog pipeline dispatch`: builds queues and index of a running broker's store with a streaming query."""
 
 from __future__ import annotations
 
@@ -25,51 +25,51 @@ _FIELDS = ("event", "epoch", "dispatchedTo", "confirmedTo", "messages", "batches
 
 @click.command("dispatch")
 @store_argument
-@click.option("--once", is_flag=True, help="Dispatch what is there now, hand back, and end.")
+@click.option("--once", is_flag=True, help="Dispatch all current messages, hand the lease back, and exit.")
 @master_option
 @output_options
 def command(*, store: Path, once: bool, master: str, output: Output) -> None:
-    """Dispatch a running broker's store: queues and index from its log.
+    """Dispatch for a running broker: build its queues and index from its log.
 
-    The broker must let others dispatch (orbitlog up --dispatch spark); it serves what is dispatched here. One process
-    at a time has the lease. It is handed back when the broker asks for it and when this command is interrupted or
-    terminated; if it is killed, the next owner goes on at the last mark. It ends when the broker is gone."""
+    The broker must offer dispatch (orbitlog up --dispatch spark). One process at a time holds the lease. It is handed
+    back when the broker recalls it and when this command is interrupted or terminated; after a kill, the next holder
+    resumes at the last mark. The command exits when the broker does."""
     output.check(_FIELDS)
     from orbitlog.pipeline.dispatch.dispatch_query import DispatchQuery, require_broker
 
     require_broker(store)
-    shown = _Shown(store, output)
+    printer = _ProgressPrinter(store, output)
     stop = threading.Event()
     with spark_session(master, "dispatch") as spark:
-        # After Spark has started: it has handlers of its own, which cancel jobs.
+        # After Spark has started: PySpark installs a SIGINT handler that cancels jobs, which this one replaces.
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: stop.set())
-        query = DispatchQuery(spark, store, on_progress=shown.tell)
+        query = DispatchQuery(spark, store, on_progress=printer.show)
         if once:
-            shown.tell(query.run_once())
+            printer.show(query.run_once())
         else:
             query.run(stop)
-    shown.end()
+    printer.end()
 
 
-class _Shown:
-    """Says who dispatches now, and once a second how far it is."""
+class _ProgressPrinter:
+    """Prints changes of the lease at once, and progress once a second."""
 
     def __init__(self, store: Path, output: Output) -> None:
         self._store = store
         self._output = output
         self._last: DispatchProgress | None = None
-        self._told_s = 0.0
+        self._printed_s = 0.0
 
-    def tell(self, progress: DispatchProgress) -> None:
+    def show(self, progress: DispatchProgress) -> None:
         before, self._last = self._last, progress
         if before is None or (before.epoch, before.waits_for) != (progress.epoch, progress.waits_for):
             self._event(progress)
-        elif time.monotonic() - self._told_s >= _INTERVAL_S:
+        elif time.monotonic() - self._printed_s >= _INTERVAL_S:
             self._line(progress)
 
     def _event(self, progress: DispatchProgress) -> None:
-        self._told_s = time.monotonic()
+        self._printed_s = time.monotonic()
         if not self._output.is_table:
             self._row("waiting" if progress.waits_for else "taken", progress)
         elif progress.waits_for:
@@ -79,17 +79,17 @@ class _Shown:
         sys.stdout.flush()
 
     def _line(self, progress: DispatchProgress) -> None:
-        self._told_s = time.monotonic()
+        self._printed_s = time.monotonic()
         if not self._output.is_table:
             self._row("progress", progress)
             sys.stdout.flush()
         elif sys.stderr.isatty():
-            behind = byte_count(max(progress.confirmed_to - progress.dispatched_to, 0))
-            text = f"{progress.messages:,} messages in {progress.batches:,} batches, {behind} behind"
+            lag = byte_count(max(progress.confirmed_to - progress.dispatched_to, 0))
+            text = f"{progress.messages:,} messages in {progress.batches:,} batches, lag {lag}"
             click.echo(f"\r{text:<70}", nl=False, err=True)
 
     def end(self) -> None:
-        """Say what was done in all."""
+        """Print the totals."""
         last = self._last
         if last is None:
             return

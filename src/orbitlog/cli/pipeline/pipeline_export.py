@@ -1,4 +1,4 @@
-"""`orbitlog pipeline export`: a topic as a table of Parquet files, Delta or Iceberg, each message exactly once."""
+"""`orbitlog pipeline export`: exports a topic as a Parquet, Delta or Iceberg table, each message exactly once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.job_options import JobProgress, master_option, spark_session
-from orbitlog.cli.output.display_text import byte_count, counted
+from orbitlog.cli.output.display_text import byte_count, byte_rate, counted
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
 
@@ -37,42 +37,47 @@ def _seconds(_: click.Context, parameter: click.Parameter, text: str) -> float |
 
 @click.command("export")
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-@click.option("--topic", required=True, help="The topic to export.")
-@click.option("--to", "target", required=True, type=click.Path(file_okay=False, path_type=Path), help="The table.")
+@click.option("--topic", required=True, help="Topic to export.")
+@click.option(
+    "--to", "target", required=True, type=click.Path(file_okay=False, path_type=Path), help="Directory of the table."
+)
 @click.option(
     "--format",
     "table_format",
     type=click.Choice(_FORMATS),
     default="parquet",
     show_default=True,
-    help="Kind of table: plain Parquet files, Delta, or Iceberg.",
+    help="Table format: plain Parquet files, Delta or Iceberg.",
 )
 @click.option(
-    "--json-schema", metavar="COLUMNS", help="JSON bodies as columns: `id bigint, price double, note string`."
+    "--json-schema", metavar="COLUMNS", help="Split JSON bodies into columns: `id bigint, price double, note string`."
 )
 @click.option(
-    "--starting", default="earliest", show_default=True, help="Where a new export starts: also latest, or JSON."
+    "--starting",
+    default="earliest",
+    show_default=True,
+    help="Start of a new export: earliest, latest, or JSON offsets.",
 )
-@click.option("--follow", is_flag=True, help="Go on with what comes, as a streaming query, until stopped.")
+@click.option("--follow", is_flag=True, help="Continue with new messages, as a streaming query, until stopped.")
 @click.option(
     "--trigger",
     "trigger_s",
     callback=_seconds,
     default="10s",
     show_default=True,
-    help=f"How often --follow looks; with {_NOW} the query ends when it has what is there.",
+    help=f"Poll interval of --follow; with {_NOW} the query ends when all current messages are exported.",
 )
 @click.option(
     "--batch-messages",
     type=click.IntRange(min=1),
     default=4_000_000,
     show_default=True,
-    help="How many messages one commit adds, about.",
+    help="Approximate number of messages per commit.",
 )
-@click.option("--ignore-loss", is_flag=True, help="Go on without messages that are gone or damaged.")
+@click.option("--ignore-loss", is_flag=True, help="Skip messages that were deleted or are damaged, instead of failing.")
 @master_option
 @log_path_options
-@partial(output_options, format_names=("-f", "--row-format"))  # --format is the table's
+@partial(output_options, format_names=("-f", "--row-format"))  # --format selects the table format
 def command(
     *,
     stores: tuple[str, ...],
@@ -90,10 +95,10 @@ def command(
     assignments: tuple[str, ...],
     output: Output,
 ) -> None:
-    """Export a topic as a table, by day, each message exactly once.
+    """Export a topic as a table partitioned by day, each message exactly once.
 
-    Run it again and it adds what is new; killed at any point, the next run goes on where the table is. STORE is a
-    broker's storePathRootDir, or name=PATH to name it."""
+    A second run adds new messages; after a kill at any point, the next run resumes at the table's last batch. STORE is
+    a broker's storePathRootDir, or name=PATH to name it."""
     output.check(_FIELDS)
     from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
     from orbitlog.pipeline.export.export_stream import ExportQuery
@@ -112,41 +117,41 @@ def command(
     )
     messages = 0
 
-    def tell(batch: ExportedBatch) -> None:
+    def on_batch(batch: ExportedBatch) -> None:
         nonlocal messages
         messages += batch.messages
-        _tell(batch, output)
+        _print_batch(batch, output)
 
     with spark_session(master, "export", only_tasks=not follow) as spark:
         if follow:
             query = ExportQuery(
-                spark, request, on_batch=tell, on_restart=lambda sentence: click.echo(sentence, err=True)
+                spark, request, on_batch=on_batch, on_restart=lambda sentence: click.echo(sentence, err=True)
             )
             query.run(_stop_signal(), trigger_s=trigger_s)
         else:
             with JobProgress() as progress:
                 for batch in export_topic(runner(spark), request, progress=progress):
-                    tell(batch)
+                    on_batch(batch)
     if output.is_table:
         click.echo(f"{counted(messages, 'message')} added to {target}")
 
 
 def _stop_signal() -> threading.Event:
-    """Return what TERM and INT set; a batch in the making is finished first."""
+    """Return an event that TERM and INT set; the current batch is completed first."""
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     return stop
 
 
-def _tell(batch: ExportedBatch, output: Output) -> None:
+def _print_batch(batch: ExportedBatch, output: Output) -> None:
     if not output.is_table:
         sizes = (batch.number, batch.messages, batch.scanned_bytes, batch.files, batch.file_bytes)
         values = (*sizes, batch.end, round(batch.seconds, 3))
         output.write(_FIELDS, dict(zip(_FIELDS, values, strict=True)))
         return
-    speed = byte_count(int(batch.scanned_bytes / max(batch.seconds, 0.001)))
+    speed = byte_rate(batch.scanned_bytes, batch.seconds)
     click.echo(
         f"batch {batch.number}: {counted(batch.messages, 'message')} in {counted(batch.files, 'file')},"
-        f" {byte_count(batch.file_bytes)} ({batch.seconds:.1f} s, {speed}/s)"
+        f" {byte_count(batch.file_bytes)} ({batch.seconds:.1f} s, {speed})"
     )

@@ -12,25 +12,25 @@ Command = TypeVar("Command", bound=Callable[..., object])
 
 
 def log_path_options(command: Command) -> Command:
-    """Add --config and --set, which say where the CommitLog is."""
+    """Add --config and --set, which give the directories of the CommitLog."""
     config = click.option(
         "--config",
         "config_path",
         type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="Java's broker.conf: its storePathCommitLog says where the log is.",
+        help="Java's broker.conf, read for storePathCommitLog.",
     )
     assignments = click.option(
         "--set",
         "assignments",
         multiple=True,
         metavar="KEY=VALUE",
-        help="storePathCommitLog or readOnlyCommitLogStorePaths; wins over --config.",
+        help="storePathCommitLog or readOnlyCommitLogStorePaths; overrides --config.",
     )
     return config(assignments(command))
 
 
 def name_given_stores(stores: Iterable[str], config_path: Path | None, assignments: Iterable[str]) -> Any:
-    """Return the named stores with their CommitLog directories."""
+    """Return the stores with their names and CommitLog directories."""
     from orbitlog.pipeline.sources.broker_stores import name_stores, with_log_paths
     from orbitlog.settings.setting import SettingError
     from orbitlog.settings.store_settings import LOG_PATH_SETTINGS, load_settings

@@ -1,8 +1,9 @@
-"""`orbitlog pipeline query`: messages of stores by topic, key, time and content, or by SQL."""
+"""`orbitlog pipeline query`: finds messages of stores by topic, key, time and content, or with SQL."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,13 +19,13 @@ from orbitlog.cli.output.stream_table import Column, StreamTable
 from orbitlog.cli.pipeline.pipeline_options import log_path_options, name_given_stores
 
 _SHOWN = ("topic", "queueId", "queueOffset", "tags", "keys", "storeTimestamp", "bornHost", "body")
-_SENTENCE_MAX = 300
+_ERROR_CHARACTERS_MAX = 300
 
 # Frames and rows are `Any` here: only the pipeline knows Spark's types.
 
 
 def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int | None:
-    """Read a time: milliseconds, or ISO 8601 (UTC unless it says otherwise)."""
+    """Parse a time: milliseconds, or ISO 8601 (UTC unless it has a zone)."""
     if text is None:
         return None
     if text.isascii() and text.isdecimal() and len(text) < 16:
@@ -41,14 +42,14 @@ def _time(_: click.Context, parameter: click.Parameter, text: str | None) -> int
 
 @click.command("query")
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-@click.option("--sql", help="SQL over the view `messages`, such as: select topic, count(*) from messages group by 1.")
+@click.option("--sql", help="SQL over the view `messages`: select topic, count(*) from messages group by 1.")
 @click.option("--topic", help="Only this topic, read through its queues.")
 @click.option("--key", help="Only messages with this key or unique key.")
-@click.option("--from", "from_ms", callback=_time, metavar="TIME", help="Stored at this time or later.")
-@click.option("--to", "to_ms", callback=_time, metavar="TIME", help="Stored before this time.")
+@click.option("--from", "from_ms", callback=_time, metavar="TIME", help="Only messages stored at or after this time.")
+@click.option("--to", "to_ms", callback=_time, metavar="TIME", help="Only messages stored before this time.")
 @click.option("--contains", metavar="TEXT", help="Only messages whose body contains this text.")
-@click.option("--limit", type=click.IntRange(min=0), help="At most so many rows.")
-@click.option("--out", type=click.Path(path_type=Path), help="A new directory: write the rows to it as Parquet.")
+@click.option("--limit", type=click.IntRange(min=0), help="Maximum number of rows.")
+@click.option("--out", type=click.Path(path_type=Path), help="Write the rows as Parquet into this new directory.")
 @master_option
 @log_path_options
 @output_options
@@ -68,7 +69,7 @@ def command(
     assignments: tuple[str, ...],
     output: Output,
 ) -> None:
-    """Find messages by topic, key, time or content, or ask with SQL.
+    """Find messages by topic, key, time or content, or with SQL.
 
     STORE is a broker's storePathRootDir, or name=PATH to name it. Times are ISO 8601 (UTC) or milliseconds."""
     from orbitlog.pipeline.sources.message_query import MessageFilter, as_json_rows, messages_frame, query_sql
@@ -97,7 +98,7 @@ def command(
 
 
 class _SparkErrors:
-    """Turns what Spark raises into one sentence: the line that names the cause."""
+    """Turns an exception of Spark into one sentence: the line with the cause."""
 
     def __enter__(self) -> None:
         return None
@@ -106,8 +107,8 @@ class _SparkErrors:
         if error is None or not type(error).__module__.startswith(("pyspark", "py4j")):
             return
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        ours = [line.partition(": ")[2] for line in lines if line.startswith("orbitlog.")]
-        raise Problem((ours or lines or [str(kind)])[0][:_SENTENCE_MAX]) from error
+        causes = [line.partition(": ")[2] for line in lines if line.startswith("orbitlog.")]
+        raise Problem((causes or lines or [str(kind)])[0][:_ERROR_CHARACTERS_MAX]) from error
 
 
 def _write_json(frame: Any, output: Output) -> None:
@@ -117,7 +118,7 @@ def _write_json(frame: Any, output: Output) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: times as milliseconds, bytes as text where they are text, else in hexadecimal."""
+    """Return a value for JSON: times as milliseconds, bytes as text if they are UTF-8, else in hexadecimal."""
     if isinstance(value, dict):
         return {str(name): _plain(item) for name, item in value.items()}
     if isinstance(value, list | tuple):
@@ -137,14 +138,18 @@ def _write_rows(frame: Any) -> None:
     """Write the result of SQL as a table."""
     numbers = ("bigint", "int", "double", "float", "smallint", "tinyint")
     columns = [Column(name, right=kind in numbers, width_max=80, width_min=8) for name, kind in frame.dtypes]
+    _write_table(frame, columns, lambda row: [_cell(value) for value in row], "row")
+
+
+def _write_table(frame: Any, columns: Sequence[Column], cells: Callable[[Any], Sequence[str]], noun: str) -> None:
     rows = 0
     with LineWriter() as writer:
         table = StreamTable(writer, columns)
         for row in frame.toLocalIterator(prefetchPartitions=True):
             rows += 1
-            table.row([_cell(value) for value in row])
+            table.row(cells(row))
         table.finish()
-        writer.line(counted(rows, "row"))
+        writer.line(counted(rows, noun))
 
 
 def _cell(value: Any) -> str:
@@ -169,14 +174,7 @@ def _write_messages(frame: Any) -> None:
         Column("size", right=True),
         Column("body", width_max=60, width_min=12),
     ]
-    rows = 0
-    with LineWriter() as writer:
-        table = StreamTable(writer, columns)
-        for row in frame.toLocalIterator(prefetchPartitions=True):
-            rows += 1
-            table.row(_message_cells(row))
-        table.finish()
-        writer.line(counted(rows, "message"))
+    _write_table(frame, columns, _message_cells, "message")
 
 
 def _message_cells(row: Any) -> tuple[str, ...]:

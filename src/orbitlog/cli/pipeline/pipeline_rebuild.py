@@ -1,4 +1,4 @@
-"""`orbitlog pipeline rebuild`: ConsumeQueue, IndexFile and checkpoint of stores, made again from their logs."""
+"""`orbitlog pipeline rebuild`: rebuilds ConsumeQueues, index and checkpoint of stores from their logs on Spark."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from orbitlog.cli.job_options import REBUILD_FIELDS, JobProgress, master_option, spark_session, split_option
-from orbitlog.cli.output.display_text import byte_count
+from orbitlog.cli.output.display_text import byte_rate
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.store_options import read_settings, report_damage, settings_options, stores_argument
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A new directory for the derived files; of several stores each gets a directory in it.",
+    help="New directory for the derived files; several stores get one subdirectory each.",
 )
-@click.option("--in-place", is_flag=True, help="Replace the derived files of the stores themselves; no broker may run.")
-@click.option("--no-crc", is_flag=True, help="Trust the bodies of messages without looking at their checksums.")
+@click.option("--in-place", is_flag=True, help="Replace the derived files of the stores; no broker may be running.")
+@click.option("--no-crc", is_flag=True, help="Do not verify the checksums of message bodies.")
 @split_option
 @master_option
 @output_options
@@ -42,11 +42,11 @@ def command(
     config_path: Path | None,
     assignments: tuple[str, ...],
 ) -> None:
-    """Make queues, index and checkpoint again from the log.
+    """Rebuild queues, index and checkpoint from the log.
 
-    The files are byte for byte those that brokers write. They are made aside and take their place when all of them are
-    complete; a run that was killed is taken up by the next one with the same arguments. A damaged log is reported, and
-    nothing is made from it: exit code 1."""
+    The files are byte for byte those that brokers write. They are staged, and replace the old ones when all are
+    complete; the next run with the same arguments resumes a killed one. A damaged log is reported with exit code 1, and
+    nothing is rebuilt from it."""
     if (out is None) != in_place:
         raise click.UsageError("give either --out DIR or --in-place")
     output.check(REBUILD_FIELDS)
@@ -75,11 +75,11 @@ def command(
 
 def _sentence(result: StoreRebuild, seconds: float) -> str:
     if result.was_finished:
-        return f"{result.out}: was rebuilt from {result.store} before, nothing to do"
-    speed = byte_count(int(result.log_bytes / max(seconds, 0.001)))
-    again = f", {result.resumed_splits} splits taken over from a run that was stopped" if result.resumed_splits else ""
+        return f"{result.out}: already rebuilt from {result.store}, nothing to do"
+    speed = byte_rate(result.log_bytes, seconds)
+    resumed = f", {result.resumed_splits} splits resumed from an earlier run" if result.resumed_splits else ""
     return (
         f"{result.out}: {result.messages} messages up to physical offset {result.log_end}:"
         f" {result.queue_files} files of {result.queues} queues, {result.keys} keys in {result.index_files} index files"
-        f" ({seconds:.1f} s, {speed}/s{again})"
+        f" ({seconds:.1f} s, {speed}{resumed})"
     )

@@ -1,4 +1,4 @@
-"""`orbitlog pipeline stats`: what is in stores, and how far their consumers are."""
+"""`orbitlog pipeline stats`: counts messages of stores, and shows the progress of their consumers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from orbitlog.cli.job_options import JobProgress, master_option, spark_session, split_option
-from orbitlog.cli.output.display_text import byte_count, counted, local_time, printable
+from orbitlog.cli.output.display_text import byte_count, byte_rate, counted, local_time, printable
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.line_writer import LineWriter
 from orbitlog.cli.output.stream_table import Column, StreamTable
@@ -41,7 +41,7 @@ _HEADINGS = {
     "hours": "hours in which messages were stored",
     "hosts": "producers by address",
     "lag": "consumer lag",
-    "delays": "delayed messages that wait, by level",
+    "delays": "pending delayed messages by level",
     "transactions": "half messages",
     "retries": "messages in retry topics",
     "dead_letters": "dead letters",
@@ -51,15 +51,15 @@ _SHORT = ("topics", "lag", "delays", "transactions", "retries", "dead_letters")
 
 @click.command("stats")
 @click.argument("stores", metavar="STORE...", nargs=-1, required=True)
-@click.option("--by", multiple=True, type=click.Choice(list(_HEADINGS)), help="Show this table only; may be repeated.")
+@click.option("--by", multiple=True, type=click.Choice(list(_HEADINGS)), help="Show only this table; may be repeated.")
 @click.option(
     "--all",
     "show_all",
     is_flag=True,
     help="Show every table (queues, tags, hours and hosts can be long) and the rows of system topics and groups.",
 )
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Draw a picture into this file (PNG).")
-@click.option("--ignore-damage", is_flag=True, help="Leave out what lies behind damage in a segment instead of ending.")
+@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="Write a plot to this file (PNG).")
+@click.option("--ignore-damage", is_flag=True, help="Skip the rest of a damaged segment instead of failing.")
 @split_option
 @master_option
 @log_path_options
@@ -77,7 +77,7 @@ def command(
     assignments: tuple[str, ...],
     output: Output,
 ) -> None:
-    """Count messages by topic, queue, tag, hour and producer; consumer lag, delays, transactions, dead letters.
+    """Count messages by topic, queue, tag, hour and producer; show lag, delays, transactions and dead letters.
 
     STORE is a broker's storePathRootDir, or name=PATH to name it. With --json each row of each table is one object
     with the table's name in `table`. Rows of system topics and groups are hidden unless --all."""
@@ -88,16 +88,16 @@ def command(
     named = name_given_stores(stores, config_path, assignments)
     with spark_session(master, "stats", only_tasks=True) as spark, JobProgress() as progress:
         began_s = time.perf_counter()
-        found = store_statistics(
+        statistics = store_statistics(
             runner(spark), named, split_bytes=split_bytes, fail_on_damage=not ignore_damage, progress=progress
         )
         seconds = time.perf_counter() - began_s
     if plot is not None:
         from orbitlog.pipeline.stats.stats_plot import plot_statistics
 
-        plot_statistics(found, plot)
+        plot_statistics(statistics, plot)
     shown = by or (tuple(_HEADINGS) if show_all or output.as_json else _SHORT)
-    tables = {name: found.tables[name] if show_all else user_rows(found.tables[name]) for name in shown}
+    tables = {name: statistics.tables[name] if show_all else user_rows(statistics.tables[name]) for name in shown}
     fields = dict.fromkeys(name for rows in tables.values() for row in rows[:1] for name in row)
     with output.writer(["table", *fields]) as writer:
         if not output.is_table:
@@ -106,9 +106,9 @@ def command(
                     writer.line(json.dumps({"table": table, **row}, separators=(",", ":")))
         else:
             _write_tables(writer, tables)
-            speed = byte_count(int(found.log.log_bytes / max(seconds, 0.001)))
-            total = f"{counted(found.log.messages, 'message')}, {byte_count(found.log.log_bytes)} of log"
-            writer.line(f"{total} ({seconds:.1f} s, {speed}/s)")
+            speed = byte_rate(statistics.log.log_bytes, seconds)
+            total = f"{counted(statistics.log.messages, 'message')}, {byte_count(statistics.log.log_bytes)} of log"
+            writer.line(f"{total} ({seconds:.1f} s, {speed})")
 
 
 def _write_tables(writer: LineWriter, tables: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:

@@ -1,1 +1,1 @@
-"""Servers: `orbitlog up`, `broker`, `nameserver`, and the processes that they start."""
+"""Servers: `orbitlog up`, `broker` and `nameserver`, and the processes that they supervise."""

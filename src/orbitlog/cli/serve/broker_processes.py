@@ -1,7 +1,7 @@
-"""Several brokers on one machine as one cluster: a process each, and the name server beside which they are started.
+"""Broker processes: several brokers on one machine as one cluster, supervised by the process of the name server.
 
-One Python process works on one core; what a machine has more of serves another broker. Clients see a cluster like any
-other: a topic has queues on each of them, and senders go round.
+One Python process uses one core; further cores serve further brokers. Clients see a normal cluster: a topic has queues
+on each broker, and producers send to them in turn.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from orbitlog.errors import OrbitlogError
 
 log = logging.getLogger(__name__)
 
-PORT_STEP = 10  # a broker listens two ports below its own, too, and Java's next to it
+PORT_STEP = 10  # a broker also listens on the VIP port, two below its own, and Java's on the HA port, one above
 _PROGRAM = (sys.executable, "-c", "from orbitlog.cli.main import main; main()")
 _STOP_SECONDS = 60.0
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerInstance:
-    """Where one of several brokers is: its name, its store, its port (0 for a free one)."""
+    """Name, store and port (0: any free port) of one of several brokers."""
 
     name: str
     root: Path
@@ -38,7 +38,7 @@ class BrokerInstance:
 
 
 def plan_brokers(count: int, name: str, root: Path, port: int) -> list[BrokerInstance]:
-    """Return the places of brokers: broker-a, broker-b and so on, each with a directory below `root`."""
+    """Return the instances of a cluster: broker-a, broker-b and so on, each with a directory below `root`."""
     start = name.removesuffix("-a")
     return [
         BrokerInstance(f"{start}-{letter}", root / f"{start}-{letter}", port + PORT_STEP * number if port else 0)
@@ -47,29 +47,29 @@ def plan_brokers(count: int, name: str, root: Path, port: int) -> list[BrokerIns
 
 
 class BrokerProcesses:
-    """Brokers in processes of their own; all stop when this one does, whatever ends it."""
+    """Broker processes that stop when this process does, however it ends."""
 
-    def __init__(self, places: Sequence[BrokerInstance], words: Sequence[str]) -> None:
-        self._places = places
+    def __init__(self, instances: Sequence[BrokerInstance], words: Sequence[str]) -> None:
+        self._instances = instances
         self._words = words
         self._processes: dict[str, Process] = {}
         self._watches: list[asyncio.Task[None]] = []
         self._is_stopping = False
         self.ended: dict[str, int] = {}
-        """Brokers that ended by themselves, with their exit codes."""
+        """Exit codes of brokers that ended unexpectedly, by name."""
 
     async def start(self) -> list[dict[str, str]]:
-        """Start all at once; returns what their ready lines say when all are ready."""
-        for place in self._places:
-            self._processes[place.name] = await self._start(place)
-        facts = await asyncio.gather(*(self._ready(place.name) for place in self._places))
-        self._watches = [asyncio.create_task(self._watch(place)) for place in self._places]
+        """Start all brokers at once; return the fields of their ready lines when all are ready."""
+        for instance in self._instances:
+            self._processes[instance.name] = await self._start(instance)
+        facts = await asyncio.gather(*(self._ready(instance.name) for instance in self._instances))
+        self._watches = [asyncio.create_task(self._watch(instance)) for instance in self._instances]
         return facts
 
-    async def _start(self, place: BrokerInstance) -> Process:
-        words = ("broker", "--store", str(place.root), "--port", str(place.port), "--json")
-        command = (*_PROGRAM, *words, *self._words, "--set", f"brokerName={place.name}")
-        # Its input ends with this process, however that ends.
+    async def _start(self, instance: BrokerInstance) -> Process:
+        words = ("broker", "--store", str(instance.root), "--port", str(instance.port), "--json")
+        command = (*_PROGRAM, *words, *self._words, "--set", f"brokerName={instance.name}")
+        # The pipe closes when this process ends, even if it is killed; the broker then stops (ENDS_WITH_INPUT).
         return await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, env={**os.environ, ENDS_WITH_INPUT: "1"}
         )
@@ -80,23 +80,30 @@ class BrokerProcesses:
         line = await output.readline()
         if not line:
             raise OrbitlogError(f"{name} did not start")
-        told = json.loads(line)
-        return {key: str(told[key]) for key in ("broker", "store", "log")}
+        ready = json.loads(line)
+        return {key: str(ready[key]) for key in ("broker", "store", "log")}
 
-    async def _watch(self, place: BrokerInstance) -> None:
-        """Tell when a broker ends that was not told to; when the last has, there is nothing left to serve."""
-        code = await self._processes[place.name].wait()
+    async def _watch(self, instance: BrokerInstance) -> None:
+        """Log a broker that ends unexpectedly; stop this process after the last one."""
+        code = await self._processes[instance.name].wait()
         if self._is_stopping:
             return
-        self.ended[place.name] = code
+        self.ended[instance.name] = code
         how = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        left = len(self._places) - len(self.ended)
-        log.error("%s %s (its log is in %s); %d of %d go on", place.name, how, place.root, left, len(self._places))
+        left = len(self._instances) - len(self.ended)
+        log.error(
+            "%s %s (its log is in %s); %d of %d brokers are running",
+            instance.name,
+            how,
+            instance.root,
+            left,
+            len(self._instances),
+        )
         if not left:
             signal.raise_signal(signal.SIGTERM)
 
     async def stop(self) -> None:
-        """Stop all of them, and wait until they have."""
+        """Stop all brokers and wait for their exit."""
         self._is_stopping = True
         running = [process for process in self._processes.values() if process.returncode is None]
         for process in running:

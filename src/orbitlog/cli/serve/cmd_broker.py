@@ -1,4 +1,4 @@
-"""`orbitlog broker`: one broker that registers with name servers elsewhere."""
+"""`orbitlog broker`: runs one broker, registered with name servers of other processes."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ class _ServedBroker:
 
 @click.command(
     "broker",
-    help="""Serve a store to clients, registered with name servers.
+    help="""Run a broker: serve a store to clients and register with name servers.
 
-    Settings are those of Java's broker.conf: from a file, the environment (ORBITLOG_SET_brokerName=...), or --set;
-    later ones win.""",
+    Settings are those of Java's broker.conf. They come from a file, from the environment (ORBITLOG_SET_brokerName=...)
+    and from --set; later ones override earlier ones.""",
 )
 @click.option("-n", "--name-servers", metavar="HOST:PORT;...", help="Name servers to register with (namesrvAddr).")
 @config_option
@@ -54,10 +54,10 @@ class _ServedBroker:
     "--store",
     "root",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The store's directory (storePathRootDir).",
+    help="Directory of the store (storePathRootDir).",
 )
-@click.option("--host", help="Address to listen on (bindAddress) [127.0.0.1].")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (listenPort), 0 for a free one [10911].")
+@click.option("--host", help="Listen address (bindAddress) [127.0.0.1].")
+@click.option("--port", type=click.IntRange(0, 65535), help="Listen port (listenPort), 0 for any free port [10911].")
 @set_option
 @print_settings_option
 @json_option

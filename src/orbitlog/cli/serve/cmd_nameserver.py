@@ -1,4 +1,4 @@
-"""`orbitlog nameserver`: serve routes in the foreground until TERM or INT."""
+"""`orbitlog nameserver`: runs a name server in the foreground until TERM or INT."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ class _ServedNameServer:
 
 @click.command(
     "nameserver",
-    help="""Serve routes: brokers register here, clients ask here where topics are.
+    help="""Run a name server: brokers register routes, clients look them up.
 
-    Listens on this machine only, unless told otherwise, and prints one line when clients may connect. Settings are
-    those of Java's namesrv.conf: from a file, the environment (ORBITLOG_NAMESRV_listenPort=...), or --set; later ones
-    win, and none comes from the network.""",
+    Listens on loopback by default, and prints one line when clients can connect. Settings are those of Java's
+    namesrv.conf. They come from a file, from the environment (ORBITLOG_NAMESRV_listenPort=...) and from --set; later
+    ones override earlier ones. They cannot be changed over the network.""",
 )
-@click.option("--host", help="Address to listen on (bindAddress); 0.0.0.0 for all of the machine's [127.0.0.1].")
-@click.option("--port", type=click.IntRange(0, 65535), help="Port to listen on (listenPort), 0 for a free one [9876].")
+@click.option("--host", help="Listen address (bindAddress); 0.0.0.0 for all interfaces [127.0.0.1].")
+@click.option("--port", type=click.IntRange(0, 65535), help="Listen port (listenPort), 0 for any free port [9876].")
 @click.option(
     "-c",
     "--config",
     "config_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of settings: Java's namesrv.conf.",
+    help="Settings file: Java's namesrv.conf.",
 )
-@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="One setting; wins over all others.")
+@click.option("--set", "assignments", multiple=True, metavar="KEY=VALUE", help="One setting; overrides all others.")
 @click.option(
     "--logs",
     "log_directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Directory for a log file that is turned over when it is full [stderr].",
+    help="Directory of the log file, which is rotated by size [stderr].",
 )
 @print_settings_option
 @json_option
@@ -74,9 +74,9 @@ def command(
     except SettingError as error:
         raise click.UsageError(str(error)) from error
     for key in settings.unknown:
-        click.echo(f"orbitlog: setting {key} is unknown; nothing reads it", err=True)
+        click.echo(f"orbitlog: unknown setting {key} is ignored", err=True)
     for key in settings.idle:
-        click.echo(f"orbitlog: setting {key} is Java's; it has no effect here", err=True)
+        click.echo(f"orbitlog: setting {key} of Java has no effect here", err=True)
     if print_settings:
         for key, text in sorted(settings.texts().items()):
             click.echo(f"{key}={text}")

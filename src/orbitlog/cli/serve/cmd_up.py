@@ -1,4 +1,4 @@
-"""`orbitlog up`: a name server and a broker in one process, or several brokers beside it, in the foreground."""
+"""`orbitlog up`: runs a name server and a broker in one process, or several broker processes, in the foreground."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from orbitlog.broker.runtime.broker_node import Broker
     from orbitlog.cli.serve.broker_processes import BrokerInstance, BrokerProcesses
 
-BROKERS_MAX = len(ascii_lowercase)  # each has a letter
+BROKERS_MAX = len(ascii_lowercase)  # each has a letter as suffix
 NAME_SERVER_PORT = 9876
 _PORT_MAX = 65535
 _KV_CONFIG = "kvConfig.json"
 
 
 class _Up:
-    """Both servers; the broker registers with the name server beside it like any other."""
+    """A name server and a broker in this process; the broker registers over the network like any other."""
 
     def __init__(self, settings: BrokerSettings, root: Path, name_server_port: int, server_log: ServerLog) -> None:
         self._settings = settings
@@ -85,7 +85,7 @@ class _Up:
         }
 
     async def _open_broker(self, settings: BrokerSettings) -> Broker:
-        """Open the store, which waits for the disk, while the code that is to serve it is imported."""
+        """Open the store in a thread, which waits for the disk, while the broker's modules are imported."""
         open_it = partial(open_broker_store, settings, self._root, progress=RecoveryProgress(self._log.open))
         with ThreadPoolExecutor(1, "orbitlog-open") as thread:
             opening = asyncio.get_running_loop().run_in_executor(thread, open_it)
@@ -99,21 +99,21 @@ class _Up:
 
 
 class _UpTogether:
-    """A name server, and brokers in processes of their own that register with it."""
+    """A name server in this process, and broker processes that register with it."""
 
     def __init__(
         self,
         settings: BrokerSettings,
         root: Path,
         name_server_port: int,
-        places: list[BrokerInstance],
+        instances: list[BrokerInstance],
         words: list[str],
         *,
         server_log: ServerLog,
     ) -> None:
         self._settings = settings
         self._log = server_log
-        self._places = places
+        self._instances = instances
         self._words = words
         self._name_server = _name_server(settings, root, name_server_port)
         self._running = AsyncExitStack()
@@ -127,22 +127,22 @@ class _UpTogether:
         host, port = self._name_server.address
         own = joined((_reachable(host), port))
         words = [*self._words, "-n", ";".join((own, *self._settings[keys.NAME_SERVERS]))]
-        self._brokers = BrokerProcesses(self._places, words)
+        self._brokers = BrokerProcesses(self._instances, words)
         self._running.push_async_callback(self._brokers.stop)
         ready = await self._brokers.start()
         self._log.open()
         facts = []
-        for told in ready:
-            address = joined((_reachable(host), int(told["broker"].rpartition(":")[2])))
-            facts.append({"name-server": own, **told, "broker": address})
+        for fields in ready:
+            address = joined((_reachable(host), int(fields["broker"].rpartition(":")[2])))
+            facts.append({"name-server": own, **fields, "broker": address})
         if not self._settings[keys.ADVERTISED_ADDRESS] and host != _reachable(host):
-            self._name_server.own_broker_addresses = tuple(told["broker"] for told in facts)
+            self._name_server.own_broker_addresses = tuple(fields["broker"] for fields in facts)
         return facts
 
     async def stop(self) -> None:
         await self._running.aclose()
-        if self._brokers is not None and len(self._brokers.ended) == len(self._places):
-            raise OrbitlogError("every broker has ended by itself; their logs say why")
+        if self._brokers is not None and len(self._brokers.ended) == len(self._instances):
+            raise OrbitlogError("all brokers have ended unexpectedly; see their logs")
 
 
 def _name_server(settings: BrokerSettings, root: Path, port: int) -> NameServer:
@@ -154,36 +154,36 @@ def _name_server(settings: BrokerSettings, root: Path, port: int) -> NameServer:
 
 
 def _reachable(host: str) -> str:
-    """Return an address of this machine at which a server that listens everywhere can be dialled."""
-    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - asked, not listened on
+    """Return an address at which a server that listens on all interfaces can be reached from this machine."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "": "127.0.0.1"}.get(host, host)  # noqa: S104 - compared, not listened on
 
 
 @click.command(
     "up",
-    help="""Serve: a name server and a broker in one process, until interrupted.
+    help="""Run a name server and a broker in one process until interrupted.
 
-    Prints one line when clients may connect. Settings of the broker are those of Java's broker.conf: from a file, the
-    environment (ORBITLOG_SET_brokerName=...), or --set; later ones win.""",
+    Prints one line when clients can connect. Broker settings are those of Java's broker.conf. They come from a file,
+    from the environment (ORBITLOG_SET_brokerName=...) and from --set; later ones override earlier ones.""",
 )
 @click.option(
     "--store",
     "root",
     type=click.Path(file_okay=False, path_type=Path),
-    help="The store's directory, made if it is not there [~/.local/share/orbitlog/store].",
+    help="Directory of the store, created if missing [~/.local/share/orbitlog/store].",
 )
-@click.option("--host", help="Address to listen on; 0.0.0.0 for all of the machine's [127.0.0.1].")
+@click.option("--host", help="Listen address; 0.0.0.0 for all interfaces [127.0.0.1].")
 @click.option(
     "--name-server-port",
     type=click.IntRange(0, 65535),
     default=NAME_SERVER_PORT,
     show_default=True,
-    help="Port of the name server; 0 for a free one.",
+    help="Port of the name server, 0 for any free port.",
 )
-@click.option("--broker-port", type=click.IntRange(0, 65535), help="Port of the broker; 0 for a free one [10911].")
+@click.option("--broker-port", type=click.IntRange(0, 65535), help="Port of the broker, 0 for any free port [10911].")
 @click.option(
     "--dispatch",
     type=click.Choice(("inline", "spark")),
-    help="Who derives queues and index: the broker, or Spark, started beside it (dispatchEngine) [inline].",
+    help="Builder of queues and index: the broker, or Spark, started with it (dispatchEngine) [inline].",
 )
 @click.option(
     "--brokers",
@@ -191,7 +191,7 @@ def _reachable(host: str) -> str:
     type=click.IntRange(1, BROKERS_MAX),
     default=1,
     show_default=True,
-    help="So many brokers as one cluster, a process each: stores below --store, ports ten apart.",
+    help="Run N brokers as one cluster, one process each; stores go below --store, ports are 10 apart.",
 )
 @config_option
 @set_option
@@ -221,38 +221,41 @@ def command(
         show_settings(settings)
         return
     root = store_of(settings, config_path)
-    places = _places(broker_count, settings, root) if broker_count > 1 else []
+    instances = _instances(broker_count, settings, root) if broker_count > 1 else []
     server_log = ServerLog(root / "logs", "up")
     log_settings(settings)
-    if places:
-        words = _passed_on(settings, config_path, assignments)
+    if instances:
+        words = _broker_options(settings, config_path, assignments)
         serve(
-            lambda: _UpTogether(settings, root, name_server_port, places, words, server_log=server_log), as_json=as_json
+            lambda: _UpTogether(settings, root, name_server_port, instances, words, server_log=server_log),
+            as_json=as_json,
         )
     else:
         serve(lambda: _Up(settings, root, name_server_port, server_log), as_json=as_json)
 
 
-def _places(count: int, settings: BrokerSettings, root: Path) -> list[BrokerInstance]:
+def _instances(count: int, settings: BrokerSettings, root: Path) -> list[BrokerInstance]:
     from orbitlog.cli.serve.broker_processes import plan_brokers
 
     if settings[keys.DISPATCH_ENGINE] != "inline":
-        raise click.UsageError("--brokers goes with inline dispatch alone; start each with `orbitlog broker` instead")
+        raise click.UsageError("--brokers needs inline dispatch; start each broker with `orbitlog broker` instead")
     if StorePaths.of(root, settings.store).is_configured:
         raise click.UsageError(
-            f"{COMMITLOG_PATHS.key} is given, and --brokers would have them share one CommitLog; start each with"
+            f"with {COMMITLOG_PATHS.key}, all --brokers would share one CommitLog; start each broker with"
             " `orbitlog broker` and its own directories"
         )
     if (root / tree.COMMITLOG).exists():
-        raise click.UsageError(f"{root} is the store of one broker; give --brokers a directory for several")
-    places = plan_brokers(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT])
-    if places[-1].port > _PORT_MAX:
-        raise click.UsageError(f"{places[-1].name} would have port {places[-1].port}; choose a lower --broker-port")
-    return places
+        raise click.UsageError(f"{root} is the store of one broker; give --brokers another directory")
+    instances = plan_brokers(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT])
+    if instances[-1].port > _PORT_MAX:
+        raise click.UsageError(
+            f"{instances[-1].name} would have port {instances[-1].port}; choose a lower --broker-port"
+        )
+    return instances
 
 
-def _passed_on(settings: BrokerSettings, config_path: Path | None, assignments: Iterable[str]) -> list[str]:
-    """Return what each broker is told of the settings: those that were given, as they were given."""
+def _broker_options(settings: BrokerSettings, config_path: Path | None, assignments: Iterable[str]) -> list[str]:
+    """Return the options that each broker process gets: the settings of this command line."""
     words = ["--host", settings[keys.BIND_ADDRESS]]
     if config_path is not None:
         words += ["-c", str(config_path)]

@@ -1,8 +1,8 @@
-"""The process that dispatches beside a broker (`orbitlog up --dispatch spark`): started, watched, started again.
+"""Dispatch process of `orbitlog up --dispatch spark`: starts Spark next to a broker, supervises and restarts it.
 
-When it ends, the broker takes dispatch back at once and consumers go on. Then it is started again after a pause, each
-time a longer one, and given up where it ends again and again. Dispatch is handed over to the new one only when it asks
-for it: until Spark has come up, which takes seconds, the broker dispatches.
+When the process ends, the broker takes dispatch back at once, so consumers are served. The process is then restarted
+after a pause that grows with each failure, and given up after several failures. Dispatch is handed to the new process
+only when it requests it: until Spark has started, which takes seconds, the broker dispatches.
 """
 
 from __future__ import annotations
@@ -19,27 +19,27 @@ from typing import Protocol
 from orbitlog.errors import StoreError
 
 PAUSES_S = (1.0, 5.0, 20.0, 60.0, 120.0)
-"""How long to wait before each start, counted from the last one that went well."""
-_SETTLED_S = 600.0  # who has run for so long had started well
+"""Pause before each restart, in seconds; starts over after a run of `_STABLE_S`."""
+_STABLE_S = 600.0  # a process that ran this long had started successfully
 _STOP_S = 15.0
 _TAKE_BACK_S = 0.5
-_LOOK_S = 0.2
+_POLL_S = 0.2
 _OUTPUT_MAX = 1 << 16
-_ASKS = b"waiting:"  # the first word of the line in which the command says that it waits for dispatch
+_REQUEST = b"waiting:"  # start of the line that `pipeline dispatch` prints while it waits for the lease
 _PROGRAM = "from orbitlog.cli.main import main; main()"
 
 log = logging.getLogger(__name__)
 
 
 class DispatchingBroker(Protocol):
-    """A broker that can give dispatch away and take it back."""
+    """A broker that can hand dispatch over and take it back."""
 
     def hand_over_dispatch(self) -> None: ...
     def take_back_dispatch(self) -> bool: ...
 
 
 class DispatchProcess:
-    """Keeps `orbitlog pipeline dispatch` running for a broker that has offered dispatch to it."""
+    """Keeps `orbitlog pipeline dispatch` running for a broker."""
 
     def __init__(
         self,
@@ -59,13 +59,13 @@ class DispatchProcess:
         self._watching: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Start the process and watch it; the broker has offered dispatch already."""
+        """Start the process and supervise it; the broker must already have offered dispatch."""
         process = await self._begin()
         self._watching = asyncio.create_task(self._watch(process))
         self._watching.add_done_callback(_log_failure)
 
     async def stop(self) -> None:
-        """End the process, which hands dispatch back first."""
+        """Stop the process, which first hands dispatch back."""
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
@@ -87,20 +87,22 @@ class DispatchProcess:
             status = await process.wait()
             await self._take_back(status)
             if status == 0:
-                log.warning("Spark was told to end and is not started again; start the broker again to have it back")
+                log.warning(
+                    "Spark dispatch has exited with status 0 and is not restarted; restart the broker to start it"
+                )
                 return
-            if loop.time() - began_s >= _SETTLED_S:
+            if loop.time() - began_s >= _STABLE_S:
                 failures = 0
             if failures == len(self._pauses_s):
                 log.error(
-                    "Spark has ended %d times in a row and is not started again; mend what %s tells, and start the"
-                    " broker again to have it back. Until then the broker dispatches",
+                    "Spark dispatch has ended %d times in a row and is not restarted; the broker dispatches."
+                    " Fix the error in %s, then restart the broker",
                     failures + 1,
                     self._output_path,
                 )
                 return
             log.warning(
-                "Spark is started again in %g s (%d of %d)",
+                "restarting Spark dispatch in %g s (attempt %d of %d)",
                 self._pauses_s[failures],
                 failures + 1,
                 len(self._pauses_s),
@@ -108,30 +110,30 @@ class DispatchProcess:
             await asyncio.sleep(self._pauses_s[failures])
             failures += 1
             process = await self._begin()
-            await self._hand_over_when_asked(process)
+            await self._hand_over_on_request(process)
 
-    async def _hand_over_when_asked(self, process: Process) -> None:
-        """Hand dispatch over as soon as the process says that it waits for it."""
+    async def _hand_over_on_request(self, process: Process) -> None:
+        """Hand dispatch over as soon as the process requests it."""
         while process.returncode is None:
-            if self._asks():
+            if self._has_requested():
                 try:
                     self._broker.hand_over_dispatch()
                 except StoreError as error:
-                    log.error("dispatch cannot be handed over to Spark yet: %s", error)
+                    log.error("could not hand dispatch over to Spark, retrying: %s", error)
                 else:
-                    log.info("Spark is up and asks for dispatch: it is handed over")
+                    log.info("Spark is ready; handing dispatch over")
                     return
             with suppress(TimeoutError):
-                await asyncio.wait_for(process.wait(), _LOOK_S)
+                await asyncio.wait_for(process.wait(), _POLL_S)
 
-    def _asks(self) -> bool:
+    def _has_requested(self) -> bool:
         with self._output_path.open("rb") as output:
             output.seek(self._output_start)
-            return any(line.startswith(_ASKS) for line in output.read(_OUTPUT_MAX).splitlines())
+            return any(line.startswith(_REQUEST) for line in output.read(_OUTPUT_MAX).splitlines())
 
     async def _take_back(self, status: int) -> None:
         log.error(
-            "Spark, which dispatched, has ended (%s); the broker dispatches from now on. %s may tell why",
+            "Spark dispatch has ended (%s); the broker takes dispatch back. See %s",
             f"killed by signal {-status}" if status < 0 else f"exit status {status}",
             self._output_path,
         )
@@ -140,18 +142,18 @@ class DispatchProcess:
                 if self._broker.take_back_dispatch():
                     break
             except StoreError as error:
-                log.error("dispatch cannot be taken back yet: %s", error)
+                log.error("could not take dispatch back, retrying: %s", error)
             await asyncio.sleep(_TAKE_BACK_S)
-        log.warning("dispatch is the broker's again")
+        log.warning("the broker has taken dispatch back")
 
 
 def _log_failure(watching: asyncio.Task[None]) -> None:
     if not watching.cancelled() and (error := watching.exception()) is not None:
-        log.error("Spark cannot be started again, and the broker dispatches: %s", error)
+        log.error("could not restart Spark dispatch; the broker dispatches: %s", error)
 
 
 async def _end(process: Process) -> None:
-    """Ask a process to end and wait; it hands dispatch back first."""
+    """Terminate a process and wait for its exit; it first hands dispatch back."""
     if process.returncode is None:
         process.terminate()
     try:

@@ -1,4 +1,4 @@
-"""What the commands that serve share: options, a log file, signals, and the line that says that they are ready."""
+"""Server commands: shared options, log file, signals, and the ready line."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ _STARTED_S = time.perf_counter()
 _INTERRUPTED = 130
 _COLLECT_AFTER_OBJECTS = 100_000
 _RECOVERY_SECONDS = 2.0
-_SETTLED_SECONDS = 1.0
+_COLLECTOR_DELAY_SECONDS = 1.0
 _OPEN_FILES_WANTED = 65_536
 ENDS_WITH_INPUT = "ORBITLOG_ENDS_WITH_INPUT"
-"""The variable that tells a server to stop when its standard input ends: whoever started it is gone."""
+"""Environment variable that makes a server stop when its standard input ends: the parent process has exited."""
 
 log = logging.getLogger(__name__)
 
 
 class Served(Protocol):
-    """A server that is put together; `stop` is also called where `start` failed half-way."""
+    """A server; `stop` is also called if `start` failed half-way."""
 
     async def start(self) -> Mapping[str, str] | Sequence[Mapping[str, str]]:
-        """Begin; returns what the ready line says, or each of several."""
+        """Start; return the fields of the ready line, or of each of several."""
         ...
 
     async def stop(self) -> None: ...
@@ -58,23 +58,21 @@ config_option = click.option(
     "--config",
     "config_path",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    help="A file of settings: Java's broker.conf.",
+    help="Settings file: Java's broker.conf.",
 )
 set_option = click.option(
     "--set",
     "assignments",
     multiple=True,
     metavar="KEY=VALUE",
-    help="One setting; wins over --config and over ORBITLOG_SET_KEY in the environment.",
+    help="One setting; overrides --config and ORBITLOG_SET_KEY in the environment.",
 )
-print_settings_option = click.option(
-    "--print-settings", is_flag=True, help="Print every setting as it would be used, and end."
-)
-json_option = click.option("--json", "as_json", is_flag=True, help="Say that it is ready as one JSON object.")
+print_settings_option = click.option("--print-settings", is_flag=True, help="Print the effective settings and exit.")
+json_option = click.option("--json", "as_json", is_flag=True, help="Print the ready line as a JSON object.")
 
 
 def default_store() -> Path:
-    """Where a store goes that nobody named."""
+    """Return the default directory of a store."""
     base = os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share"
     return Path(base) / "orbitlog" / "store"
 
@@ -82,10 +80,9 @@ def default_store() -> Path:
 def read_broker_settings(
     config_path: Path | None, assignments: Iterable[str], given: Mapping[str, str | None]
 ) -> BrokerSettings:
-    """Load the settings; options of the command (`given`) win over all else.
+    """Load the settings; options of the command (`given`) override all others.
 
-    A setting that cannot be used ends the command before anything is written; one with a consequence is reported on
-    stderr.
+    Raise `WrongUse` for an invalid setting, before anything is written; print settings with side effects on stderr.
     """
     options = {key: text for key, text in given.items() if text is not None}
     try:
@@ -99,29 +96,29 @@ def read_broker_settings(
 
 
 def store_of(settings: BrokerSettings, config_path: Path | None) -> Path:
-    """Return the directory of the store; refuse to choose between Java's default and Orbitlog's."""
+    """Return the directory of the store; raise `WrongUse` if Java's default store exists and none is configured."""
     if settings[keys.STORE_ROOT]:
         return Path(settings[keys.STORE_ROOT]).expanduser()
-    javas = Path.home() / "store"
-    if config_path is not None and (javas / tree.COMMITLOG).exists():
+    java_default = Path.home() / "store"
+    if config_path is not None and (java_default / tree.COMMITLOG).exists():
         raise WrongUse(
-            f"storePathRootDir is not given: Java's default is {javas}, where a store is, and Orbitlog's is"
-            f" {default_store()}; add storePathRootDir to {config_path}, or give --store"
+            f"storePathRootDir is missing, and Java's default {java_default} contains a store, but Orbitlog's default"
+            f" is {default_store()}; add storePathRootDir to {config_path}, or give --store"
         )
     return default_store().expanduser()
 
 
 def show_settings(settings: BrokerSettings) -> None:
-    """Print them as a file that could be given back."""
+    """Print the settings in the format of a settings file."""
     for key, text in sorted(settings.effective().items()):
         click.echo(f"{key}={text}")
 
 
 class ServerLog:
-    """The log of a server: warnings are shown on stderr, and everything is written to a file once that is opened.
+    """Server log: warnings go to stderr, and everything to a file once that is open.
 
-    Until the store is accepted nothing may be written below it, so records are kept in memory and the file gets them
-    when it is opened. A store that is refused is left as it was.
+    Nothing may be written below the store before it is accepted, so records are kept in memory until the file is
+    opened. A refused store stays unchanged.
     """
 
     def __init__(self, directory: Path, name: str) -> None:
@@ -137,7 +134,7 @@ class ServerLog:
         self._is_open = False
 
     def open(self) -> None:
-        """Create the file, which is rotated when it is full, and write what was held; once."""
+        """Create the file, which is rotated by size, and write the records held in memory; later calls do nothing."""
         if self._is_open:
             return
         self._is_open = True
@@ -146,21 +143,22 @@ class ServerLog:
             self.path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True
         )
         to_file.setFormatter(logging.Formatter(_LINE))
-        # First the file, then the end of holding: a record in between is written twice rather than not at all.
+        # The file handler is installed before the held records are flushed: a record logged in between by another
+        # thread is written twice rather than lost.
         self._top.handlers[:] = [to_file, self._terminal]
         self._held.setTarget(to_file)
         self._held.close()
 
 
 def start_logging(directory: Path, name: str) -> Path:
-    """Write the log to a file at once; return its path."""
+    """Log to a file from now on; return its path."""
     server_log = ServerLog(directory, name)
     server_log.open()
     return server_log.path
 
 
 def log_settings(settings: BrokerSettings) -> None:
-    """Log what was found about settings that no table reads."""
+    """Log settings that have no effect or a side effect."""
     harmless = [complaint.key for complaint in settings.complaints if not complaint.sentence]
     if harmless:
         log.info("settings without effect: %s", ", ".join(harmless))
@@ -170,29 +168,29 @@ def log_settings(settings: BrokerSettings) -> None:
 
 
 class RecoveryProgress:
-    """Logs the progress of the recovery of a large store; `accepted` is called when a recovery begins."""
+    """Logs the recovery of a large store every two seconds; calls `accepted` when it begins."""
 
     def __init__(self, accepted: Callable[[], None]) -> None:
         self._accepted = accepted
-        self._told_s = time.monotonic()
+        self._logged_s = time.monotonic()
 
     def __call__(self, done_bytes: int, all_bytes: int) -> None:
         self._accepted()
         now_s = time.monotonic()
-        if now_s - self._told_s >= _RECOVERY_SECONDS:
-            self._told_s = now_s
-            log.warning("recovering the store: %d of %d MiB of its log", done_bytes >> 20, all_bytes >> 20)
+        if now_s - self._logged_s >= _RECOVERY_SECONDS:
+            self._logged_s = now_s
+            log.warning("recovering the store: scanned %d of %d MiB of the log", done_bytes >> 20, all_bytes >> 20)
 
 
 def serve(make: Callable[[], Served], *, as_json: bool) -> None:
-    """Run a server until it is told to stop: TERM and INT do, a second INT ends the process at once."""
+    """Run a server until TERM or INT; a second signal ends the process at once."""
     raise_open_files()
     with asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(_serve(make(), as_json))
 
 
 def raise_open_files() -> None:
-    """Have as many files as the system lets this process have: a store with room for few opens them over and over."""
+    """Raise the limit of open files to the allowed maximum: with a low limit a store keeps reopening files."""
     if sys.platform == "win32":
         return
     import resource
@@ -203,8 +201,8 @@ def raise_open_files() -> None:
         return
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
-    except (ValueError, OSError) as error:  # some systems have a limit beside the one they tell
-        log.warning("no more than %d files can be open: %s", soft, error)
+    except (ValueError, OSError) as error:  # some systems enforce a lower limit than they report
+        log.warning("could not raise the limit of %d open files: %s", soft, error)
 
 
 def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
@@ -215,10 +213,10 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
     return uvloop.new_event_loop
 
 
-def _spare_the_collector() -> None:
-    """Let the garbage collector leave alone what lives as long as the server, and come seldom.
+def _reduce_collections() -> None:
+    """Freeze objects that live as long as the server, and collect garbage rarely.
 
-    No request makes cycles, and each visit would be a pause for whoever waits for an answer.
+    Requests create no reference cycles, and each collection would delay responses.
     """
     gc.collect()
     gc.freeze()
@@ -240,10 +238,10 @@ async def _serve(served: Served, as_json: bool) -> None:
         loop.add_reader(sys.stdin.fileno(), _stop_at_end_of_input, loop, stopped)
     try:
         facts = await _started(served)
-        for each in [facts] if isinstance(facts, Mapping) else facts:
-            _say_ready(each, as_json)
-        # Not yet: who waits for the ready line sends now.
-        loop.call_later(_SETTLED_SECONDS, _spare_the_collector)
+        for fields in [facts] if isinstance(facts, Mapping) else facts:
+            _print_ready(fields, as_json)
+        # Deferred: clients that waited for the ready line send their first requests now.
+        loop.call_later(_COLLECTOR_DELAY_SECONDS, _reduce_collections)
         await stopped.wait()
         log.info("stopping")
     finally:
@@ -262,11 +260,13 @@ async def _started(served: Served) -> Mapping[str, str] | Sequence[Mapping[str, 
         return await served.start()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise OrbitlogError(f"{error.strerror}; stop whoever listens there, or choose another port") from error
+            raise OrbitlogError(
+                f"{error.strerror}; stop the process that listens there, or choose another port"
+            ) from error
         raise
 
 
-def _say_ready(facts: Mapping[str, str], as_json: bool) -> None:
+def _print_ready(facts: Mapping[str, str], as_json: bool) -> None:
     seconds = time.perf_counter() - _STARTED_S
     if as_json:
         click.echo(json.dumps({"ready": True, **facts, "seconds": round(seconds, 3)}, separators=(",", ":")))
@@ -277,6 +277,6 @@ def _say_ready(facts: Mapping[str, str], as_json: bool) -> None:
 
 
 def joined(address: tuple[str, int]) -> str:
-    """Write host and port."""
+    """Return `host:port`, with an IPv6 host in brackets."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

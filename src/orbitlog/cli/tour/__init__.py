@@ -1,1 +1,1 @@
-"""`orbitlog demo`: the guided tour."""
+"""`orbitlog demo`: a guided tour of the system."""

@@ -1,4 +1,4 @@
-"""`orbitlog demo`: the tour. Real servers, real clients, real Spark; everything that is said was just seen to be so."""
+"""`orbitlog demo`: a guided tour with real servers, clients and Spark; every claim is verified while it runs."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _ORDERS = 400
     "--keep",
     "directory",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A new or empty directory for everything that is made [a temporary one].",
+    help="New or empty directory for all files [a temporary directory].",
 )
 @click.option(
     "--orders",
@@ -31,19 +31,21 @@ _ORDERS = 400
     type=click.IntRange(1, 100_000),
     default=_ORDERS,
     show_default=True,
-    help="How many orders each of the four producers sends at a time.",
+    help="Orders that each of the four producers sends.",
 )
-@click.option("--no-spark", is_flag=True, help="Leave the Spark part out, as is done where there is no Java.")
-@click.option("--svg", "picture", type=click.Path(dir_okay=False, path_type=Path), help="Also draw the tour's output.")
+@click.option("--no-spark", is_flag=True, help="Skip the Spark part, which also happens without Java.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object with the figures at the end; lines go to stderr."
+    "--svg", "picture", type=click.Path(dir_okay=False, path_type=Path), help="Also write the output as an SVG image."
+)
+@click.option(
+    "--json", "as_json", is_flag=True, help="Print the results as one JSON object at the end; lines go to stderr."
 )
 def command(*, directory: Path | None, order_count: int, no_spark: bool, picture: Path | None, as_json: bool) -> None:
-    """Show the whole system at work, in about a minute.
+    """Demonstrate the whole system in about a minute.
 
-    A name server and a broker start; orders are sent by several producers and consumed in order; Spark dispatches,
-    answers, exports and draws; the broker is killed and loses nothing; queues and index are deleted and made again,
-    byte for byte. Without Java the Spark part is left out. Exit code 1 if anything does not hold."""
+    Starts a name server and a broker; several producers send orders, which are consumed in order; Spark dispatches,
+    queries, exports and plots; the broker is killed and loses nothing; queues and index are deleted and rebuilt, byte
+    for byte. Without Java the Spark part is skipped. Exit code 1 if a result is not as expected."""
     reason = "--no-spark was given" if no_spark else why_no_spark()
     directory = _directory(directory)
     report = TourReport(as_json)
@@ -70,7 +72,7 @@ def _directory(chosen: Path | None) -> Path:
 
 @contextmanager
 def _logging_to(path: Path) -> Iterator[None]:
-    """Write down what the clients say, of a broker that is gone for one, instead of showing it amid the tour."""
+    """Log to a file while the block runs: clients warn, for example, about the killed broker."""
     handler = logging.FileHandler(path, encoding="utf-8")
     top = logging.getLogger("orbitlog")
     top.addHandler(handler)

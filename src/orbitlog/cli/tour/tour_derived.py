@@ -1,4 +1,4 @@
-"""Derived files, kept aside, deleted and compared: the tour's proof that the log is all a store needs."""
+"""Derived files of the tour: moves them away and compares them with rebuilt ones, byte for byte."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from orbitlog.storefiles.store_files import find_index_files, find_queues
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """How many files were compared, their bytes, and those that differ."""
+    """Number and size of the compared files, and the names of those that differ."""
 
     files: int
     size_bytes: int
     different: tuple[str, ...]
 
 
-def keep_aside(store: Path, kept: Path) -> None:
-    """Move queues and index out of a store, into a directory of their own: the store has none then."""
+def move_derived(store: Path, kept: Path) -> None:
+    """Move queues and index of a store into another directory."""
     kept.mkdir()
     for name in (tree.CONSUMEQUEUE, tree.INDEX):
         shutil.move(store / name, kept / name)
 
 
 def compare_derived(left: Path, right: Path) -> Comparison:
-    """Compare queues by their names and index files by their order, byte for byte."""
+    """Compare queue files by name and index files by order, byte for byte."""
     left_files, right_files = _derived(left), _derived(right)
     different = [
         name
@@ -41,8 +41,8 @@ def compare_derived(left: Path, right: Path) -> Comparison:
 
 
 def _derived(root: Path) -> dict[str, Path]:
-    """Name every file by its place; index files, which are named after the moment they were made, by their number."""
+    """Return queue files by relative path, and index files, whose names are creation times, by number."""
     queues = find_queues(root / tree.CONSUMEQUEUE)
-    found = {str(file.path.relative_to(root)): file.path for files in queues.values() for file in files}
+    queue_files = {str(file.path.relative_to(root)): file.path for files in queues.values() for file in files}
     index_files = find_index_files(root / tree.INDEX)
-    return found | {f"index file {number}": file.path for number, file in enumerate(index_files)}
+    return queue_files | {f"index file {number}": file.path for number, file in enumerate(index_files)}

@@ -1,7 +1,7 @@
-"""The business of the tour: a shop's orders, sent by several producers and consumed in order; delays and payments.
+"""Messages of the tour: orders of a shop by several producers, a delayed message, and payments in transactions.
 
-Every order has up to four events that must be seen in their order. All of an order's events have its key, and their
-own names as tags; those of one order go to one queue.
+Every order has up to four events, which must be consumed in order. The events of an order have its key and go to one
+queue; the name of an event is its tag.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DELAY_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Sent:
-    """What brokers acknowledged, by message id, and what they did not."""
+    """Keys of acknowledged messages by message id, and the number of sends without an answer."""
 
     acknowledged: dict[str, str] = field(default_factory=dict)
     unanswered: int = 0
@@ -40,7 +40,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Consumed:
-    """What came: how many messages, of how many orders, and how many came out of order."""
+    """Number of messages consumed, of their orders, and of messages out of order."""
 
     messages: int
     orders: int
@@ -53,7 +53,7 @@ def order_key(producer: int, number: int) -> str:
 
 
 def events_of(number: int) -> tuple[str, ...]:
-    """Return how far an order comes: every fifth is not shipped yet, and half of these not even packed."""
+    """Return the events of an order: every fifth is not shipped yet, and half of those not packed."""
     return EVENTS[: len(EVENTS) - (number % 5 == 0) - (number % 10 == 0)]
 
 
@@ -64,7 +64,7 @@ def _body(key: str, event: str, number: int) -> str:
 
 
 async def send_orders(address: str, numbers: range) -> Sent:
-    """Send the events of so many orders of each producer; every producer is a client with connections of its own."""
+    """Send the events of these orders from each producer; every producer is a client with its own connections."""
     sent = Sent()
     started_s = time.perf_counter()
     async with asyncio.TaskGroup() as group:
@@ -78,7 +78,7 @@ async def _produce(address: str, producer: int, numbers: Iterable[int], sent: Se
     free = asyncio.Semaphore(_AT_ONCE)
     async with connect(f"rocketmq://{address}", producer_group=f"shop-{producer}") as mq:
 
-        async def one(number: int) -> None:
+        async def send_order(number: int) -> None:
             async with free:
                 key = order_key(producer, number)
                 for event in events_of(number):
@@ -86,7 +86,7 @@ async def _produce(address: str, producer: int, numbers: Iterable[int], sent: Se
 
         async with asyncio.TaskGroup() as group:
             for number in numbers:
-                group.create_task(one(number))
+                group.create_task(send_order(number))
 
 
 async def _send_event(mq: RocketMQ, key: str, event: str, number: int, sent: Sent) -> None:
@@ -97,7 +97,7 @@ async def _send_event(mq: RocketMQ, key: str, event: str, number: int, sent: Sen
 
 
 async def consume_orders(address: str, wanted: set[str]) -> Consumed:
-    """Consume until all the messages wanted have come, one queue's after the other; count what overtook another."""
+    """Consume in order until all wanted messages have arrived; count messages out of order."""
     missing, steps, wrong = set(wanted), defaultdict[str, int](int), 0
     started_s = time.perf_counter()
     async with (
@@ -116,7 +116,7 @@ async def consume_orders(address: str, wanted: set[str]) -> Consumed:
 
 
 async def remind_later(address: str) -> tuple[float, float]:
-    """Send a message for later; returns the delay that was asked for and the one it had."""
+    """Send a delayed message; return the requested and the actual delay in seconds."""
     async with connect(f"rocketmq://{address}") as mq:
         sent_s = time.time()
         await mq.send(REMINDERS, "call back", delay=_DELAY_SECONDS, timeout=_SEND_SECONDS)
@@ -126,26 +126,26 @@ async def remind_later(address: str) -> tuple[float, float]:
 
 
 async def pay_in_transactions(address: str) -> list[str]:
-    """Send one message whose transaction ends well and one whose does not; returns what consumers see."""
+    """Send one message in a transaction that commits and one that rolls back; return the bodies that arrive."""
 
-    async def goes_well(_: object) -> bool:
+    async def commits(_: object) -> bool:
         return True
 
-    async def fails(_: object) -> bool:
+    async def rolls_back(_: object) -> bool:
         return False
 
     async with connect(f"rocketmq://{address}", producer_group="payments") as mq:
-        await mq.send_in_transaction(PAYMENTS, "no money", fails, timeout=_SEND_SECONDS)
-        await mq.send_in_transaction(PAYMENTS, "paid", goes_well, timeout=_SEND_SECONDS)
+        await mq.send_in_transaction(PAYMENTS, "no money", rolls_back, timeout=_SEND_SECONDS)
+        await mq.send_in_transaction(PAYMENTS, "paid", commits, timeout=_SEND_SECONDS)
         async with mq.consume(PAYMENTS, group="ledger", start_from="first") as consumer:
             seen = [message.text for message in [await consumer.next(_SECONDS_MAX)] if message is not None]
-            # Nothing else may come: what was taken back lies before what was seen.
+            # Nothing else may arrive: the rolled-back message was sent before the committed one.
             seen += [message.text for message in [await consumer.next(0.2)] if message is not None]
     return seen
 
 
 async def send_until_killed(address: str, after: int, kill: Callable[[], None]) -> Sent:
-    """Send as fast as it goes, kill the broker after so many acknowledgements, and count what was in the air."""
+    """Send continuously, kill the broker after `after` acknowledgements, and count sends in flight."""
     sent = Sent()
     started_s = time.perf_counter()
     is_killed = asyncio.Event()
@@ -173,7 +173,7 @@ async def send_until_killed(address: str, after: int, kill: Callable[[], None]) 
 
 
 async def read_back(address: str, wanted: set[str]) -> set[str]:
-    """Read the topic from its beginning until all are seen; returns those that are not there."""
+    """Read the topic from its start until all wanted messages are found; return the missing ids."""
     missing = set(wanted)
     async with connect(f"rocketmq://{address}") as mq, await mq.read(ORDERS) as reader:
         for queue in reader.queues:
@@ -184,6 +184,6 @@ async def read_back(address: str, wanted: set[str]) -> set[str]:
 
 
 async def find_by_key(address: str, key: str) -> list[str]:
-    """Ask the broker's index."""
+    """Return the ids of messages with a key, from the broker's index."""
     async with connect(f"rocketmq://{address}") as mq:
         return [message.message_id async for message in mq.admin.find(ORDERS, key)]

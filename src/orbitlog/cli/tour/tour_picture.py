@@ -1,4 +1,4 @@
-"""The tour's output as a picture: what a terminal would show, drawn as SVG by rich."""
+"""SVG image of the tour's terminal output, drawn by rich."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from rich.text import Text
 from orbitlog.cli.tour.tour_report import TourReport
 
 _WIDTH = 118
-# Fonts from elsewhere, which no page that shows the picture would load; a terminal's own font does.
+# rich embeds links to web fonts, which pages that show the image do not load: a monospace font suffices.
 _COMMENT = re.compile(r"\s*<!--.*?-->", re.DOTALL)
 _FONT_FACE = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 
 
 def draw_report(report: TourReport, places: dict[str, str], picture: Path) -> None:
-    """Write what was said, and the table at the end, into a file; the files' directory is shown as DIR."""
+    """Write all lines and the final table into a file, with the directory of the tour replaced by DIR."""
     directory = str(Path(places["store"]).parent)
     console = Console(record=True, width=_WIDTH, file=io.StringIO(), force_terminal=True)
     console.print(Text("$ orbitlog demo", style="bold cyan"))
@@ -36,9 +36,9 @@ def _table(report: TourReport) -> Table:
     table.add_column("shown", style="green", no_wrap=True)
     table.add_column("result", overflow="ellipsis", no_wrap=True)
     table.add_column("took", justify="right", no_wrap=True)
-    for one in report.shown:
-        table.add_row(one.what, Text(one.result, style="" if one.holds else "red"), f"{one.seconds:.1f} s")
+    for step in report.shown:
+        table.add_row(step.what, Text(step.result, style="" if step.holds else "red"), f"{step.seconds:.1f} s")
     for what in report.left_out:
-        table.add_row(what, "left out", "")
-    table.add_row("in all", "everything holds" if report.holds else "NOT everything holds", f"{report.seconds:.1f} s")
+        table.add_row(what, "skipped", "")
+    table.add_row("in all", "all as expected" if report.holds else "NOT all as expected", f"{report.seconds:.1f} s")
     return table

@@ -1,4 +1,4 @@
-"""What the tour says: a line whenever something was done, with the time, and at the end a table, or one JSON object."""
+"""Report of the tour: a line with the time for each step, and a table or a JSON object at the end."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orbitlog.cli.output.stream_table import Column, StreamTable, shows_colour
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """One thing that was shown: its name for programs, what it is, how it went, and the figures."""
+    """One step of the tour: its name for scripts, description, result and figures."""
 
     name: str
     what: str
@@ -28,7 +28,7 @@ class Shown:
 
 @dataclass(slots=True)
 class TourReport:
-    """Lines go to stdout as they come, or to stderr where stdout is for JSON; all of them are kept for a picture."""
+    """Prints lines to stdout, or to stderr if stdout is for JSON; keeps them for the SVG image."""
 
     as_json: bool
     shown: list[Shown] = field(default_factory=list)
@@ -43,10 +43,10 @@ class TourReport:
 
     @property
     def holds(self) -> bool:
-        return bool(self.shown) and all(one.holds for one in self.shown)
+        return bool(self.shown) and all(step.holds for step in self.shown)
 
     def begin(self, title: str) -> None:
-        """Begin an act: what is shown next took the time since now."""
+        """Begin an act, and the time measurement of its first step."""
         self._act_s = time.perf_counter()
         self._write("bold", f"\n{title}")
 
@@ -54,21 +54,19 @@ class TourReport:
         self._write("", f"  {self.seconds:5.1f} s  {text}")
 
     def command(self, text: str) -> None:
-        """Name the command that does the same by hand."""
+        """Print the command that does the same by hand."""
         self._write("cyan", f"           $ {text}")
 
     def show(self, name: str, what: str, result: str, *, holds: bool = True, **facts: Any) -> None:
-        """Note something that was shown; what does not hold is told as such."""
+        """Record the result of a step, and print it; `holds` is whether it is as expected."""
         seconds = time.perf_counter() - self._act_s
         self._act_s = time.perf_counter()
         self.shown.append(Shown(name, what, result, holds, seconds, facts))
-        self._write(
-            "green" if holds else "red", f"  {self.seconds:5.1f} s  {'' if holds else 'DOES NOT HOLD: '}{result}"
-        )
+        self._write("green" if holds else "red", f"  {self.seconds:5.1f} s  {'' if holds else 'FAILED: '}{result}")
 
     def leave_out(self, what: str, reason: str) -> None:
         self.left_out.append(what)
-        self._write("yellow", f"  {self.seconds:5.1f} s  left out: {what}: {reason}")
+        self._write("yellow", f"  {self.seconds:5.1f} s  skipped: {what}: {reason}")
 
     def _write(self, style: str, text: str) -> None:
         self.lines.append((style, text))
@@ -91,11 +89,11 @@ class TourReport:
                     Column("took", right=True),
                 ),
             )
-            for one in self.shown:
-                table.row((one.what, one.result if one.holds else f"NO: {one.result}", f"{one.seconds:.1f} s"))
+            for step in self.shown:
+                table.row((step.what, step.result if step.holds else f"FAILED: {step.result}", f"{step.seconds:.1f} s"))
             for what in self.left_out:
-                table.row((what, "left out", ""))
-            table.row(("in all", "everything holds" if self.holds else "NOT everything holds", f"{self.seconds:.1f} s"))
+                table.row((what, "skipped", ""))
+            table.row(("in all", "all as expected" if self.holds else "NOT all as expected", f"{self.seconds:.1f} s"))
             table.finish()
             writer.line("")
             for name, place in places.items():
@@ -110,12 +108,12 @@ class TourReport:
             "places": places,
             "shown": [
                 {
-                    "name": one.name,
-                    "holds": one.holds,
-                    "seconds": round(one.seconds, 3),
-                    "result": one.result,
-                    **one.facts,
+                    "name": step.name,
+                    "holds": step.holds,
+                    "seconds": round(step.seconds, 3),
+                    "result": step.result,
+                    **step.facts,
                 }
-                for one in self.shown
+                for step in self.shown
             ],
         }

@@ -1,4 +1,4 @@
-"""The tour, act by act. Each act does one thing with the real parts and notes what was seen."""
+"""The tour, act by act: each act runs real components and verifies the result."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from orbitlog.cli.output.display_text import byte_count, counted
 from orbitlog.cli.tour import tour_orders as orders
-from orbitlog.cli.tour.tour_derived import Comparison, compare_derived, keep_aside
+from orbitlog.cli.tour.tour_derived import Comparison, compare_derived, move_derived
 from orbitlog.cli.tour.tour_report import TourReport
 from orbitlog.cli.tour.tour_servers import TourServers
 from orbitlog.cli.tour.tour_spark import TourSpark, bars
@@ -18,7 +18,7 @@ _ACKNOWLEDGED_BEFORE_KILL = 1_000
 
 
 class Tour:
-    """All acts share the servers, and those of Spark one session."""
+    """All acts share the servers; the Spark acts share one session."""
 
     def __init__(
         self,
@@ -57,7 +57,7 @@ class Tour:
         self._report.show(
             "up",
             "name server and broker up",
-            f"clients may connect after {name_server_s + broker_s:.2f} s, at {self._servers.address}",
+            f"clients can connect after {name_server_s + broker_s:.2f} s, at {self._servers.address}",
             startSeconds=round(name_server_s + broker_s, 3),
         )
 
@@ -87,12 +87,12 @@ class Tour:
         )
 
     def _delay_and_pay(self) -> None:
-        self._report.begin("A message for later, and transactions")
+        self._report.begin("A delayed message, and transactions")
         wanted_s, waited_s = asyncio.run(orders.remind_later(self._servers.address))
         self._report.show(
             "delayed",
             "a delay",
-            f"a message for {wanted_s:.0f} s later came after {waited_s:.1f} s",
+            f"a message with a delay of {wanted_s:.0f} s arrived after {waited_s:.1f} s",
             holds=waited_s >= wanted_s,
             delaySeconds=round(waited_s, 3),
         )
@@ -100,7 +100,7 @@ class Tour:
         self._report.show(
             "transactions",
             "transactions",
-            f"of one that was committed and one that was rolled back, consumers see: {', '.join(seen)}",
+            f"one committed, one rolled back; consumers receive: {', '.join(seen)}",
             holds=seen == ["paid"],
             seen=seen,
         )
@@ -116,14 +116,14 @@ class Tour:
         return spark
 
     def _dispatch(self, spark: TourSpark) -> None:
-        """A second lot of orders reaches its consumers through queues that Spark writes."""
+        """Send more orders, which reach consumers through queues that Spark writes."""
         self._servers.stop_broker()
         self._servers.start_broker("spark")
-        self._report.say("the broker was started again with dispatchEngine=spark")
+        self._report.say("the broker was restarted with dispatchEngine=spark")
         self._report.command(f"orbitlog pipeline dispatch {self._servers.store}")
         first = self._order_count
         with spark.dispatching() as dispatching:
-            self._report.say("Spark has taken dispatch over")
+            self._report.say("Spark has taken over dispatch")
             sent = asyncio.run(orders.send_orders(self._servers.address, range(first, first + max(first // 4, 1))))
             consumed = asyncio.run(orders.consume_orders(self._servers.address, set(sent.acknowledged)))
         self._servers.stop_broker()
@@ -133,7 +133,7 @@ class Tour:
         dispatched, batches = (done.messages, done.batches) if done else (0, 0)
         self._report.show(
             "dispatched",
-            "Spark dispatches a live broker",
+            "Spark dispatches for a live broker",
             f"{dispatched:,} messages in {batches} {'batch' if batches == 1 else 'batches'},"
             f" {consumed.messages:,} consumed, {consumed.out_of_order} out of order",
             holds=dispatched >= len(sent.acknowledged) == consumed.messages and not consumed.out_of_order,
@@ -148,17 +148,17 @@ class Tour:
         by_spark = sorted(spark.find_by_key(key))
         self._report.show(
             "key",
-            "a key query, by Spark and by the broker's index",
-            f"{key}: {len(by_spark)} messages by Spark, {len(by_index)} by the broker, the same ones",
+            "query by key, with Spark and with the broker's index",
+            f"{key}: {len(by_spark)} messages from Spark, the same {len(by_index)} from the broker",
             holds=by_spark == by_index and len(by_spark) == len(orders.EVENTS),
             found=len(by_spark),
         )
-        rows = spark.ask()
+        rows = spark.query()
         for line in bars(rows):
             self._report.say(line)
         self._report.show(
             "sql",
-            "a question in SQL",
+            "SQL query",
             "; ".join(f"{row['event']} {row['orders']:,}, money {row['money']:,.2f}" for row in rows[:2]) + "; ...",
             holds=sum(row["orders"] for row in rows) == len(self._acknowledged),
             rows=rows,
@@ -171,7 +171,7 @@ class Tour:
         rows_read = spark.count_table(table)
         self._report.show(
             "exported",
-            "a Parquet table",
+            "Parquet table",
             f"{exported.messages:,} messages in {counted(exported.files, 'file')} of {byte_count(exported.size_bytes)}",
             holds=exported.messages == rows_read == len(self._acknowledged),
             messages=exported.messages,
@@ -179,28 +179,26 @@ class Tour:
         )
         self.places["table"] = str(table)
         self._report.command(f"orbitlog pipeline stats {self._servers.store} --plot {picture}")
-        if spark.draw(picture):
+        if spark.plot(picture):
             size = byte_count(picture.stat().st_size)
-            self._report.show("chart", "a chart of the store", f"{picture.name}, {size}", picture=str(picture))
+            self._report.show("chart", "plot of the store", f"{picture.name}, {size}", picture=str(picture))
             self.places["chart"] = str(picture)
         else:
-            self._report.leave_out("a chart of the store", "matplotlib is not installed: pip install 'orbitlog[plot]'")
+            self._report.leave_out("plot of the store", "matplotlib is not installed: pip install 'orbitlog[plot]'")
 
     def _kill(self) -> None:
-        self._report.begin("The broker is killed (kill -9) amid sends, and comes back")
+        self._report.begin("The broker is killed (kill -9) during sends, and restarted")
         servers = self._servers
         sent = asyncio.run(orders.send_until_killed(servers.address, _ACKNOWLEDGED_BEFORE_KILL, servers.kill_broker))
-        self._report.say(
-            f"killed after {len(sent.acknowledged):,} acknowledgements, {sent.unanswered} sends in the air"
-        )
+        self._report.say(f"killed after {len(sent.acknowledged):,} acknowledgements, {sent.unanswered} sends in flight")
         started_s = servers.start_broker()
         self._acknowledged |= sent.acknowledged.keys()
         missing = asyncio.run(orders.read_back(servers.address, self._acknowledged))
         self._report.show(
             "killed",
-            "kill -9 loses nothing",
-            f"back after {started_s:.2f} s; of {len(self._acknowledged):,} acknowledged messages {len(missing)} are"
-            " missing",
+            "no message lost by kill -9",
+            f"restarted after {started_s:.2f} s; {len(missing)} of {len(self._acknowledged):,} acknowledged messages"
+            " are missing",
             holds=not missing and len(sent.acknowledged) >= _ACKNOWLEDGED_BEFORE_KILL,
             acknowledged=len(self._acknowledged),
             missing=len(missing),
@@ -208,18 +206,18 @@ class Tour:
         )
 
     def _rebuild(self, spark: TourSpark | None) -> None:
-        """Delete what was derived, and derive it again in two ways."""
+        """Delete the derived files, and rebuild them in two ways."""
         from orbitlog.doctor.examination import examine
         from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_in_place
         from orbitlog.settings.store_settings import load_settings
 
-        self._report.begin("ConsumeQueue and index are deleted, and made again from the log")
+        self._report.begin("ConsumeQueues and index are deleted and rebuilt from the log")
         store, kept = self._servers.store, self._directory / "derived-by-the-broker"
         self._servers.stop_broker()
-        keep_aside(store, kept)
+        move_derived(store, kept)
         self.places["derived before"] = str(kept)
         self._report.command(f"orbitlog doctor rebuild {store} --config {self._servers.config}")
-        # With the files their sizes are gone: the broker's own settings tell them.
+        # File sizes cannot be inferred from deleted files: read them from the broker's settings.
         settings = load_settings(self._servers.config, ())
         started_s = time.perf_counter()
         rebuilt = rebuild_in_place(store, RebuildWish(), settings)
@@ -243,7 +241,7 @@ class Tour:
         self._report.show(
             "checked",
             "the doctor's check",
-            f"{checked.messages:,} messages and everything derived from them are sound"
+            f"{checked.messages:,} messages and all derived files are sound"
             if examined.is_sound
             else f"{len(examined.problems)} findings",
             holds=examined.is_sound,

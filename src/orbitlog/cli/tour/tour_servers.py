@@ -1,6 +1,6 @@
-"""The servers of the tour: a name server and a broker, each a process of its own, as `orbitlog` starts them.
+"""Servers of the tour: a name server and a broker, each a process started with `orbitlog`.
 
-A process that the tour started ends with it, however it ends: the block that holds them kills what still runs.
+Leaving the `with` block kills processes that are still running.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from orbitlog.errors import OrbitlogError
 
 _STOP_SECONDS = 20.0
 _PROGRAM = (sys.executable, "-c", "from orbitlog.cli.main import main; main()")
-# Files that roll while somebody looks on: segments of 1 MiB, queue files of 1000 units, index files of 5000 keys.
+# Small files, so that several fill up during the tour: segments of 1 MiB, queue files of 1000 units, index files of
+# 5000 keys.
 _BROKER_CONF = """\
 brokerName=tour
 mappedFileSizeCommitLog=1048576
@@ -30,11 +31,11 @@ vipChannelEnable=false
 
 
 class TourFailed(OrbitlogError):
-    """A part of the tour did not even start; the sentence says which, and where its output is."""
+    """A server of the tour did not start; the message names it and its log."""
 
 
 class _Server:
-    """One process and the facts of its ready line."""
+    """One process and the fields of its ready line."""
 
     def __init__(self, name: str, words: Sequence[str], log: Path) -> None:
         self._log = log
@@ -56,7 +57,7 @@ class _Server:
         return self.process.stdout
 
     def stop(self) -> None:
-        """End it as an operator does."""
+        """Stop it with SIGTERM; kill it if that takes too long."""
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
             try:
@@ -66,14 +67,14 @@ class _Server:
         self.kill()
 
     def kill(self) -> None:
-        """`kill -9`."""
+        """Kill it with SIGKILL."""
         self.process.kill()
         self.process.wait()
         self._output().close()
 
 
 class TourServers:
-    """A name server that stays, and a broker that is killed and comes back at the same port."""
+    """A name server, and a broker that can be killed and restarted at the same port."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -86,7 +87,7 @@ class TourServers:
 
     @property
     def address(self) -> str:
-        """Where clients ask."""
+        """Address of the name server."""
         assert self._name_server is not None
         return str(self._name_server.facts["name-server"])
 
@@ -95,7 +96,7 @@ class TourServers:
         return self._name_server.ready_seconds
 
     def start_broker(self, dispatch_engine: str = "inline") -> float:
-        """Start the broker over the store; returns the seconds until clients may connect."""
+        """Start the broker; return the seconds until clients can connect."""
         words = ["broker", "-c", str(self.config), "-n", self.address, "--store", str(self.store)]
         words += ["--port", self._broker_port, "--set", f"dispatchEngine={dispatch_engine}"]
         self._broker = _Server("broker", words, self._directory / "broker.log")
@@ -103,7 +104,7 @@ class TourServers:
         return self._broker.ready_seconds
 
     def kill_broker(self) -> None:
-        """`kill -9`: it gets no chance to put anything in order."""
+        """Kill the broker with SIGKILL, without a clean shutdown."""
         assert self._broker is not None
         self._broker.kill()
         self._broker = None

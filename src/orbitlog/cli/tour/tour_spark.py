@@ -1,4 +1,4 @@
-"""The pipeline's part of the tour: one Spark session dispatches a live store, answers, exports and rebuilds."""
+"""Spark part of the tour: one session dispatches a live store, queries, exports and rebuilds it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _JSON_COLUMNS = "`order` string, event string, items int, price double"
 
 
 def why_no_spark() -> str | None:
-    """Say why Spark cannot be started here, before anything is; None where it can."""
+    """Return the reason why Spark is unavailable, or None; starts nothing."""
     from orbitlog.pipeline.runtime.session import SparkUnavailable, check_java
 
     if find_spec("pyspark") is None:
@@ -40,7 +40,7 @@ def why_no_spark() -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """A topic as a table of Parquet files."""
+    """Totals of an exported table."""
 
     messages: int
     files: int
@@ -48,7 +48,7 @@ class Exported:
 
 
 class TourSpark:
-    """One session for everything; a process has one only."""
+    """One Spark session for all acts."""
 
     def __init__(self, store: Path) -> None:
         from orbitlog.pipeline.runtime.session import build_session
@@ -67,7 +67,7 @@ class TourSpark:
         end_session(self._spark)
 
     def dispatching(self) -> Dispatching:
-        """Take dispatch over from the running broker, until the block is left."""
+        """Take over dispatch from the running broker while the block runs."""
         return Dispatching(self._spark, self._store)
 
     def find_by_key(self, key: str) -> list[str]:
@@ -76,14 +76,14 @@ class TourSpark:
         frame = messages_frame(self._spark, self._stores(), MessageFilter(topic=ORDERS, key=key), ["uniqKey"])
         return [row.uniqKey for row in frame.collect()]
 
-    def ask(self, sql: str = SQL) -> list[dict[str, Any]]:
-        """Answer SQL over the view `messages`."""
+    def query(self, sql: str = SQL) -> list[dict[str, Any]]:
+        """Return the rows of a SQL query over the view `messages`."""
         from orbitlog.pipeline.sources.message_query import query_sql
 
         return [row.asDict() for row in query_sql(self._spark, self._stores(), sql).collect()]
 
     def export(self, target: Path) -> Exported:
-        """Write the topic as a table, its JSON bodies as columns."""
+        """Export the topic as a table, with JSON bodies as columns."""
         from orbitlog.pipeline.export.export_job import ExportRequest, export_topic
         from orbitlog.pipeline.runtime.spark_runner import runner
         from orbitlog.pipeline.sources.json_columns import parse_json_columns
@@ -104,11 +104,11 @@ class TourSpark:
         )
 
     def count_table(self, target: Path) -> int:
-        """Read the table as anybody would who has never heard of us."""
+        """Count the rows of the table with Spark's Parquet reader."""
         return int(self._spark.read.parquet(str(target)).count())
 
-    def draw(self, picture: Path) -> bool:
-        """Draw the store's statistics; False where there is nothing to draw with."""
+    def plot(self, picture: Path) -> bool:
+        """Plot the store's statistics; return False if matplotlib is missing."""
         from orbitlog.pipeline.runtime.spark_runner import runner
         from orbitlog.pipeline.stats.stats_job import store_statistics
         from orbitlog.pipeline.stats.stats_plot import PlotUnavailable, plot_statistics
@@ -120,7 +120,7 @@ class TourSpark:
         return True
 
     def rebuild(self, out: Path, settings: StoreSettings) -> StoreRebuild:
-        """Make queues, index and checkpoint from the log, into a directory of their own."""
+        """Rebuild queues, index and checkpoint from the log into a directory."""
         from orbitlog.pipeline.rebuild import rebuild
 
         (result,) = rebuild(self._spark, [self._store], out=out, settings=settings)
@@ -133,12 +133,12 @@ class TourSpark:
 
 
 class Dispatching:
-    """Spark as the dispatcher of a live store: a streaming query in a thread, as the command runs it."""
+    """Dispatch of a live store by Spark: runs the streaming query of `pipeline dispatch` in a thread."""
 
     def __init__(self, spark: Any, store: Path) -> None:
         from orbitlog.pipeline.dispatch.dispatch_query import DispatchQuery
 
-        self._query = DispatchQuery(spark, store, on_progress=self._hear)
+        self._query = DispatchQuery(spark, store, on_progress=self._on_progress)
         self._stop = threading.Event()
         self._taken = threading.Event()
         self._failure: OrbitlogError | None = None
@@ -165,14 +165,14 @@ class Dispatching:
             self._failure = error
             self._taken.set()
 
-    def _hear(self, progress: DispatchProgress) -> None:
+    def _on_progress(self, progress: DispatchProgress) -> None:
         self.progress = progress
         if progress.epoch:
             self._taken.set()
 
 
 def bars(rows: list[dict[str, Any]], width: int = 40) -> list[str]:
-    """Draw the answer to `SQL` with characters."""
+    """Return the result of `SQL` as a bar chart of characters."""
     most = max((row["orders"] for row in rows), default=1)
     widest = max(len(event) for event in EVENTS)
     return [f"{row['event']:<{widest}} {'#' * round(width * row['orders'] / most)} {row['orders']:,}" for row in rows]

@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any
 from orbitlog.errors import DiskFull, LeaseLost, OrbitlogError
 from orbitlog.formats.store_tree import LOCK
 from orbitlog.pipeline.dispatch.dispatch_ranges import MAX_BYTES_DEFAULT, RANGE_BYTES_DEFAULT
-from orbitlog.pipeline.runtime.query_shutdown import query_failure, stop_query
+from orbitlog.pipeline.runtime.query_shutdown import stop_query
+from orbitlog.pipeline.runtime.spark_errors import failure_line
 from orbitlog.pipeline.runtime.spark_runner import JobFailed
 from orbitlog.store.derived.derived_range import DerivedRange, unpack_columns
 from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
@@ -160,7 +161,7 @@ class DispatchQuery:
         if self._failure is not None:
             raise self._failure
         if (error := query.exception()) is not None:
-            raise JobFailed(f"dispatch of {self._root} failed: {query_failure(error)}")
+            raise JobFailed(f"dispatch of {self._root} failed: {failure_line(error)}")
         if stall.is_stalled():
             raise JobFailed(
                 f"dispatch of {self._root} made no progress for {_STALL_S:.0f} s:"

@@ -20,7 +20,8 @@ import orjson
 from orbitlog.errors import OrbitlogError
 from orbitlog.pipeline.export.export_job import ExportedBatch, ExportRequest, commit_batch, open_table
 from orbitlog.pipeline.export.export_plan import ExportState
-from orbitlog.pipeline.runtime.query_shutdown import is_orbitlog_failure, query_failure, stop_query
+from orbitlog.pipeline.runtime.query_shutdown import stop_query
+from orbitlog.pipeline.runtime.spark_errors import failure_line, is_orbitlog_failure
 from orbitlog.pipeline.runtime.spark_runner import JobFailed
 
 if TYPE_CHECKING:
@@ -98,7 +99,7 @@ class ExportQuery:
         if self._failure is not None:
             raise self._failure
         if not stop.is_set() and (error := query.exception()) is not None:
-            failure = f"the export of {self._request.topic} failed: {query_failure(error)}"
+            failure = f"the export of {self._request.topic} failed: {failure_line(error)}"
             raise (JobFailed if is_orbitlog_failure(error) else _QueryEnded)(failure)
 
     def _start(self, trigger_s: float | None) -> StreamingQuery:

@@ -23,6 +23,7 @@ from orbitlog.errors import OrbitlogError
 from orbitlog.jobs.local_runner import Progress, Runner, Task, TaskReport
 from orbitlog.pipeline.runtime.local_task_queue import LocalTaskQueue
 from orbitlog.pipeline.runtime.session import is_local
+from orbitlog.pipeline.runtime.spark_errors import failure_line
 from orbitlog.pipeline.runtime.worker_setup import set_up_worker
 
 if TYPE_CHECKING:
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _POLL_S = 0.2
-_LINE_MAX = 500
 _PROGRESS_FIELDS = ("scanned_bytes", "messages")
 
 Reports = dict[int, bytes]
@@ -67,7 +67,7 @@ def run_tasks(
     try:
         encoded = run(spark, function, [tasks[number] for number in order], progress)
     except (PySparkException, Py4JError) as error:
-        raise JobFailed(f"the Spark job '{name}' failed: {_reason(error)}") from error
+        raise JobFailed(f"the Spark job '{name}' failed: {failure_line(error)}") from error
     finally:
         context.setJobDescription(None)  # type: ignore[arg-type]
     reports = {number: orjson.loads(encoded[index]) for index, number in enumerate(order)}
@@ -157,10 +157,3 @@ class _ProgressThread:
             self._ended.set()
             self._thread.join()
             self._progress(*self._read_counts())
-
-
-def _reason(error: Exception) -> str:
-    """Return the line with the cause: the last line of a worker's traceback, else the first of Spark's message."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    causes = [line for line in lines if line.startswith("orbitlog.") or ("Error: " in line and "py4j" not in line)]
-    return (causes or lines or [type(error).__name__])[-1 if causes else 0][:_LINE_MAX]

@@ -96,7 +96,7 @@ def test_brokers_serve_together_one_that_dies_is_told_of_and_all_stop(tmp_path: 
         process.terminate()
         _, errors = process.communicate(timeout=SECONDS_MAX)
         assert process.returncode == 0
-        assert "1 of 2 go on" in errors
+        assert "1 of 2 brokers are running" in errors
     assert not (tmp_path / "broker-a" / "abort").exists(), "closed cleanly"
 
 
@@ -110,13 +110,13 @@ def test_brokers_end_with_whoever_started_them_and_the_last_ends_all(tmp_path: P
             os.kill(pid_of(each), signal.SIGKILL)
         _, errors = process.communicate(timeout=SECONDS_MAX)
         assert process.returncode == 1
-        assert errors.splitlines()[-1] == "orbitlog: every broker has ended by itself; their logs say why"
+        assert errors.splitlines()[-1] == "orbitlog: all brokers have ended unexpectedly; see their logs"
 
 
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        (("--dispatch", "spark"), "--brokers goes with inline dispatch alone"),
+        (("--dispatch", "spark"), "--brokers needs inline dispatch"),
         (("--broker-port", "65530"), "would have port 65540"),
         ((), "is the store of one broker"),
     ],

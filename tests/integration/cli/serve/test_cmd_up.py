@@ -193,6 +193,6 @@ def test_where_spark_ends_the_broker_dispatches(tmp_path: Path, monkeypatch: pyt
         process.send_signal(signal.SIGTERM)
         assert process.wait(SECONDS_MAX) == 0
     told = Path(ready["log"]).read_text()
-    assert "Spark, which dispatched, has ended (exit status 1)" in told
-    assert "dispatch is the broker's again" in told
+    assert "Spark dispatch has ended (exit status 1)" in told
+    assert "the broker has taken dispatch back" in told
     assert "failed to run" in Path(ready["log"]).with_name("dispatch.log").read_text()

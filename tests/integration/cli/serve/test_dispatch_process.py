@@ -56,8 +56,8 @@ def test_one_that_ends_again_and_again_is_given_up(tmp_path: Path, caplog: pytes
     asyncio.run(run())
     assert output_path.read_text().splitlines() == ["no java"] * 3
     assert broker.asked == ["take back"] * 4, "it comes back each time, and is never given to who has not asked"
-    assert "has ended (exit status 3); the broker dispatches from now on" in caplog.text
-    assert "started again in 0.01 s (2 of 2)" in caplog.text and str(output_path) in caplog.text
+    assert "has ended (exit status 3); the broker takes dispatch back" in caplog.text
+    assert "restarting Spark dispatch in 0.01 s (attempt 2 of 2)" in caplog.text and str(output_path) in caplog.text
 
 
 def test_dispatch_is_handed_over_when_the_next_one_asks(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -82,7 +82,7 @@ time.sleep({SECONDS_MAX})
 
     asyncio.run(run())
     assert broker.asked == ["take back", "hand over"], "it was asked for once, by the second"
-    assert "killed by signal 9" in caplog.text and "it is handed over" in caplog.text
+    assert "killed by signal 9" in caplog.text and "handing dispatch over" in caplog.text
 
 
 def test_one_that_was_told_to_end_is_not_started_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -91,7 +91,7 @@ def test_one_that_was_told_to_end_is_not_started_again(tmp_path: Path, caplog: p
 
     async def run() -> None:
         await spark.start()
-        await until(lambda: "told to end and is not started again" in caplog.text)
+        await until(lambda: "exited with status 0 and is not restarted" in caplog.text)
         await spark.stop()
 
     asyncio.run(run())
@@ -103,7 +103,7 @@ def test_stopping_while_it_waits_to_start_again(tmp_path: Path, caplog: pytest.L
 
     async def run() -> None:
         await spark.start()
-        await until(lambda: "is started again in" in caplog.text)
+        await until(lambda: "restarting Spark dispatch in" in caplog.text)
         await asyncio.wait_for(spark.stop(), SECONDS_MAX / 2)
 
     asyncio.run(run())

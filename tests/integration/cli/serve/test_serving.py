@@ -126,5 +126,5 @@ def test_config_without_store_beside_javas_default_store_refused(
     conf.write_text("brokerName=a\n")
     ran = run("broker", "-c", conf)
     assert (ran.exit_code, len(ran.sentences)) == (2, 1)
-    assert "storePathRootDir is not given" in ran.stderr
+    assert "storePathRootDir is missing" in ran.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["broker.conf", "store"]

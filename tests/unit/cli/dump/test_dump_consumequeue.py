@@ -97,7 +97,7 @@ def test_units_that_only_fill_room_are_shown_on_demand(tmp_path: Path, run: Any)
     assert [row["queueOffset"] for row in rows] == [3, 4]
     rows = run("dump", "consumequeue", tmp_path / "Late", "--json", "--all").rows
     assert [row.get("preBlank", False) for row in rows] == [True, True, True, False, False]
-    assert "fills the room" in run("dump", "consumequeue", tmp_path / "Late", "--all").stdout
+    assert "placeholder before the first unit" in run("dump", "consumequeue", tmp_path / "Late", "--all").stdout
 
 
 @pytest.mark.parametrize("file_name", ["00000000000000000000", "moved.bin"])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from orbitlog.cli.mqadmin import java_print
-from orbitlog.cli.mqadmin.unsupported_verbs import NOT_OFFERED
+from orbitlog.cli.mqadmin.unsupported_verbs import UNSUPPORTED
 from orbitlog.cli.mqadmin.verb_flags import BadFlags, parse_flags, usage
 from orbitlog.cli.mqadmin.verb_table import VERBS, find_verb
 from orbitlog.formats.message_queue import MessageQueue
@@ -93,8 +93,8 @@ def test_help_needs_no_other_flag_and_names_all_of_them() -> None:
 
 
 def test_every_verb_of_apaches_tool_is_offered_or_says_why_not() -> None:
-    assert set(APACHE_VERBS) <= VERBS.keys() | NOT_OFFERED.keys()
-    assert VERBS.keys() & NOT_OFFERED.keys() == set()
+    assert set(APACHE_VERBS) <= VERBS.keys() | UNSUPPORTED.keys()
+    assert VERBS.keys() & UNSUPPORTED.keys() == set()
     assert len(VERBS) >= 45
 
 
@@ -119,8 +119,8 @@ def test_the_command_of_ours_that_is_named_exists(run: Any, name: str) -> None:
 
 
 def test_what_is_not_offered_names_the_nearest(run: Any) -> None:
-    for name, reason in NOT_OFFERED.items():
-        assert "`" in reason or "consumerStatus" in reason or "stop the process" in reason, name
+    for name, reason in UNSUPPORTED.items():
+        assert "`" in reason or "consumerStatus" in reason or "stop the broker's process" in reason, name
     ran = run("mqadmin", "hastatus", "-b", "a:1")
     assert (ran.exit_code, ran.stdout) == (2, "")
     assert "`orbitlog cluster health`" in ran.stderr

@@ -33,13 +33,13 @@ def test_a_template_is_filled(template: str, text: str) -> None:
 @pytest.mark.parametrize(
     ("template", "sentence"),
     [
-        ("{nonsense}", "there is no field 'nonsense'; there are topic, queueId, body"),
-        ("{topic", "a brace without its partner"),
-        ("topic}", "a brace without its partner"),
-        ("{topic.__class__}}", "a brace without its partner"),
-        ("{0}", "a brace without its partner"),
-        (r"\q", "is no escape"),
-        ("\\", "is no escape"),
+        ("{nonsense}", "unknown field 'nonsense'; available: topic, queueId, body"),
+        ("{topic", "unbalanced brace"),
+        ("topic}", "unbalanced brace"),
+        ("{topic.__class__}}", "unbalanced brace"),
+        ("{0}", "unbalanced brace"),
+        (r"\q", "is not a valid escape"),
+        ("\\", "is not a valid escape"),
     ],
 )
 def test_a_template_that_cannot_be_understood(template: str, sentence: str) -> None:

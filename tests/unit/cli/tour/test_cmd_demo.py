@@ -49,7 +49,7 @@ def test_all_but_spark_is_shown_and_holds(done: tuple[Path, subprocess.Completed
     assert shown["transactions"]["seen"] == ["paid"]
     assert shown["killed"]["acknowledged"] >= 1000 and shown["killed"]["missing"] == 0
     assert shown["doctor"]["files"] >= 9 and shown["doctor"]["different"] == []
-    assert "left out: the Spark part: Spark needs Java" in ran.stderr
+    assert "skipped: the Spark part: Spark needs Java" in ran.stderr
 
 
 @pytest.mark.xdist_group("tour")
@@ -69,7 +69,7 @@ def test_the_picture_is_of_this_run(done: tuple[Path, subprocess.CompletedProces
     kept, _ = done
     drawn = Path(str(kept) + ".svg").read_text()
     ElementTree.fromstring(drawn)
-    assert drawn.startswith("<svg") and "kill&#160;-9&#160;loses&#160;nothing" in drawn
+    assert drawn.startswith("<svg") and "no&#160;message&#160;lost&#160;by&#160;kill&#160;-9" in drawn
     assert str(kept) not in drawn and "http" not in drawn.replace("http://www.w3.org/2000/svg", "")
 
 
@@ -87,7 +87,7 @@ def test_what_does_not_hold_is_told(tmp_path: Path, capsys: pytest.CaptureFixtur
     places = {"store": str(tmp_path / "store")}
     report.write_end(places)
     said = capsys.readouterr().out
-    assert "DOES NOT HOLD: 2 are missing" in said and "NOT everything holds" in said
+    assert "FAILED: 2 are missing" in said and "NOT all as expected" in said
     assert report.as_object(places)["holds"] is False
     draw_report(report, places, tmp_path / "tour.svg")
     assert "NOT" in (tmp_path / "tour.svg").read_text()

@@ -19,7 +19,6 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from orbitlog.formats.hosts import parse_host
@@ -32,7 +31,6 @@ from orbitlog.pipeline.export.export_plan import ExportError, ExportState
 from orbitlog.pipeline.export.export_source import ExportSource, ExportStreamReader
 from orbitlog.pipeline.export.iceberg_export import latest_metadata
 from orbitlog.pipeline.export.parquet_export import ParquetTable
-from orbitlog.pipeline.runtime.query_shutdown import is_orbitlog_failure
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError
 from orbitlog.pipeline.sources.json_columns import parse_json_columns
 from orbitlog.settings.store_settings import StoreGeometry
@@ -411,11 +409,3 @@ def test_a_directory_with_something_else_is_refused(send: Send, request_of: Call
     (foreign.target / "notes.txt").write_text("mine")
     with pytest.raises(ExportError, match="is not empty and contains no export"):
         run(foreign)
-
-
-def test_a_query_is_begun_again_unless_it_ended_for_a_reason_of_ours() -> None:
-    told = "[STREAM_FAILED] Query terminated with exception: Traceback (most recent call last):\n  File x\n"
-    assert is_orbitlog_failure(
-        StreamingQueryException(told + "orbitlog.pipeline.sources.queue_scan.DataLoss: message 7 is gone")
-    )
-    assert not is_orbitlog_failure(StreamingQueryException(told + "EOFError"))
