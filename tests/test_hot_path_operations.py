@@ -20,10 +20,10 @@ from typing import Any
 import pytest
 import uvloop
 
-from benchmarks.hot_path import QUEUES, TOPIC, HotPath, batches, commits, halves, hot_path_at, pulls, sends
 from orbitlog.formats.records.message import make_message
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
+from tests.support.hot_path import QUEUES, TOPIC, HotPath, batches, commits, halves, hot_path_at, pulls, sends
 
 MESSAGES = 64
 MEMBERS = 32

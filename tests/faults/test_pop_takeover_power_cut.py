@@ -19,7 +19,7 @@ from orbitlog.broker.sending.message_writer import MessageWriter
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.kept_aside import Clock
-from tests.faults.test_pop_power_cut import INVISIBLE_MS, LIVES, STEPS, Ledger, Out, Pops, repeatable
+from tests.faults.pop_ledger import INVISIBLE_MS, LIVES, STEPS, Ledger, Out, Pops, repeatable
 
 __all__ = ["repeatable"]
 

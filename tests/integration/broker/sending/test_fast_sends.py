@@ -5,27 +5,22 @@ from __future__ import annotations
 import asyncio
 import random
 import struct
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
-from benchmarks.hot_path import HotPath
-from orbitlog.broker.runtime.broker_node import Broker
-from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.sending import fast_sends as quick_sends
 from orbitlog.broker.sending import handle_send
 from orbitlog.broker.sending import send_templates as send_lanes
 from orbitlog.broker.transactions.fast_transactions import QuickTransactions
 from orbitlog.formats.records.batch import BatchMember, encode_batch
 from orbitlog.wire.command import Command, Serialization, encode_command
-from orbitlog.wire.frames import FrameDecoder
-from tests.support.broker_desk import SMALL
+from tests.support.broker_bytes import NOW_MS, answers, broker_at, log_bytes, settled
+from tests.support.hot_path import HotPath
 
-NOW_MS = 1_731_700_000_000
 UNIQUE = "UNIQ_KEY\x017F00000100002A9F0000000000000001\x02"
 USUAL = f"KEYS\x01k\x02{UNIQUE}WAIT\x01true\x02TAGS\x01tag"
 HALF = USUAL + "\x02TRAN_MSG\x01true\x02PGROUP\x01P"
@@ -192,33 +187,6 @@ def any_frame(chance: random.Random, opaque: int, write: Writer) -> bytes:
     return struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body
 
 
-@asynccontextmanager
-async def broker_at(root: Path, flush: str = "ASYNC_FLUSH", **more: str) -> AsyncIterator[Broker]:
-    """A broker on a clock that stands still, which makes no secret of its ids."""
-    settings = {**SMALL, "listenPort": "0", "maxMessageSize": "8000", "flushDiskType": flush, **more}
-    broker = Broker(BrokerSettings(settings), root, now_ms=lambda: NOW_MS)
-    await broker.start()
-    try:
-        broker.state.listen_port = 10911
-        broker._sends._unique_ids._loader_hash = 7
-        yield broker
-    finally:
-        await broker.stop()
-
-
-def answers(path: HotPath) -> list[Command]:
-    assert path.transport.kept is not None
-    return sorted(FrameDecoder().receive_data(b"".join(path.transport.kept)), key=lambda answer: answer.opaque)
-
-
-def log_bytes(broker: Broker) -> bytes:
-    store = broker.state.store
-    return b"".join(
-        store._log.segments.file(span.base).read(span.start, span.stop - span.start)
-        for span in store._log.spans(0, store.written_to)
-    )
-
-
 @pytest.mark.parametrize(("seed", "flush"), [*((seed, "ASYNC_FLUSH") for seed in range(3)), (3, "SYNC_FLUSH")])
 def test_both_ways_store_and_answer_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, flush: str
@@ -277,7 +245,7 @@ def test_both_ways_store_and_answer_the_same(
                     used.append(counts)
                     if path.transport.is_closed:
                         break
-                await _settled(*both)
+                await settled(*both)
                 assert answers(both[0]) == answers(both[1])
                 assert both[0].transport.is_closed == both[1].transport.is_closed
                 for path in both:
@@ -332,17 +300,10 @@ def test_each_odd_value_is_met_after_ordinary_ones(
                     for headers in ((usual, ext), (usual, ext), (usual, ext), (usual, ext), (fields, ext_fields)):
                         header = java(*headers)
                         path.feed(struct.pack(">II", 4 + len(header) + len(body), len(header)) + header + body)
-                await _settled(*both)
+                await settled(*both)
                 assert answers(both[0]) == answers(both[1]), (fields, ext_fields)
                 for path in both:
                     path.close()
             assert log_bytes(quick) == log_bytes(plain) != b""
 
     asyncio.run(work())
-
-
-async def _settled(*paths: HotPath) -> None:
-    """Wait for answers that wait until name servers know a topic."""
-    async with asyncio.timeout(60):
-        while any(path.connection.unanswered and not path.connection.is_closed for path in paths):  # noqa: ASYNC110
-            await asyncio.sleep(0)

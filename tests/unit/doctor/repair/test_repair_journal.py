@@ -19,7 +19,7 @@ from orbitlog.doctor.repair.repair_journal import (
 )
 from orbitlog.errors import StoreLayoutError
 from orbitlog.jobs import staging
-from tests.unit.doctor.repair.test_store_repair import fingerprint
+from tests.support.repaired_stores import fingerprint
 
 
 class Killed(BaseException):

@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from benchmarks.hot_path import HotPath, commits, halves
 from orbitlog.broker.transactions.handle_transactions import TransactionHandler
-from tests.integration.broker.sending.test_fast_sends import _settled, answers, broker_at, log_bytes
+from tests.support.broker_bytes import answers, broker_at, log_bytes, settled
+from tests.support.hot_path import HotPath, commits, halves
 
 # What one who ends a transaction may say otherwise than Java's producer does.
 ODD_FIELDS = [
@@ -87,7 +87,7 @@ def test_both_ways_store_and_answer_the_same(
                 for number, path in enumerate(both):
                     before = long_way
                     path.feed(b"".join(frames))
-                    await _settled(path)
+                    await settled(path)
                     await asyncio.sleep(0)  # the end of the turn
                     used[number] += long_way - before
                 assert answers(both[0]) == answers(both[1])
