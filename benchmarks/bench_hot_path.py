@@ -12,8 +12,8 @@ from pathlib import Path
 
 import uvloop
 
-from benchmarks.hot_path import QUEUES, HotPath, batches, commits, halves, hot_path_at, pulls, sends, sends_to_many
 from benchmarks.measure import Reading, Report
+from tests.support.hot_path import QUEUES, HotPath, batches, commits, halves, hot_path_at, pulls, sends, sends_to_many
 
 GROUP = "the broker's own CPU time, 128 B bodies"
 PIPELINED = 64

@@ -1,8 +1,9 @@
-"""What one message costs, counted: bytecodes, calls, and calls of the system. Times are too noisy to hold anybody to.
+"""Cost of one message on the broker's hot paths: function calls and system calls. Times are too noisy for limits.
 
-A limit that a change goes over is a question: is what it adds worth doing for each message? If it is, set the limit to
-the count that the failure shows and say why in the commit; if the count went down by a tenth, lower the limit as well,
-or the gain can be lost unseen. `make bench ARGS=hot` tells what the counts mean in microseconds.
+Each limit is the measured count of calls a message, and fails at 10 % more: counts differ a little between versions of
+Python. A change over a limit is a question: is the additional work worth doing for every message? If so, set the limit
+to the count that the failure shows, and give the reason in the commit. If a count falls by a tenth, lower the limit, or
+the gain can be lost unnoticed. `make bench ARGS=hot` measures the same paths in microseconds.
 """
 
 from __future__ import annotations
@@ -20,20 +21,19 @@ from typing import Any
 import pytest
 import uvloop
 
-from benchmarks.hot_path import QUEUES, TOPIC, HotPath, batches, commits, halves, hot_path_at, pulls, sends
 from orbitlog.formats.records.message import make_message
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
+from tests.support.hot_path import QUEUES, TOPIC, HotPath, batches, commits, halves, hot_path_at, pulls, sends
 
 MESSAGES = 64
 MEMBERS = 32
-# Other versions of Python have other bytecodes; the calls are the same.
-COUNTS_BYTECODES = sys.version_info[:2] == (3, 11)
+SLACK = 1.1
 
 
 @contextmanager
 def without_collector() -> Iterator[None]:
-    """Keep what other tests left behind from being ended, and counted, meanwhile."""
+    """Disable the garbage collector, whose finalizers would be counted."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -43,27 +43,8 @@ def without_collector() -> Iterator[None]:
             gc.enable()
 
 
-def bytecodes_of(work: Callable[[], object]) -> int:
-    count = 0
-
-    def trace(frame: FrameType, event: str, _: object) -> Any:
-        nonlocal count
-        frame.f_trace_opcodes = True
-        count += event == "opcode"
-        return trace
-
-    before = sys.gettrace()
-    with without_collector():
-        sys.settrace(trace)
-        try:
-            work()
-        finally:
-            sys.settrace(before)
-    return count
-
-
 def calls_of(work: Callable[[], object]) -> tuple[int, Counter[str]]:
-    """Count functions called, of Python and C, and those of the operating system by their names."""
+    """Count calls of Python and C functions, and system calls by name."""
     count, of_system = 0, Counter[str]()
 
     def profile(_: FrameType, event: str, called: Any) -> None:
@@ -83,12 +64,16 @@ def calls_of(work: Callable[[], object]) -> tuple[int, Counter[str]]:
     return count, of_system
 
 
+def check_calls(called: int, messages: int, limit: float) -> None:
+    assert called / messages <= limit * SLACK, f"{called / messages:.1f} calls a message, limit {limit} and 10 %"
+
+
 def at_hot_path(
     root: Path, work: Callable[[HotPath], Awaitable[None]], *, kernels: bool = False, **settings: str
 ) -> None:
     async def run() -> None:
         async with hot_path_at(root, kernels=kernels, **settings) as path:
-            for data in sends(10 * MESSAGES):  # enough for every lane to be found, and for pulls
+            for data in sends(10 * MESSAGES):  # enough for every template to be learned, and for pulls
                 path.feed(data)
             path.dispatch()
             await work(path)
@@ -96,8 +81,8 @@ def at_hot_path(
     uvloop.run(run())
 
 
-def check(path: HotPath, reads: list[bytes], messages: int, *, bytecodes: float, calls: float) -> None:
-    """Feed reads of so many messages; what is counted may not be more than the limits a message."""
+def check(path: HotPath, reads: list[bytes], messages: int, *, calls: float) -> None:
+    """Feed reads with `messages` in all; one write each, no system call, and at most `calls` a message."""
 
     def feed() -> None:
         for data in reads:
@@ -106,24 +91,22 @@ def check(path: HotPath, reads: list[bytes], messages: int, *, bytecodes: float,
     feed()
     written = path.transport.calls
     called, of_system = calls_of(feed)
-    assert path.transport.calls - written == len(reads), "one write for the answers to a read"
+    assert path.transport.calls - written == len(reads), "one write for the responses to a read"
     assert b'"code":0' in path.transport.last
-    assert not of_system, "nothing is asked of the system to answer"
-    assert called / messages <= calls
-    if COUNTS_BYTECODES:
-        assert bytecodes_of(feed) / messages <= bytecodes
+    assert not of_system, "no system call for a response"
+    check_calls(called, messages, calls)
 
 
 def test_one_send_a_read(tmp_path: Path) -> None:
     async def work(path: HotPath) -> None:
-        check(path, sends(MESSAGES), MESSAGES, bytecodes=1106, calls=75.1)
+        check(path, sends(MESSAGES), MESSAGES, calls=75.1)
 
     at_hot_path(tmp_path, work)
 
 
 def test_many_sends_a_read(tmp_path: Path) -> None:
     async def work(path: HotPath) -> None:
-        check(path, [b"".join(sends(MESSAGES))], MESSAGES, bytecodes=402, calls=26)
+        check(path, [b"".join(sends(MESSAGES))], MESSAGES, calls=26)
 
     at_hot_path(tmp_path, work)
 
@@ -132,7 +115,7 @@ def test_many_sends_a_read_that_wait_for_the_disk(tmp_path: Path) -> None:
     async def work(path: HotPath) -> None:
         data, store, flushes = b"".join(sends(MESSAGES)), path.broker.state.store, path.broker._flushes
         assert flushes is not None
-        # Until the topic is saved and the last trip is over: another thread must not take along what is sent below.
+        # Wait until the topic is saved and the last flush is over: another thread must not flush the sends below.
         while path.connection.unanswered or flushes._is_flushing or flushes._start_planned or flushes._delayed_start:  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
@@ -143,30 +126,26 @@ def test_many_sends_a_read_that_wait_for_the_disk(tmp_path: Path) -> None:
         feed_and_land()
         written = path.transport.calls
         called, of_system = calls_of(feed_and_land)
-        assert path.transport.calls - written == 1, "one write for all that one trip took along"
+        assert path.transport.calls - written == 1, "one write for all sends that one flush covers"
         assert of_system == {"fdatasync": 1}
-        assert called / MESSAGES <= 27.2
-        if COUNTS_BYTECODES:
-            assert bytecodes_of(feed_and_land) / MESSAGES <= 419
+        check_calls(called, MESSAGES, 27.2)
 
     at_hot_path(tmp_path, work, flushDiskType="SYNC_FLUSH")
 
 
-def test_a_trip_to_the_disk(tmp_path: Path) -> None:
-    """What the thread of the disk does beside the sync, while it has the interpreter's lock."""
+def test_one_flush(tmp_path: Path) -> None:
+    """Calls of the flush thread besides fdatasync, made while it holds the interpreter lock."""
     with MessageStore.open(tmp_path, StoreConfig(sync_flush=True), lambda: 1) as store:
         message = make_message(topic=TOPIC, body=b"x")
 
-        def counted(count: Callable[[Callable[[], object]], Any]) -> Any:
+        def counted() -> tuple[int, Counter[str]]:
             store.append(message)
-            return count(store.flush_log)
+            return calls_of(store.flush_log)
 
-        counted(calls_of)
-        called, of_system = counted(calls_of)
+        counted()
+        called, of_system = counted()
         assert of_system == {"fdatasync": 1}
-        assert called <= 8
-        if COUNTS_BYTECODES:
-            assert counted(bytecodes_of) <= 93
+        check_calls(called, 1, 8)
 
 
 def test_a_long_run_is_one_call(tmp_path: Path) -> None:
@@ -174,52 +153,50 @@ def test_a_long_run_is_one_call(tmp_path: Path) -> None:
         data = b"".join(sends(MESSAGES, body_bytes=1024))
         path.feed(data)
         called, of_system = calls_of(lambda: path.feed(data))
-        assert of_system == {"pwrite": 1}, "instead of a fault for every page"
-        assert called / MESSAGES <= 26
+        assert of_system == {"pwrite": 1}, "instead of a page fault for every page"
+        check_calls(called, MESSAGES, 26)
 
     at_hot_path(tmp_path, work)
 
 
-@pytest.mark.parametrize(("kernels", "bytecodes", "calls"), [(False, 88, 5.1), (True, 46, 3.5)])
-def test_a_batch(tmp_path: Path, kernels: bool, bytecodes: float, calls: float) -> None:
+@pytest.mark.parametrize(("kernels", "calls"), [(False, 5.1), (True, 3.5)])
+def test_a_batch(tmp_path: Path, kernels: bool, calls: float) -> None:
     async def work(path: HotPath) -> None:
-        check(path, batches(2), 2 * MEMBERS, bytecodes=bytecodes, calls=calls)
+        check(path, batches(2), 2 * MEMBERS, calls=calls)
 
     at_hot_path(tmp_path, work, kernels=kernels)
 
 
 def test_a_transaction(tmp_path: Path) -> None:
     async def work(path: HotPath) -> None:
-        check(path, [b"".join(halves(MESSAGES))], MESSAGES, bytecodes=931, calls=66.9)
+        check(path, [b"".join(halves(MESSAGES))], MESSAGES, calls=66.9)
         store = path.broker.state.store
 
         def ends() -> bytes:
             path.feed(b"".join(halves(MESSAGES)))
             return b"".join(commits(path.transport.last))
 
-        first, second = ends(), ends()
+        first = ends()
         dispatched_to, written_to = store.dispatched_to, store.written_to
         called, of_system = calls_of(lambda: path.feed_commits(first))
         assert not of_system and store.written_to > written_to
-        assert called / MESSAGES <= 42.1
-        if COUNTS_BYTECODES:
-            assert bytecodes_of(lambda: path.feed_commits(second)) / MESSAGES <= 609
-        assert store.dispatched_to == dispatched_to, "commits are dispatched together, and not each when it comes"
+        check_calls(called, MESSAGES, 42.1)
+        assert store.dispatched_to == dispatched_to, "commits are dispatched together, not one by one"
 
     at_hot_path(tmp_path, work)
 
 
 def test_a_pull(tmp_path: Path) -> None:
     async def work(path: HotPath) -> None:
-        for data in pulls([0] * 40):  # until they are known by their text
+        for data in pulls([0] * 40):  # until their header pattern is learned
             path.feed(data)
-        check(path, pulls([0, MEMBERS]), 2 * MEMBERS, bytecodes=166, calls=8.6)
+        check(path, pulls([0, MEMBERS]), 2 * MEMBERS, calls=8.6)
 
     at_hot_path(tmp_path, work)
 
 
-def test_pulls_that_wait(tmp_path: Path) -> None:
-    """Fifty groups wait for one message: what each costs when it comes to wait, and when it is woken."""
+def test_long_polling(tmp_path: Path) -> None:
+    """Fifty groups poll for one message: the cost of each pull when it is held, and when it is answered."""
     groups = 50
 
     async def work(path: HotPath) -> None:
@@ -227,7 +204,7 @@ def test_pulls_that_wait(tmp_path: Path) -> None:
         one_send = sends(1, first=QUEUES)
         queue_offset = path.broker.state.max_offset(TOPIC, 0)
 
-        def wait_and_wake(count: Callable[[Callable[[], object]], Any]) -> tuple[Any, Any]:
+        def wait_and_wake(count: Callable[[Callable[[], object]], Any] = calls_of) -> tuple[Any, Any]:
             nonlocal queue_offset
             asked = [pulls([queue_offset], consumerGroup=f"group{number}")[0] for number in range(groups)]
             queue_offset += 1
@@ -235,27 +212,23 @@ def test_pulls_that_wait(tmp_path: Path) -> None:
             path.feed(one_send[0])
             return held, count(path.dispatch)
 
-        for _ in range(40):  # until they are known by their text
+        for _ in range(40):  # until their header pattern is learned
             wait_and_wake(lambda work: work())
         written = [each.transport.calls for each in consumers]
-        (held, _), (woken, of_system) = wait_and_wake(calls_of)
+        (held, _), (woken, of_system) = wait_and_wake()
         assert [each.transport.calls - before for each, before in zip(consumers, written, strict=True)] == [1] * groups
         assert all(b'"code":0' in each.transport.last for each in consumers)
         assert not of_system
-        assert held / groups <= 78
-        assert woken / groups <= 49
-        if COUNTS_BYTECODES:
-            held, woken = wait_and_wake(bytecodes_of)
-            assert held / groups <= 1195
-            assert woken / groups <= 660
+        check_calls(held, groups, 78)
+        check_calls(woken, groups, 49)
         for each in consumers:
             each.close()
 
     at_hot_path(tmp_path, work)
 
 
-@pytest.mark.parametrize(("kernels", "bytecodes", "calls"), [(False, 1010, 54), (True, 68, 5)])
-def test_dispatch(tmp_path: Path, kernels: bool, bytecodes: float, calls: float) -> None:
+@pytest.mark.parametrize(("kernels", "calls"), [(False, 54), (True, 5)])
+def test_dispatch(tmp_path: Path, kernels: bool, calls: float) -> None:
     async def work(path: HotPath) -> None:
         def step() -> tuple[int, Counter[str]]:
             path.feed(b"".join(sends(MESSAGES)))
@@ -263,10 +236,7 @@ def test_dispatch(tmp_path: Path, kernels: bool, bytecodes: float, calls: float)
 
         step()
         called, of_system = min((step() for _ in range(3)), key=lambda counted: counted[0])
-        assert called / MESSAGES <= calls
-        assert sum(of_system.values()) <= QUEUES, "room for units is made for hundreds of messages at once"
-        path.feed(b"".join(sends(MESSAGES)))
-        if COUNTS_BYTECODES:
-            assert bytecodes_of(path.dispatch) / MESSAGES <= bytecodes
+        check_calls(called, MESSAGES, calls)
+        assert sum(of_system.values()) <= QUEUES, "space for units is allocated for hundreds of messages at once"
 
     at_hot_path(tmp_path, work, kernels=kernels)

@@ -11,7 +11,7 @@ from types import FrameType
 
 import pytest
 
-from benchmarks.hot_path import QUEUES, TOPIC, HotPath, hot_path_at, pulls, sends
+from tests.support.hot_path import QUEUES, TOPIC, HotPath, hot_path_at, pulls, sends
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "orbitlog"

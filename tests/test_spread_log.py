@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from orbitlog.testing.golden import GoldenStore
-from tests.integration.cli.serve.test_cmd_up import PROGRAM, SECONDS_MAX, serving
 from tests.support.cli_run import Run, run
+from tests.support.serving_process import PROGRAM, SECONDS_MAX, serving
 from tests.support.spread_stores import digests, spread
 
 SEGMENT_BYTES = 65536

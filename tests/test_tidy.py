@@ -16,6 +16,7 @@ from tools.tidy import Module
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "src" / "orbitlog"
 MODULES = tidy.modules_below(PACKAGE)
+TESTS = tidy.modules_below(ROOT / "tests")
 BINARY_SUFFIXES = (".xz", ".bin", ".png", ".gz", ".svg")
 
 
@@ -43,6 +44,12 @@ def test_every_module_keeps_the_rule(rule: tidy.Rule) -> None:
     none_of(finding for module in MODULES for finding in rule(module))
 
 
+@pytest.mark.parametrize("rule", tidy.TEST_RULES, ids=lambda rule: rule.__name__)
+def test_every_test_keeps_the_rule(rule: tidy.Rule) -> None:
+    assert TESTS
+    none_of(finding for test in TESTS for finding in rule(test))
+
+
 def test_basenames_are_unique() -> None:
     none_of(tidy.doubled_basenames(MODULES))
 
@@ -54,7 +61,7 @@ def test_no_room_is_crowded() -> None:
 def test_no_module_is_dead() -> None:
     scripts = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]
     entry_points = [target.split(":")[0] for target in scripts.values()]
-    outside = [*tidy.modules_below(ROOT / "tests"), *tidy.modules_below(ROOT / "benchmarks")]
+    outside = [*TESTS, *tidy.modules_below(ROOT / "benchmarks")]
     none_of(tidy.dead_modules(MODULES, entry_points, outside))
 
 
@@ -153,6 +160,14 @@ def class_of(attributes: int) -> str:
         (tidy.empty_words, "store/a.py", "class SegmentManager: ..."),
         (tidy.empty_words, "store/a.py", "class DefaultStore: ..."),
         (tidy.empty_words, "store/utils.py", "x = 1"),
+        (tidy.borrowed_helpers, "unit/a.py", "from tests.unit.store.test_segments import fill"),
+        (tidy.borrowed_helpers, "faults/a.py", "def f():\n    import benchmarks.measure"),
+        (tidy.sleeping_unit_tests, "unit/a.py", "import time\ntime.sleep(0.1)"),
+        (tidy.sleeping_unit_tests, "unit/a.py", "async def f(pause):\n    await asyncio.sleep(pause)"),
+        (tidy.connected_unit_tests, "unit/a.py", "import socket"),
+        (tidy.connected_unit_tests, "unit/a.py", "from tests.support.broker_desk import at_desk"),
+        (tidy.connected_unit_tests, "unit/a.py", "async def f():\n    await asyncio.start_server(serve, port=0)"),
+        (tidy.connected_unit_tests, "unit/a.py", "def test_send(orbitlog_broker): ..."),
     ],
 )
 def test_a_rule_notices(rule: tidy.Rule, path: str, text: str) -> None:
@@ -183,6 +198,15 @@ def test_a_rule_notices(rule: tidy.Rule, path: str, text: str) -> None:
         (tidy.raw_file_calls, "storefiles/disk.py", "os.fsync(descriptor)"),
         (tidy.raw_file_calls, "doctor/a.py", "text.replace('a', 'b')\nreplace(finding, count=1)\nos.pread(1, 2, 3)"),
         (tidy.broad_except, "store/a.py", "try:\n    f()\nexcept (OSError, ValueError):\n    g()"),
+        (
+            tidy.borrowed_helpers,
+            "unit/a.py",
+            "from tests.support.logs import lay\nfrom tests.interop import test_sends",
+        ),
+        (tidy.sleeping_unit_tests, "unit/a.py", "async def f():\n    await asyncio.sleep(0)"),
+        (tidy.sleeping_unit_tests, "integration/a.py", "import time\ntime.sleep(0.1)"),
+        (tidy.connected_unit_tests, "integration/a.py", "import socket"),
+        (tidy.connected_unit_tests, "unit/a.py", "from tests.support.fake_name_server import NameServer"),
         (tidy.empty_words, "store/a.py", "class Database: ...\nclass Defaults: ...\nclass Baseline: ..."),
     ],
 )

@@ -11,8 +11,11 @@ A fence marked `python run` is run in the same directory and must succeed; it is
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
+import enum
 import importlib
+import inspect
 import json
 import os
 import pkgutil
@@ -20,15 +23,18 @@ import re
 import subprocess
 import sys
 import tempfile
+import textwrap
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
+from types import ModuleType
 from typing import Any
 
 import click
 
+import orbitlog
 from orbitlog import formats
 from orbitlog.broker.runtime.broker_settings import BROKER_SETTINGS, RUNTIME_KEYS
 from orbitlog.cli.main import cli
@@ -46,6 +52,7 @@ from orbitlog.testing.golden import extract_golden
 
 ROOT = Path(__file__).resolve().parent.parent
 HELP_WIDTH = 100
+_SIGNATURE_WIDTH = 110
 GOLDEN_NAMES = {"store": "apache-4.9.7", "crashed": "apache-5.5.0-crash"}
 
 _REGION = re.compile(
@@ -324,6 +331,141 @@ def mqadmin_verbs(_: str) -> str:
     return "\n".join(lines)
 
 
+# The Python API: a method is public if its docstring has an example; of blocking classes, every method is
+
+
+class _Raw:
+    """An annotation that is shown as it is written in the source."""
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def __repr__(self) -> str:
+        return self._text
+
+
+def shown_signature(function: Callable[..., object], *, annotated: bool = True) -> str:
+    """Return a signature as in the source, without `self`."""
+    original = inspect.signature(function)
+
+    def shown(annotation: object) -> object:
+        if annotation is inspect.Parameter.empty or not annotated:
+            return inspect.Parameter.empty
+        return _Raw(annotation if isinstance(annotation, str) else inspect.formatannotation(annotation))
+
+    parameters = [
+        each.replace(annotation=shown(each.annotation), default=shown_default(each.default))
+        for each in original.parameters.values()
+        if each.name != "self"
+    ]
+    returns = inspect.Signature.empty if inspect.isclass(function) else shown(original.return_annotation)
+    return str(original.replace(parameters=parameters, return_annotation=returns))
+
+
+def shown_default(default: object) -> object:
+    """Show an enum member by its name."""
+    return _Raw(f"{type(default).__name__}.{default.name}") if isinstance(default, enum.Enum) else default
+
+
+def wrapped_signature(name: str, text: str) -> str:
+    """Break a signature into one line per parameter if it is long."""
+    if len(name) + len(text) <= _SIGNATURE_WIDTH:
+        return name + text
+    inside, _, returns = text.removeprefix("(").rpartition(")")
+    lines, depth = [""], 0
+    for character in inside:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and not depth:
+            lines.append("")
+        else:
+            lines[-1] += character
+    return "\n".join([f"{name}(", *(f"    {line.strip()}," for line in lines), f"){returns}"])
+
+
+def example_of(documented: object) -> str:
+    """Return the example of a docstring, or an empty string."""
+    return textwrap.dedent((inspect.getdoc(documented) or "").partition("Example:\n")[2]).strip()
+
+
+def description_of(documented: object) -> str:
+    """Return a docstring without its example."""
+    return (inspect.getdoc(documented) or "").partition("Example:\n")[0].strip()
+
+
+def is_record(kind: type) -> bool:
+    """Return whether users construct a class by its fields."""
+    return dataclasses.is_dataclass(kind) or issubclass(kind, tuple)
+
+
+def public_methods(kind: type) -> Iterator[tuple[str, Callable[..., object]]]:
+    """Yield the public methods of a class, in the order of the source."""
+    is_blocking = kind.__name__.startswith("Blocking")
+    for name, value in vars(kind).items():
+        if inspect.isfunction(value) and not name.startswith("_") and (is_blocking or example_of(value)):
+            yield name, value
+
+
+def public_properties(kind: type) -> Iterator[tuple[str, str]]:
+    """Yield properties with their descriptions, of a class and of those it is derived from."""
+    for name in dict.fromkeys(name for base in reversed(kind.__mro__) for name in vars(base)):
+        value = inspect.getattr_static(kind, name)
+        if isinstance(value, property) and not name.startswith("_") and value.__doc__:
+            yield name, description_of(value)
+
+
+def described_class(name: str, kind: type) -> Iterator[str]:
+    """Yield the paragraphs about a class."""
+    yield f"## {name}"
+    if is_record(kind):
+        yield f"```python\n{wrapped_signature(name, shown_signature(kind))}\n```"
+    yield description_of(kind)
+    if issubclass(kind, enum.Enum):
+        yield "\n".join(f"- `{name}.{member.name}` = `{member.value!r}`" for member in kind)
+    yield f"```python\n{example_of(kind)}\n```"
+    if listed := list(public_properties(kind)):
+        yield "\n".join(["| attribute | meaning |", "|---|---|", *(f"| `{key}` | {text} |" for key, text in listed)])
+    for method_name, method in public_methods(kind):
+        yield f"### {name}.{method_name}"
+        prefix = "async " if inspect.iscoroutinefunction(method) and not name.startswith("Blocking") else ""
+        shown = shown_signature(method)
+        if name.startswith("Blocking"):
+            shown = shown.partition(") ->")[0] + (")" if ") ->" in shown else "")
+        yield f"```python\n{prefix}{wrapped_signature(method_name, shown)}\n```"
+        yield description_of(method)
+        if not name.startswith("Blocking") and example_of(method):
+            yield f"```python\n{example_of(method)}\n```"
+
+
+def described_errors() -> Iterator[str]:
+    """Yield the section about the tree of errors."""
+    yield "## errors"
+    yield "Every error is a class in `orbitlog.errors`, below `OrbitlogError`."
+    rows = ["| error | derived from | meaning | retriable |", "|---|---|---|---|"]
+    for name, kind in vars(orbitlog.errors).items():
+        if inspect.isclass(kind) and issubclass(kind, orbitlog.OrbitlogError) and kind is not orbitlog.OrbitlogError:
+            retriable = "yes" if kind.retriable else "no"
+            if kind is orbitlog.errors.BrokerRefused:
+                retriable = "depends on `code`"
+            meaning = description_of(kind).replace("\n", " ")
+            rows.append(f"| `{name}` | `{kind.__mro__[1].__name__}` | {meaning} | {retriable} |")
+    yield "\n".join(rows)
+
+
+def python_reference(_: str) -> str:
+    """Write the reference of all public names."""
+    paragraphs: list[str] = []
+    for name in sorted(orbitlog.__all__, key=lambda each: (each != "connect", each.startswith("Blocking"), each)):
+        value = getattr(orbitlog, name)
+        if isinstance(value, ModuleType):
+            paragraphs += described_errors()
+        elif inspect.isclass(value):
+            paragraphs += described_class(name, value)
+        else:
+            fence = f"```python\n{wrapped_signature(name, shown_signature(value))}\n```"
+            paragraphs += [f"## {name}", fence, description_of(value), f"```python\n{example_of(value)}\n```"]
+    return "\n\n".join(paragraphs)
+
+
 GENERATORS: dict[str, Callable[[str], str]] = {
     "benchmarks": benchmark_figures,
     "command-line": command_line,
@@ -336,6 +478,7 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "mqadmin-verbs": mqadmin_verbs,
     "other-layouts": other_layouts,
     "positions": position_table,
+    "python-api": python_reference,
     "nameserver-settings": nameserver_settings_table,
     "settings": settings_table,
     "broker-settings": broker_settings_table,

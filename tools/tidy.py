@@ -371,6 +371,53 @@ def names_used_by(module: Module) -> set[str]:
     return used
 
 
+# Tests; paths are relative to `tests`
+
+# Modules and fixtures that open sockets.
+SOCKET_MODULES = frozenset(("socket", "socketserver", "orbitlog.testing.running_broker")) | frozenset(
+    f"tests.support.{name}" for name in ("broker_bytes", "broker_desk", "hot_path", "timed_broker")
+)
+SOCKET_NAMES = frozenset(("create_server", "open_connection", "orbitlog_broker", "start_server"))
+
+
+def borrowed_helpers(test: Module) -> Iterator[str]:
+    """Find helpers imported from another test file or from benchmarks: shared ones belong to a module of their own.
+
+    A whole test module may be imported to run its tests in another setting (`from tests.interop import test_sends`).
+    """
+    for node, name in imported_modules(test):
+        if name.startswith("tests.") and name.rsplit(".", 1)[-1].startswith("test_"):
+            yield test.at(node, f"imports from {name}; move the helper to tests/support")
+        elif name.split(".")[0] == "benchmarks":
+            yield test.at(node, f"imports from {name}; tests do not depend on benchmarks")
+
+
+def sleeping_unit_tests(test: Module) -> Iterator[str]:
+    """Find `sleep` with another argument than 0 below tests/unit; `sleep(0)` only yields to the event loop."""
+    if test.room != "unit":
+        return
+    for node in ast.walk(test.tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).split(".")[-1] == "sleep":
+            if not (node.args and isinstance(node.args[0], ast.Constant) and node.args[0].value == 0):
+                yield test.at(node, "sleeps; wait for an event, or set the time")
+
+
+def connected_unit_tests(test: Module) -> Iterator[str]:
+    """Find sockets below tests/unit, opened directly or by a helper."""
+    if test.room != "unit":
+        return
+    for node, name in imported_modules(test):
+        if name in SOCKET_MODULES:
+            yield test.at(node, f"imports {name}, which opens sockets; move the test to tests/integration")
+    for used in ast.walk(test.tree):
+        name = used.attr if isinstance(used, ast.Attribute) else used.arg if isinstance(used, ast.arg) else ""
+        if name in SOCKET_NAMES and isinstance(used, ast.Attribute | ast.arg):
+            yield f"{test.path}:{used.lineno}: uses {name}, which opens sockets; move the test to tests/integration"
+
+
+TEST_RULES: tuple[Rule, ...] = (borrowed_helpers, sleeping_unit_tests, connected_unit_tests)
+
+
 # Any text in the repository
 
 

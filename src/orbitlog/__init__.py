@@ -5,20 +5,33 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from orbitlog.client.connection.connect import connect as connect
-    from orbitlog.client.connection.signature import Credentials as Credentials
+    from orbitlog import errors
+    from orbitlog.client.admin.administration import Administration, QueueProgress
+    from orbitlog.client.blocking import BlockingConsumer, BlockingDelivery, BlockingReader, BlockingRocketMQ
+    from orbitlog.client.connection.connect import connect
+    from orbitlog.client.connection.signature import Credentials
+    from orbitlog.client.consumer.delivery import Delivery
+    from orbitlog.client.consumer.group_consumer import Consumer
+    from orbitlog.client.consumer.group_link import StartFrom
+    from orbitlog.client.consumer.received import Received
+    from orbitlog.client.consumer.topic_reader import Reader
+    from orbitlog.client.producer.receipts import Receipt, SendStatus
+    from orbitlog.client.producer.request_reply import Reply
+    from orbitlog.client.rocketmq import RocketMQ
+    from orbitlog.errors import OrbitlogError
+    from orbitlog.formats.message_queue import MessageQueue
 
 __version__ = "0.1.0"
 
+__all__ = ["Administration", "BlockingConsumer", "BlockingDelivery", "BlockingReader", "BlockingRocketMQ", "Consumer"]
+__all__ += ["Credentials", "Delivery", "MessageQueue", "OrbitlogError", "QueueProgress", "Reader", "Receipt"]
+__all__ += ["Received", "Reply", "RocketMQ", "SendStatus", "StartFrom", "connect", "errors"]
+
 
 def __getattr__(name: str) -> Any:
-    # Loaded when it is first asked for: commands that need no client start without it.
-    if name == "connect":
-        from orbitlog.client.connection.connect import connect
+    # Imported on first use: commands without a client must start without loading it.
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from orbitlog.client.exports import load
 
-        return connect
-    if name == "Credentials":
-        from orbitlog.client.connection.signature import Credentials
-
-        return Credentials
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return load(name)

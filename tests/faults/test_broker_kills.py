@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,20 +17,11 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.consume_headers import PullMessageRequest
 from orbitlog.wire.send_headers import SendMessageV2Request
+from tests.faults.broker_process import SECONDS_MAX, start
 
-PROGRAM = (sys.executable, "-c", "from orbitlog.cli.main import main; main()")
 SENDERS = 4
 QUEUES = 4
-SECONDS_MAX = 30.0
 ROUNDS = 3 * int(os.environ.get("ORBITLOG_FAULTS", "1"))
-
-
-def start(root: Path, *settings: str) -> tuple[subprocess.Popen[str], str]:
-    words = [word for setting in settings for word in ("--set", setting)]
-    command = [*PROGRAM, "up", "--store", str(root), "--name-server-port", "0", "--broker-port", "0", "--json", *words]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    assert process.stdout is not None
-    return process, json.loads(process.stdout.readline())["broker"]
 
 
 async def send_until_killed(

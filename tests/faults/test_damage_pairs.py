@@ -20,7 +20,7 @@ from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.errors import FormatError
 from orbitlog.testing.golden import GoldenStore
 from tests.support.damage_zoo import ZOO
-from tests.unit.doctor.repair.test_store_repair import fingerprint, readable, still_readable
+from tests.support.repaired_stores import fingerprint, readable, still_readable
 
 STORES, STORES_WHEN_LONG = 3, 10
 

@@ -24,7 +24,7 @@ from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.formats.store_tree import DOCTOR
 from orbitlog.testing.golden import GoldenStore
 from tests.support.damage_zoo import ZOO
-from tests.unit.doctor.repair.test_store_repair import assert_served, fingerprint, readable
+from tests.support.repaired_stores import assert_served, fingerprint, readable
 
 KILLS_WHEN_LONG = 10
 # Damage of the log, of what is derived, of the config; for rebuild only what it mends.

@@ -20,7 +20,7 @@ from orbitlog.formats.records.message import make_message
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
-from tests.unit.pipeline.export.test_export_job import places
+from tests.support.exported_rows import places
 
 KILLS = 2 * int(os.environ.get("ORBITLOG_FAULTS", "1"))
 SEED = int(os.environ.get("ORBITLOG_SEED", str(random.SystemRandom().randrange(1 << 32))))

@@ -13,7 +13,7 @@ from orbitlog.formats.derived.store_state import KEYS_UNKNOWN, STATE_FILE, decod
 from orbitlog.store.derived.index_files import IndexBoundary
 from orbitlog.store.dispatch.dispatcher import Dispatcher
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
-from tests.faults.test_power_cut import IMAGES, ROUNDS, check_image, watch
+from tests.faults.power_cuts import IMAGES, ROUNDS, check_image, watch
 from tests.support.workloads import ROOT, Workload
 
 

@@ -16,7 +16,7 @@ import pytest
 from orbitlog.broker.pop.pop_consumption import PopConsumption
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.kept_aside import Clock
-from tests.faults.test_pop_power_cut import INVISIBLE_MS, LIVES, STEPS, Ledger, Out, Pops, repeatable
+from tests.faults.pop_ledger import INVISIBLE_MS, LIVES, STEPS, Ledger, Out, Pops, repeatable
 
 __all__ = ["repeatable"]
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from tests.faults.test_broker_kills import PROGRAM, SECONDS_MAX
-from tests.faults.test_waiting_kills import peer_of
+from tests.faults.broker_process import PROGRAM, SECONDS_MAX
+from tests.faults.wire_peer import peer_of
 
 LETTERS = 60
 KILLS = 3 * int(os.environ.get("ORBITLOG_FAULTS", "1"))

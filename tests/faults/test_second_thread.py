@@ -16,7 +16,7 @@ from orbitlog.formats.records.message import make_message
 from orbitlog.store.derived import queue_set
 from orbitlog.store.message_store import MessageStore
 from orbitlog.testing.crash_disk import CrashDisk
-from tests.faults.test_power_cut import IMAGES, KILLED, check_image, watch
+from tests.faults.power_cuts import IMAGES, KILLED, check_image, watch
 from tests.faults.turns import TurnLock, Turns
 from tests.support.invariants import check_recovered, messages_in
 from tests.support.workloads import ROOT, Workload

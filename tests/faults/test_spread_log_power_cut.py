@@ -11,7 +11,7 @@ import pytest
 
 from orbitlog.storefiles.store_paths import StorePaths
 from orbitlog.testing.crash_disk import CrashDisk
-from tests.faults.test_power_cut import IMAGES, KILLED, check_image, watch
+from tests.faults.power_cuts import IMAGES, KILLED, check_image, watch
 from tests.support.workloads import ROOT, Workload
 
 ROUNDS = 60

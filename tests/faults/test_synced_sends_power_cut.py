@@ -6,15 +6,15 @@ import asyncio
 from collections import Counter
 from random import Random
 
-from benchmarks.hot_path import TOPIC, HotPath, batches, halves, sends
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.formats.names import HALF_TOPIC
 from orbitlog.store.message_store import MessageStore
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.frames import FrameDecoder
-from tests.faults.test_topic_power_cut import ROOT, SETTINGS, BusyDisk
+from tests.faults.busy_disk import ROOT, SETTINGS, BusyDisk
 from tests.support.broker_desk import until
+from tests.support.hot_path import TOPIC, HotPath, batches, halves, sends
 
 IMAGES = "images of a disk when sends that waited for it were answered"
 QUEUES = 8

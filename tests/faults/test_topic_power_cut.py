@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import threading
-import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
@@ -19,31 +15,10 @@ from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.testing.crash_disk import CrashDisk
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from tests.support.broker_desk import SMALL, Desk, at_desk, records
+from tests.faults.busy_disk import ROOT, SETTINGS, BusyDisk
+from tests.support.broker_desk import Desk, at_desk, records
 
-ROOT = Path("store")
 IMAGES = "images of a disk when a send that made its topic was answered"
-SETTINGS = {**SMALL, "listenPort": "0", "brokerIP1": "127.0.0.1", "flushDiskType": "SYNC_FLUSH"}
-_SLOW_SECONDS = 0.01
-
-
-class BusyDisk(CrashDisk):
-    """A disk that several threads work at, and that takes its time over tables."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._one_at_a_time = threading.RLock()
-
-    @contextmanager
-    def step(self, what: str) -> Iterator[None]:
-        if "config" in what:
-            time.sleep(_SLOW_SECONDS)
-        with self._one_at_a_time, super().step(what):
-            yield
-
-    def crash(self, seed: int) -> CrashDisk:
-        with self._one_at_a_time:
-            return super().crash(seed)
 
 
 def test_an_answered_send_has_its_topic_on_the_disk(tmp_path: Path, scale: int, checked: Counter[str]) -> None:

@@ -18,7 +18,7 @@ from orbitlog.store.dispatch.arrival import Arrival
 from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
 from orbitlog.store.message_store import MessageStore
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
-from tests.faults.test_power_cut import IMAGES, KILLED, check_image, watch
+from tests.faults.power_cuts import IMAGES, KILLED, check_image, watch
 from tests.support.invariants import check_derived, check_goes_on, messages_in, reopen
 from tests.support.workloads import ROOT, Workload
 

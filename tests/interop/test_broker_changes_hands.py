@@ -8,36 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.harness.clients import Client, Push
+from tests.interop.handover import LINES, SMALL, consumed, ids
+from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages
-from tests.interop.harness.processes import JsonObject
 from tests.interop.harness.systems import ApacheSystem, OrbitlogSystem, System
 
 pytestmark = pytest.mark.interop
-
-LINES = {"4.9.7": "4.9", "5.5.0": "5.5"}
-SMALL = {
-    "mappedFileSizeCommitLog": 4 * 1024 * 1024,
-    "mappedFileSizeConsumeQueue": 20 * 1000,
-    "maxHashSlotNum": 1000,
-    "maxIndexNum": 4000,
-}
-
-
-def ids(messages: list[JsonObject]) -> set[str]:
-    return {one.get("uniqueId") or one["msgId"] for one in messages}
-
-
-def consumed(client: Client, topic: str, group: str, count: int) -> set[str]:
-    """Let a consumer of the group take what is there; positions are committed when it is closed."""
-    push: Push = client.push(topic, group)
-    push.wait_for(count)
-    time.sleep(1)
-    found = ids(push.messages)
-    push.close()
-    time.sleep(0.5)  # a commit is not answered
-    return found
 
 
 @pytest.mark.parametrize("version", LINES)

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from orbitlog.formats.tables.group_config import decode_filters
+from tests.interop.handover import SMALL
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.systems import ApacheSystem, OrbitlogSystem, System
-from tests.interop.test_broker_changes_hands import SMALL
 
 pytestmark = pytest.mark.interop
 

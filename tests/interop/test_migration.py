@@ -21,26 +21,11 @@ from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.store_prefix import StorePrefix
 from tests.interop.harness.systems import ApacheSystem, OrbitlogSystem, System
-from tests.interop.migration_states import ALL_STATES, DELAY_LEVELS, DeletedTopic, State, Turn, Untouched
+from tests.interop.migration_settings import SETTINGS
+from tests.interop.migration_states import ALL_STATES, DeletedTopic, State, Turn, Untouched
 
 pytestmark = pytest.mark.interop
 
-SETTINGS: dict[str, object] = {
-    "mappedFileSizeCommitLog": 4 * 1024 * 1024,
-    "mappedFileSizeConsumeQueue": 20 * 1000,
-    "maxHashSlotNum": 1000,
-    "maxIndexNum": 4000,
-    "messageDelayLevel": DELAY_LEVELS,
-    "autoCreateTopicEnable": "false",
-    "autoCreateSubscriptionGroup": "false",
-    # Longer than Java 5.x gathers outcomes before it writes them down (3 s): else it asks, and commits, twice.
-    "transactionCheckInterval": 4000,
-    "transactionTimeOut": 5000,
-    "transactionCheckMax": 1000,
-    # Java saves offsets every five or ten seconds otherwise.
-    "flushConsumerOffsetInterval": 1000,
-    "flushDelayOffsetInterval": 1000,
-}
 TRANSIENT_POOL = {"transientStorePoolEnable": "true", "transientStorePoolSize": 10}
 SYNC_FLUSH = {"flushDiskType": "SYNC_FLUSH"}
 SETTLE_SECONDS = 3

@@ -13,8 +13,8 @@ from tests.interop.harness.drivers import Driver, Refused
 from tests.interop.harness.ledger import Ledger, consume_remaining
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.systems import ApacheSystem, OrbitlogSystem, System
+from tests.interop.migration_settings import SETTINGS
 from tests.interop.migration_states import COMMIT, LEVEL_PENDING, UNKNOWN, make_group
-from tests.interop.test_migration import SETTINGS
 
 pytestmark = pytest.mark.interop
 

@@ -24,7 +24,7 @@ from orbitlog.testing.sample_messages import sample_messages
 from tests.interop import our_reading
 from tests.interop.harness.cluster import Ports, running_cluster
 from tests.interop.harness.packages import ApachePackages
-from tests.interop.test_our_store import GEOMETRY, STORED_BEFORE_MS, OurStore, batch_of, decisions, queue_requests
+from tests.interop.our_store import GEOMETRY, STORED_BEFORE_MS, OurStore, batch_of, decisions, queue_requests
 
 pytestmark = pytest.mark.interop
 

@@ -13,66 +13,25 @@ import pytest
 
 from orbitlog.formats import names, store_tree
 from orbitlog.formats.compat import COMPAT_4_9, COMPATS, Compat
-from orbitlog.formats.delay_levels import STANDARD_LEVELS
 from orbitlog.formats.derived.derive import DeriveRules
-from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.hosts import parse_host
 from orbitlog.formats.records import properties as props
-from orbitlog.formats.records.batch import BatchMember, encode_batch, expand_batch
-from orbitlog.formats.records.flags import TransactionType
-from orbitlog.formats.records.message import Message, make_message
-from orbitlog.formats.records.properties import encode_properties
-from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.formats.records.message import Message
 from orbitlog.store.offline_writer import OfflineStoreWriter
-from orbitlog.testing.sample_messages import NOTES, ORDERS, TELEMETRY, sample_messages
+from orbitlog.testing.sample_messages import ORDERS, TELEMETRY, sample_messages
 from tests.interop import our_reading
 from tests.interop.harness.cluster import Cluster, Ports, running_cluster
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.processes import JsonObject
+from tests.interop.our_store import GEOMETRY, STORED_BEFORE_MS, OurStore, batch_of, decisions, queue_requests
 
 pytestmark = pytest.mark.interop
 
-GEOMETRY = StoreGeometry(segment_bytes=96 * 1024, queue_file_bytes=1220, index_layout=IndexLayout(307, 905))
 UNITS_IN_FILE = GEOMETRY.queue_file_bytes // ENTRY_BYTES
-DECISIONS = "Decisions"
-STORED_BEFORE_MS = 45 * 60_000
 DELIVERY_SECONDS_MAX = 60
 # Which store, which broker.
 PAIRS = [("4.9", "4.9.7"), ("5.5", "5.5.0"), ("4.9", "5.5.0")]
-
-
-@dataclass(frozen=True)
-class OurStore:
-    """A store that we wrote, and what is in it."""
-
-    root: Path
-    compat: Compat
-    messages: dict[int, Message]
-
-    @property
-    def queue_ends(self) -> dict[tuple[str, int], int]:
-        """One past the last queue offset of each queue."""
-        ends: dict[tuple[str, int], int] = {}
-        for message in self.messages.values():
-            if message.transaction_type.enters_queue:
-                ends[message.topic, message.queue_id] = message.queue_offset + 1
-        return ends
-
-    @property
-    def end(self) -> int:
-        last = self.messages[max(self.messages)]
-        return last.physical_offset + last.size_bytes
-
-    def due(self, now_ms: int) -> list[Message]:
-        """Delayed messages whose time has come."""
-        waiting = [message for message in self.messages.values() if message.topic == names.SCHEDULE_TOPIC]
-        return [
-            message
-            for message in waiting
-            if STANDARD_LEVELS.deliver_timestamp_ms(int(message.properties[props.DELAY]), message.store_timestamp_ms)
-            <= now_ms
-        ]
 
 
 def write_store(root: Path, compat: Compat, store_host: str, *, with_delayed: bool) -> OurStore:
@@ -92,35 +51,6 @@ def write_store(root: Path, compat: Compat, store_host: str, *, with_delayed: bo
                         store_timestamp_ms=result.store_timestamp_ms,
                     )
     return OurStore(root, compat, written)
-
-
-def batch_of(count: int, like: Message) -> list[Message]:
-    members = [
-        BatchMember(f"member {number}".encode(), encode_properties({props.KEYS: f"many-{number}", props.TAGS: "Many"}))
-        for number in range(count)
-    ]
-    return expand_batch(like._replace(topic=NOTES, queue_id=2, body=encode_batch(members), properties_raw=b""))
-
-
-def decisions(like: Message) -> list[list[Message]]:
-    """A committed message enters its queue; prepared and rolled back ones never do."""
-    kinds = (TransactionType.COMMIT, TransactionType.PREPARED, TransactionType.ROLLBACK, TransactionType.COMMIT)
-    return [
-        [
-            make_message(
-                DECISIONS,
-                f"decided {number}".encode(),
-                properties={props.KEYS: f"decision-{number}", props.TRANSACTION_PREPARED: "true"},
-                born_host=parse_host("192.0.2.9:5"),
-                store_host=parse_host("192.0.2.9:5"),
-                sys_flag=kind.value,
-                born_timestamp_ms=like.born_timestamp_ms,
-                store_timestamp_ms=like.store_timestamp_ms,
-                prepared_transaction_offset=like.physical_offset if kind is TransactionType.COMMIT else 0,
-            )
-        ]
-        for number, kind in enumerate(kinds)
-    ]
 
 
 @dataclass(frozen=True)
@@ -170,10 +100,6 @@ def wait_for_deliveries(cluster: Cluster, store: OurStore) -> dict[tuple[str, in
         if found[ORDERS, 0][1] >= wanted or time.monotonic() > deadline:
             return found
         time.sleep(1)
-
-
-def queue_requests(store: OurStore) -> list[tuple[str, str, int]]:
-    return [("queue", topic, queue_id) for topic, queue_id in sorted(store.queue_ends)]
 
 
 def key_requests(store: OurStore) -> list[tuple[str, str, str]]:

@@ -13,11 +13,11 @@ import pytest
 from orbitlog.jobs.check.store_check import check_with
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.settings.store_settings import load_settings
+from tests.interop.handover import LINES, SMALL, consumed, ids
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.systems import ApacheSystem, OrbitlogSystem, System
-from tests.interop.test_broker_changes_hands import LINES, SMALL, consumed, ids
 
 pytestmark = pytest.mark.interop
 

@@ -20,11 +20,11 @@ from orbitlog.formats.records.properties import append_crc_property
 from orbitlog.formats.records.property_crc import ends_with_crc
 from orbitlog.store.log.property_crc_mode import find_records_without_crc
 from orbitlog.storefiles.store_files import find_store_files
+from tests.interop.handover import SMALL
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.systems import ApacheSystem, OrbitlogSystem, System
-from tests.interop.test_broker_changes_hands import SMALL
 
 pytestmark = pytest.mark.interop
 

@@ -20,7 +20,6 @@ from orbitlog.errors import BrokerRefused
 from tests.integration.client import test_send_and_consume as sending
 from tests.integration.client import test_transactions_and_replies as replies
 from tests.integration.client import test_words_on_messages as words
-from tests.integration.client.test_outliving import Ledger
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import java_clients
 from tests.interop.harness.packages import ApachePackages
@@ -33,6 +32,7 @@ from tests.interop.harness.systems import (
     make_system,
     wanted_kinds,
 )
+from tests.support.send_ledger import Ledger
 
 pytestmark = pytest.mark.interop
 

@@ -10,8 +10,8 @@ import pytest
 
 from orbitlog.formats.records.properties import NAME_END, PROPERTY_END
 from tests.interop.harness.packages import ApachePackages
+from tests.support.sql_answers import JAVA_ANSWERS, WORDS, our_answer
 from tests.support.sql_cases import EXPRESSIONS, PROPERTIES
-from tests.unit.filters.test_sql_filter import JAVA_ANSWERS, WORDS, our_answer
 
 pytestmark = pytest.mark.interop
 

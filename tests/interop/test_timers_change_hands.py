@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.interop.handover import SMALL
 from tests.interop.harness.clients import Client
 from tests.interop.harness.drivers import Driver
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.systems import ApacheSystem, OrbitlogSystem, System
-from tests.interop.test_broker_changes_hands import SMALL
 
 pytestmark = pytest.mark.interop
 

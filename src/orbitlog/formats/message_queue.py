@@ -9,8 +9,8 @@ class MessageQueue(NamedTuple):
     """One queue of a topic at one broker. Sorted by topic, broker name and queue id, as all Java clients sort.
 
     Example:
-        >>> MessageQueue("Orders", "broker-a", 0) < MessageQueue("Orders", "broker-a", 1)
-        True
+        queue = orbitlog.MessageQueue("Orders", "broker-a", 0)
+        print(queue.topic, queue.broker_name, queue.queue_id)
     """
 
     topic: str

@@ -15,7 +15,7 @@ from orbitlog.formats.records.flags import TransactionType
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.consume_headers import SendBackRequest
 from orbitlog.wire.trace_records import PUB, SUB_AFTER, SUB_BEFORE, TraceRecord, encode_trace
-from tests.integration.client.test_cluster_commands import objects, run
+from tests.support.cluster_commands import objects, run
 
 TO_DEAD_LETTERS = -1
 

@@ -8,21 +8,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from orbitlog.client.connection.connect import connect
-from orbitlog.client.consumer.delivery import Delivery
 from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.errors import ClientError, ConnectFailed, NoRoute
-
-SECONDS_MAX = 20
-
-
-async def take(consumer: Consumer, count: int) -> list[Delivery]:
-    taken = []
-    while len(taken) < count:
-        message = await consumer.next(SECONDS_MAX)
-        assert message is not None, f"{len(taken)} of {count} messages came"
-        await message.ack()
-        taken.append(message)
-    return taken
+from tests.support.taken_messages import SECONDS_MAX, take
 
 
 def test_what_was_sent_is_consumed(cluster: str) -> None:

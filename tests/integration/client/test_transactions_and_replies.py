@@ -13,7 +13,7 @@ from orbitlog.client.producer.receipts import Receipt
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientError, RequestTimeout
 from orbitlog.testing.pytest_plugin import MakeBroker
-from tests.integration.client.test_send_and_consume import SECONDS_MAX, take
+from tests.support.taken_messages import SECONDS_MAX, take
 
 
 def test_only_committed_messages_are_consumed(cluster: str) -> None:

@@ -22,7 +22,7 @@ from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
 from tests.support.damage_zoo import segment_bytes, segments
-from tests.unit.doctor.repair.test_store_repair import fingerprint
+from tests.support.repaired_stores import fingerprint
 
 State = Callable[[Path], None]
 

@@ -23,7 +23,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.sample_messages import sample_messages
 from tests.support.damage_zoo import patch, records
-from tests.unit.doctor.repair.test_store_repair import fingerprint
+from tests.support.repaired_stores import fingerprint
 
 CONFIG = StoreConfig(StoreGeometry(32 * 1024, 1220, index_layout=IndexLayout(307, 905)))
 START_MS = 1_790_000_000_000

@@ -8,24 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5
-from orbitlog.formats.derived.derive import DeriveRules
-from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.records.message import decode_message
-from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.reads.key_query import KeyQuery
 from orbitlog.store.reads.queue_reader import GetStatus, ReadRequest
 from orbitlog.store.reads.time_search import Boundary
-from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
+from tests.support.golden_configs import CONFIGS
 
-CONFIGS = {
-    "golden_497": StoreConfig(StoreGeometry(65536, 1000, index_layout=IndexLayout(200, 400)), DeriveRules(COMPAT_4_9)),
-    "golden_550_crash": StoreConfig(
-        StoreGeometry(131072, 1000, index_layout=IndexLayout(100, 300)), DeriveRules(COMPAT_5_5)
-    ),
-}
 NOW_MS = 1_794_740_000_000
 DERIVED = ("consumequeue", "index", "checkpoint")
 

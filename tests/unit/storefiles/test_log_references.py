@@ -13,8 +13,8 @@ from orbitlog.errors import StoreLayoutError
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
+from tests.support.golden_configs import CONFIGS
 from tests.support.store_kinds import CONFIG, STORED_MS, fingerprint, make_store, put
-from tests.unit.store.test_message_store_golden import CONFIGS
 
 REFERRING = ("consumequeue", "index", "checkpoint", "orbitlog.state", "config")
 

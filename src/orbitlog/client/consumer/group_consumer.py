@@ -90,6 +90,7 @@ class Consumer:
 
     @property
     def group(self) -> str:
+        """The name of the group."""
         return self._link.group
 
     @property

@@ -50,10 +50,12 @@ class Reader:
 
     @property
     def topic(self) -> str:
+        """The topic, without namespace."""
         return unwrapped(self._namespace, self._subscription.topic)
 
     @property
     def queues(self) -> list[MessageQueue]:
+        """The assigned queues."""
         return sorted(self._feeds)
 
     async def assign(

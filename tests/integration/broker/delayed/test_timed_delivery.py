@@ -13,43 +13,15 @@ from orbitlog.formats.records.message import make_message
 from orbitlog.formats.records.timer_message import ROLL_WINDOW_MS, parse_recall_handle
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
-from tests.support.broker_desk import Desk, at_desk, records, until
+from tests.support.broker_desk import Desk, at_desk, records
+from tests.support.timed_broker import START_MS, Clock, bodies, settled
 
-START_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
-
-
-class Clock:
-    """Stands still until it is turned."""
-
-    def __init__(self) -> None:
-        self.now_ms = START_MS
-
-    def __call__(self) -> int:
-        return self.now_ms
 
 
 @pytest.fixture
 def clock() -> Clock:
     return Clock()
-
-
-async def settled(desk: Desk) -> None:
-    """Wait until everything that the clock allows has been turned out."""
-    timed, state = desk.broker._timed, desk.broker.state
-
-    def is_settled() -> bool:
-        store = state.store
-        if store.dispatched_to < store.written_to:
-            return False
-        next_ms = timed.step(state.now_ms())
-        return store.dispatched_to == store.written_to and (next_ms is None or next_ms > state.now_ms())
-
-    await until(is_settled)
-
-
-async def bodies(desk: Desk, topic: str = "Orders") -> list[bytes]:
-    return [message.body for message in records(await desk.pull(topic))]
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from pathlib import Path
 from orbitlog.formats.derived.timer_checkpoint import TimerCheckpoint, decode_timer_checkpoint, encode_timer_checkpoint
 from orbitlog.formats.derived.timer_log import TIMER_LOG_FILE_BYTES_DEFAULT, TimerLogUnit, read_timer_unit_at
 from orbitlog.formats.records.timer_message import ROLL_WINDOW_MS
-from tests.integration.broker.delayed.test_timed_delivery import START_MS, Clock, bodies, settled
 from tests.support.broker_desk import Desk, at_desk
+from tests.support.timed_broker import START_MS, Clock, bodies, settled
 
 LOG_NAME = "timerlog/00000000000000000000"
 

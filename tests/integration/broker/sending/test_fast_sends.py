@@ -12,7 +12,6 @@ from typing import Any
 import orjson
 import pytest
 
-from benchmarks.hot_path import HotPath
 from orbitlog.broker.sending import handle_send, send_rules, send_templates
 from orbitlog.broker.sending.send_rules import SEND_RULES, HeaderRule, MessageRule, Refusal, Send
 from orbitlog.broker.transactions.fast_transactions import FastTransactions
@@ -20,6 +19,7 @@ from orbitlog.formats.records.batch import BatchMember, encode_batch
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import Command, Serialization, encode_command
 from tests.support.compared_paths import NOW_MS, answers, broker_at, log_bytes, settled
+from tests.support.hot_path import HotPath
 
 UNIQUE = "UNIQ_KEY\x017F00000100002A9F0000000000000001\x02"
 USUAL = f"KEYS\x01k\x02{UNIQUE}WAIT\x01true\x02TAGS\x01tag"

@@ -12,8 +12,8 @@ from orbitlog.formats.tables.group_config import GroupConfig
 from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
-from tests.integration.broker.delayed.test_timed_delivery import Clock
 from tests.support.broker_desk import Desk, at_desk, records, until
+from tests.support.timed_broker import Clock
 
 LEVELS = "1s 5s 10s 30s 1m"
 

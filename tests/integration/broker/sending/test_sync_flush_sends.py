@@ -12,13 +12,13 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from benchmarks.hot_path import TOPIC, HotPath, batches, frame, halves, hot_path_at, sends
 from orbitlog.broker.sending import handle_send
 from orbitlog.store.message_store import MessageStore
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.frames import FrameDecoder
 from tests.support.broker_desk import SMALL, until
+from tests.support.hot_path import TOPIC, HotPath, batches, frame, halves, hot_path_at, sends
 
 FIRST = 1000
 

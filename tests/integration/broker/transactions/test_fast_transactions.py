@@ -10,9 +10,9 @@ from typing import Any
 import orjson
 import pytest
 
-from benchmarks.hot_path import HotPath, commits, halves
 from orbitlog.broker.transactions.handle_transactions import TransactionHandler
 from tests.support.compared_paths import answers, broker_at, log_bytes, settled
+from tests.support.hot_path import HotPath, commits, halves
 
 # Fields of an end that differ from those of Java's producer.
 ODD_FIELDS = [

@@ -22,7 +22,7 @@ from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.storefiles.store_inference import infer_geometry, infer_rules
 from orbitlog.testing.golden import GoldenStore
 from tests.support.damage_zoo import ZOO
-from tests.unit.doctor.repair.test_store_repair import fingerprint
+from tests.support.repaired_stores import fingerprint
 
 
 def run(*arguments: str | Path) -> Result:

@@ -10,10 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,32 +18,13 @@ import orbitlog
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
+from tests.support.serving_process import PROGRAM, SECONDS_MAX, serving, start
 
-PROGRAM = (sys.executable, "-c", "from orbitlog.cli.main import main; main()")
-SECONDS_MAX = 30
 MODULES_MAX = 167
 NOT_TO_SERVE = {
     *("numpy", "numba", "llvmlite", "pyarrow", "pyspark", "pandas", "rich", "lz4", "zstandard", "cryptography"),
     *("decimal", "difflib", "email", "http", "multiprocessing", "secrets", "unittest", "xml"),
 }
-
-
-def start(*words: str) -> subprocess.Popen[str]:
-    return subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-@contextmanager
-def serving(*words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A server and what its ready line says; killed if the test did not stop it."""
-    process = start(*words, "--json")
-    try:
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        assert line, process.communicate(timeout=SECONDS_MAX)[1]
-        yield process, json.loads(line)
-    finally:
-        process.kill()
-        process.communicate(timeout=SECONDS_MAX)
 
 
 def up(root: Path, *words: str) -> tuple[str, ...]:

@@ -43,7 +43,7 @@ def test_the_first_failure_ends_it_and_what_was_done_was_told() -> None:
         if number == 3:
             raise OSError("no more")
         try:
-            await asyncio.sleep(0 if number < 3 else 3600)
+            await (asyncio.sleep(0) if number < 3 else asyncio.Event().wait())
         except asyncio.CancelledError:
             cancelled.append(number)
             raise

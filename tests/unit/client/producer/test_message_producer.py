@@ -26,7 +26,7 @@ from orbitlog.errors import (
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.send_headers import SendMessageResponse
-from tests.unit.client.connection.test_routes import NameServer
+from tests.support.fake_name_server import NameServer
 
 STORED = SendMessageResponse("7F00000100002A9F0000000000000000", 0, 5)
 
@@ -100,7 +100,7 @@ def test_when_the_time_is_over_the_error_says_what_kept_failing() -> None:
     class Vanished(Brokers):
         async def invoke_name_server(self, *_: Any, **__: Any) -> Command:
             if self.tried:
-                await asyncio.sleep(60)
+                await asyncio.Event().wait()  # never answers
             return await super().invoke_name_server(*_, **__)
 
     brokers = Vanished("a", answers=[ConnectFailed("down")] * 9)

@@ -17,7 +17,7 @@ from orbitlog.doctor.repair.repair_journal import (
     undo_last,
 )
 from orbitlog.errors import StoreLayoutError
-from tests.unit.doctor.repair.test_store_repair import fingerprint
+from tests.support.repaired_stores import fingerprint
 
 
 class Killed(BaseException):

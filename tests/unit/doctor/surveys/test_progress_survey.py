@@ -16,7 +16,7 @@ from orbitlog.doctor.repair.store_repair import apply_repair
 from orbitlog.formats.derived.timer_checkpoint import decode_timer_checkpoint
 from orbitlog.testing.golden import GoldenStore
 from tests.support.damage_zoo import patch_file
-from tests.unit.doctor.repair.test_store_repair import fingerprint
+from tests.support.repaired_stores import fingerprint
 
 NEVER_MS = 4_102_444_800_000
 

@@ -18,7 +18,7 @@ from orbitlog.formats.derived.timer_wheel import TURN_SLOTS_DEFAULT, wheel_bytes
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
 from tests.support.damage_zoo import patch_file
-from tests.unit.doctor.repair.test_store_repair import fingerprint
+from tests.support.repaired_stores import fingerprint
 
 
 def timer_log(root: Path) -> Path:

@@ -29,7 +29,6 @@ from orbitlog.pipeline.export.export_files import export_schema
 from orbitlog.pipeline.export.export_job import ExportRequest, commit_batch, export_topic, open_table
 from orbitlog.pipeline.export.export_plan import ExportError, ExportState
 from orbitlog.pipeline.export.export_source import ExportSource, ExportStreamReader
-from orbitlog.pipeline.export.iceberg_export import latest_metadata
 from orbitlog.pipeline.export.parquet_export import ParquetTable
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError
 from orbitlog.pipeline.sources.json_columns import parse_json_columns
@@ -37,32 +36,13 @@ from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.testing.golden import GoldenStore
+from tests.support.exported_rows import places, read_table
 from tests.support.source_runs import struct
 
 FORMATS = ["parquet", "delta", "iceberg"]
 DAY_MS = 86_400_000
 # The packages warn about things of their own.
 pytestmark = pytest.mark.filterwarnings("ignore:.*:DeprecationWarning", "ignore:.*:FutureWarning")
-
-
-def read_table(target: Path, table_format: str) -> list[dict[str, Any]]:
-    """Read a table with somebody else's reader, in the order of queues."""
-    if table_format == "delta":
-        from deltalake import DeltaTable
-
-        table = DeltaTable(target).to_pyarrow_dataset().to_table()
-    elif table_format == "iceberg":
-        from pyiceberg.table import StaticTable
-
-        table = StaticTable.from_metadata(str(latest_metadata(target))).scan().to_arrow()
-    else:
-        table = pa.dataset.dataset(target, format="parquet", partitioning="hive").to_table()
-    rows = table.to_pylist()
-    return sorted(rows, key=lambda row: (row["brokerName"], row["queueId"], row["queueOffset"]))
-
-
-def places(target: Path, table_format: str) -> list[tuple[int, int]]:
-    return [(row["queueId"], row["queueOffset"]) for row in read_table(target, table_format)]
 
 
 @pytest.fixture

@@ -15,8 +15,8 @@ from orbitlog.storefiles.log_presence import check_log_is_there
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.storefiles.store_paths import StorePaths
+from tests.support.retention_stores import CONFIG, HOUR_MS, Clock, check, fill, read_all
 from tests.support.spread_stores import digests
-from tests.unit.store.retention.test_deletion import CONFIG, HOUR_MS, Clock, check, fill, read_all
 
 SEGMENT_BYTES = CONFIG.geometry.segment_bytes
 

@@ -1,7 +1,7 @@
-"""A broker without sockets: request frames go straight into a connection of its server, and what it answers is kept.
+"""A broker connection over a fake transport: request frames go in, and its responses are kept.
 
-Whatever costs time in this way is the broker's own: there is no kernel, no client and no event loop between. The same
-requests give the same steps, so that operations can be counted as well as timed.
+All time measured is the broker's own: no sockets, no client and no event loop are involved. The same requests take the
+same steps, so operations can be counted as well as timed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PLACE = re.compile(rb'"msgId":"[0-9A-F]{16}([0-9A-F]{16})","queueId":"[0-9]+","
 
 
 class FakeTransport:
-    """What a connection writes to: counts calls, keeps the last bytes, or all of them."""
+    """Transport of a connection: counts writes, and keeps the last bytes or all of them."""
 
     def __init__(self, *, keeps: bool = False) -> None:
         self.calls = 0
@@ -68,7 +68,7 @@ class FakeTransport:
 
 
 class HotPath:
-    """One broker, one connection of it that no socket is behind."""
+    """One broker, and a connection to it over a fake transport."""
 
     def __init__(self, broker: Broker, *, keeps: bool = False) -> None:
         self.broker = broker
@@ -80,7 +80,7 @@ class HotPath:
         self.connection.data_received(data)
 
     def feed_commits(self, data: bytes) -> None:
-        """What came in one turn of the loop, and what the broker does at its end."""
+        """Feed what arrives in one turn of the event loop, and run the broker's work at its end."""
         self.feed(data)
         self.broker._transaction_ends.write()
 
@@ -98,7 +98,7 @@ class HotPath:
 
 @asynccontextmanager
 async def hot_path_at(root: Path, *, kernels: bool = True, **settings: str) -> AsyncIterator[HotPath]:
-    """Start a broker with a topic of eight queues, and give a connection to it."""
+    """Start a broker with a topic of eight queues, and yield a connection to it."""
     broker = Broker(BrokerSettings({"listenPort": "0", "vipChannelEnable": "false", **settings}), root)
     await broker.start()
     try:
@@ -107,7 +107,7 @@ async def hot_path_at(root: Path, *, kernels: bool = True, **settings: str) -> A
             broker.state.store.load_kernels()
         broker._scheduler.kernels_requested = True
         path = HotPath(broker)
-        # The first message of each queue makes files: that is not what is measured.
+        # The first message of each queue creates files, which is not measured.
         path.feed(b"".join(sends(QUEUES)))
         path.dispatch()
         await asyncio.sleep(0)
@@ -120,7 +120,7 @@ async def hot_path_at(root: Path, *, kernels: bool = True, **settings: str) -> A
 
 
 def frame(code: int, opaque: int, ext_fields: dict[str, str], body: bytes = b"", flag: int = 0) -> bytes:
-    """Write a request as a Java client does: JSON with its fields in the order of their names."""
+    """Encode a request as the Java client does: JSON with sorted fields."""
     header = orjson.dumps(
         {
             "code": int(code),
@@ -158,7 +158,7 @@ def _send_fields(queue_id: int, properties: str, *, is_batch: bool = False) -> d
 
 
 def sends(count: int, body_bytes: int = 128, first: int = 1) -> list[bytes]:
-    """Frames of sends (310) as the Java client's, over all queues in turn."""
+    """Return frames of SEND_MESSAGE_V2 as the Java client sends them, over all queues in turn."""
     body = b"x" * body_bytes
     return [
         frame(RequestCode.SEND_MESSAGE_V2, number, _send_fields(number % QUEUES, _properties(number)), body)
@@ -167,7 +167,7 @@ def sends(count: int, body_bytes: int = 128, first: int = 1) -> list[bytes]:
 
 
 def sends_to_many(count: int, topics: Sequence[str], queue_count: int, body_bytes: int = 128) -> list[bytes]:
-    """Frames of sends over all topics in turn, and over all queues of each."""
+    """Return frames of sends over all topics in turn, and over all queues of each."""
     frames = []
     for number in range(count):
         fields = _send_fields(number // len(topics) % queue_count, _properties(number))
@@ -177,7 +177,7 @@ def sends_to_many(count: int, topics: Sequence[str], queue_count: int, body_byte
 
 
 def batches(count: int, members: int = 32, body_bytes: int = 128, first: int = 1) -> list[bytes]:
-    """Frames of batches (320)."""
+    """Return frames of SEND_BATCH_MESSAGE."""
     frames = []
     for number in range(first, first + count):
         body = b"".join(_member(b"x" * body_bytes, number * members + each) for each in range(members))
@@ -187,7 +187,7 @@ def batches(count: int, members: int = 32, body_bytes: int = 128, first: int = 1
 
 
 def halves(count: int, body_bytes: int = 128, first: int = 1) -> list[bytes]:
-    """Frames of half messages (310), as the Java client's."""
+    """Return frames of half messages as the Java client sends them."""
     return [
         frame(RequestCode.SEND_MESSAGE_V2, number, _half_fields(number), b"x" * body_bytes)
         for number in range(first, first + count)
@@ -200,7 +200,7 @@ def _half_fields(number: int) -> dict[str, str]:
 
 
 def commits(answers: bytes) -> list[bytes]:
-    """Frames that commit what was answered (37), one-way as a Java client sends them."""
+    """Return one-way frames of END_TRANSACTION that commit the half messages in these responses."""
     return [
         frame(
             RequestCode.END_TRANSACTION,
@@ -226,7 +226,7 @@ def _member(body: bytes, number: int) -> bytes:
 
 
 def pulls(queue_offsets: Sequence[int], queue_id: int = 0, count_max: int = 32, **more: Any) -> list[bytes]:
-    """Frames of pulls (11) as the Java client's, with a subscription to everything."""
+    """Return frames of PULL_MESSAGE as the Java client sends them, with a subscription to all messages."""
     return [
         frame(
             RequestCode.PULL_MESSAGE,

@@ -1,0 +1,31 @@
+"""Rows of exported tables."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.dataset
+
+from orbitlog.pipeline.export.iceberg_export import latest_metadata
+
+
+def read_table(target: Path, table_format: str) -> list[dict[str, Any]]:
+    """Read a table with somebody else's reader, in the order of queues."""
+    if table_format == "delta":
+        from deltalake import DeltaTable
+
+        table = DeltaTable(target).to_pyarrow_dataset().to_table()
+    elif table_format == "iceberg":
+        from pyiceberg.table import StaticTable
+
+        table = StaticTable.from_metadata(str(latest_metadata(target))).scan().to_arrow()
+    else:
+        table = pa.dataset.dataset(target, format="parquet", partitioning="hive").to_table()
+    rows = table.to_pylist()
+    return sorted(rows, key=lambda row: (row["brokerName"], row["queueId"], row["queueOffset"]))
+
+
+def places(target: Path, table_format: str) -> list[tuple[int, int]]:
+    return [(row["queueId"], row["queueOffset"]) for row in read_table(target, table_format)]

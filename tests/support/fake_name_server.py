@@ -1,0 +1,42 @@
+"""A name server without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+from orbitlog.errors import ConnectFailed
+from orbitlog.wire.bodies.body_json import encode_body
+from orbitlog.wire.bodies.route_bodies import BrokerData, ClusterInfo, QueueData, TopicRoute
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+
+
+class NameServer:
+    """Says where topics are; `brokers` is the address of each, by name, or nobody answers."""
+
+    name_servers = ("ns:9876",)
+
+    def __init__(self, topics: Mapping[str, Mapping[str, str]]) -> None:
+        self.topics = dict(topics)
+        self.is_away = False
+        self.asked: list[str] = []
+
+    async def invoke_name_server(self, code: RequestCode, header: Any, *, accept: object) -> Command:
+        await asyncio.sleep(0)
+        if self.is_away:
+            raise ConnectFailed("nobody there")
+        if code == RequestCode.GET_BROKER_CLUSTER_INFO:
+            known = {name: address for brokers in self.topics.values() for name, address in brokers.items()}
+            info = ClusterInfo({name: BrokerData(name, "c", {0: address}) for name, address in known.items()})
+            return Command(ResponseCode.SUCCESS, body=encode_body(info))
+        self.asked.append(header.topic)
+        if header.topic not in self.topics:
+            return Command(ResponseCode.TOPIC_NOT_EXIST)
+        brokers = self.topics[header.topic]
+        route = TopicRoute(
+            queues=tuple(QueueData(name, 2, 2, 6) for name in brokers),
+            brokers=tuple(BrokerData(name, "c", {0: address}) for name, address in brokers.items()),
+        )
+        return Command(ResponseCode.SUCCESS, body=encode_body(route))

@@ -1,0 +1,31 @@
+"""An `orbitlog up` process."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+PROGRAM = (sys.executable, "-c", "from orbitlog.cli.main import main; main()")
+SECONDS_MAX = 30
+
+
+def start(*words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen([*PROGRAM, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+@contextmanager
+def serving(*words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
+    """A server and what its ready line says; killed if the test did not stop it."""
+    process = start(*words, "--json")
+    try:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        assert line, process.communicate(timeout=SECONDS_MAX)[1]
+        yield process, json.loads(line)
+    finally:
+        process.kill()
+        process.communicate(timeout=SECONDS_MAX)
