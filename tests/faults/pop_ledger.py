@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -10,6 +11,8 @@ from typing import cast
 
 import pytest
 
+from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
+from orbitlog.broker.delayed.timed_delivery import TimedDelivery
 from orbitlog.broker.pop.pop_consumption import PopConsumption
 from orbitlog.broker.runtime.broker_opening import load_broker_state
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
@@ -19,6 +22,8 @@ from orbitlog.broker.tables.table_saver import TableSaver
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.records.message import decode_message, make_message
+from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
+from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection
 from orbitlog.settings.store_settings import StoreGeometry
@@ -28,6 +33,7 @@ from orbitlog.testing.crash_disk import CrashDisk
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from tests.faults.kept_aside import ROOT, Clock, Line
+from tests.support.quiet_events import QUIET
 
 STEPS, LIVES = 120, 4
 
@@ -83,15 +89,27 @@ class Pops:
         self.clock = clock
         self.store = MessageStore.open(ROOT, config, clock, disk)
         directory = self.directory = ConfigDirectory(disk, ROOT, rules.compat)
-        self.state = load_broker_state(settings, ROOT, self.store, rules, directory, now_ms=clock)
+        self.state = load_broker_state(settings, ROOT, self.store, rules, directory, events=QUIET, now_ms=clock)
         self.state.listen_port = 10911
-        self.state.topics.make(TOPIC, 1)
+        self.state.topics.find_or_create(TOPIC, 1)
         self.writer = MessageWriter(self.state)
         self.client = RemotingClient()
-        self.pops = PopConsumption(self.state, self.writer, directory, self.client)
+        self.timed = TimedDelivery(self.state, self.writer, directory.load(TIMER_PROGRESS))
+        self.pops = self.make_pops()
         self._thread = ThreadPoolExecutor(1)
-        self.saver = TableSaver(self.state, directory, self._thread)
-        self.saver.pops = self.pops
+        delayed = DelayedDelivery(self.state, self.writer, directory.load(DELAY_OFFSET))
+        self.saver = TableSaver(
+            self.state,
+            directory,
+            self._thread,
+            wanted=asyncio.Event(),
+            delayed=delayed,
+            timed=self.timed,
+            pops=self.pops,
+        )
+
+    def make_pops(self) -> PopConsumption:
+        return PopConsumption(self.state, self.writer, self.directory, self.client)
 
     def close(self) -> None:
         self.saver._thread.shutdown()

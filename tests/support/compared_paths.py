@@ -7,12 +7,12 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.support.hot_path import HotPath
 from orbitlog.broker.runtime.broker_node import Broker
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.wire.command import Command
 from orbitlog.wire.frames import FrameDecoder
 from tests.support.broker_desk import SMALL
+from tests.support.hot_path import HotPath
 
 NOW_MS = 1_731_700_000_000
 

@@ -23,7 +23,7 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.jobs.local_runner import PhaseProgress, Runner, phase_of, run_here
 from orbitlog.jobs.log_splits import SPLIT_BYTES_DEFAULT
 from orbitlog.jobs.staging import TEMPORARY, sync_tree, whole_file
-from orbitlog.jobs.store_use import is_in_use
+from orbitlog.jobs.store_use import SHARED_USE
 from orbitlog.settings import store_settings as keys
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.storefiles.disk import Disk, RealDisk
@@ -100,7 +100,7 @@ def convert_store(
     store = find_store_files(root, settings)
     kinds = _kinds(store, settings)
     _check_places(store, out)
-    if is_in_use(store):
+    if SHARED_USE.is_in_use(store):
         raise StoreLocked(f"{root} is used by a broker; stop it first")
     work = out.with_name(out.name + _SUFFIX)
     readable = _with_data_files(store)

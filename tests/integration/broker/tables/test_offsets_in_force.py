@@ -55,9 +55,7 @@ def write_ordinary(root: Path, queue_offset: int, timestamp_ms: int) -> None:
 
 @pytest.mark.parametrize("crc", [{}, {"enabledAppendPropCRC": "true"}])
 @pytest.mark.parametrize("compat", ["4.9", "5.5"])
-def test_light_queues_continue_after_a_restart(
-    tmp_path: Path, compat: str, crc: dict[str, str]
-) -> None:
+def test_light_queues_continue_after_a_restart(tmp_path: Path, compat: str, crc: dict[str, str]) -> None:
     async def bodies(desk: Desk, topic: str) -> list[bytes]:
         return [record.body for record in records(await desk.pull(topic, group="%LMQ%g"))]
 
