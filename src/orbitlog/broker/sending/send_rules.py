@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -109,8 +108,7 @@ class Send(NamedTuple):
     limits: SendLimits
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderRule:
+class HeaderRule(NamedTuple):
     """A rule whose verdict a send template keeps; `cached_on` names the header fields that it depends on."""
 
     name: str
@@ -128,8 +126,7 @@ Must not read `MESSAGE_FIELDS` of the header, except in the arguments.
 """
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRule:
+class MessageRule(NamedTuple):
     """A rule that both paths evaluate for every message."""
 
     name: str
@@ -137,8 +134,7 @@ class MessageRule:
     kinds: frozenset[SendKind] = _ALL
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyRule:
+class PropertyRule(NamedTuple):
     """A rule for messages that have one of the properties `names`; evaluated on the slow path only."""
 
     name: str
