@@ -38,7 +38,7 @@ from orbitlog.formats.records.properties import join_properties
 from orbitlog.formats.records.record_template import Row
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.command import Command, Serialization
-from orbitlog.wire.frame_start import pack_frame_start
+from orbitlog.wire.frame_start import TOTAL_BYTES, pack_frame_start
 from orbitlog.wire.frames import Frame
 
 _JSON = int(Serialization.JSON)
@@ -144,7 +144,7 @@ class FastSends:
             if not template.is_oneway:
                 header = template.answer % (opaque, physical_offset, row[1][1], queue_offset)
                 size = len(header)
-                outgoing.append(pack_frame_start(size + 4, size) + header)
+                outgoing.append(pack_frame_start(size + TOTAL_BYTES, size) + header)
         if opaques is not None:
             opaques += [opaque for (template, opaque), _ in zip(asked, places, strict=False) if not template.is_oneway]
 
