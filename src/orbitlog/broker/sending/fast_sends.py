@@ -11,7 +11,6 @@ Transactions have a fast path of their own, `FastTransactions`. With SYNC_FLUSH 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
 from itertools import islice
 from typing import NamedTuple
 
@@ -20,7 +19,7 @@ import orjson
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.sending.message_writer import MessageWriter
 from orbitlog.broker.sending.send_answer import SendAnswers
-from orbitlog.broker.sending.send_rules import SendKind, SendLimits, SendRules, Verdict
+from orbitlog.broker.sending.send_rules import Send, SendKind, SendRules, Verdict
 from orbitlog.broker.sending.send_templates import (
     BATCH,
     HEADER_STARTS,
@@ -37,10 +36,9 @@ from orbitlog.formats import names
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.properties import join_properties
 from orbitlog.formats.records.record_template import Row
-from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.command import Command, Serialization
-from orbitlog.wire.frame_start import pack_frame_start
+from orbitlog.wire.frame_start import TOTAL_BYTES, pack_frame_start
 from orbitlog.wire.frames import Frame
 
 _JSON = int(Serialization.JSON)
@@ -55,7 +53,6 @@ class SendParts(NamedTuple):
     writer: MessageWriter
     answers: SendAnswers
     rules: SendRules
-    read_limits: Callable[[], SendLimits]
     added_raw: bytes
     """Properties that the broker adds to each message, and to each member of a batch."""
     added_to_members: bytes
@@ -75,14 +72,10 @@ class FastSends:
         self._caches: dict[Connection, TemplateCache] = {}
         self._topics, self._settings = state.topics, state.settings
         self._topics_version, self._settings_changes = state.topics.data_version, state.settings.change_count
-        self._read_limits = parts.read_limits
-        self._limits = parts.read_limits()
         # Many sends of a run have the same born timestamp: the last one is kept parsed.
         self._born_text, self._born_ms = b"0", 0
 
-    def learn(
-        self, connection: Connection, request: Command, message: Message, config: TopicConfig, verdict: Verdict
-    ) -> None:
+    def learn(self, connection: Connection, request: Command, send: Send, message: Message, verdict: Verdict) -> None:
         """Add a template of a send that the slow path has stored, if its verdict may be cached."""
         if (
             verdict.cached_on is None
@@ -98,7 +91,7 @@ class FastSends:
             connection.on_close(self._drop)
         if message.topic == names.HALF_TOPIC:
             cache.halves = cache = cache.halves or TemplateCache()
-        cache.add(request, message, config, self._answers.stored_template(message.store_host_raw))
+        cache.add(request, send, message, self._answers.stored_template(message.store_host_raw))
 
     def _drop(self, connection: Connection) -> None:
         self._caches.pop(connection, None)
@@ -108,7 +101,6 @@ class FastSends:
         version, changes = self._topics.data_version, self._settings.change_count
         if version is not self._topics_version or changes != self._settings_changes:
             self._topics_version, self._settings_changes = version, changes
-            self._limits = self._read_limits()
             for cache in self._caches.values():
                 cache.clear()
 
@@ -131,9 +123,7 @@ class FastSends:
             or self._settings_changes != self._settings.change_count
         ):
             self._drop_stale()
-        if (
-            cache.halves is not None and self._transactions.take(cache.halves, self._limits, backlog, outgoing, opaques)
-        ) or not cache.by_fields:
+        if cache.halves is not None and self._transactions.take(cache.halves, backlog, outgoing, opaques):
             return
         start = backlog[0][1][:_START_BYTES]
         if start != _SEND_START:
@@ -154,7 +144,7 @@ class FastSends:
             if not template.is_oneway:
                 header = template.answer % (opaque, physical_offset, row[1][1], queue_offset)
                 size = len(header)
-                outgoing.append(pack_frame_start(size + 4, size) + header)
+                outgoing.append(pack_frame_start(size + TOTAL_BYTES, size) + header)
         if opaques is not None:
             opaques += [opaque for (template, opaque), _ in zip(asked, places, strict=False) if not template.is_oneway]
 
@@ -170,11 +160,10 @@ class FastSends:
                 cache, header, BATCH
             )
             queue, born_ms = template.queues[queue_text], parse_timestamp(time_text)
-            properties.encode()  # not stored with a batch, but the slow path decides about invalid text
         except (KeyError, TypeError, ValueError, AttributeError):
             return False
         for check in self._batch_checks:
-            if check(self._limits, body, properties) is not None:
+            if check(template.send, body, properties) is not None:
                 return False
         batch = template.message._replace(body=body, queue_id=queue[1], born_timestamp_ms=born_ms)
         appended = self._writer.put_members(batch, self._added_to_members)
@@ -195,7 +184,7 @@ class FastSends:
     ) -> bool:
         """Read frames up to the first that is left to the slow path; return whether all rows have one topic."""
         is_one_topic = True
-        limits, checks, added = self._limits, self._single_checks, self._added
+        checks, added = self._single_checks, self._added
         born_text, born_ms = self._born_text, self._born_ms
         # The template of the last send is tried first, by its pattern: most sends of a run have the same one.
         template = cache.recent[SEND]
@@ -220,7 +209,7 @@ class FastSends:
             except (KeyError, TypeError, ValueError, AttributeError):
                 break  # no template, or invalid: the slow path answers it
             for check in checks:
-                if check(limits, body, properties) is not None:
+                if check(template.send, body, properties) is not None:
                     return is_one_topic
             rows.append((template.record, queue, born_ms, body, join_properties(raw, added)))
             asked.append((template, opaque))

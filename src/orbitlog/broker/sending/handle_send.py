@@ -94,7 +94,7 @@ class SendHandler:
         self._keeps_wait = state.compat.plain_send_keeps_wait
         self._rules = SendRules(keeps_wait=self._keeps_wait)
         self._hosts: dict[Connection, _Hosts] = {}
-        parts = SendParts(writer, self._answers, self._rules, self._limits, self._added_raw, self._added_to_members)
+        parts = SendParts(writer, self._answers, self._rules, self._added_raw, self._added_to_members)
         transactions = FastTransactions(writer, halves, ends, self._rules, added)
         self.fast_path = FastSends(state, parts, transactions)
         if flushes is not None:
@@ -138,7 +138,7 @@ class SendHandler:
             1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
         )
         if is_batch:
-            frame, end = self._send_batch(connection, request, message, config, verdict)
+            frame, end = self._send_batch(connection, request, send, message, verdict)
             return self._answer(connection, request, frame, end, waits=waits_for_flush(properties))
         more_fields: dict[str, str] = {}
         if not verdict.is_stored_as_sent:
@@ -146,7 +146,7 @@ class SendHandler:
         result = self._writer.put(message)
         if result.physical_offset < 0:
             refuse(result)
-        self.fast_path.learn(connection, request, message, config, verdict)
+        self.fast_path.learn(connection, request, send, message, verdict)
         if message.topic in _LONGER_ANSWERS:
             frame = self._answers.deferred(request, hosts.store_raw, result, queue_id, more_fields)
         else:
@@ -262,13 +262,13 @@ class SendHandler:
         return message._replace(topic=config.topic, queue_id=0, version=record_version(config.topic))
 
     def _send_batch(
-        self, connection: Connection, request: Command, batch: Message, config: TopicConfig, verdict: Verdict
+        self, connection: Connection, request: Command, send: Send, batch: Message, verdict: Verdict
     ) -> tuple[bytes, int]:
         """Store a batch; return the response frame, and where its last record ends."""
         answers, host = self._answers, batch.store_host_raw
         appended = self._writer.put_members(batch, self._added_to_members)
         if appended is not None:
-            self.fast_path.learn(connection, request, batch, config, verdict)
+            self.fast_path.learn(connection, request, send, batch, verdict)
             end = appended.end
             frame = answers.batch_stored(
                 request, host, appended.physical_offsets, batch.queue_id, appended.queue_offset

@@ -6,8 +6,8 @@ check, a quota) is a new entry. Its class states how the fast path obeys it:
 - `HeaderRule`: the verdict follows from the header fields in `cached_on`, the connection, the topic table and the
   settings. The slow path evaluates it; a send template keeps the verdict. Templates end with their connection, and
   with every change of topics or settings.
-- `MessageRule`: the verdict follows from body or properties. Both paths evaluate it for every message; one that does
-  not pass is left to the slow path, which sends the refusal.
+- `MessageRule`: the verdict also follows from body, properties or state (a counter). Both paths evaluate it for every
+  message; one that does not pass is left to the slow path, which evaluates it once more and sends the refusal.
 - `PropertyRule`: concerns messages with certain properties. These are special: the fast path never takes them.
 
 The module is pure: no I/O, no clock, no random numbers, no table is changed. Refusals of the store itself
@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
@@ -97,16 +96,19 @@ def send_limits(
 
 
 class Send(NamedTuple):
-    """The input of header rules; `config` is None until a missing topic has been created."""
+    """What rules know about a send, besides its body and properties.
+
+    On the fast path this is the one that the template keeps, for all of its messages: without `MESSAGE_FIELDS`.
+    """
 
     header: SendMessageRequest
     config: TopicConfig | None
+    """None until a missing topic has been created."""
     client_address: tuple[str, int]
     limits: SendLimits
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderRule:
+class HeaderRule(NamedTuple):
     """A rule whose verdict a send template keeps; `cached_on` names the header fields that it depends on."""
 
     name: str
@@ -117,12 +119,14 @@ class HeaderRule:
     """Whether it is evaluated before a missing topic is created."""
 
 
-MessageCheck = Callable[[SendLimits, bytes, str], Refusal | SlowPath | None]
-"""Takes limits, body and the text of the properties; returns None if the message may take the fast path."""
+MessageCheck = Callable[[Send, bytes, str], Refusal | SlowPath | None]
+"""Takes the send, the body and the text of the properties; returns None if the message may take the fast path.
+
+Must not read `MESSAGE_FIELDS` of the header, except in the arguments.
+"""
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRule:
+class MessageRule(NamedTuple):
     """A rule that both paths evaluate for every message."""
 
     name: str
@@ -130,8 +134,7 @@ class MessageRule:
     kinds: frozenset[SendKind] = _ALL
 
 
-@dataclass(frozen=True, slots=True)
-class PropertyRule:
+class PropertyRule(NamedTuple):
     """A rule for messages that have one of the properties `names`; evaluated on the slow path only."""
 
     name: str
@@ -213,11 +216,11 @@ def _sys_flag_is_plain(send: Send) -> Refusal | None:
 # Body and properties
 
 
-def _body_fits(limits: SendLimits, body: bytes, _: str) -> Refusal | None:
-    if body and len(body) <= limits.body_bytes_max:
+def _body_fits(send: Send, body: bytes, _: str) -> Refusal | None:
+    if body and len(body) <= send.limits.body_bytes_max:
         return None
     problem = f"a body of {len(body)} bytes" if body else "it has no body"
-    sizes = f"msg body length limit {limits.body_bytes_max}B, msg properties length limit 32KB"
+    sizes = f"msg body length limit {send.limits.body_bytes_max}B, msg properties length limit 32KB"
     return Refusal(ResponseCode.MESSAGE_ILLEGAL, f"the message is illegal: {problem}; {sizes}")
 
 
@@ -232,19 +235,19 @@ _REWRITTEN_NAMES = (
 _HALF_NAMES = (PREPARED_QUEUE_OFFSET, CHECK_TIMES, props.TRANSACTION_ID, props.REAL_TOPIC, props.REAL_QUEUE_ID)
 
 
-def _single_is_stored_as_sent(limits: SendLimits, _: bytes, properties: str) -> SlowPath | None:
+def _single_is_stored_as_sent(send: Send, _: bytes, properties: str) -> SlowPath | None:
     if _UNIQ_KEY not in properties or _find_special(PROPERTY_END + properties):
         return SlowPath.REWRITE
     # The same condition as `_record_is_plain`, without the call: this runs for every message.
-    if "\0" not in properties and len(properties) * _CHARACTER_BYTES_MAX <= limits.properties_bytes_max:
+    if "\0" not in properties and len(properties) * _CHARACTER_BYTES_MAX <= send.limits.properties_bytes_max:
         return None
-    return _record_is_plain(limits.properties_bytes_max, properties)
+    return _record_is_plain(send.limits.properties_bytes_max, properties)
 
 
-def _half_is_stored_as_sent(limits: SendLimits, _: bytes, properties: str) -> SlowPath | None:
+def _half_is_stored_as_sent(send: Send, _: bytes, properties: str) -> SlowPath | None:
     if _find_special_in_half(PROPERTY_END + properties):
         return SlowPath.REWRITE
-    return _record_is_plain(limits.half_properties_bytes_max, properties)
+    return _record_is_plain(send.limits.half_properties_bytes_max, properties)
 
 
 def _record_is_plain(properties_bytes_max: int, properties: str) -> SlowPath | None:
@@ -268,9 +271,9 @@ def waits_for_flush(properties: str) -> bool:
     return _NO_WAIT not in properties
 
 
-def _batch_waits_for_flush(limits: SendLimits, _: bytes, properties: str) -> SlowPath | None:
+def _batch_waits_for_flush(send: Send, _: bytes, properties: str) -> SlowPath | None:
     # Responses of a run wait together. A single message with this property is special anyway.
-    return SlowPath.ANSWER if limits.waits_for_flush and not waits_for_flush(properties) else None
+    return SlowPath.ANSWER if send.limits.waits_for_flush and not waits_for_flush(properties) else None
 
 
 # Special properties
@@ -371,7 +374,7 @@ class SendRules:
             if isinstance(rule, PropertyRule) or kind not in rule.kinds:
                 continue
             if isinstance(rule, MessageRule):
-                outcome = rule.check(send.limits, body, properties)
+                outcome = rule.check(send, body, properties)
             elif rule.before_topic:
                 continue
             else:
@@ -396,7 +399,7 @@ class SendRules:
             elif not is_half or SendKind.HALF not in rule.kinds or SendKind.SINGLE in rule.kinds:
                 continue
             elif isinstance(rule, MessageRule):
-                outcome = rule.check(send.limits, body, header.properties or "")
+                outcome = rule.check(send, body, header.properties or "")
             else:
                 outcome = rule.check(send)
             if isinstance(outcome, Refusal):

@@ -8,9 +8,11 @@ only.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import orjson
 
-from orbitlog.broker.sending.send_rules import MESSAGE_FIELDS, queue_ids
+from orbitlog.broker.sending.send_rules import MESSAGE_FIELDS, Send, queue_ids, send_limits
 from orbitlog.formats import names
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.records import flags
@@ -20,6 +22,7 @@ from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.header_patterns import OPAQUE_MARK, OPAQUE_VALUE, HeaderPattern, header_pattern
+from orbitlog.wire.send_headers import SendMessageRequest
 
 SEND, BATCH = int(RequestCode.SEND_MESSAGE_V2), int(RequestCode.SEND_BATCH_MESSAGE)
 HEADER_STARTS = {SEND: b'{"code":310,', BATCH: b'{"code":320,'}
@@ -58,12 +61,14 @@ class SendTemplate:
     Half messages also share the record template of their commits.
     """
 
-    __slots__ = ("answer", "committed", "is_oneway", "message", "pattern", "queues", "record", "uses")
+    __slots__ = ("answer", "committed", "is_oneway", "message", "pattern", "queues", "record", "send", "uses")
 
-    def __init__(
-        self, message: Message, record: RecordTemplate, config: TopicConfig, answer: bytes, *, is_oneway: bool
-    ) -> None:
-        self.message = message
+    def __init__(self, send: Send, message: Message, record: RecordTemplate, answer: bytes, *, is_oneway: bool) -> None:
+        config = send.config
+        assert config is not None
+        # The fields of one message are removed: no rule must read them, and properties may be large.
+        self.send = send._replace(header=replace(send.header, properties=None, queue_id=-1, born_timestamp_ms=0))
+        self.message = message._replace(body=b"")
         self.record = record
         self.committed = _committed_record(message, config.topic)
         self.queues = {b"%d" % queue_id: (config.topic, queue_id) for queue_id in queue_ids(config)}
@@ -78,7 +83,10 @@ def _no_template() -> SendTemplate:
     message = make_message(names.SELF_TEST_TOPIC, b"")
     record = template_of(message)
     assert record is not None
-    return SendTemplate(message, record, TopicConfig(message.topic, 0, 0), b"", is_oneway=False)
+    header = SendMessageRequest("", message.topic, "", 0, 0, 0, 0, 0)
+    limits = send_limits(0, 0, rejects_transactions=True, waits_for_flush=False)
+    send = Send(header, TopicConfig(message.topic, 0, 0), ("", 0), limits)
+    return SendTemplate(send, message, record, b"", is_oneway=False)
 
 
 _NO_TEMPLATE = _no_template()
@@ -101,7 +109,7 @@ class TemplateCache:
         self.recent = dict.fromkeys(HEADER_STARTS, _NO_TEMPLATE)
         self.halves: TemplateCache | None = None
 
-    def add(self, request: Command, message: Message, config: TopicConfig, answer: bytes) -> bool:
+    def add(self, request: Command, send: Send, message: Message, answer: bytes) -> bool:
         """Add the template of a send that was stored; return False if its record or its header is not suited."""
         record = template_of(message)
         shared = {name: text for name, text in request.ext_fields.items() if name not in MESSAGE_FIELDS.values()}
@@ -109,7 +117,7 @@ class TemplateCache:
             return False
         if len(self.by_fields) >= _TEMPLATES_MAX:
             self.clear()
-        template = SendTemplate(message._replace(body=b""), record, config, answer, is_oneway=request.is_oneway)
+        template = SendTemplate(send, message, record, answer, is_oneway=request.is_oneway)
         self.by_fields[(*shared, *shared.values(), request.flag, request.code)] = template
         return True
 
@@ -154,6 +162,8 @@ def find_by_fields(cache: TemplateCache, header: bytes, code: int) -> ReadSend:
         raise ValueError("not a plain header")
     pop = ext_fields.pop
     queue_text, time_text, properties = pop(_QUEUE).encode(), pop(_BORN).encode(), pop(_PROPERTIES)
+    if type(properties) is not str:
+        raise TypeError("properties are not text")
     template = cache.by_fields[(*ext_fields, *ext_fields.values(), flag, code)]
     template.uses += 1
     if template.uses >= _USES_BEFORE_PATTERN:

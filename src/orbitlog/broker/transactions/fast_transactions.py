@@ -15,7 +15,7 @@ from typing import NamedTuple
 import orjson
 
 from orbitlog.broker.sending.message_writer import MessageWriter
-from orbitlog.broker.sending.send_rules import SendKind, SendLimits, SendRules
+from orbitlog.broker.sending.send_rules import SendKind, SendRules
 from orbitlog.broker.sending.send_templates import (
     HEADER_STARTS,
     RUN_MAX,
@@ -92,7 +92,6 @@ class FastTransactions:
     def take(
         self,
         cache: TemplateCache,
-        limits: SendLimits,
         backlog: deque[Frame],
         outgoing: list[bytes],
         opaques: list[bytes] | None,
@@ -102,20 +101,19 @@ class FastTransactions:
         Responses are added to `outgoing` and, if given, their opaque numbers to `opaques`.
         """
         while backlog and len(outgoing) < RUN_MAX:
-            if not self._take_run(cache, limits, backlog, outgoing, opaques):
+            if not self._take_run(cache, backlog, outgoing, opaques):
                 return False
         return not backlog
 
     def _take_run(
         self,
         cache: TemplateCache,
-        limits: SendLimits,
         backlog: deque[Frame],
         outgoing: list[bytes],
         opaques: list[bytes] | None,
     ) -> bool:
         """Store and answer one run; return False if there was nothing to store, or not all of it was stored."""
-        run = self._read(cache, limits, backlog)
+        run = self._read(cache, backlog)
         if not run:
             return False
         places = self._writer.put_rows([item.row for item in run], False)
@@ -143,7 +141,7 @@ class FastTransactions:
         )
         self._halves.remember(physical_offset, recent)
 
-    def _read(self, cache: TemplateCache, limits: SendLimits, backlog: deque[Frame]) -> list[_Half | _Commit]:
+    def _read(self, cache: TemplateCache, backlog: deque[Frame]) -> list[_Half | _Commit]:
         """Read frames up to the first that is left to the slow path."""
         run: list[_Half | _Commit] = []
         for serialization, header, body in backlog:
@@ -152,7 +150,7 @@ class FastTransactions:
             item: _Half | _Commit | None = None
             try:
                 if header.startswith(_SEND_START):
-                    item = self._half(cache, limits, header, body)
+                    item = self._half(cache, header, body)
                 elif header.startswith(_END_START):
                     item = self._commit(header)
             except (KeyError, TypeError, ValueError, AttributeError):
@@ -162,7 +160,7 @@ class FastTransactions:
             run.append(item)
         return run
 
-    def _half(self, cache: TemplateCache, limits: SendLimits, header: bytes, body: bytes) -> _Half | None:
+    def _half(self, cache: TemplateCache, header: bytes, body: bytes) -> _Half | None:
         template, opaque, queue_text, time_text, text = match_recent(cache, header, SEND) or find_by_fields(
             cache, header, SEND
         )
@@ -171,7 +169,7 @@ class FastTransactions:
         if properties[props.TRANSACTION_PREPARED] != "true":
             return None
         for check in self._checks:
-            if check(limits, body, text) is not None:
+            if check(template.send, body, text) is not None:
                 return None
         if text[-1] != PROPERTY_END:
             text += PROPERTY_END

@@ -316,7 +316,7 @@ def test_both_paths_agree_on_each_odd_value_after_plain_sends(
 
 def test_new_message_rule_is_obeyed_by_both_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     refusal = Refusal(ResponseCode.NO_PERMISSION, "quota exceeded")
-    rule = MessageRule("quota", lambda limits, body, properties: refusal if b"over" in body else None)
+    rule = MessageRule("quota", lambda send, body, properties: refusal if b"over" in body else None)
     monkeypatch.setattr(send_rules, "SEND_RULES", (*SEND_RULES, rule))
     over = encode_batch([BatchMember(b"over"), BatchMember(b"two")])
 
