@@ -55,7 +55,7 @@ def _last_value(properties: bytes, mark: bytes, found: int) -> bytes:
     return b""
 
 
-class QuickDerive:
+class FastDerive:
     """Tags codes and key hashes by the rules of one store; remembers what topics and tags hash to."""
 
     def __init__(self, rules: DeriveRules) -> None:

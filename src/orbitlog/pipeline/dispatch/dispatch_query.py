@@ -22,7 +22,7 @@ from orbitlog.pipeline.dispatch.dispatch_ranges import MAX_BYTES_DEFAULT, RANGE_
 from orbitlog.pipeline.runtime.stream_end import query_failure, stop_query
 from orbitlog.pipeline.runtime.task_run import JobFailed
 from orbitlog.store.derived.derived_range import DerivedRange, unpack_columns
-from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
+from orbitlog.store.dispatch.external_dispatch import ExternalDispatch
 from orbitlog.storefiles.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class DispatchQuery:
         self._tell = tell or (lambda _: None)
         self._limits = {"maxbytes": str(max_bytes), "rangebytes": str(range_bytes)}
         self._putting = threading.Lock()
-        self._owner: OutsideDispatch | None = None
+        self._owner: ExternalDispatch | None = None
         self._failure: OrbitlogError | None = None
         self._messages = self._batches = 0
         spark.dataSource.register(DispatchSource)
@@ -86,7 +86,7 @@ class DispatchQuery:
         """Take the lease, dispatch all that is confirmed now, and hand back; a query that fails is begun again."""
         failures = 0
         while True:
-            owner = OutsideDispatch.take(self._root, ENGINE)
+            owner = ExternalDispatch.take(self._root, ENGINE)
             try:
                 self._serve(owner, threading.Event(), once=True)
                 return self._progress(owner.lease.epoch, owner.dispatched_to, owner.dispatched_to)
@@ -122,12 +122,12 @@ class DispatchQuery:
             except LeaseLost:
                 return  # the broker is gone
 
-    def _wait_for_offer(self, stop: threading.Event) -> OutsideDispatch | None:
+    def _wait_for_offer(self, stop: threading.Event) -> ExternalDispatch | None:
         """Take the lease as soon as it is to be had; raises where no broker has the store open."""
         told = ""
         while not stop.is_set():
             try:
-                return OutsideDispatch.take(self._root, ENGINE)
+                return ExternalDispatch.take(self._root, ENGINE)
             except LeaseLost as reason:
                 if not _has_broker(self._root):
                     raise
@@ -137,7 +137,7 @@ class DispatchQuery:
             stop.wait(_OFFER_POLL_S)
         return None
 
-    def _serve(self, owner: OutsideDispatch, stop: threading.Event, *, once: bool) -> None:
+    def _serve(self, owner: ExternalDispatch, stop: threading.Event, *, once: bool) -> None:
         """Run a query under one lease: until it is recalled, until told to stop, or until all is dispatched."""
         self._owner, self._failure = owner, None
         self._tell(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
@@ -160,7 +160,7 @@ class DispatchQuery:
                 f"dispatch of {self._root} stood still for {_STILL_S:.0f} s: a worker hangs, or the cluster has no room"
             )
 
-    def _start(self, owner: OutsideDispatch, *, once: bool) -> StreamingQuery:
+    def _start(self, owner: ExternalDispatch, *, once: bool) -> StreamingQuery:
         checkpoints = self._root / _CHECKPOINTS
         shutil.rmtree(checkpoints, ignore_errors=True)
         options = {
@@ -175,7 +175,7 @@ class DispatchQuery:
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
         return writer.queryName(f"orbitlog-dispatch-{owner.lease.epoch}").start()
 
-    def _put(self, frame: DataFrame, owner: OutsideDispatch) -> None:
+    def _put(self, frame: DataFrame, owner: ExternalDispatch) -> None:
         """Put one micro-batch; runs in this process, in a thread that Spark calls back."""
         ranges = sorted((_derived(row) for row in frame.collect()), key=lambda derived: derived.start)
         with self._putting:
@@ -200,7 +200,7 @@ class _Watch:
     Spark tries a task again that fails, and waits for ever for one whose worker hangs.
     """
 
-    def __init__(self, owner: OutsideDispatch) -> None:
+    def __init__(self, owner: ExternalDispatch) -> None:
         self._owner = owner
         self._dispatched_to = -1
         self._since_s = 0.0
