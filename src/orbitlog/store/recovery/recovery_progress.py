@@ -1,7 +1,7 @@
 """Recovery progress: speed and remaining time of a long recovery, as text for the operator.
 
-`RecoveryProgress` is pure: numbers in, text out. `ProgressReporter` is a `progress` callback for `MessageStore.open`; it
-passes the text on at most once a second.
+`RecoveryProgress` is pure: numbers in, text out. `ProgressReporter` is a `progress` callback for `MessageStore.open`;
+it passes the text on at most once a second.
 """
 
 from __future__ import annotations
