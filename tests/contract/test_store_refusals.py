@@ -24,7 +24,7 @@ from orbitlog.pipeline.sources.commitlog_source import CommitLogSource
 from orbitlog.pipeline.sources.topic_source import TopicSource
 from orbitlog.pipeline.stats.consumer_lag import read_progress
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
+from orbitlog.store.dispatch.external_dispatch import ExternalDispatch
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.offline_writer import OfflineStoreWriter
 from tests.support.source_runs import read_batch
@@ -42,7 +42,7 @@ from tests.support.store_kinds import (
 WRITERS: dict[str, Callable[[Path], object]] = {
     "engine": lambda root: MessageStore.open(root, CONFIG, lambda: STORED_MS),
     "broker": lambda root: open_broker_store(BrokerSettings(), root),
-    "dispatch by Spark": lambda root: OutsideDispatch.take(root, "spark"),
+    "dispatch by Spark": lambda root: ExternalDispatch.take(root, "spark"),
     "offline writer": lambda root: OfflineStoreWriter(root, GEOMETRY, DeriveRules()),
 }
 REBUILDS: dict[str, Callable[[Path], object]] = {

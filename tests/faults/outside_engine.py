@@ -13,13 +13,13 @@ from orbitlog.errors import LeaseLost
 from orbitlog.formats import store_tree as tree
 from orbitlog.pipeline.dispatch.dispatch_ranges import DispatchPlanner
 from orbitlog.store.derived.derived_range import DerivedRange, derive_range
-from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
+from orbitlog.store.dispatch.external_dispatch import ExternalDispatch
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_paths import StorePaths
 
 
 def main(root: Path) -> None:
-    owner = OutsideDispatch.take(root, "test")
+    owner = ExternalDispatch.take(root, "test")
     geometry = owner.config.geometry
     planner = DispatchPlanner(StorePaths.below(root), geometry.segment_bytes, 1 << 20, 50_000)
     sys.stdout.write("taken\n")

@@ -15,7 +15,7 @@ from orbitlog.errors import DiskFull, LeaseLost
 from orbitlog.formats import store_tree as tree
 from orbitlog.store.derived.derived_range import DerivedRange, derive_range, pack_columns, unpack_columns
 from orbitlog.store.dispatch.arrival import Arrival
-from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
+from orbitlog.store.dispatch.external_dispatch import ExternalDispatch
 from orbitlog.store.message_store import MessageStore
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.power_cuts import IMAGES, KILLED, check_image, watch
@@ -34,7 +34,7 @@ class TwoEngines:
         self.chance = Random(seed)
         self.workload = Workload(seed, sync_flush=sync_flush)
         self.disk = disk
-        self.outside: OutsideDispatch | None = None
+        self.outside: ExternalDispatch | None = None
         self.arrived: list[Arrival] = []
         self.checked = checked
         self.workload.open(disk)
@@ -87,7 +87,7 @@ class TwoEngines:
 
     def take(self) -> None:
         try:
-            self.outside = OutsideDispatch.take(ROOT, "test", self.disk)
+            self.outside = ExternalDispatch.take(ROOT, "test", self.disk)
         except LeaseLost:
             assert self.store.is_dispatch_inline or self.store._dispatch._is_recalled
 

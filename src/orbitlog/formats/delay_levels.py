@@ -32,7 +32,7 @@ class DelayLevels:
         return min(level, self.max_level)
 
     def deliver_timestamp_ms(self, level: int, store_timestamp_ms: int) -> int:
-        """When a message stored at that time is due; a level the table lacks waits one second."""
+        """Return the due timestamp of a message; a level that the table lacks is one second."""
         delay_ms = self.delays_ms[level - 1] if 0 < level <= self.max_level else _MISSING_LEVEL_MS
         return store_timestamp_ms + delay_ms
 
@@ -52,7 +52,7 @@ def parse_delay_levels(text: str) -> DelayLevels:
 
 
 def parse_level(text: str) -> int | None:
-    """Read the property DELAY as Java's `Integer.parseInt`; None where that would throw."""
+    """Read the property DELAY as Java's `Integer.parseInt`; return None if that would throw."""
     digits = text[1:] if text[:1] in ("+", "-") else text
     if not digits.isdecimal() or len(digits) > 1024 or max(digits) > "\uffff":
         return None

@@ -1,6 +1,6 @@
-"""Java semantics that the formats lean on: string hashing, number widths, splitting, map order.
+"""Java semantics that the formats depend on: string hashing, number widths, splitting, map order.
 
-Each function gives the value that the Java expression named in its docstring gives.
+Each function returns the value of the Java expression in its docstring.
 """
 
 from __future__ import annotations

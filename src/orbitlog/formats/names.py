@@ -1,4 +1,4 @@
-"""Names of topics and groups: those RocketMQ keeps for itself, and the rules for everybody else's.
+"""Names of topics and groups: reserved ones, and the rules for all others.
 
 Mirrors Java `TopicValidator`, `MixAll` and `Validators`. A name becomes part of a path, so nothing that the
 rules refuse may ever reach the file system.
@@ -137,7 +137,7 @@ def dead_letter_topic(group: str) -> str:
 
 
 def lite_queue(topic: str, lite_topic: str) -> str:
-    """Return the light queue of a lite topic (5.5): what is sent to it is sent to its parent, too."""
+    """Return the light queue of a lite topic (5.5); its messages are also sent to its parent."""
     return f"{LMQ_PREFIX}${topic}${lite_topic}"
 
 

@@ -42,12 +42,12 @@ _QUEUE_ID = re.compile(r"0|-?[1-9][0-9]{0,9}")
 def offset_file_name(base: int) -> str:
     """Name the file whose first byte is number `base` of its log."""
     if not 0 <= base <= LONG_MAX:
-        raise BadField(f"{base} cannot be the start of a file", field="file name")
+        raise BadField(f"{base} is not a valid start of a file", field="file name")
     return f"{base:020d}"
 
 
 def parse_offset_file_name(name: str) -> int | None:
-    """Return the number of the file's first byte, or None where the name is of another kind."""
+    """Return the position of the file's first byte, or None if the name is of another kind."""
     if not _OFFSET_NAME.fullmatch(name):
         return None
     base = int(name)
@@ -55,12 +55,12 @@ def parse_offset_file_name(name: str) -> int | None:
 
 
 def index_file_name(made_at: datetime) -> str:
-    """Name an index file after the (local) time of its making."""
+    """Name an index file after its (local) creation time."""
     return f"{made_at:%Y%m%d%H%M%S}{made_at.microsecond // 1000:03d}"
 
 
 def parse_index_file_name(name: str) -> datetime | None:
-    """Return when an index file was made (local time of whoever made it), or None where the name is of another kind."""
+    """Return the creation time of an index file, in its creator's local time; None if the name is of another kind."""
     if not _INDEX_NAME.fullmatch(name):
         return None
     try:
@@ -70,12 +70,12 @@ def parse_index_file_name(name: str) -> datetime | None:
 
 
 def queue_directory(topic: str, queue_id: int, *, kind: str = CONSUMEQUEUE) -> PurePath:
-    """Return a queue's directory below the store's root; refuses any topic that could leave it."""
+    """Return a queue's directory below the store's root; raise `BadField` for a topic that would leave it."""
     return PurePath(kind, check_stored_topic(topic), str(queue_id))
 
 
 def parse_queue_id(name: str) -> int | None:
-    """Return the queue id that a directory is named after; brokers before 4.9.2 also made negative ones."""
+    """Return the queue id of a directory's name; brokers before 4.9.2 also created negative ones."""
     if not _QUEUE_ID.fullmatch(name):
         return None
     queue_id = int(name)

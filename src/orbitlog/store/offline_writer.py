@@ -1,8 +1,8 @@
-"""Writes a whole store in one go, for tests and demonstrations: no broker, no recovery, no second opening.
+"""Offline writer: writes a new store for tests and demonstrations, without broker and recovery.
 
-The log is written as messages come; queues, index, checkpoint and topics.json are kept in memory and written by
-`close`, which is why this is for small stores. Every file gets its exact size and the store time of its last message
-as modification time (brokers of 4.x search by it), is synced, and never replaces another: the store must be new.
+The log is written message by message; queues, index, checkpoint and topics.json are kept in memory and written by
+`close`, so it is for small stores. Every file gets its exact size, and the store timestamp of its last message as
+modification time (4.x brokers search by it). It is synced and never replaces another: the store must be new.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _TOPICS_FILE = "topics.json"
 
 @dataclass(frozen=True, slots=True)
 class AppendResult:
-    """What the writer gave to a message."""
+    """Offsets and timestamp assigned to a message."""
 
     physical_offset: int
     queue_offset: int
@@ -67,11 +67,11 @@ class OfflineStoreWriter:
         self._disk.make_directory(root / tree.COMMITLOG, durable=False)
 
     def append(self, message: Message) -> AppendResult:
-        """Add a message: its queue offset, physical offset and (never falling) store time are assigned here."""
+        """Add a message; its queue offset, physical offset and store timestamp are assigned here."""
         return self.append_batch([message])[0]
 
     def append_batch(self, messages: Sequence[Message]) -> list[AppendResult]:
-        """Add messages that were sent together: a segment has all of them or none."""
+        """Add messages that were sent together: all of them in one segment."""
         assert not self._is_closed
         records = [self._encode(message) for message in messages]
         total_bytes = sum(map(len, records))
@@ -112,7 +112,7 @@ class OfflineStoreWriter:
         return AppendResult(physical_offset, queue_offset, store_timestamp_ms, len(record))
 
     def close(self) -> None:
-        """Write everything derived and sync it; calling it again does nothing."""
+        """Write and sync all derived files; further calls do nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -159,11 +159,11 @@ class OfflineStoreWriter:
         for (topic, queue_id), queue_files in self._derived.queues.items():
             for file_base, content in queue_files.items():
                 path = Path(tree.queue_directory(topic, queue_id), tree.offset_file_name(file_base))
-                # Light queues have units without a queue offset of their own, hence no time either.
+                # Units of light queues have no queue offset in the record, hence no timestamp.
                 self._write(path, content, self._queue_file_ms.get((topic, queue_id, file_base), self._last_ms))
 
     def _write_index(self) -> int:
-        """Write the index files; return up to which store time they are complete: the last one never is."""
+        """Write the index files; return the store timestamp up to which they are complete: the last one never is."""
         complete_until_ms = 0
         made_at = datetime.min
         for number, content in enumerate(self._derived.index_files, start=1):

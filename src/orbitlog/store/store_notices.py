@@ -1,4 +1,4 @@
-"""What a store holds that Orbitlog does not keep up: said to whoever opens it for writing, and left as it is."""
+"""Store notices: sentences about files of a store that Orbitlog does not maintain."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from orbitlog.storefiles.disk import Disk
 
 
 def notices_of(disk: Disk, root: Path) -> list[str]:
-    """Return a sentence for each such thing."""
+    """Return a sentence for each kind of unmaintained files."""
     directory = root / tree.CONSUMEQUEUE_EXT
     topics = _directories(disk, directory)
     queue_count = sum(_has_data(disk, queue) for topic in topics for queue in _directories(disk, topic))
     if not queue_count:
         return []
     return [
-        f"{directory} has filter bit maps of {queue_count} queues (enableConsumeQueueExt), which are not kept up:"
-        " queues get the plain hash of the tags instead, also where they point there now. Every message can still be"
-        " read and filtered, here and by a Java broker; only the bit maps are of no use any more"
+        f"{directory} has filter bit maps of {queue_count} queues (enableConsumeQueueExt), which are not maintained:"
+        " queues get the plain hash of the tags instead, also if they point to a bit map now. Every message can be"
+        " read and filtered, here and by a Java broker; only the bit maps become useless"
     ]
 
 

@@ -1,6 +1,6 @@
-"""How a store is doing, as plain numbers: for an operator's eyes, for Java's admin tools and for metrics.
+"""Store numbers: counters and marks of a store, for operators, Java's admin tools and metrics.
 
-A snapshot holds what only grows and what is now; rates are the difference of two snapshots.
+A snapshot has counters that only grow and current marks; rates are the difference of two snapshots.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class StoreNumbers:
-    """One look at a store."""
+    """A snapshot of a store."""
 
     at_ms: int
     messages_appended: int
@@ -38,7 +38,7 @@ class StoreNumbers:
 
 @dataclass(frozen=True, slots=True)
 class StoreRates:
-    """What happened a second between two looks."""
+    """Rates per second between two snapshots."""
 
     messages_per_second: float
     bytes_per_second: float
@@ -48,7 +48,7 @@ class StoreRates:
 
 
 def rates_between(before: StoreNumbers, after: StoreNumbers) -> StoreRates:
-    """Return rates; all 0 where no time has passed."""
+    """Return the rates between two snapshots; all 0 if no time has passed."""
     seconds = (after.at_ms - before.at_ms) / 1000
     if seconds <= 0:
         return StoreRates(0.0, 0.0, 0.0, 0.0, 0.0)

@@ -64,7 +64,7 @@ def encode_batch_entry(entry: BatchQueueEntry) -> bytes:
 
 
 def decode_batch_entry(buffer: Bytes, position: int = 0) -> BatchQueueEntry | None:
-    """Return the unit at `position`, or None where the file is still blank (all zero)."""
+    """Return the unit at `position`, or None if the file is still blank (all zero)."""
     if len(buffer) - position < BATCH_ENTRY_BYTES:
         raise Truncated(
             field="batch queue entry", needed=BATCH_ENTRY_BYTES, got=len(buffer) - position, position=position
@@ -74,7 +74,7 @@ def decode_batch_entry(buffer: Bytes, position: int = 0) -> BatchQueueEntry | No
         return None
     entry = BatchQueueEntry(*values)
     if min(entry.physical_offset, entry.base_queue_offset) < 0 or min(entry.size_bytes, entry.message_count) <= 0:
-        raise BadField(f"cannot be: {entry}", field="batch queue entry", position=position)
+        raise BadField(f"is invalid: {entry}", field="batch queue entry", position=position)
     return entry
 
 

@@ -88,7 +88,7 @@ class BloomFilter:
         return bytes(bits)
 
     def is_hit(self, bitmap: bytes, positions: Iterable[int]) -> bool:
-        """Tell whether all bits of a consumer are set."""
+        """Return whether all bits of a consumer are set."""
         if len(bitmap) != self.bitmap_bytes:
             raise LengthMismatch(field="filter bitmap", stated=len(bitmap), counted=self.bitmap_bytes)
         return all(bitmap[self._byte(position)] & 1 << position % 8 for position in positions)

@@ -1,4 +1,4 @@
-"""The checkpoint: how far log, queues and index were safely on disk when it was last written.
+"""Checkpoint: the timestamps and offsets up to which log, queues and index were durable when it was written.
 
 One page; the rest of it is zero. A missing or zero checkpoint is always safe: it means "scan everything".
 Mirrors Java `StoreCheckpoint`. Which fields a version uses stands in `compat`.

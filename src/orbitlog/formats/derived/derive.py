@@ -42,7 +42,7 @@ class QueueUnit:
 def tags_code(message: Message, properties: dict[str, str], levels: DelayLevels) -> int:
     """Return the hash of the tags, or the delivery time of a message that waits in the schedule topic."""
     if message.topic == names.SCHEDULE_TOPIC and props.DELAY in properties:
-        # Java gives up on the record if DELAY is no number; its tag hash loses nothing.
+        # Java skips the record if DELAY is not a number; the tag hash is a harmless fallback.
         level = levels.clamp(parse_level(properties[props.DELAY]) or 0)
         if level > 0:
             return levels.deliver_timestamp_ms(level, message.store_timestamp_ms)

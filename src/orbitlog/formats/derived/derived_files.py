@@ -33,7 +33,7 @@ class DerivedFiles:
         for message in messages:
             for unit in queue_units(message, self._rules):
                 self._put_unit(unit)
-            # Java looks for a file with room before it looks for keys: a message without any begins one, too.
+            # Java looks for a file with room before it looks for keys: a message without keys also creates one.
             self._index_with_room()
             for hashed_key in index_hashes(message, self._rules.compat):
                 writer = self._index_with_room()
@@ -43,7 +43,7 @@ class DerivedFiles:
     def _put_unit(self, unit: QueueUnit) -> None:
         if unit.queue_offset < 0 or unit.entry.physical_offset < 0:
             offsets = f"queue offset {unit.queue_offset}, physical offset {unit.entry.physical_offset}"
-            raise BadField(f"{offsets} cannot be", field="queue unit")
+            raise BadField(f"{offsets} out of range", field="queue unit")
         base, position = locate_entry(unit.queue_offset, self._queue_file_bytes)
         files = self.queues.setdefault((unit.topic, unit.queue_id), {})
         if base not in files:

@@ -74,7 +74,7 @@ class DispatchMark:
 
 
 def mark_position(sequence: int) -> int:
-    """Return where in the file a mark goes: never over the one before it."""
+    """Return the position of a mark in the file: never that of the mark before it."""
     return _FIRST_MARK + sequence % 2 * _MARK_ROOM
 
 
@@ -118,7 +118,7 @@ def decode_mark(raw: Bytes) -> DispatchMark:
 
 
 def newest_mark(raw: Bytes) -> DispatchMark | None:
-    """Return the mark that counts in the bytes of a whole file, or None where neither is whole."""
+    """Return the newest valid mark of a file, or None if neither is valid."""
     found: list[DispatchMark] = []
     for sequence in (0, 1):
         position = mark_position(sequence)
@@ -141,7 +141,7 @@ class DispatchLease:
     dispatched_to: int = 0
     is_released: bool = False
     settings: dict[str, str] = field(default_factory=dict)
-    """What decides the bytes of the derived files, under Java's names: whoever dispatches goes by these."""
+    """Java settings that decide the bytes of the derived files; every dispatching process uses them."""
 
     def __str__(self) -> str:
         return f"engine {self.engine}, process {self.process_id} on {self.host or 'this host'}, epoch {self.epoch}"
@@ -175,7 +175,7 @@ def decode_lease(raw: Bytes) -> DispatchLease:
     except (ValueError, RecursionError):
         raise BadField("is no JSON", field="dispatch lease") from None
     if not isinstance(fields, dict):
-        raise BadField("is no JSON object", field="dispatch lease")
+        raise BadField("is not a JSON object", field="dispatch lease")
     values: dict[str, Any] = {}
     for name, (attribute, kind) in _JSON_NAMES.items():
         value = fields.get(name)
@@ -184,7 +184,7 @@ def decode_lease(raw: Bytes) -> DispatchLease:
         values[attribute] = value
     lease = DispatchLease(**values)
     if not (0 <= lease.epoch <= LONG_MAX and 0 <= lease.dispatched_to <= LONG_MAX and 0 <= lease.process_id <= INT_MAX):
-        raise BadField(f"{lease.epoch}, {lease.dispatched_to}, {lease.process_id} cannot be", field="dispatch lease")
+        raise BadField(f"invalid: {lease.epoch}, {lease.dispatched_to}, {lease.process_id}", field="dispatch lease")
     if not all(isinstance(value, str) for value in lease.settings.values()):
         raise BadField("has settings that are no text", field="dispatch lease")
     return lease

@@ -1,8 +1,8 @@
-"""The derivation of one ordinary record, quickly: what dispatching as messages come in lives on.
+"""Fast derive: tags code and key hashes of one record, without decoding its properties into a map.
 
-`derive` says what a record means; this says the same without decoding its properties into a map: three of them are
-looked up in the bytes, and the hash of every key goes on from that of its topic. Records that need more than that,
-of the schedule topic or with light queues, are left to `derive`; one contract test holds the two together.
+The fast path of `derive` for live dispatch: three properties are searched in the raw bytes, and the hash of every key
+continues that of its topic. Records of the schedule topic or with light queues need `derive`; a contract test compares
+the two.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _END = props.PROPERTY_END.encode()
 _NAME_END = props.NAME_END.encode()
 _LIGHT_QUEUES = props.INNER_MULTI_DISPATCH.encode()
 _SPACE = props.KEY_SEPARATOR.encode()
-# Keys of other properties end with the same letters: a name begins where the property before it ended.
+# With the separator before it: names of other properties may end with the same letters.
 _UNIQ_KEY, _KEYS, _TAGS = (_END + name.encode() + _NAME_END for name in (props.UNIQ_KEY, props.KEYS, props.TAGS))
 _ROLLBACK = int(flags.TransactionType.ROLLBACK)
 
-# Names come from outside: what is remembered of them must end somewhere.
+# Topics and tags come from clients, so the caches are bounded.
 _TOPICS_MAX = 65_536
 _TAGS_MAX = 8_192
 
@@ -43,7 +43,7 @@ def _key_hash(before: int, key: bytes) -> int:
 
 
 def _last_value(properties: bytes, mark: bytes, found: int) -> bytes:
-    """Return the value of a property whose mark was found there, or before where that one is empty."""
+    """Return the value of the last occurrence of a property that is not empty, searching back from `found`."""
     while found >= 0:
         start = found + len(mark)
         end = properties.find(_END, start)
@@ -55,8 +55,8 @@ def _last_value(properties: bytes, mark: bytes, found: int) -> bytes:
     return b""
 
 
-class QuickDerive:
-    """Tags codes and key hashes by the rules of one store; remembers what topics and tags hash to."""
+class FastDerive:
+    """Tags codes and key hashes by the rules of one store; caches the hashes of topics and tags."""
 
     def __init__(self, rules: DeriveRules) -> None:
         self._multi_dispatch = rules.multi_dispatch
@@ -65,7 +65,7 @@ class QuickDerive:
         self._tags: dict[tuple[str, bytes], tuple[int, int]] = {}
 
     def derive(self, topic: str, sys_flag: int, properties_raw: bytes) -> tuple[int, list[int]] | None:
-        """Return the tags code and the key hashes of a record; None where `derive` must be asked."""
+        """Return the tags code and the key hashes of a record; None if it needs `derive`."""
         try:
             before = self._topics[topic]
         except KeyError:

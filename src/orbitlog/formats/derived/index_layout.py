@@ -41,14 +41,14 @@ TAGS_KEY_MARK = "T#"
 
 @dataclass(frozen=True, slots=True)
 class IndexLayout:
-    """Where things lie in a file of H slots and N entries."""
+    """Positions in a file of H slots and N entries."""
 
     slot_count: int = SLOT_COUNT_DEFAULT
     entry_count: int = ENTRY_COUNT_DEFAULT
 
     def __post_init__(self) -> None:
         if not (0 < self.slot_count <= INT_MAX and 1 < self.entry_count <= INT_MAX):
-            raise BadField(f"{self.slot_count} slots, {self.entry_count} entries cannot be", field="index layout")
+            raise BadField(f"{self.slot_count} slots, {self.entry_count} entries out of range", field="index layout")
 
     @property
     def entries_position(self) -> int:
@@ -132,7 +132,7 @@ def decode_header(buffer: Bytes) -> IndexHeader:
     header = IndexHeader(*INDEX_HEADER.struct.unpack_from(buffer))
     if header.index_count < 0 or header.hash_slot_count < 0:
         raise BadField(
-            f"{header.hash_slot_count} slots and {header.index_count} entries in use cannot be", field="index header"
+            f"{header.hash_slot_count} slots and {header.index_count} entries in use are invalid", field="index header"
         )
     return header if header.index_count else replace(header, index_count=1)
 
@@ -177,7 +177,7 @@ class IndexWriter:
         return self.header.index_count >= self._layout.entry_count
 
     def put(self, hashed_key: int, physical_offset: int, store_timestamp_ms: int) -> bool:
-        """Add one key; False where the file is full and the key belongs into the next one."""
+        """Add one key; return False if the file is full and the key belongs into the next one."""
         if self.is_full:
             return False
         header, number = self.header, self.header.index_count
@@ -203,11 +203,11 @@ class IndexWriter:
 
 
 def infer_layout(buffer: Bytes) -> IndexLayout | None:
-    """Find slot and entry counts from the file itself; None where it holds too little to tell.
+    """Infer slot and entry counts from the file itself; return None if it contains too little.
 
     Size gives 4H + 20N. The last entry written must hold the header's end offset, and entry 1 its begin offset;
     every slot count for which both hold is tried against the chains. Where several fit (files with very few keys),
-    it is the one that has only zeros behind its last entry; a broker that died may have left one entry there.
+    it is the one with only zeros after its last entry; a broker that died may have left one entry there.
     """
     header = decode_header(buffer)
     standard = IndexLayout()

@@ -1,4 +1,4 @@
-"""The ConsumeQueue unit: where one message of a queue lies in the CommitLog.
+"""ConsumeQueue unit: physical offset, size and tags code of one message of a queue.
 
 Fixed 20 bytes, so unit n of a queue starts at byte n * ENTRY_BYTES of its logical stream, and a file of the
 queue is named after the first byte it holds. Mirrors Java `ConsumeQueue.putMessagePositionInfo`.
@@ -36,7 +36,7 @@ class QueueEntry:
 
     @property
     def is_pre_blank(self) -> bool:
-        """Tell whether this only fills the room before a queue's first unit (a very long record cannot be real)."""
+        """Whether this is a filler before a queue's first unit; no record has the maximum size."""
         return self.size_bytes == INT_MAX and self.physical_offset == 0
 
 
@@ -52,7 +52,7 @@ def encode_entry(entry: QueueEntry) -> bytes:
 
 
 def decode_entry(buffer: Bytes, position: int = 0) -> QueueEntry | None:
-    """Return the unit at `position`, or None where the file is still blank (all zero)."""
+    """Return the unit at `position`, or None if the file is still blank (all zero)."""
     if len(buffer) - position < ENTRY_BYTES:
         raise Truncated(field="queue entry", needed=ENTRY_BYTES, got=len(buffer) - position, position=position)
     physical_offset, size_bytes, tags_code = _UNPACK_FROM(buffer, position)
@@ -60,7 +60,7 @@ def decode_entry(buffer: Bytes, position: int = 0) -> QueueEntry | None:
         return None
     if physical_offset < 0 or size_bytes <= 0:
         raise BadField(
-            f"physical offset {physical_offset}, size {size_bytes} cannot be", field="queue entry", position=position
+            f"physical offset {physical_offset}, size {size_bytes} invalid", field="queue entry", position=position
         )
     return QueueEntry(physical_offset, size_bytes, tags_code)
 

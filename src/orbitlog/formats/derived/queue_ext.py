@@ -53,7 +53,7 @@ QueueExtFound = QueueExtUnit | SegmentEnd | LogEnd | Damage
 
 
 def is_ext_address(tags_code: int) -> bool:
-    """Tell the address of an extension unit from a hash code, which is never below the least 32-bit number."""
+    """Return whether a tags code is the address of an extension unit; a hash code is never below the int minimum."""
     return tags_code <= _ADDRESS_MAX
 
 
@@ -64,13 +64,13 @@ def ext_address(position: int) -> int:
 
 
 def ext_position(address: int) -> int:
-    """Return where in the extension's stream the unit of an address lies."""
+    """Return the position of the unit with an address in the extension's stream."""
     assert is_ext_address(address)
     return address - LONG_MIN
 
 
 def ext_unit_fits(unit_bytes: int, room: int) -> bool:
-    """Tell whether a unit may go here: a file keeps room for its end."""
+    """Return whether a unit fits: a file keeps room for its end."""
     return unit_bytes <= room - _END_ROOM_BYTES
 
 
@@ -87,7 +87,7 @@ def decode_ext_unit(buffer: Bytes, position: int = 0) -> QueueExtUnit:
         raise Truncated(field="queue ext unit", needed=EXT_UNIT_BYTES_MIN, got=available, position=position)
     size, tags_code, store_timestamp_ms, bitmap_bytes = QUEUE_EXT_UNIT.struct.unpack_from(buffer, position)
     if size < EXT_UNIT_BYTES_MIN or bitmap_bytes < 0:
-        raise BadField(f"cannot be: {size} bytes, bitmap of {bitmap_bytes}", field="queue ext unit", position=position)
+        raise BadField(f"invalid: {size} bytes, bitmap of {bitmap_bytes}", field="queue ext unit", position=position)
     if size != EXT_UNIT_BYTES_MIN + bitmap_bytes:
         counted = EXT_UNIT_BYTES_MIN + bitmap_bytes
         raise LengthMismatch(field="queue ext unit", stated=size, counted=counted, position=position)
@@ -98,7 +98,7 @@ def decode_ext_unit(buffer: Bytes, position: int = 0) -> QueueExtUnit:
 
 
 def read_ext_unit_at(buffer: Bytes, position: int) -> QueueExtFound:
-    """Tell what lies at `position` of an extension file; `buffer` ends where the file ends."""
+    """Return the unit, end, zeros or damage at `position` of an extension file; `buffer` ends with the file."""
     room = len(buffer) - position
     if room >= _SIZE.size:
         (size,) = _SIZE.unpack_from(buffer, position)
@@ -113,7 +113,7 @@ def read_ext_unit_at(buffer: Bytes, position: int) -> QueueExtFound:
 
 
 def scan_ext_file(buffer: Bytes, start: int = 0) -> Iterator[tuple[int, QueueExtFound]]:
-    """Yield position and unit from `start` on, then the reason for stopping; nothing where the bytes just end."""
+    """Yield position and unit from `start` on, then the reason for stopping; no reason if the bytes just end."""
     position = start
     while position < len(buffer):
         found = read_ext_unit_at(buffer, position)

@@ -1,4 +1,4 @@
-"""What Orbitlog knows about a store's derived files beyond what Java's checkpoint says: its own small file.
+"""Store state: Orbitlog's own file about derived files, more precise than Java's checkpoint.
 
 The checkpoint gives times, in steps of a flush, and only 5.5's an offset. This file says up to which physical offset
 every queue unit is on the disk, and how many there were. It is believed only with the checkpoint that stood beside

@@ -1,4 +1,4 @@
-"""config/timercheck: how far the timer wheel has come (5.x).
+"""config/timercheck: the progress of the timer wheel (5.x).
 
 One page whose rest is zero, rewritten in place. The same fields, without the rest of the page, answer a slave's
 request for the master's checkpoint; the oldest form of that answer ends before the data version. Mirrors Java

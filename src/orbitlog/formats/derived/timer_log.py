@@ -65,7 +65,7 @@ class TimerLogUnit:
 
     @property
     def is_roll(self) -> bool:
-        """It is due later than the wheel reaches: at `due_time_ms` it goes on the wheel again."""
+        """Whether it is due later than the wheel reaches: at `due_time_ms` it is put on the wheel again."""
         return bool(self.magic & MAGIC_ROLL)
 
     @property
@@ -98,7 +98,7 @@ def encode_timer_blank(room: int) -> bytes:
 
 
 def timer_unit_fits(room: int) -> bool:
-    """Tell whether a unit may go here: a file always keeps room for its BLANK."""
+    """Return whether a unit fits: a file always keeps room for its BLANK."""
     return TIMER_UNIT_BYTES + TIMER_LOG_BLANK.size_bytes <= room
 
 
@@ -113,7 +113,7 @@ def decode_timer_unit(buffer: Bytes, position: int = 0) -> TimerLogUnit:
     if magic & ~_MAGIC_MASK:
         raise BadMagic(field="timer log unit", got=magic, position=position)
     if previous < _NO_PREVIOUS or physical_offset < 0 or record_bytes <= 0:
-        problem = f"cannot be: previous {previous}, record at {physical_offset} of {record_bytes} bytes"
+        problem = f"invalid: previous {previous}, record at {physical_offset} of {record_bytes} bytes"
         raise BadField(problem, field="timer log unit", position=position)
     return TimerLogUnit(
         previous_log_position=None if previous == _NO_PREVIOUS else previous,
@@ -128,7 +128,7 @@ def decode_timer_unit(buffer: Bytes, position: int = 0) -> TimerLogUnit:
 
 
 def read_timer_unit_at(buffer: Bytes, position: int) -> TimerLogFound:
-    """Tell what lies at `position` of a timer log file; `buffer` ends where the file ends."""
+    """Return the unit, BLANK, zeros or damage at `position` of a timer log file; `buffer` ends with the file."""
     room = len(buffer) - position
     if room >= TIMER_LOG_BLANK.size_bytes:
         size, previous, magic = TIMER_LOG_BLANK.struct.unpack_from(buffer, position)
@@ -146,7 +146,7 @@ def read_timer_unit_at(buffer: Bytes, position: int) -> TimerLogFound:
 
 
 def scan_timer_log(buffer: Bytes, start: int = 0) -> Iterator[tuple[int, TimerLogFound]]:
-    """Yield position and unit from `start` on, then the reason for stopping; nothing where the bytes just end."""
+    """Yield position and unit from `start` on, then the reason for stopping; no reason if the bytes just end."""
     position = start
     while position < len(buffer):
         found = read_timer_unit_at(buffer, position)

@@ -1,4 +1,4 @@
-"""The timer wheel: for each second of two turns, where in the timer log the messages due then are listed (5.x).
+"""Timer wheel: for each second of two turns, the timer log positions of the messages due then (5.x).
 
 One file of fixed size. The slot of a time is found by arithmetic; the wheel turns over itself, so a slot counts
 only when the time it holds is the time asked for. Mirrors Java `TimerWheel` and `Slot`. Positions are bytes from
@@ -54,7 +54,7 @@ def turn_slots_of(size_bytes: int) -> int:
 
 
 def slot_position(time_ms: int, *, turn_slots: int, precision_ms: int = PRECISION_MS_DEFAULT) -> int:
-    """Return where in the file the slot of a time lies."""
+    """Return the position of the slot of a timestamp."""
     assert time_ms >= 0
     return time_ms // precision_ms % (_TURNS * turn_slots) * SLOT_BYTES
 
@@ -70,19 +70,19 @@ def encode_slot(slot: TimerSlot, *, precision_ms: int = PRECISION_MS_DEFAULT) ->
 
 
 def decode_slot(buffer: Bytes, position: int = 0, *, precision_ms: int = PRECISION_MS_DEFAULT) -> TimerSlot | None:
-    """Return the slot at `position`, or None where none was ever written (all zero)."""
+    """Return the slot at `position`, or None if it was never written (all zero)."""
     if len(buffer) - position < SLOT_BYTES:
         raise Truncated(field="timer slot", needed=SLOT_BYTES, got=len(buffer) - position, position=position)
     time, first, last, count, magic = TIMER_SLOT.struct.unpack_from(buffer, position)
     if time == first == last == count == magic == 0:
         return None
     if time < 0 or first < -1 or last < -1:
-        raise BadField(f"cannot be: time {time}, positions {first} to {last}", field="timer slot", position=position)
+        raise BadField(f"invalid: time {time}, positions {first} to {last}", field="timer slot", position=position)
     return TimerSlot(time * precision_ms, first, last, count, magic)
 
 
 def find_slot(wheel: Bytes, time_ms: int, *, precision_ms: int = PRECISION_MS_DEFAULT) -> TimerSlot | None:
-    """Return the slot for a delivery time from a whole wheel, or None where nothing is due then."""
+    """Return the slot for a delivery timestamp from a whole wheel, or None if nothing is due then."""
     turn_slots = turn_slots_of(len(wheel))
     position = slot_position(time_ms, turn_slots=turn_slots, precision_ms=precision_ms)
     slot = decode_slot(wheel, position, precision_ms=precision_ms)

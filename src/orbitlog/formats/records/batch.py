@@ -1,7 +1,7 @@
-"""Batches: what a client packs into the body of one request, and the records that the broker makes of it.
+"""Batches: the members that a client packs into the body of one request, and their records.
 
 A member is `size, magic, crc, flag, body, properties`; the broker ignores the first three. Each member becomes a
-record of its own that nothing marks as part of a batch. Mirrors Java `MessageDecoder.encodeMessage` and
+separate record without a mark of the batch. Mirrors Java `MessageDecoder.encodeMessage` and
 `MessageExtBatchEncoder`.
 """
 
@@ -46,7 +46,7 @@ def encode_batch(members: list[BatchMember]) -> bytes:
 
 
 def batch_member_parts(body: bytes, properties_raw: bytes, flag: int = 0) -> tuple[bytes, bytes, bytes, bytes]:
-    """Return what one member is made of, to be joined."""
+    """Return the byte strings of one member, to be joined."""
     body_bytes, properties_bytes = len(body), len(properties_raw)
     if properties_bytes > PROPERTIES_BYTES_MAX:
         raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=properties_bytes)
@@ -113,14 +113,14 @@ def expand_batch(batch: Message) -> list[Message]:
 
 @dataclass(frozen=True, slots=True)
 class InnerBatch:
-    """What a 5.x record that holds many messages (sysFlag INNER_BATCH) says of them in its properties."""
+    """Properties of a 5.x record that contains many messages (sysFlag INNER_BATCH)."""
 
     message_count: int
     base_queue_offset: int
 
 
 def inner_batch(properties: dict[str, str]) -> InnerBatch | None:
-    """Read INNER_NUM and INNER_BASE; None where the record is no inner batch."""
+    """Return INNER_NUM and INNER_BASE; None if the record is not an inner batch."""
     count, base = properties.get(names.INNER_NUM), properties.get(names.INNER_BASE)
     if count is None or base is None:
         return None

@@ -1,4 +1,4 @@
-"""Compressed bodies: zlib, LZ4 frame or zstd, as the sysFlag of the message says.
+"""Compressed bodies: zlib, LZ4 frame or zstd, by the sysFlag of the message.
 
 Clients compress and inflate; the store never does. Inflating is bounded: a few bytes can claim gigabytes.
 The lz4 and zstd libraries are loaded when the first such body is met.
@@ -34,7 +34,7 @@ def compress_body(body: bytes, kind: CompressionType, level: int = ZLIB_LEVEL_DE
 
 
 def inflate_body(body: bytes, sys_flag: int, *, limit: int = INFLATED_BYTES_MAX) -> bytes:
-    """Return the body that the sender gave: inflated where sysFlag says that it is compressed."""
+    """Return the body as sent: inflated if sysFlag has the compression bit."""
     if not sys_flag & flags.COMPRESSED:
         return body
     kind = flags.compression_type(sys_flag)
@@ -84,7 +84,7 @@ def _inflate_zstd(body: bytes, limit: int) -> bytes:
     except zstandard.ZstdError as error:
         raise BadField(f"is not zstd data ({error})", field="compressed body") from None
     if inflater.unused_data:
-        raise BadField("goes on after the end of its zstd data", field="compressed body")
+        raise BadField("continues after the end of its zstd data", field="compressed body")
     return _complete("zstd", b"".join(pieces), limit, inflater.eof)
 
 

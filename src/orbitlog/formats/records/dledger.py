@@ -74,13 +74,13 @@ class DLedgerEntry:
 
     @property
     def record_physical_offset(self) -> int:
-        """Where the record inside the entry starts: what queues, indexes and message ids point at."""
+        """Start of the record inside the entry: the offset in queues, indexes and message ids."""
         return self.physical_offset + ENTRY_HEADER_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class DLedgerIndexUnit:
-    """Where the entry of a number lies."""
+    """Position of the entry with a number."""
 
     index: int
     term: int
@@ -102,7 +102,7 @@ class OldFormat:
 
 @dataclass(frozen=True, slots=True)
 class Uncommitted:
-    """An entry behind `committed_index`: written here, not agreed upon."""
+    """An entry after `committed_index`: written here, not committed."""
 
     position: int
 
@@ -126,9 +126,9 @@ def encode_entry_header(entry: DLedgerEntry) -> bytes:
 
 
 def decode_entry_header(buffer: Bytes, position: int = 0, *, physical_offset: int | None = None) -> DLedgerEntry:
-    """Return the entry at `position`; with `physical_offset` it must say that it lies there.
+    """Return the entry at `position`; with `physical_offset` it must state that offset.
 
-    Its record follows at `position + ENTRY_HEADER_BYTES` and lies within the buffer.
+    Its record follows at `position + ENTRY_HEADER_BYTES` and is within the buffer.
     """
     available = len(buffer) - position
     if available < ENTRY_HEADER_BYTES:
@@ -154,7 +154,7 @@ def encode_index_unit(unit: DLedgerIndexUnit) -> bytes:
 
 
 def decode_index_unit(buffer: Bytes, position: int = 0) -> DLedgerIndexUnit | None:
-    """Return the index unit at `position`, or None where the file is still blank (all zero)."""
+    """Return the index unit at `position`, or None if the file is still blank (all zero)."""
     if len(buffer) - position < INDEX_UNIT_BYTES:
         raise Truncated(
             field="dledger index unit", needed=INDEX_UNIT_BYTES, got=len(buffer) - position, position=position
@@ -177,7 +177,7 @@ def encode_file_end(room: int) -> bytes:
 
 
 def read_entry_at(buffer: Bytes, position: int, *, base_physical_offset: int | None = None) -> DLedgerFound:
-    """Tell what lies at `position` of a data file; `buffer` ends where the file ends."""
+    """Return the entry, end, zeros or damage at `position` of a data file; `buffer` ends with the file."""
     room = len(buffer) - position
     if room >= FILE_END_BYTES:
         magic, size = FILE_END.struct.unpack_from(buffer, position)
@@ -200,9 +200,9 @@ def read_entry_at(buffer: Bytes, position: int, *, base_physical_offset: int | N
 def scan_entries(
     buffer: Bytes, start: int = 0, *, base_physical_offset: int | None = None, committed_index: int | None = None
 ) -> Iterator[tuple[int, DLedgerFound | Uncommitted]]:
-    """Yield position and entry from `start` on, then the reason for stopping; nothing where the bytes just end.
+    """Yield position and entry from `start` on, then the reason for stopping; no reason if the bytes just end.
 
-    Numbers must follow each other and terms must not fall. With `committed_index` the scan stops behind that entry.
+    Numbers must be consecutive and terms must not fall. With `committed_index` the scan stops after that entry.
     """
     position = start
     last: DLedgerEntry | None = None
@@ -229,7 +229,7 @@ _NUMBER = re.compile(r"-?[0-9]{1,19}")
 
 @dataclass(frozen=True, slots=True)
 class DLedgerCheckpoint:
-    """The file `checkpoint`: last entry written and last entry agreed upon, up to three seconds ago."""
+    """The file `checkpoint`: last entry written and last entry committed, up to three seconds ago."""
 
     end_index: int | None
     committed_index: int | None

@@ -1,12 +1,11 @@
-"""The CommitLog record: one message as it lies in the log.
+"""CommitLog record codec: `Message` to bytes and back.
 
-A record is a fixed prefix (88 bytes where both hosts are IPv4, 12 more for each that is IPv6), the body, the
-topic and the properties. Codecs are functions of their bytes: `decode_message` gives a `Message` or raises a
-`FormatError` that says which field is wrong, and the order of its checks is the contract that the kernels keep.
+Codecs are functions of their bytes: `decode_message` returns a `Message` or raises a `FormatError` that names the
+invalid field. The order of its checks is a contract: the kernels make the same checks in the same order.
 
 Mirrors Java `CommitLog.checkMessageAndReturnSize` and `MessageExtEncoder`, and checks more than they do: the
-record's own physical offset, the signs of lengths, the topic's encoding. Bytes are drawn in docs/formats.md;
-runs of records are read in `message_scan`.
+record's own physical offset, the signs of lengths, the topic's encoding. docs/formats.md shows the bytes;
+`message_scan` reads consecutive records.
 """
 
 from __future__ import annotations
@@ -73,11 +72,11 @@ _STORE_TIME = RECORD_PREFIX.partial("store_timestamp_ms", start="store_timestamp
 _NO_HOST = bytes(IPV4_HOST_BYTES)
 
 Bytes = bytes | bytearray | memoryview
-_new_tuple = tuple.__new__  # a named tuple made in half the time of calling it
+_new_tuple = tuple.__new__  # creates a named tuple in half the time of calling its class
 
 
 class Message(NamedTuple):
-    """One message, its fields in the order in which they lie on disk.
+    """One message, its fields in the order of the record.
 
     A named tuple, not a dataclass: the codec packs and unpacks it whole, which is what makes plain Python fast
     enough for the append path (docs/adr/0002). `properties_raw` is kept as stored, so that a record encodes
@@ -111,7 +110,7 @@ class Message(NamedTuple):
 
     @property
     def properties(self) -> dict[str, str]:
-        """Decode the properties; each call makes a new map."""
+        """Decode the properties; each call creates a new map."""
         return decode_properties(self.properties_raw)
 
     @property
@@ -136,7 +135,7 @@ def make_message(
     sys_flag: int = 0,
     **fields: int,
 ) -> Message:
-    """Make a message: CRC, host bits and version are filled in; fields left out are 0."""
+    """Create a message; CRC, host bits and version are computed, omitted fields are 0."""
     born_raw = born_host.encode() if born_host else _NO_HOST
     store_raw = store_host.encode() if store_host else _NO_HOST
     sys_flag &= ~IPV6_BITS
@@ -164,7 +163,7 @@ def make_message(
 
 
 def record_version(topic: str) -> int:
-    """Return the version of a record with that topic: the first has no room for long ones."""
+    """Return the record version for a topic: V1 has one byte for its length, at most 127."""
     return 1 if len(_encode_topic(topic)) <= TOPIC_BYTES_MAX_V1 else 2
 
 
@@ -257,7 +256,7 @@ def assign_fields(
     physical_offset: int,
     store_timestamp_ms: int,
 ) -> None:
-    """Fill in the three fields that only the writer of the log can know, in place."""
+    """Overwrite the three fields that are assigned when a record is appended."""
     born_is_ipv6 = record[position + _SYS_FLAG_LOW_BYTE] & flags.BORN_HOST_IPV6
     _ASSIGNED.pack_into(record, position + _QUEUE_OFFSET, queue_offset, physical_offset)
     store_time_position = _STORE_TIME_IPV6 if born_is_ipv6 else _STORE_TIME_IPV4
@@ -273,7 +272,7 @@ _STORE_TIME_IPV6 = _STORE_TIME_IPV4 + IPV6_HOST_BYTES - IPV4_HOST_BYTES
 def decode_message(
     buffer: Bytes, position: int = 0, *, physical_offset: int | None = None, check_crc: bool = True
 ) -> Message:
-    """Return the message at `position`; with `physical_offset`, the record must say that it lies there.
+    """Return the message at `position`; with `physical_offset`, the record must state that offset.
 
     A property CRC (`__CRC32#`) is checked if `physical_offset` is given: it covers the record as it is in the log.
     Brokers change records on their way to a client.
@@ -307,7 +306,7 @@ def decode_message(
 
 
 def _decode_payload(buffer: Bytes, fields: tuple[int, ...], body_start: int, end: int, check_crc: bool) -> Message:
-    """Decode what follows the prefix: body, topic and properties must fill the record exactly."""
+    """Decode body, topic and properties, which must fill the record exactly."""
     version = 1 if fields[1] == MAGIC_V1 else 2
     position = end - fields[0]
     body_length = fields[14]
@@ -318,7 +317,7 @@ def _decode_payload(buffer: Bytes, fields: tuple[int, ...], body_start: int, end
     topic_length = buffer[body_end] if version == 1 else _I16.unpack_from(buffer, body_end)[0]
     topic_end = topic_start + topic_length
     if not 0 < topic_length <= (TOPIC_BYTES_MAX_V1 if version == 1 else TOPIC_BYTES_MAX_V2) or topic_end + 2 > end:
-        raise BadField(f"{topic_length} is not possible", field="topic length", position=position)
+        raise BadField(f"{topic_length} is out of range", field="topic length", position=position)
     properties_length = _I16.unpack_from(buffer, topic_end)[0]
     if topic_end + 2 + properties_length != end or properties_length < 0:
         counted = topic_end + 2 + properties_length - position
@@ -344,7 +343,7 @@ def _check_property_crc(buffer: Bytes, position: int, total_size: int) -> None:
 
 
 def _short_prefix(buffer: Bytes, position: int, available: int) -> BadMagic | BadField | Truncated:
-    """Say what is wrong with fewer bytes than a prefix has: by the same order of checks, as far as they go."""
+    """Return the error for fewer bytes than a prefix has, by the same order of checks."""
     if available < _SIZE_AND_MAGIC.size:
         return Truncated(field="record", needed=_SIZE_AND_MAGIC.size, got=available, position=position)
     total_size, magic = _SIZE_AND_MAGIC.unpack_from(buffer, position)

@@ -1,9 +1,9 @@
-"""Runs of records: what follows what in a segment of the log.
+"""Message scan: reads consecutive records of a segment, and finds the next record after damage.
 
-A segment is records back to back, then a BLANK record that says "go to the next segment"; bytes never written
-are zero. `scan_messages` yields messages and then, by type, why it stopped: `SegmentEnd` (BLANK), `LogEnd`
-(zeros), `Damage`, or nothing more where the bytes end with a record. `find_record` gets back into step after
-damage. Java says the same with pairs of numbers (`DispatchRequest(size, success)`).
+A segment has records back to back, then a BLANK record that refers to the next segment; bytes never written are zero.
+`scan_messages` yields messages and then, by type, why it stopped: `SegmentEnd` (BLANK), `LogEnd` (zeros) or `Damage`;
+nothing more if the bytes end with a record. `find_record` resynchronizes after damage. Java returns the same as pairs
+of numbers (`DispatchRequest(size, success)`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _BLANK_OR_ZERO = frozenset((0, MAGIC_BLANK))
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """A BLANK record: the log goes on in the next segment."""
+    """A BLANK record: the log continues in the next segment."""
 
     position: int
     size_bytes: int
@@ -45,7 +45,7 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """Bytes that are neither: `error` says what is wrong with them."""
+    """Bytes that are neither; `error` states what is invalid."""
 
     position: int
     error: FormatError
@@ -58,14 +58,14 @@ def encode_blank(room: int) -> bytes:
 
 
 def fits(record_bytes: int, room: int) -> bool:
-    """Tell whether a record may go here: a segment always keeps room for its BLANK."""
+    """Return whether a record fits into `room`: a segment always keeps room for its BLANK."""
     return record_bytes + BLANK_BYTES <= room
 
 
 def read_at(
     buffer: Bytes, position: int, *, base_physical_offset: int | None = None, check_crc: bool = True
 ) -> Message | SegmentEnd | LogEnd | Damage:
-    """Tell what lies at `position` of a segment; `buffer` ends where the segment ends."""
+    """Return the message, BLANK, zeros or damage at `position` of a segment; `buffer` ends with the segment."""
     available = len(buffer) - position
     if available >= BLANK_BYTES:
         total_size, magic = BLANK.struct.unpack_from(buffer, position)
@@ -94,9 +94,9 @@ def _bad_blank(position: int, total_size: int, available: int) -> FormatError:
 def scan_messages(
     buffer: Bytes, start: int = 0, *, base_physical_offset: int | None = None, check_crc: bool = True
 ) -> Iterator[Message | SegmentEnd | LogEnd | Damage]:
-    """Yield messages from `start` on, then the reason for stopping; nothing where the bytes end with a record.
+    """Yield messages from `start` on, then the reason for stopping; no reason if the bytes end with a record.
 
-    With `base_physical_offset` (that of the buffer's first byte) each record must lie where it says it does.
+    With `base_physical_offset` (that of the buffer's first byte) each record must state its own offset.
     Without it any run of records can be read, such as the body of a pull response.
     """
     position = start
@@ -115,10 +115,10 @@ _MAGIC_POSITION = BLANK.position("magic")
 
 
 def find_record(buffer: Bytes, start: int, *, base_physical_offset: int, check_crc: bool = True) -> int | None:
-    """Return the first position at or after `start` where a record or the segment's BLANK lies, or None.
+    """Return the first position at or after `start` of a record or the segment's BLANK, or None.
 
-    A record counts when its magic, lengths, own physical offset and CRC are right. A message body can hold bytes
-    that pass all of these, so a position found is likely, not proved; see `kernels.splits` for the proof.
+    A record counts if its magic, lengths, own physical offset and CRC are right. A message body can contain bytes
+    that pass all of these, so a position is likely, not certain; `kernels.splits` verifies it.
     """
     search_from = start + _MAGIC_POSITION
     while match := _RECORD_OR_BLANK.search(buffer, search_from):

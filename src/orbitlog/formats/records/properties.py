@@ -52,7 +52,7 @@ _PROPERTY_END_RAW = PROPERTY_END.encode()
 
 def encode_properties(properties: Mapping[str, str], *, trailing_separator: bool = True) -> bytes:
     """Join properties in their order; an empty value is written (though Java's reader drops it)."""
-    # All at once, and one by one only to say which: properties are written for every message that is put aside.
+    # One check of all; only a failure looks for the invalid one. Properties are encoded for every scheduled message.
     if PROPERTY_END in "".join(properties.values()) or _SEPARATORS.search("".join(properties)):
         for name, value in properties.items():
             if _SEPARATORS.search(name) or PROPERTY_END in value:
@@ -91,7 +91,7 @@ def append_crc_property(record_without_crc: bytes) -> bytes:
 
 
 def check_crc_property(record: bytes | memoryview) -> bool:
-    """Check the `__CRC32#` property at the end of a whole record; False where it has none."""
+    """Check the `__CRC32#` property at the end of a record; return False if it has none."""
     if len(record) < CRC_PROPERTY_BYTES:
         return False
     stored = bytes(record[-CRC_PROPERTY_BYTES:])

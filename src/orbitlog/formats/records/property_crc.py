@@ -1,4 +1,4 @@
-"""The property CRC: a checksum of the whole record, as its last property `__CRC32#` (RocketMQ 5.2 and later).
+"""Property CRC: a checksum of the whole record in its last property, `__CRC32#` (RocketMQ 5.2 and later).
 
 A record's own CRC field covers the body alone. A Java broker with `enabledAppendPropCRC` ends the properties of every
 record that it appends with `__CRC32#`, 0x01, ten digits and 0x02: the CRC-32 of all bytes of the record before these
@@ -38,7 +38,7 @@ def ends_with_crc(properties_raw: bytes | memoryview) -> bool:
 
 
 def without_crc(properties_raw: bytes) -> bytes:
-    """Return the properties without any `__CRC32#`: that of a record stored earlier says nothing about the next."""
+    """Return the properties without any `__CRC32#`: that of a record stored earlier is invalid for the next."""
     return _remove(b"", properties_raw) if CRC_PROPERTY_START in properties_raw else properties_raw
 
 

@@ -48,7 +48,7 @@ def _number(properties: Mapping[str, str], name: str) -> int:
     text = properties[name]
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX and int(digits) <= LONG_MAX):
-        raise BadField(f"{text[:40]!r} is no number", field=f"property {name}")
+        raise BadField(f"{text[:40]!r} is not a number", field=f"property {name}")
     return int(text)
 
 
@@ -58,7 +58,7 @@ def out_ms(due: int) -> int:
 
 
 def wake_ms(due: int, stored_ms: int) -> int:
-    """Return when to look at a message again: when it is due, or before its record in the log grows too old."""
+    """Return when to process a message next: when it is due, or before its record in the log expires."""
     left_ms = due - stored_ms
     if left_ms < ROLL_WINDOW_MS:
         return due
@@ -67,7 +67,7 @@ def wake_ms(due: int, stored_ms: int) -> int:
 
 
 def stored_due_ms(properties: Mapping[str, str], stored_ms: int) -> int:
-    """Return when a message that was put aside is due, to the millisecond where its sender said so."""
+    """Return the due timestamp of a stored timer message, with the sender's milliseconds if it has them."""
     out = _number(properties, OUT_MS)
     if DELIVER_MS in properties:
         exact = _number(properties, DELIVER_MS)
@@ -79,12 +79,12 @@ def stored_due_ms(properties: Mapping[str, str], stored_ms: int) -> int:
 
 
 def delete_key(topic: str, unique_id: str) -> str:
-    """Return what a message says that takes another one back, as 5.3 writes it; 5.5 writes the id alone."""
+    """Return the properties of a message that recalls another, as 5.3 writes them; 5.5 writes only the id."""
     return f"{topic}+{unique_id}"
 
 
 def is_taken_back(delete_keys: Container[str], topic: str, unique_id: str) -> bool:
-    """Tell whether one of these keys takes a message back, in either form."""
+    """Return whether one of these keys recalls a message, in either form."""
     return unique_id in delete_keys or delete_key(topic, unique_id) in delete_keys
 
 
@@ -112,7 +112,7 @@ def parse_recall_handle(text: str) -> RecallHandle:
             base64.b64decode(padded, altchars=b"-_", validate=True).decode().split(" ")
         )
     except (ValueError, binascii.Error):
-        raise BadField(f"{text[:40]!r} is no recall handle", field="recallHandle") from None
+        raise BadField(f"{text[:40]!r} is not a recall handle", field="recallHandle") from None
     if version != _HANDLE_VERSION or not (timestamp.isascii() and timestamp.isdigit() and len(timestamp) <= 18):
         raise BadField(f"{text[:40]!r} is a recall handle of another kind", field="recallHandle")
     return RecallHandle(topic, broker_name, int(timestamp), unique_id)

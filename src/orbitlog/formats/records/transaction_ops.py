@@ -17,14 +17,14 @@ _DIGITS_MAX = 19
 
 
 def ended_queue_offsets(body: bytes) -> Iterator[int]:
-    """Read `12` as 4.x writes it, or `12,13,` as 5.x does; what is no number ends nothing."""
+    """Read `12` as 4.x writes it, or `12,13,` as 5.x does; items that are not numbers are ignored."""
     for part in body.decode(errors="replace").split(OP_SEPARATOR):
         if part.isascii() and part.isdigit() and len(part) <= _DIGITS_MAX:
             yield int(part)
 
 
 def is_pending(queue_offset: int, properties: Mapping[str, str], ended: Collection[int]) -> bool:
-    """Tell whether a half message still waits for its end."""
+    """Return whether a half message is still pending."""
     first = properties.get(PREPARED_QUEUE_OFFSET, "")
     return queue_offset not in ended and not (first.isdecimal() and int(first[:_DIGITS_MAX]) in ended)
 

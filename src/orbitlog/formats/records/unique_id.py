@@ -37,13 +37,13 @@ class UniqueId:
         return (self.address + tail).hex().upper()
 
     def born_timestamp_ms(self, month_start_ms: int, previous_month_start_ms: int, now_ms: int) -> int:
-        """When the id was made, to the month: an instant that is not past yet belongs to the month before."""
+        """When the id was created; the id has no month: a timestamp in the future belongs to the month before."""
         born_ms = month_start_ms + self.since_month_start_ms
         return born_ms if born_ms < now_ms else previous_month_start_ms + self.since_month_start_ms
 
 
 def parse_unique_id(text: str) -> UniqueId:
-    """Read a unique id as official clients make them."""
+    """Read a unique id in the format of official clients."""
     try:
         raw = bytes.fromhex(text)
     except ValueError:

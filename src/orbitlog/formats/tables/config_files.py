@@ -1,4 +1,4 @@
-"""All files of config/ by name: how to read and write each, and which of a file and its backup to believe.
+"""Config files by name: how to read and write each, and whether a file or its backup is used.
 
 `config_codec` finds the codec of a file by its name, with or without `.bak`; `choose_config` decides as Java
 `ConfigManager.load` does, from bytes alone. Typed tables live in `topic_config`, `group_config` and `offset_tables`,
@@ -35,7 +35,7 @@ ConfigValue = JsonRecord | TimerCheckpoint
 
 @dataclass(frozen=True, slots=True)
 class ConfigCodec:
-    """One file of config/: its type, both directions, and what it says as JSON."""
+    """One file of config/: its type, codec in both directions, and its JSON form."""
 
     file_name: str
     kind: type[ConfigValue]
@@ -132,7 +132,7 @@ def choose_config(main: bytes | None, backup: bytes | None, decode: Callable[[st
 def choose_config(
     main: bytes | None, backup: bytes | None, decode: Callable[[str], object] = read_json
 ) -> ChosenConfig[object] | None:
-    """Read the file, or its backup where it is missing, empty or unreadable; None where neither has anything.
+    """Read the file, or its backup if it is missing, empty or unreadable; return None if both are empty or missing.
 
     A backup that cannot be read is an error. So is a damaged file without a backup, where Java would go on with
     nothing and write that over the damage.

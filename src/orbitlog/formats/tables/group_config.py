@@ -47,7 +47,7 @@ class CustomizedRetry(JsonRecord):
 
 @json_record
 class GroupRetryPolicy(JsonRecord):
-    """How long a group waits between tries; `type` (CUSTOMIZED, EXPONENTIAL) says which of the two counts."""
+    """Delays between retries of a group; `type` (CUSTOMIZED, EXPONENTIAL) selects one of the two."""
 
     type: str = field(default="CUSTOMIZED", metadata=java("type", TEXT))
     exponential: ExponentialRetry | None = field(

@@ -1,4 +1,4 @@
-"""Java beans in JSON: frozen dataclasses whose fields say how Java spells them.
+"""Java beans in JSON: frozen dataclasses whose fields declare Java's names.
 
 A record declares each field once, with its Java name, its codec and the default of the Java class:
 
@@ -137,7 +137,7 @@ def _entries(value: Json, path: str) -> dict[str | int, Json]:
 
 @dataclass(frozen=True, slots=True)
 class Computed:
-    """A getter of a Java bean with no field behind it: written from our property, and ignored when read."""
+    """A getter of a Java bean without a field: written from a Python property, and ignored when read."""
 
     property_name: str
     since_5x: bool = False
@@ -270,7 +270,7 @@ def _declared(kind: type[JsonRecord]) -> dict[str, _Declared]:
 
 
 def decode_record(kind: type[R], value: Json, path: str) -> R:
-    """Read a bean; `path` says where in the file it lies."""
+    """Read a bean; `path` names its place in the file, for errors."""
     declared = _declared(kind)
     given: dict[str, object] = {}
     unknown: dict[str | int, Json] = {}

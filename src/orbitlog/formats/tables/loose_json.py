@@ -89,7 +89,7 @@ _MARKED = json.JSONDecoder(
 
 
 def _read_plain(text: str) -> Json:
-    """Read JSON that is plain but for unquoted integer keys; `ValueError` where it is not."""
+    """Read JSON that is standard except for unquoted integer keys; raise `ValueError` if it is not."""
     try:
         plain: Json = _PLAIN.decode(text)
         return plain

@@ -1,4 +1,4 @@
-"""Config files that say how far consumption is: consumerOffset, lmqConsumerOffset, delayOffset, consumerOrderInfo.
+"""Offset tables: the consumption progress in consumerOffset, lmqConsumerOffset, delayOffset and consumerOrderInfo.
 
 Keys `topic@group` are split into a `TopicGroup`; values are queue offsets of the next message. Mirrors Java
 `ConsumerOffsetManager`, `LmqConsumerOffsetManager`, `DelayOffsetSerializeWrapper`, `ConsumerOrderInfoManager` (5.5:
@@ -40,7 +40,7 @@ _TOPIC_SET_CAPACITY = 8
 
 
 class TopicGroup(NamedTuple):
-    """Who consumes what. A topic never holds an `@`; a group may, and is empty where the key has none."""
+    """A topic and a group. A topic never contains an `@`; a group may, and is empty if the key has none."""
 
     topic: str
     group: str
@@ -95,7 +95,7 @@ encode_consumer_offsets = CONSUMER_OFFSET.encode
 
 @json_record
 class LmqConsumerOffsets(ConsumerOffsets):
-    """lmqConsumerOffset.json: used instead of consumerOffset.json where light queues (%LMQ%) are enabled."""
+    """lmqConsumerOffset.json: used instead of consumerOffset.json if light queues (%LMQ%) are enabled."""
 
     lmq_offsets: Mapping[TopicGroup, int] = field(
         default_factory=dict, metadata=java("lmqOffsetTable", map_of(TOPIC_GROUP_KEY, LONG))

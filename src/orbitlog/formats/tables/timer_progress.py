@@ -1,4 +1,4 @@
-"""config/orbitlogTimers.json: how far delivery of timer messages is. Java ignores it; it keeps `timercheck` instead.
+"""config/orbitlogTimers.json: progress of timer message delivery. Java ignores it and uses `timercheck` instead.
 
 `timer_check_crc` is the CRC of `timercheck` as it was when this was saved: where it is another one, a Java broker has
 used the store since, and what it says counts.
@@ -15,7 +15,7 @@ from orbitlog.formats.tables.json_records import LONG, JsonFile, JsonRecord, jav
 class TimerProgress(JsonRecord):
     """Everything that was to be looked at up to `done_to_ms` was, of messages before `queue_offset`.
 
-    None before `first_pending` waits any more, so nobody needs to read those again.
+    No message before `first_pending` is pending, so they are not read again.
     """
 
     done_to_ms: int = field(default=0, metadata=java("doneToMs", LONG))

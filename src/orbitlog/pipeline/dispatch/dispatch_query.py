@@ -23,7 +23,7 @@ from orbitlog.pipeline.runtime.query_shutdown import stop_query
 from orbitlog.pipeline.runtime.spark_errors import failure_line
 from orbitlog.pipeline.runtime.spark_runner import JobFailed
 from orbitlog.store.derived.derived_range import DerivedRange, unpack_columns
-from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
+from orbitlog.store.dispatch.external_dispatch import ExternalDispatch
 from orbitlog.storefiles.disk import RealDisk
 
 if TYPE_CHECKING:
@@ -76,7 +76,7 @@ class DispatchQuery:
         self._on_progress = on_progress or (lambda _: None)
         self._limits = {"maxbytes": str(max_bytes), "rangebytes": str(range_bytes)}
         self._put_lock = threading.Lock()
-        self._owner: OutsideDispatch | None = None
+        self._owner: ExternalDispatch | None = None
         self._failure: OrbitlogError | None = None
         self._messages = self._batches = 0
         spark.dataSource.register(DispatchSource)
@@ -87,7 +87,7 @@ class DispatchQuery:
         """Take the lease, dispatch everything that is confirmed now, and hand it back; restart a query that fails."""
         failures = 0
         while True:
-            owner = OutsideDispatch.take(self._root, ENGINE)
+            owner = ExternalDispatch.take(self._root, ENGINE)
             try:
                 self._serve(owner, threading.Event(), once=True)
                 return self._progress(owner.lease.epoch, owner.dispatched_to, owner.dispatched_to)
@@ -125,12 +125,12 @@ class DispatchQuery:
             except LeaseLost:
                 return  # the broker has exited
 
-    def _wait_for_offer(self, stop: threading.Event) -> OutsideDispatch | None:
+    def _wait_for_offer(self, stop: threading.Event) -> ExternalDispatch | None:
         """Take the lease as soon as it is offered; raise `LeaseLost` if no broker has the store open."""
         reported = ""
         while not stop.is_set():
             try:
-                return OutsideDispatch.take(self._root, ENGINE)
+                return ExternalDispatch.take(self._root, ENGINE)
             except LeaseLost as reason:
                 if not _has_broker(self._root):
                     raise
@@ -142,7 +142,7 @@ class DispatchQuery:
             stop.wait(_OFFER_POLL_S)
         return None
 
-    def _serve(self, owner: OutsideDispatch, stop: threading.Event, *, once: bool) -> None:
+    def _serve(self, owner: ExternalDispatch, stop: threading.Event, *, once: bool) -> None:
         """Run a query under one lease: until it is recalled, `stop` is set, or everything is dispatched."""
         self._owner, self._failure = owner, None
         self._on_progress(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
@@ -168,7 +168,7 @@ class DispatchQuery:
                 " a worker hangs, or the cluster has no free slot"
             )
 
-    def _start(self, owner: OutsideDispatch, *, once: bool) -> StreamingQuery:
+    def _start(self, owner: ExternalDispatch, *, once: bool) -> StreamingQuery:
         checkpoints = self._root / _CHECKPOINTS
         # A checkpoint of an earlier epoch would make Spark replay offsets that the mark has passed.
         shutil.rmtree(checkpoints, ignore_errors=True)
@@ -184,7 +184,7 @@ class DispatchQuery:
         writer = writer.trigger(availableNow=True) if once else writer.trigger(processingTime="0 seconds")
         return writer.queryName(f"orbitlog-dispatch-{owner.lease.epoch}").start()
 
-    def _put(self, frame: DataFrame, owner: OutsideDispatch) -> None:
+    def _put(self, frame: DataFrame, owner: ExternalDispatch) -> None:
         """Write one micro-batch; runs in this process, in a py4j callback thread."""
         ranges = sorted((_derived(row) for row in frame.collect()), key=lambda derived: derived.start)
         with self._put_lock:
@@ -209,7 +209,7 @@ class _StallDetector:
     Spark retries a task that fails, but waits forever for one whose worker hangs.
     """
 
-    def __init__(self, owner: OutsideDispatch) -> None:
+    def __init__(self, owner: ExternalDispatch) -> None:
         self._owner = owner
         self._dispatched_to = -1
         self._since_s = 0.0

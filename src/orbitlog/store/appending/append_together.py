@@ -1,4 +1,4 @@
-"""Records of messages that are appended together: all are encoded before the first one is written."""
+"""Appending together: encodes the records of several messages before the first one is written."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from orbitlog.store.derived.queue_set import QueueKey
 
 
 class UnplacedRecord(NamedTuple):
-    """A message whose record has no place in the log yet."""
+    """A message whose record has no physical offset yet."""
 
     message: Message
     measured: MeasuredRecord
@@ -22,7 +22,7 @@ class UnplacedRecord(NamedTuple):
 
 
 class PlacedRecords(NamedTuple):
-    """Encoded records, and what is answered for each."""
+    """Encoded records and the result of each."""
 
     records: list[bytes]
     results: list[PutResult]
@@ -39,7 +39,7 @@ def measure_together(
     """Measure records; those with a zero in their properties, or all of them, get a property CRC.
 
     The property CRC of a record stored earlier is removed. Offsets in light queues are assigned: the next ones are put
-    into `following`. Raises a `FormatError` if one of the messages is not possible.
+    into `following`. Raise `FormatError` if one of the messages is invalid.
     """
     unplaced = []
     for message in messages:
@@ -58,7 +58,7 @@ def place_together(
     physical_offset: int,
     now_ms: int,
 ) -> PlacedRecords:
-    """Encode records that follow each other from `physical_offset` on; `following` gets the next queue offsets."""
+    """Encode consecutive records from `physical_offset` on; `following` gets the next queue offsets."""
     records, results = [], []
     for message, measured, has_crc in unplaced:
         queue_key, queue_offset = (message.topic, message.queue_id), 0

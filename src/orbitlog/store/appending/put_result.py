@@ -1,4 +1,4 @@
-"""What becomes of a message that a store was asked to take, in Java's words."""
+"""Put results: the outcome of an append, with Java's status names."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from orbitlog.errors import DiskFull, FormatError, LimitExceeded, StoreError
 class PutStatus(Enum):
     """Java's PutMessageStatus; the first four mean that the message is stored.
 
-    Those of replicas, light queues and the timer are a broker's to give; none of them comes from the store itself.
+    The statuses of replicas, light queues and the timer are set by a broker, never by the store itself.
     """
 
     PUT_OK = "PUT_OK"
@@ -33,9 +33,9 @@ class PutStatus(Enum):
 
 
 class PutResult(NamedTuple):
-    """Where the message went; `reason` says in a sentence why it went nowhere.
+    """Offsets and timestamp of a stored message; `reason` states in a sentence why it was refused.
 
-    A named tuple, not a dataclass: one is made for every message taken, in a third of the time.
+    A named tuple, not a dataclass: one is created for every message, in a third of the time.
     """
 
     status: PutStatus
@@ -51,12 +51,12 @@ class PutResult(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The physical offset that must be flushed for this message to be on the disk."""
+        """The end of the record: the message is durable when `flushed_to` >= this physical offset."""
         return self.physical_offset + self.size_bytes
 
 
 def refusal_of(error: FormatError | StoreError) -> PutResult:
-    """Say in Java's words what an error means for a message that was to be stored."""
+    """Return the result, with Java's status, for a message that an error kept out."""
     match error:
         case LimitExceeded(field="properties length"):
             status = PutStatus.PROPERTIES_SIZE_EXCEEDED
@@ -70,7 +70,7 @@ def refusal_of(error: FormatError | StoreError) -> PutResult:
 
 
 class AppendedMembers(NamedTuple):
-    """Where the members of a batch are: the first at `queue_offset`, the last ending at the physical offset `end`."""
+    """Offsets of a batch's members: the first has `queue_offset`, the last ends at physical offset `end`."""
 
     physical_offsets: list[int]
     queue_offset: int

@@ -1,8 +1,9 @@
-"""Which messages a store does not take, whatever room there is: Java's rules, each with a sentence for the sender.
+"""Put rules: Java's rules for messages that a store refuses, each with a sentence for the sender.
 
 They are those of `DefaultMessageStore.asyncPutMessage`, of `CommitLog.asyncPutMessages` for batches and of the hook
-that a Java broker puts before both (`HookUtils.checkBeforePutMessage`). Two are ours: a topic whose name no queue can
-have is refused instead of being lost behind the log, and so is a delay of any member of a batch, which Java ignores.
+that a Java broker puts before both (`HookUtils.checkBeforePutMessage`). Two are Orbitlog's own: a topic that is not a
+valid directory name is refused, because its messages would never reach a queue, and so is a delay of any member of a
+batch, which Java ignores.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from orbitlog.storefiles.store_config import StoreConfig
 
 _DELAY = props.DELAY.encode()
 _INNER_NUM = props.INNER_NUM.encode()
-# Of a batch member on the wire, besides its body and its properties.
+# Bytes of a batch member on the wire besides body and properties.
 _MEMBER_BYTES = 22
-# Names come from outside: what is remembered of them must end somewhere.
+# Topic names come from clients, so the cache of valid ones is bounded.
 _TOPICS_MAX = 65_536
 
 
@@ -31,7 +32,7 @@ def _illegal(reason: str) -> PutResult:
 
 
 class PutRules:
-    """The rules of one store; remembers which topics are well named."""
+    """The rules of one store; caches valid topic names."""
 
     def __init__(self, config: StoreConfig) -> None:
         self._body_bytes_max = config.message_bytes_max
@@ -39,7 +40,7 @@ class PutRules:
         self._topics: set[str] = set()
 
     def refuse(self, message: Message) -> PutResult | None:
-        """Return why a message is not taken, or None."""
+        """Return why a message is refused, or None."""
         if message.topic not in self._topics and (refusal := self._refuse_topic(message)):
             return refusal
         if len(message.body) > self._body_bytes_max:
@@ -51,15 +52,15 @@ class PutRules:
         return None
 
     def is_too_long(self, batch: Message, added: bytes, count: int) -> bool:
-        """Tell whether a batch is over the limit with what is added to each of its members."""
+        """Return whether a batch is over the limit with `added` appended to each of its members."""
         return len(batch.body) + count * (len(added) + 1) > self._body_bytes_max
 
     def refuse_each(self, messages: Sequence[Message]) -> PutResult | None:
-        """Return why the first message that is not taken is not, or None."""
+        """Return why the first refused message is refused, or None."""
         return next(filter(None, map(self.refuse, messages)), None)
 
     def refuse_batch(self, messages: Sequence[Message]) -> PutResult | None:
-        """Return why messages that were sent together are not taken, or None."""
+        """Return why messages that were sent together are refused, or None."""
         total_bytes = 0
         for message in messages:
             if refusal := self.refuse(message):
@@ -74,7 +75,7 @@ class PutRules:
         return None
 
     def _refuse_topic(self, message: Message) -> PutResult | None:
-        """Look at a topic for the first time."""
+        """Check a topic that is not in the cache."""
         topic = message.topic
         if message.version == 2 and not self._long_topics:
             return _illegal("the topic is longer than 127 bytes")

@@ -1,7 +1,7 @@
-"""The ConsumeQueue: where the messages of one queue lie in the log, one unit of 20 bytes each.
+"""ConsumeQueue: the physical offsets of one queue's messages, in units of 20 bytes.
 
-Unit n lies at byte n * 20 of the queue's own log. A unit is put where its queue offset says: deriving a stretch of the
-log twice changes nothing, and a hole in the log becomes units that are none instead of shifting all that follow.
+Unit n starts at byte n * 20 of the queue's own log. A unit is written at the position of its queue offset: deriving a
+range of the log twice changes nothing, and a gap in the log becomes fillers instead of shifting all later units.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ _UNPACK = QUEUE_ENTRY.struct.unpack
 _NO_UNIT = bytes(ENTRY_BYTES)
 
 
-# Queues that others made may begin anywhere; damaged numbers are far larger, mostly.
+# Queues created by other brokers may start at any offset; damaged offsets are usually far larger.
 _FIRST_OFFSET_SLACK = 1_000_000
 
 
 def _check_count(count: int, count_max: int) -> None:
-    """Refuse a hole for more messages than there were bytes for: filling it would take for ever."""
+    """Raise `BadField` for a gap of more messages than the log had bytes for: filling it would never end."""
     if not 0 <= count <= count_max:
-        raise BadField(f"{count} messages cannot have been before it", field="queue offset")
+        raise BadField(f"gap of {count} messages is larger than the log", field="queue offset")
 
 
 class ConsumeQueue:
-    """One queue's units: from `min_offset` to before `max_offset`."""
+    """The units of one queue, from `min_offset` up to but not including `max_offset`."""
 
     def __init__(self, topic: str, queue_id: int, segments: Segments) -> None:
         self.topic = topic
@@ -46,7 +46,7 @@ class ConsumeQueue:
         self._is_recovering = False
 
     def put_next(self, queue_offset: int, unit: bytes) -> bool:
-        """Put the unit that follows the last one where that is nothing but a copy; False where it is for `put`."""
+        """Fast path: put the next unit if a copy is enough; return False if it needs `put`."""
         segments = self.segments
         position = queue_offset * ENTRY_BYTES - segments.tail_base
         if (
@@ -62,7 +62,7 @@ class ConsumeQueue:
         return True
 
     def reserve(self, queue_offset: int, count: int) -> bool:
-        """Find room in the last file for units that follow the last one; False where they are for `put`."""
+        """Reserve room in the last file for the next units; return False if they need `put`."""
         segments = self.segments
         position = queue_offset * ENTRY_BYTES - segments.tail_base
         if queue_offset != self.max_offset or position < 0 or segments.tail is None or self._is_recovering:
@@ -77,14 +77,14 @@ class ConsumeQueue:
         return True
 
     def put_reserved(self, units: bytes) -> None:
-        """Put units for which there is room."""
+        """Put units for which `reserve` has reserved room."""
         segments = self.segments
         assert segments.tail is not None
         segments.tail.write(self.max_offset * ENTRY_BYTES - segments.tail_base, units)
         self.max_offset += len(units) // ENTRY_BYTES
 
     def put(self, queue_offset: int, entry: QueueEntry) -> bool:
-        """Put a unit; False where the queue has one there already. Refuses an offset that no queue can have reached."""
+        """Put a unit; return False if the queue has one at that offset. Raise `BadField` for an impossible offset."""
         if self.segments.is_empty:
             _check_count(queue_offset, entry.physical_offset // RECORD_BYTES_MIN + _FIRST_OFFSET_SLACK)
             self._begin(queue_offset)
@@ -100,7 +100,7 @@ class ConsumeQueue:
         return True
 
     def replace(self, queue_offset: int, entry: QueueEntry) -> None:
-        """Put a unit where a wrong one is, or one that only fills room."""
+        """Overwrite an invalid unit or a filler."""
         byte = queue_offset * ENTRY_BYTES
         base = self.segments.base_of(byte)
         self.segments.ensure_allocated(base, byte - base + ENTRY_BYTES)
@@ -108,7 +108,7 @@ class ConsumeQueue:
         self.flushed_offset = min(self.flushed_offset, queue_offset)
 
     def _begin(self, queue_offset: int) -> None:
-        """A queue that starts inside a file is filled up with units that are none, as Java does."""
+        """Write fillers (pre-blank units) before the first unit of a queue that starts inside a file, as Java does."""
         first_of_file = self.segments.base_of(queue_offset * ENTRY_BYTES) // ENTRY_BYTES
         self.min_offset = queue_offset
         self.max_offset = self.flushed_offset = first_of_file
@@ -127,7 +127,7 @@ class ConsumeQueue:
         self.max_offset += 1
 
     def put_run(self, units: bytes) -> None:
-        """Put units that follow the last one; the queue must have files already."""
+        """Put the next units; the queue must have files already."""
         done = 0
         while done < len(units):
             byte = self.max_offset * ENTRY_BYTES
@@ -144,7 +144,7 @@ class ConsumeQueue:
             done += len(part)
 
     def follow(self, queue_offset: int, physical_offset: int) -> bool:
-        """Take in a unit that another process put, with all before it; False where the file does not have it."""
+        """Advance to a unit that another process has put; return False if the file does not contain it."""
         if queue_offset < self.max_offset:
             return True
         file_bytes, last_base = self.segments.file_bytes, self.segments.base_of(queue_offset * ENTRY_BYTES)
@@ -162,12 +162,12 @@ class ConsumeQueue:
         return True
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return one unit, or None where there is none (or one that only fills room)."""
+        """Return the unit at a queue offset, or None if there is none or it is a filler."""
         found = decode_entry(self.read(queue_offset, 1) or _NO_UNIT)
         return None if found is None or found.is_pre_blank else found
 
     def read(self, queue_offset: int, count: int) -> bytes:
-        """Copy units that lie in one file: at most `count`, fewer where file or queue end."""
+        """Copy at most `count` units of one file; fewer at the end of the file or the queue."""
         count = min(count, self.max_offset - queue_offset)
         byte = queue_offset * ENTRY_BYTES
         base = self.segments.base_of(byte)
@@ -177,7 +177,7 @@ class ConsumeQueue:
         return self.segments.file(base).read(position, min(count * ENTRY_BYTES, self.segments.file_bytes - position))
 
     def stored_units(self, queue_offset: int, count: int) -> bytes:
-        """Copy units from the files, whatever the bounds of the queue; ends early at a file that is missing."""
+        """Copy units from the files, also outside the bounds of the queue; stops at a missing file."""
         parts, byte = [], queue_offset * ENTRY_BYTES
         end = byte + count * ENTRY_BYTES
         while 0 <= byte < end:
@@ -191,7 +191,7 @@ class ConsumeQueue:
 
     @property
     def last_physical_offset(self) -> int | None:
-        """Where the last message lies or lay, even if the log no longer has it; None where none ever came."""
+        """Physical offset of the last message, even if the log no longer has it; None if there never was one."""
         if self.segments.is_empty or self.max_offset * ENTRY_BYTES <= self.segments.start:
             return None
         physical_offset, size_bytes, _ = _UNPACK(self._raw(self.max_offset - 1))
@@ -202,17 +202,17 @@ class ConsumeQueue:
         return self.max_offset > self.flushed_offset
 
     def sync(self) -> None:
-        """Put every unit on the disk; may be called in any thread, one at a time."""
+        """Sync every unit; may be called in any thread, one call at a time."""
         target = self.max_offset
         if target > self.flushed_offset:
             self.segments.sync(self.flushed_offset * ENTRY_BYTES, target * ENTRY_BYTES)
             self.flushed_offset = target
 
     def begin_recovery(self, trusted_to: int) -> None:
-        """Go on after the units of records before `trusted_to`, which are all on the disk.
+        """Continue after the units of records before `trusted_to`, which are all durable.
 
-        They are a prefix whose physical offsets rise. Behind it a crash may leave anything: units, zeros, torn ones.
-        Nothing of that is removed yet: what is put again lands in the same places.
+        They are a prefix whose physical offsets rise. After it a crash may leave anything: units, zeros, torn units.
+        Nothing is removed yet: units derived from the log overwrite the same positions.
         """
         end = self._end_of_trusted(trusted_to)
         if not self._ends_well(end):
@@ -222,13 +222,13 @@ class ConsumeQueue:
         self._is_recovering = True
 
     def last_entries(self, count: int) -> list[QueueEntry]:
-        """Return the last units that were written, before recovery decides which of them to keep; oldest first."""
+        """Return the last units written, oldest first, before recovery decides which of them to keep."""
         first, end = self.segments.start // ENTRY_BYTES, self._end_of_trusted(LONG_MAX)
         entries = (decode_entry(self._raw(queue_offset)) for queue_offset in range(max(first, end - count), end))
         return [entry for entry in entries if entry is not None]
 
     def restart_at(self, queue_offset: int) -> None:
-        """Recover from that queue offset on: the log has its record, so units after it are of no expired one."""
+        """Recover from that queue offset on: the log has its record, so no later unit belongs to an expired record."""
         if self.segments.has(self.segments.base_of(queue_offset * ENTRY_BYTES)):
             self.max_offset = self.flushed_offset = queue_offset
         else:
@@ -240,17 +240,17 @@ class ConsumeQueue:
         return self.segments.start // ENTRY_BYTES
 
     def has_expired_unit(self, queue_offset: int, min_physical_offset: int) -> bool:
-        """Return whether a unit is a filler or one of a record that expired."""
+        """Return whether a unit is a filler or belongs to an expired record."""
         return self._is_trusted(queue_offset, max(min_physical_offset, 1))
 
     def end_recovery(self) -> None:
-        """Remove what lies behind the last unit that the log has."""
+        """Remove everything after the last unit whose record is in the log."""
         self._is_recovering = False
         self.segments.cut(self.max_offset * ENTRY_BYTES)
 
     def _end_of_trusted(self, trusted_to: int) -> int:
-        """Return the queue offset after the last trusted unit, by halving."""
-        # No further than something was written: each look at a hole would put pages of zeros into memory.
+        """Return the queue offset after the last trusted unit, by binary search."""
+        # Only where data was written: reading a hole of a sparse file would load pages of zeros.
         low, high = self.segments.start // ENTRY_BYTES, -(-self.segments.data_end() // ENTRY_BYTES)
         while low < high:
             middle = (low + high) // 2
@@ -261,7 +261,7 @@ class ConsumeQueue:
         return low
 
     def _ends_well(self, end: int) -> bool:
-        """Tell whether the last two units are in order: a torn one behind the prefix can look trusted, but not both."""
+        """Return whether the last two units are in order: one torn unit after the prefix may look valid, two do not."""
         first = self.segments.start // ENTRY_BYTES
         if end - first < 2:
             return end == first or self._is_trusted(first, LONG_MAX)
@@ -289,11 +289,11 @@ class ConsumeQueue:
         return self.segments.file(base).read(byte - base, ENTRY_BYTES) if self.segments.has(base) else _NO_UNIT
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
-        """Let the queue start at its first unit whose record is still in the log."""
+        """Set the queue's start to its first unit whose record is still in the log."""
         entry = self.entry(self.min_offset)
         if entry is not None and entry.physical_offset >= min_physical_offset:
             return
-        # Looking for the first unit such that the next real one, itself or behind units that are none, is in the log.
+        # Search for the first unit that is in the log, or that is a filler followed by a unit in the log.
         low, high = self.segments.start // ENTRY_BYTES, self.max_offset
         while low < high:
             middle = (low + high) // 2
@@ -305,16 +305,16 @@ class ConsumeQueue:
         self.min_offset = self._real_unit_from(low, self.max_offset)
 
     def _real_unit_from(self, queue_offset: int, stop: int) -> int:
-        """Return the first queue offset before `stop` that has a unit which is one, or `stop`."""
+        """Return the first queue offset before `stop` whose unit is not a filler, or `stop`."""
         while queue_offset < stop and _UNPACK(self._raw(queue_offset))[1] == INT_MAX:
             queue_offset += 1
         return queue_offset
 
     def drop_expired(self) -> int:
-        """Remove files whose units are all before the queue's start; returns how many.
+        """Remove files whose units are all before the queue's start; return their number.
 
-        The file with the last unit before the start stays, too. That unit is on the disk, those behind it may not be:
-        after a crash it is what tells how many messages the queue had.
+        The file with the last unit before the start is kept as well. That unit is durable, later ones may not be:
+        after a crash it shows how many messages the queue had.
         """
         last_expired = max(self.min_offset - 1, 0) * ENTRY_BYTES
         return self.segments.drop_before(self.segments.base_of(last_expired))

@@ -1,7 +1,7 @@
-"""What the messages of a range of the log mean for queues and index, worked out in one process and put in another.
+"""Derived range: queue units and keys of a range of the log, derived in one process and put in another.
 
-Whoever works it out needs nothing but the bytes of the log, and writes nothing: it can be done many times, anywhere.
-The bytes that go from one process to the other are columns one after the other, in the machine's own order.
+Deriving reads only the log and writes nothing, so it can be repeated anywhere. The bytes sent between processes are the
+columns one after the other, in native byte order.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _KINDS = tuple(column.dtype for column in _NO_ROWS)
 
 @dataclass(frozen=True, slots=True)
 class DerivedRange:
-    """The range lies in one segment, starts and stops at records, and is worked out up to `derived_to`.
+    """A range of one segment that starts and stops at records, derived up to `derived_to`.
 
-    What stopped that before `stop`, the end of the segment or damage, is left to whoever puts it. `queues` are those
-    that the columns' codes mean.
+    If the end of the segment or damage stopped it before `stop`, the putting process handles the rest. `queues` maps
+    the queue codes of the columns to queues.
     """
 
     start: int
@@ -37,7 +37,7 @@ class DerivedRange:
 
 
 def derive_range(segment: memoryview, base: int, start: int, stop: int, rules: DeriveRules) -> DerivedRange:
-    """Work out the messages of a segment's range; `start` and `stop` are physical offsets."""
+    """Derive the messages of a segment's range; `start` and `stop` are physical offsets."""
     scan = DispatchScan(rules, chunk_rows=_CHUNK_ROWS)
     limit = min(stop - base, len(segment))
     chunks = [
@@ -58,12 +58,12 @@ def _joined(chunks: list[DispatchColumns]) -> DispatchColumns:
 
 
 def pack_columns(columns: DispatchColumns) -> bytes:
-    """Return the bytes of all columns; `unpack_columns` wants to know how many rows and keys there are."""
+    """Return the bytes of all columns; `unpack_columns` needs the numbers of rows and keys."""
     return b"".join(column.tobytes() for column in columns)
 
 
 def unpack_columns(raw: bytes, rows: int, keys: int) -> DispatchColumns:
-    """Return columns that look into the bytes."""
+    """Return columns as views of the bytes."""
     counts = [rows] * (len(_KINDS) - 1) + [keys]
     sizes = [count * kind.itemsize for count, kind in zip(counts, _KINDS, strict=True)]
     if sum(sizes) != len(raw):

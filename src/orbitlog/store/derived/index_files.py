@@ -1,9 +1,8 @@
-"""The index: messages by key, in hash tables on disk that fill up one after the other.
+"""Index files: messages by key, in hash tables that are filled one after the other.
 
-Keys are put in the order of the log; where one file ends another begins, even between two keys of one message. Only
-the last file is ever written to. When it is full it is put on the disk before the next one is begun, so that after a
-crash only the last can be wrong: it is taken back to the keys that are known to be on the disk, or made again from
-the log.
+Keys are put in log order; a full file may end between two keys of one message. Only the last file is written to. A
+full file is synced before the next one is created, so after a crash only the last file can be invalid: it is cut back
+to the keys known to be durable, or rebuilt from the log.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
     from orbitlog.kernels.dispatch import DispatchColumns
 
 _ALLOCATE_BYTES = 1 << 20
-_NAMED_SECONDS_MAX = 100 * 365 * 86_400  # a damaged time must not become a name that no later one can follow
+_NAMED_SECONDS_MAX = 100 * 365 * 86_400  # a damaged timestamp must not become a file name that no later one can follow
 _ASIDE = ".aside"
 _PACK_ENTRY = INDEX_ENTRY.struct.pack
 _UNPACK_ENTRY = INDEX_ENTRY.struct.unpack
@@ -43,12 +42,12 @@ _PACK_HEADER = INDEX_HEADER.struct.pack
 _PACK_ENTRY_INTO = INDEX_ENTRY.struct.pack_into
 _PACK_SLOT_INTO, _UNPACK_SLOT_FROM = INDEX_SLOT.struct.pack_into, INDEX_SLOT.struct.unpack_from
 _SLOTS_POSITION = INDEX_HEADER.size_bytes
-_PLAIN_DIFF_MS = 2**40  # far from where the seconds between two messages no longer fit their field
+_PLAIN_DIFF_MS = 2**40  # far below the limit of the field for seconds since the first message
 assert (INDEX_SLOT.size_bytes, INDEX_ENTRY.size_bytes) == (4, 20)
 
 
 class IndexFile:
-    """One index file; the header is kept in memory, and written with each key or, after `put_many`, by `settle`."""
+    """One index file; its header is kept in memory and written with each key, or after `put_many` by `settle`."""
 
     def __init__(self, name: str, file: MappedFile, layout: IndexLayout, *, after: IndexHeader | None = None) -> None:
         self.name = name
@@ -58,16 +57,16 @@ class IndexFile:
         header = decode_header(file.read(0, INDEX_HEADER.size_bytes))
         self._slot_count, self._entry_count = layout.slot_count, layout.entry_count
         self._allocated_to = 0
-        self._lent: memoryview | None = None
+        self._edited: memoryview | None = None
         if after is not None and header.key_count == 0:
-            # Shows in the time of the first entry alone, and must: Java's files have it.
+            # Affects only the time of the first entry; needed to write the same bytes as Java.
             header = header_after(after)
             self._ensure_allocated(INDEX_HEADER.size_bytes)
             file.write(0, encode_empty_header(header))
         self._set_header(header)
 
     def _set_header(self, header: IndexHeader) -> None:
-        # Plain numbers: a header object for each key put costs more than everything else.
+        # Plain numbers: creating a header object for each key would cost more than everything else.
         self._begin_ms, self._end_ms = header.begin_timestamp_ms, header.end_timestamp_ms
         self._begin_offset, self._end_offset = header.begin_physical_offset, header.end_physical_offset
         self._slots_used, self._next_entry = header.hash_slot_count, header.index_count
@@ -87,7 +86,7 @@ class IndexFile:
 
     @property
     def is_sound(self) -> bool:
-        """Tell whether the header can be right: its last entry is there, and of the message that it names."""
+        """Return whether the header is plausible: its last entry exists and belongs to the message that it names."""
         number = self._next_entry - 1
         if not 0 < number < self._layout.entry_count:
             return number == 0
@@ -113,17 +112,17 @@ class IndexFile:
         self._write_header()
 
     def put_many(self, key_hashes: Sequence[int], physical_offset: int, store_timestamp_ms: int) -> bool:
-        """Put the keys of one message where that is nothing but copying; False, and none put, where it is for `put`.
+        """Fast path: put the keys of one message if a copy is enough; return False, with none put, if they need `put`.
 
-        The file's bytes stay lent, and its header behind, until `settle`.
+        The view of the file stays open, and its header stale, until `settle`.
         """
         number, count = self._next_entry, len(key_hashes)
         entry_position = _SLOTS_POSITION + self._slot_count * 4 + number * 20
         if number <= 1 or number + (count or 1) > self._entry_count or entry_position + count * 20 > self._allocated_to:
             return False
-        lent = self._lent
-        if lent is None:
-            lent = self._lent = self.file.edit(0, self._allocated_to)
+        edited = self._edited
+        if edited is None:
+            edited = self._edited = self.file.edit(0, self._allocated_to)
         slot_count, slots_used = self._slot_count, self._slots_used
         since_begin_ms = store_timestamp_ms - self._begin_ms
         if 0 <= since_begin_ms < _PLAIN_DIFF_MS and self._begin_ms > 0:
@@ -132,12 +131,12 @@ class IndexFile:
             diff = time_diff_seconds(store_timestamp_ms, self._begin_ms)
         for key_hash in key_hashes:
             slot_position = _SLOTS_POSITION + key_hash % slot_count * 4
-            (previous,) = _UNPACK_SLOT_FROM(lent, slot_position)
+            (previous,) = _UNPACK_SLOT_FROM(edited, slot_position)
             if not 0 < previous <= number:
                 previous = 0
                 slots_used += 1
-            _PACK_ENTRY_INTO(lent, entry_position, key_hash, physical_offset, diff, previous)
-            _PACK_SLOT_INTO(lent, slot_position, number)
+            _PACK_ENTRY_INTO(edited, entry_position, key_hash, physical_offset, diff, previous)
+            _PACK_SLOT_INTO(edited, slot_position, number)
             number += 1
             entry_position += 20
         if count:
@@ -146,17 +145,17 @@ class IndexFile:
         return True
 
     def settle(self) -> None:
-        """Give back what `put_many` was lent, and write the header."""
-        if self._lent is not None:
-            self._lent.release()
-            self._lent = None
+        """Release the view that `put_many` opened, and write the header."""
+        if self._edited is not None:
+            self._edited.release()
+            self._edited = None
             self._write_header()
 
     def _write_header(self) -> None:
         self.file.write(0, _PACK_HEADER(*self._numbers))
 
     def put_bulk(self, columns: DispatchColumns, row: int, key: int) -> tuple[int, int]:
-        """Put keys from number `key` on, that of `row` or a later one; returns those at which a new file is needed."""
+        """Put keys from number `key` of `row` on; return the row and key at which a new file is needed."""
         import numpy as np
 
         from orbitlog.kernels.index_build import put_keys
@@ -165,8 +164,8 @@ class IndexFile:
         last_entry = min(self._next_entry + len(columns.key_hashes) - key, layout.entry_count)
         self._ensure_allocated(layout.entry_position(last_entry))
         state = np.array(self._numbers, np.int64)
-        with self.file.edit(0, self._allocated_to) as lent:
-            address = np.frombuffer(lent, np.uint8).ctypes.data
+        with self.file.edit(0, self._allocated_to) as edited:
+            address = np.frombuffer(edited, np.uint8).ctypes.data
             row, key = put_keys(  # type: ignore[no-untyped-call]
                 columns, row, key, address, layout.slot_count, layout.entry_count, state
             )
@@ -182,11 +181,11 @@ class IndexFile:
             self._allocated_to = target
 
     def follow(self, header: IndexHeader | None = None) -> None:
-        """Take in what another process put: up to a header that it vouches for, or all that the file has."""
+        """Advance to what another process has put: up to the header that it published, or all of the file."""
         self._set_header(header or decode_header(self.file.read(0, INDEX_HEADER.size_bytes)))
 
     def cut_to(self, header: IndexHeader) -> None:
-        """Let go of keys that a killed process put behind those of `header`."""
+        """Remove keys that a killed process put after those of `header`."""
         from orbitlog.store.derived.index_repair import cut_index_file
 
         self._ensure_allocated(max(self._layout.entry_position(header.index_count), self.file.data_end()))
@@ -194,7 +193,7 @@ class IndexFile:
         self._set_header(header)
 
     def header_with(self, key_count: int, end_timestamp_ms: int) -> IndexHeader | None:
-        """Return the header that it had with so many keys; None where its entries cannot be those of a log."""
+        """Return the header that the file had with `key_count` keys; None if its entries are invalid."""
         from orbitlog.store.derived.index_repair import header_with
 
         return header_with(self.file, self._layout, self.header, key_count, end_timestamp_ms)
@@ -205,16 +204,16 @@ class IndexFile:
         return int(_UNPACK_ENTRY(raw)[1])
 
     def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Yield the physical offsets of entries with that hash, newest first, whose time lies in the window."""
+        """Yield the physical offsets of entries with that hash and a time in the window, newest first."""
         header = self.header
         number = int.from_bytes(self.file.read(self._layout.slot_position(key_hash), 4), "big", signed=True)
-        # Not only up to where the header says: whoever reads beside the writer may see a slot before the header.
+        # Not limited by the header: a reader in another process may see a slot before the header.
         while 0 < number < self._layout.entry_count:
             position = self._layout.entry_position(number)
             found_hash, physical_offset, diff, previous = _UNPACK_ENTRY(
                 self.file.read(position, INDEX_ENTRY.size_bytes)
             )
-            stored_ms = header.begin_timestamp_ms + diff * 1000  # whole seconds: up to 999 ms too early
+            stored_ms = header.begin_timestamp_ms + diff * 1000  # cut to seconds: up to 999 ms early
             if found_hash == key_hash and begin_ms <= stored_ms <= end_ms:
                 yield physical_offset
             if previous >= number:
@@ -224,7 +223,7 @@ class IndexFile:
 
 @dataclass(frozen=True, slots=True)
 class IndexBoundary:
-    """Where the index goes on: at key number `skip_keys` of the first message at or after `physical_offset`."""
+    """The next key to put: number `skip_keys` of the first message at or after `physical_offset`."""
 
     physical_offset: int
     skip_keys: int
@@ -241,9 +240,9 @@ class IndexFiles:
         self._files: list[IndexFile] = []
 
     def load(self) -> None:
-        """Open the files that have the size they should have and are not open yet; anything else is left alone.
+        """Open files of the right size that are not open yet; ignore anything else.
 
-        But for an empty one: a crash left it when it had no size yet, and its name will be wanted again.
+        An empty file is removed: a crash left it before it got its size, and its name is needed for the next file.
         """
         known = {file.name for file in self._files}
         for entry in self._disk.list_directory(self._directory):
@@ -271,9 +270,9 @@ class IndexFiles:
         return self._files[number]
 
     def find_key(self, key_number: int) -> tuple[int | None, int]:
-        """Return the file that has the key of that number, from 1, and its number there.
+        """Return the file that contains the key of that number, counted from 1, and the key's number in it.
 
-        None where no file has it; or where it fills one, since the next may have been begun by a message without keys.
+        None if no file contains it, or if it fills one: a message without keys may have created the next file.
         """
         for number, file in enumerate(self._files):
             if 0 < key_number <= file.header.key_count and key_number < self._layout.capacity:
@@ -283,7 +282,7 @@ class IndexFiles:
 
     @property
     def complete_timestamp_ms(self) -> int:
-        """The end time of the last file that is full, and so on the disk."""
+        """The end timestamp of the last full file, which is durable."""
         full = [file.header.end_timestamp_ms for file in self._files if file.is_full]
         return full[-1] if full else 0
 
@@ -292,9 +291,9 @@ class IndexFiles:
         return sum(file.header.key_count for file in self._files)
 
     def put(self, key_hashes: Sequence[int], physical_offset: int, store_timestamp_ms: int) -> None:
-        """Put the keys of a message; one without any also begins a new file where the last is full, as in Java.
+        """Put the keys of a message; if the last file is full, a message without keys creates the next one, as in Java.
 
-        Whoever puts calls `settle` when a run of messages is through.
+        Callers call `settle` after a run of messages.
         """
         if self._files and self._files[-1].put_many(key_hashes, physical_offset, store_timestamp_ms):
             return
@@ -304,12 +303,12 @@ class IndexFiles:
             self._files[-1].put(key_hash, physical_offset, store_timestamp_ms)
 
     def settle(self) -> None:
-        """Bring the header of the last file up to what was put into it."""
+        """Write the header of the last file if it is stale."""
         if self._files:
             self._files[-1].settle()
 
     def put_bulk(self, columns: DispatchColumns) -> None:
-        """Put the keys of many messages with the kernel: the same bytes as one by one."""
+        """Put the keys of many messages with a kernel; the bytes are those of `put`."""
         row = key = 0
         while row < len(columns.physical_offset):
             self._make_room(int(columns.store_timestamp_ms[row]))
@@ -333,11 +332,11 @@ class IndexFiles:
             self._files.append(IndexFile(name, file, self._layout, after=after))
         except DiskFull:
             file.close()
-            self._disk.remove_file(self._directory / name)  # it would be in the way of the next try
+            self._disk.remove_file(self._directory / name)  # the next try needs the name
             raise
 
     def _next_name(self, store_timestamp_ms: int) -> str:
-        """Name a file after the store time of its first message, or a little later: names must be new and rise."""
+        """Name a file after the store timestamp of its first message, or later: names must be new and ascending."""
         seconds = min(max(store_timestamp_ms / 1000, 0), _NAMED_SECONDS_MAX)
         made_at = datetime.fromtimestamp(seconds)  # local time, as Java has it
         last = tree.parse_index_file_name(self._files[-1].name) if self._files else None
@@ -346,19 +345,19 @@ class IndexFiles:
         return tree.index_file_name(made_at)
 
     def sync(self) -> None:
-        """Put the last file on the disk; all others are there."""
+        """Sync the last file; all others are durable."""
         if self._files:
             self._files[-1].file.sync()
 
     def files_before(self, log_end: int) -> int:
-        """Count the files up to the first one that is damaged, or has a key of a message that the log has lost."""
+        """Count the files before the first one that is damaged or has a key of a message that the log has lost."""
         for number, file in enumerate(self._files):
             if not file.is_sound or file.header.end_physical_offset >= log_end:
                 return number
         return len(self._files)
 
     def drop_before(self, physical_offset: int) -> int:
-        """Remove files whose last key is of a record before that offset, never the last file; returns how many."""
+        """Remove files whose last key belongs to a record before that offset, never the last; return their number."""
         count = 0
         while len(self._files) > 1 and self._files[0].header.end_physical_offset < physical_offset:
             self._disk.remove_file(self._directory / self._files[0].name)
@@ -369,13 +368,13 @@ class IndexFiles:
 
     @property
     def tail(self) -> tuple[int, IndexHeader]:
-        """The last file's name as a number, 0 where there is none, and its header."""
+        """The last file's name as a number, or 0 without a file, and its header."""
         if not self._files:
             return 0, IndexHeader()
         return int(self._files[-1].name), self._files[-1].header
 
     def follow(self, tail: tuple[int, IndexHeader]) -> None:
-        """Take in what another process put, up to a tail that it vouches for."""
+        """Advance to what another process has put, up to the tail that it published."""
         number, header = tail
         last_name = self._files[-1].name if self._files else ""
         stale = len(self._files) - 1
@@ -390,7 +389,7 @@ class IndexFiles:
             self._files[-1].follow(header)
 
     def cut_to(self, tail: tuple[int, IndexHeader]) -> None:
-        """Let go of keys that a killed process put behind a tail that it vouched for, and of files that it began."""
+        """Remove keys and files that a killed process added after the tail that it published last."""
         number, header = tail
         while self._files and int(self._files[-1].name) > number:
             self._files.pop().file.close()
@@ -407,17 +406,17 @@ class IndexFiles:
             self._files[-1].cut_to(header)
 
     def set_aside(self, number: int) -> None:
-        """Put away the files from that number on: they are made again from the log, and removed only then."""
+        """Rename the files from that number on: they are rebuilt from the log, and removed only then."""
         count = len(self._files)
         while len(self._files) > max(number, 0):
-            file = self._files.pop()  # the last first: a crash leaves files without a gap
+            file = self._files.pop()  # the last first: a crash then leaves no gap
             file.file.close()
             self._disk.rename_file(self._directory / file.name, file.name + _ASIDE)
         if len(self._files) < count:
             self._disk.sync_directory(self._directory)
 
     def discard_aside(self) -> None:
-        """Remove what was put away, now or by a recovery that did not end."""
+        """Remove renamed files, of this recovery or of one that did not end."""
         aside = [entry.name for entry in self._disk.list_directory(self._directory) if entry.name.endswith(_ASIDE)]
         for name in aside:
             self._disk.remove_file(self._directory / name)
@@ -425,7 +424,7 @@ class IndexFiles:
             self._disk.sync_directory(self._directory)
 
     def boundary(self) -> IndexBoundary:
-        """Return where to go on after the files that are there."""
+        """Return the next key to put after the existing files."""
         if not self._files:
             return IndexBoundary(0, 0)
         last = self._files[-1]

@@ -1,8 +1,8 @@
-"""Taking an index file back to what it was when its header had fewer keys.
+"""Index repair: cuts an index file back to a header with fewer keys.
 
-A writer that was killed leaves entries behind those it vouched for, and slots that point to them. The entries before
-are whole: each slot's newest is the last of them with a hash of that slot. So slots are made again from the entries,
-and nothing need be known of how far the killed one came, or in which order its stores became visible.
+A killed writer leaves entries after those that it published, and slots that point to them. The earlier entries are
+complete, and the newest entry of a slot is the last of them with a hash of that slot. So slots are rebuilt from the
+entries; the progress of the killed writer and the order in which its stores became visible do not matter.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PAGE_BYTES = 4096
 
 
 def cut_index_file(file: MappedFile, layout: IndexLayout, header: IndexHeader) -> None:
-    """Let the file hold the keys that `header` counts, and no other; its bytes up to there must be allocated."""
+    """Cut the file to the keys that `header` counts; its bytes up to there must be allocated."""
     _write_where_other(file, INDEX_HEADER.size_bytes, _slots(file, layout, header.index_count).tobytes())
     start = layout.entry_position(header.index_count)
     stop = min(file.data_end(), layout.file_bytes)
@@ -43,7 +43,7 @@ def _slots(file: MappedFile, layout: IndexLayout, index_count: int) -> npt.NDArr
     slots, number = np.zeros(layout.slot_count, ">i4"), 1
     for entries in _entries(file, layout, index_count):
         places = entries["key_hash"].astype(np.int64) % layout.slot_count
-        # Of several that go to one place the last stays, which is the newest.
+        # numpy keeps the last of several assignments to one slot: the newest entry.
         slots[places] = np.arange(number, number + len(entries))
         number += len(entries)
     assert slots.itemsize == INDEX_SLOT.size_bytes
@@ -51,7 +51,7 @@ def _slots(file: MappedFile, layout: IndexLayout, index_count: int) -> npt.NDArr
 
 
 def _entries(file: MappedFile, layout: IndexLayout, index_count: int) -> Iterator[npt.NDArray[np.void]]:
-    """Yield the entries before that number, many at a time."""
+    """Yield the entries before that number, in chunks."""
     for first in range(1, index_count, _CHUNK_ENTRIES):
         count = min(_CHUNK_ENTRIES, index_count - first)
         raw = file.read(layout.entry_position(first), count * INDEX_ENTRY.size_bytes)
@@ -61,7 +61,7 @@ def _entries(file: MappedFile, layout: IndexLayout, index_count: int) -> Iterato
 def header_with(
     file: MappedFile, layout: IndexLayout, header: IndexHeader, key_count: int, end_timestamp_ms: int
 ) -> IndexHeader | None:
-    """Return the header that the file had with fewer keys; None where its entries cannot be those of a log."""
+    """Return the header that the file had with fewer keys; None if its entries are not in log order."""
     slots_used, before = 0, header.begin_physical_offset
     for entries in _entries(file, layout, key_count + 1):
         offsets = entries["physical_offset"]
@@ -79,7 +79,7 @@ def header_with(
 
 
 def _write_where_other(file: MappedFile, start: int, wanted: bytes) -> None:
-    """Write page by page, and only those that differ: the others may have no blocks, and get none here."""
+    """Write only pages that differ: others may be holes without blocks, and stay so."""
     position, stop = start, start + len(wanted)
     while position < stop:
         count = min(_PAGE_BYTES - position % _PAGE_BYTES, stop - position)

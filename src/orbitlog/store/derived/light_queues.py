@@ -37,7 +37,7 @@ class LightQueues:
     ) -> Message:
         """Return the message as it is stored; the next offsets of its light queues are put into `following`.
 
-        Raises a `BadField` if the message cannot be stored so that every queue that it names gets it.
+        Raise `BadField` if one of the queues that it names cannot get it.
         """
         if not (self._config.lmq or self._config.multi_dispatch) or LIGHT_QUEUES_MARK not in message.properties_raw:
             return message

@@ -1,4 +1,4 @@
-"""All ConsumeQueues of a store, by topic and queue id, made when their first message comes."""
+"""Queue set: all ConsumeQueues of a store by topic and queue id, created with their first message."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from orbitlog.store.log.segments import Segments
 from orbitlog.storefiles.disk import Disk
 
 _ALLOCATE_BYTES = 4096  # one page: a store may have ten thousand queues
-# Opening and closing a file costs five times as much as all else that is done for a message: a broker with thousands
-# of queues that are all in use keeps them open. Each takes about 8 KiB of memory, its page tables included.
+# Opening and closing a file costs five times as much as everything else done for a message, so a broker with thousands
+# of queues in use keeps them open. Each takes about 8 KiB of memory, page tables included.
 _OPEN_QUEUES_MAX = 8192
 
 QueueKey = tuple[str, int]
@@ -32,13 +32,13 @@ class QueueSet:
         self._writable = writable
         self._queues: dict[QueueKey, ConsumeQueue] = {}
         self._used: dict[QueueKey, None] = {}
-        # Half of the files, and each counts for two: sockets, segments and index need some, too.
+        # Half of the file descriptors, two for each queue: sockets, segments and index need some as well.
         self._open_max = min(_OPEN_QUEUES_MAX, disk.open_files_max() // 4)
-        # A file may not be closed here while another thread takes it to the disk.
+        # Held while a file is closed: another thread may be syncing it.
         self._closing = Lock()
 
     def load(self) -> None:
-        """Find every queue that has files and is not known yet."""
+        """Find every queue directory that is not loaded yet."""
         directory = self._root / tree.CONSUMEQUEUE
         for topic_entry in self._disk.list_directory(directory):
             if not topic_entry.is_directory or not _is_topic(topic_entry.name):
@@ -50,9 +50,9 @@ class QueueSet:
                     queue.segments.load()
 
     def list_again(self, trusted_to: int) -> None:
-        """Let go of files that a killed process left behind the units of records before `trusted_to`, the last known.
+        """Remove files that a killed process created after the units of records before `trusted_to`.
 
-        Units that it left in files which stay are put again, and are the same.
+        Units that it left in remaining files are put again with the same bytes.
         """
         known = dict(self._queues)
         self.load()
@@ -88,7 +88,7 @@ class QueueSet:
         return self._make(check_stored_topic(topic), queue_id) if queue is None else queue
 
     def used(self, queue: ConsumeQueue) -> None:
-        """Note that a queue's files are in use, and close those of the one unused for longest."""
+        """Note that a queue's files are in use, and close those of the least recently used queue."""
         key = queue.topic, queue.queue_id
         self._used.pop(key, None)
         self._used[key] = None
@@ -102,7 +102,7 @@ class QueueSet:
                 self._closing.release()
 
     def sync(self) -> None:
-        """Put every unit of every queue on the disk; may be called in any thread, one at a time."""
+        """Sync every unit of every queue; may be called in any thread, one call at a time."""
         for queue in self:
             if queue.has_unflushed:
                 with self._closing:
@@ -113,7 +113,7 @@ class QueueSet:
         return self._root / tree.CONSUMEQUEUE
 
     def drop_expired(self, min_physical_offset: int) -> list[QueueKey]:
-        """Remove queues whose last message the log no longer has, but for those of system topics; returns which."""
+        """Remove queues whose last message is no longer in the log, except those of system topics; return them."""
         gone: list[QueueKey] = []
         for key, queue in list(self._queues.items()):
             last = queue.last_physical_offset
@@ -124,7 +124,7 @@ class QueueSet:
         return gone
 
     def drop_topics(self, is_dropped: Callable[[str], bool]) -> list[QueueKey]:
-        """Remove all queues of some topics; returns which."""
+        """Remove all queues of some topics; return them."""
         gone = [key for key in self._queues if is_dropped(key[0])]
         for key in gone:
             self._queues[key].segments.drop_from(0)
@@ -132,7 +132,7 @@ class QueueSet:
         return gone
 
     def follow_log_start(self, min_physical_offset: int) -> int:
-        """Let every queue start at its first message that the log still has; returns how many files were removed."""
+        """Set every queue's start to its first message in the log; return the number of files removed."""
         count = 0
         for queue in self:
             if not queue.segments.is_empty:
@@ -146,7 +146,7 @@ class QueueSet:
         return sum(queue.max_offset for queue in self)  # a copy: another thread may be asking
 
     def forget_empty(self) -> None:
-        """Forget queues that have no file left: their next message starts at 0, as in a Java broker."""
+        """Drop queues without files: their next message has offset 0, as in a Java broker."""
         for key, queue in list(self._queues.items()):
             if queue.segments.is_empty:
                 del self._queues[key]

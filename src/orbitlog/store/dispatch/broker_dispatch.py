@@ -1,11 +1,11 @@
-"""Dispatch as the broker sees it: done here, or followed while an engine outside owns it.
+"""Broker dispatch: writes queues and index in the broker, or follows an external engine that does.
 
-    inline      the broker holds the lease, or nobody ever handed it over; `dispatch_once` writes
-    handed over an engine outside may take the lease, has it, or has died with it; `dispatch_once` follows its marks
-    recalled    the broker wants it back: it follows until the lock is free, and then goes on where the last mark is
+    inline       the broker holds the lease, or it was never handed over; `dispatch_once` writes
+    handed over  an external engine may take the lease, holds it, or died with it; `dispatch_once` follows its marks
+    recalled     the broker wants it back: it follows until the lock is free, then continues at the last mark
 
-Going on after an owner that handed back needs nothing but its last mark. After one that died the units behind the
-mark are put again, into the same places, and the keys behind it are taken out of the index first.
+After an owner that handed back, the last mark is enough to continue. After an owner that died, units after the mark
+are put again into the same positions, and keys after it are removed from the index first.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _ATTEMPTS = 500
 
 
 def mark_of(parts: StoreParts, rules: DeriveRules, *, epoch: int, sequence: int) -> DispatchMark:
-    """Say how far an owner is."""
+    """Return a mark with the owner's progress."""
     dispatcher, queues = parts.dispatcher, parts.queues
     index_file, index_header = parts.index.tail
     return DispatchMark(
@@ -55,7 +55,7 @@ def mark_of(parts: StoreParts, rules: DeriveRules, *, epoch: int, sequence: int)
 
 
 def _units_ahead(parts: StoreParts, rules: DeriveRules) -> int:
-    """Count units of the next message that are put already: a full disk can come between its units and its keys."""
+    """Count units of the next message that are put already: the disk may become full between its units and its keys."""
     next_offset = parts.dispatcher.dispatched_to
     message = read_record_at(parts.log, next_offset)
     try:
@@ -65,20 +65,20 @@ def _units_ahead(parts: StoreParts, rules: DeriveRules) -> int:
     count = 0
     for unit in units:
         queue = parts.queues.find(unit.topic, unit.queue_id)
-        there = queue.entry(unit.queue_offset) if queue is not None else None
-        count += there is not None and there.physical_offset == next_offset
+        stored = queue.entry(unit.queue_offset) if queue is not None else None
+        count += stored is not None and stored.physical_offset == next_offset
     return count
 
 
-def go_on_from(mark: DispatchMark, dispatcher: Dispatcher) -> None:
-    """Let a dispatcher begin where a mark ends."""
+def start_from_mark(mark: DispatchMark, dispatcher: Dispatcher) -> None:
+    """Start a dispatcher at a mark."""
     dispatcher.start(mark.dispatched_to, IndexBoundary(mark.index_from, mark.index_skip_keys))
     dispatcher.last_store_timestamp_ms = mark.last_store_timestamp_ms
     dispatcher.last_physical_offset = mark.last_physical_offset
 
 
 class BrokerDispatch:
-    """Who dispatches one store, and the steps of it."""
+    """Dispatch of one store, inline or by an external engine."""
 
     def __init__(self, disk: Disk, root: Path, config: StoreConfig, sleep: Sleep | None = None) -> None:
         self._sleep = sleep
@@ -95,24 +95,24 @@ class BrokerDispatch:
 
     @property
     def is_inline(self) -> bool:
-        """Tell whether the broker itself dispatches."""
+        """Whether the broker itself dispatches."""
         return self._follower is None
 
     @property
     def knows_index(self) -> bool:
-        """Tell whether the index is known as far as dispatch is: it is looked at anew where a mark is reached."""
+        """Whether the known index is as far as dispatch; while following, it is read only when a mark is reached."""
         if self._follower is None or self._mark is None:
             return True
         return self._parts.dispatcher.dispatched_to >= self._mark.dispatched_to
 
     @property
     def lease(self) -> DispatchLease:
-        """The lease as it stands on the disk; the broker's own where there never was one."""
+        """The lease on disk, or the broker's own if there never was one."""
         return self._files.read_lease() or DispatchLease()
 
     @property
     def is_orphaned(self) -> bool:
-        """Tell whether dispatch was handed over and nobody does it: not taken yet, handed back, or its owner died."""
+        """Whether dispatch was handed over and has no living owner: not taken yet, handed back, or the owner died."""
         return not self.is_inline and self._files.is_orphaned
 
     def claim(self) -> None:
@@ -124,13 +124,13 @@ class BrokerDispatch:
         self._attempt(self._files.try_lock)
 
     def settle(self, parts: StoreParts) -> None:
-        """After recovery, which has put everything right: the lease is the broker's."""
+        """Take the lease after recovery, if there is one."""
         self._parts = parts
         if self._files.is_locked:
             self._lease = self._files.take_lease(INLINE, self._parts.dispatcher.dispatched_to, self._settings)
 
     def hand_over(self) -> None:
-        """Let an engine outside dispatch from here on; nobody does until one takes the lease."""
+        """Offer dispatch to an external engine; no messages are dispatched until one takes the lease."""
         from orbitlog.store.dispatch.dispatch_follower import DispatchFollower
 
         if self._follower is not None:
@@ -154,7 +154,7 @@ class BrokerDispatch:
         self._files.unlock()
 
     def take_back(self) -> bool:
-        """Want dispatch back; True once it is, else ask again: its owner finishes what it is at."""
+        """Ask for dispatch back; return True when it is back, False while the owner finishes its batch."""
         if self._follower is None:
             return True
         self._is_recalled = True
@@ -163,16 +163,16 @@ class BrokerDispatch:
             return False
         before, mark = self._files.read_lease(), self._files.newest_mark()
         if mark is None:
-            raise StoreError(f"{self._root}: the marks of dispatch are unreadable; open the store anew to recover it")
+            raise StoreError(f"{self._root}: the dispatch marks are unreadable; reopen the store to recover it")
         lease = self._files.take_lease(INLINE, mark.dispatched_to, self._settings)
         while self._parts.dispatcher.dispatched_to < mark.dispatched_to:
             self._arrived += self._follower.follow(mark, 1 << 30)
-        # Also where nothing was dispatched since the last look: a file may have been begun for what then failed.
+        # Even if nothing was dispatched since the last mark: a file may have been created for a step that failed.
         self._parts.index.follow((mark.index_file, mark.index_header))
         if before is None or not before.is_released:
             self._parts.queues.list_again(mark.dispatched_to)
             self._parts.index.cut_to((mark.index_file, mark.index_header))
-        go_on_from(mark, self._parts.dispatcher)
+        start_from_mark(mark, self._parts.dispatcher)
         self._lease, self._follower, self._is_recalled = lease, None, False
         return True
 
@@ -181,7 +181,7 @@ class BrokerDispatch:
         self._attempt(self.take_back)
 
     def _attempt(self, attempt: Callable[[], bool]) -> None:
-        """Repeat an attempt until it succeeds; sleeping is the caller's, and without it there is one attempt."""
+        """Repeat an attempt until it succeeds; without a `sleep` function there is one attempt."""
         for number in range(_ATTEMPTS if self._sleep is not None else 1):
             if number and self._sleep is not None:
                 self._sleep(_POLL_S)
@@ -190,9 +190,9 @@ class BrokerDispatch:
         raise StoreLocked(self._held())
 
     def dispatch_once(self, limit: int, max_bytes: int, *, each: bool) -> list[Arrival]:
-        """Dispatch, or take in what was dispatched outside; returns the messages that can be read now.
+        """Dispatch, or follow what was dispatched externally; return the messages that can be read now.
 
-        `each` of them, or at least the last of each queue.
+        With `each` all of them, else at least the last of each queue.
         """
         if self._is_recalled:
             self.take_back()
@@ -207,7 +207,7 @@ class BrokerDispatch:
         if raw != self._seen_marks:
             mark = self._files.newest_mark()
             self._seen_marks = raw
-            # One of an earlier epoch is by an owner that has lost its lease and does not know it yet.
+            # A mark of an earlier epoch is by an owner that lost its lease and has not noticed yet (fencing).
             if mark is not None and (self._mark is None or mark.epoch >= self._mark.epoch):
                 self._mark = mark
         if self._mark is None or self._mark.dispatched_to <= self._parts.dispatcher.dispatched_to:
@@ -215,14 +215,14 @@ class BrokerDispatch:
         return self._follower.follow(self._mark, max_bytes)
 
     def release(self) -> None:
-        """Give up whatever is held, in whatever state: the store is closed."""
+        """Release lock and files in any state; for a store that is closed."""
         self._files.close()
 
     def leave_clean(self) -> None:
-        """Note in the lease that nothing is left to do; for a store that is about to be closed."""
+        """Mark the lease as released; for a store that is about to be closed cleanly."""
         if self._files.is_locked and self._lease is not None:
             self._files.write_lease(self._lease.released(self._parts.dispatcher.dispatched_to))
             self._lease = None
 
     def _held(self) -> str:
-        return f"dispatch of {self._root} is held by {self.lease}, which does not give it back; stop that process"
+        return f"dispatch of {self._root} is held by {self.lease}, which did not release it; stop that process"

@@ -1,7 +1,7 @@
-"""The broker's view of queues and index while another process dispatches.
+"""Dispatch follower: the broker's view of queues and index while another process dispatches.
 
-That process says how far it is; the log says what it has put up to there. So the broker goes through the same stretch
-of the log, writes nothing, and takes in each queue's new end, after a look at the unit that must be there.
+The other process publishes its progress; the log determines what it has put up to there. So the broker scans the same
+range of the log, writes nothing, and advances each queue's end after checking that the expected unit is stored.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _CHUNK_ROWS = 4096
 
 
 class DispatchFollower:
-    """Takes in what was dispatched elsewhere, a bounded step at a time."""
+    """Follows an external dispatcher in bounded steps."""
 
     def __init__(
         self, log: CommitLog, queues: QueueSet, index: IndexFiles, dispatcher: Dispatcher, rules: DeriveRules
@@ -40,7 +40,7 @@ class DispatchFollower:
         self._by_code: dict[int, ConsumeQueue | None] = {}
 
     def follow(self, mark: DispatchMark, max_bytes: int) -> list[Arrival]:
-        """Go on towards a mark, about `max_bytes` of the log; returns the messages that can be read now."""
+        """Advance towards a mark by about `max_bytes` of the log; return the messages that can be read now."""
         arrivals: list[Arrival] = []
         dispatcher = self._dispatcher
         stop = min(mark.dispatched_to, dispatcher.dispatched_to + max_bytes)
@@ -91,7 +91,7 @@ class DispatchFollower:
         for code, queue_offset, physical_offset, (tags_code, stored_ms) in zip(
             codes, queue_offsets, physical_offsets, rest, strict=True
         ):
-            # Where the last one is not there its offset could not be: the others are looked for one by one.
+            # If the last unit is missing its offset was invalid: then every other unit is checked.
             if code in whole or self._has(code, queue_offset, physical_offset):
                 queue = self._by_code[code]
                 assert queue is not None
@@ -109,12 +109,12 @@ class DispatchFollower:
             topic, queue_id = self._scan.queues.queue(code)
             try:
                 self._by_code[code] = self._queues.find_or_make(topic, queue_id)
-            except FormatError:  # a topic that cannot be a directory: nobody has put it anywhere
+            except FormatError:  # a topic that is not a valid directory name: no process has put it
                 self._by_code[code] = None
         return self._by_code[code]
 
     def _take_light(self, view: memoryview, columns: DispatchColumns, base: int, arrivals: list[Arrival]) -> None:
-        """Take in the units of light queues, which few messages have."""
+        """Advance light queues, which few messages have."""
         for row in np.flatnonzero(columns.is_multi_dispatch) if self._rules.multi_dispatch else ():
             physical_offset, stored_ms = int(columns.physical_offset[row]), int(columns.store_timestamp_ms[row])
             for unit in self._light_units(view, physical_offset - base):

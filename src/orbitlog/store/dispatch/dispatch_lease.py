@@ -1,9 +1,9 @@
-"""The dispatch lease: one owner of queues and index at a time, across processes, and a mark of how far it is.
+"""Dispatch lease: one owner of queues and index at a time, across processes, and a mark of its progress.
 
-Three files, each with one writer at any moment. The lock is what keeps two owners apart: a record lock, which the
-system gives up when its process dies, however it dies. The lease says who has the lock, and under which epoch; only
-whoever holds the lock writes it. The marks are mapped: the broker writes into them whom it wants to dispatch, the owner
-how far it is. Why a lock and no heartbeat: docs/adr/0005-dispatch-lease-is-a-lock.md.
+Three files, each with one writer at a time. The lock keeps two owners apart: a record lock, which the operating system
+releases however its process dies. The lease names the holder of the lock and its epoch; only the holder writes it. The
+marks are mapped: the broker writes which engine it wants, the owner its progress. Why a lock and not a heartbeat:
+docs/adr/0005-dispatch-lease-is-a-lock.md.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INLINE_WANTED, _OUTSIDE_WANTED = 0, 1
 
 
 class LeaseFiles:
-    """Lease, lock and marks of one store, for the broker and for an engine outside alike."""
+    """Lease, lock and marks of one store, for the broker and for an external engine."""
 
     def __init__(self, disk: Disk, root: Path) -> None:
         self._disk = disk
@@ -47,19 +47,19 @@ class LeaseFiles:
 
     @property
     def exist(self) -> bool:
-        """Tell whether dispatch of this store was ever handed over."""
+        """Whether dispatch of this store was ever handed over."""
         raw = self._disk.read_file(self._root / MARKS_FILE)
         return raw is not None and len(raw) == MARKS_BYTES
 
     def open(self, *, create: bool) -> None:
-        """Map the marks; `create` makes them where there are none, as only the broker does."""
+        """Map the marks; with `create`, which only the broker uses, create them if they are missing."""
         if self._marks is not None:
             return
         path = self._root / MARKS_FILE
         if self.exist:
             self._marks = self._disk.open_file(path, writable=True)
         elif not create:
-            raise LeaseLost(f"{self._root} has no broker that lets others dispatch; start one with --dispatch spark")
+            raise LeaseLost(f"{self._root} has no broker with external dispatch; start one with --dispatch spark")
         else:
             self._disk.remove_file(path)
             self._marks = new_file(self._disk, path, MARKS_BYTES)
@@ -68,7 +68,7 @@ class LeaseFiles:
         self._sequence = found.sequence if found else 0
 
     def close(self) -> None:
-        """Give up the lock, if it is held, and the marks."""
+        """Release the lock, if it is held, and unmap the marks."""
         self.unlock()
         if self._marks is not None:
             self._marks.close()
@@ -81,7 +81,7 @@ class LeaseFiles:
         return self._lock is not None
 
     def try_lock(self) -> bool:
-        """Become the owner if nobody is; False where somebody lives that is."""
+        """Take the lock; return False if a living process holds it."""
         if self._lock is None:
             try:
                 self._lock = self._disk.lock_file(self._root / LEASE_LOCK_FILE, _LOCK_CONTENT)
@@ -96,7 +96,7 @@ class LeaseFiles:
 
     @property
     def is_orphaned(self) -> bool:
-        """Tell whether nobody holds the lock."""
+        """Whether no process holds the lock."""
         return self._disk.lock_holder(self._root / LEASE_LOCK_FILE) is None
 
     # The lease
@@ -109,7 +109,7 @@ class LeaseFiles:
             return None
 
     def write_lease(self, lease: DispatchLease) -> None:
-        assert self._lock is not None, "whoever writes the lease holds its lock"
+        assert self._lock is not None, "only the holder of the lock writes the lease"
         self._disk.replace_file(self._root / LEASE_FILE, encode_lease(lease))
 
     def take_lease(self, engine: str, dispatched_to: int, settings: dict[str, str]) -> DispatchLease:
@@ -135,7 +135,7 @@ class LeaseFiles:
 
     @property
     def is_outside_wanted(self) -> bool:
-        """Tell whether the broker wants an engine outside to dispatch."""
+        """Whether the broker wants an external engine to dispatch."""
         assert self._marks is not None
         (wanted,) = DISPATCH_WANTED.struct.unpack(self._marks.read(0, DISPATCH_WANTED.size_bytes))
         return bool(wanted == _OUTSIDE_WANTED)
@@ -149,12 +149,12 @@ class LeaseFiles:
         return newest_mark(self._marks.read(0, MARKS_BYTES))
 
     def raw_marks(self) -> bytes:
-        """Return both marks as they lie there: equal bytes mean that nothing has moved."""
+        """Return the raw bytes of both marks: equal bytes mean no progress."""
         assert self._marks is not None
         return self._marks.read(0, MARKS_BYTES)
 
     def put_mark(self, mark: DispatchMark) -> None:
-        """Write a mark whose sequence is the next one, over the older of the two."""
+        """Write a mark with the next sequence number over the older of the two."""
         assert self._marks is not None
         assert mark.sequence == self._sequence + 1
         self._marks.write(mark_position(mark.sequence), encode_mark(mark))

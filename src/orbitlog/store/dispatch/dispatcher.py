@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from orbitlog.errors import BadField, FormatError, StoreError
 from orbitlog.formats.derived.derive import DeriveRules, QueueUnit, index_hashes, queue_units
-from orbitlog.formats.derived.fast_derive import QuickDerive
+from orbitlog.formats.derived.fast_derive import FastDerive
 from orbitlog.formats.derived.queue_entry import QUEUE_ENTRY, QueueEntry
 from orbitlog.formats.records import flags
 from orbitlog.formats.records.flags import OUT_OF_QUEUE_BIT
@@ -64,7 +64,7 @@ class Dispatcher:
         self.damage: list[DamagedLog] = []
         self._damaged_offsets: set[int] = set()
         self._bulk: BulkDispatch | None = None
-        self._quick = QuickDerive(rules)
+        self._quick = FastDerive(rules)
         self._topics: dict[bytes, str] = {}
         self._live: LiveDispatch | None = None
         self._left_out: LeftOutUnits | None = None
@@ -257,7 +257,7 @@ class Dispatcher:
     def _pass_damage(self, view: memoryview, span: Span, position: int, found: object) -> int:
         following = find_record(view, position + 1, base_physical_offset=span.base)
         end = span.stop if following is None else following
-        reason = str(getattr(found, "error", "zeros in place of records"))
+        reason = str(getattr(found, "error", "zeros where records should be"))
         self.note_damage(span.base + position, end - position, reason)
         return end
 

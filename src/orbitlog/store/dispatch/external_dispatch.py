@@ -1,8 +1,8 @@
-"""An engine outside the broker as the one owner of dispatch: it takes the lease, writes queues and index, hands back.
+"""External dispatch: an engine outside the broker takes the lease, writes queues and index, and hands back.
 
-It works for a broker that lives and wants it, and for no other: both are looked at before every write. What it
-writes it does not take to the disk; the broker does, up to a mark that it has followed, so that checkpoint and state
-have one writer at all times. Only a full index file is synced here, before the next one is begun.
+It works only for a running broker that wants it; both are checked before every write. It does not sync what it writes:
+the broker does, up to a mark that it has followed, so checkpoint and state file always have one writer. Only a full
+index file is synced here, before the next one is created.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from orbitlog.store.derived.derived_range import DerivedRange
 from orbitlog.store.derived.index_files import IndexFiles
 from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.dispatch.arrival import DamagedLog
-from orbitlog.store.dispatch.broker_dispatch import go_on_from, mark_of
+from orbitlog.store.dispatch.broker_dispatch import mark_of, start_from_mark
 from orbitlog.store.dispatch.dispatch_lease import LeaseFiles
 from orbitlog.store.dispatch.dispatcher import STEP_BYTES, Dispatcher
 from orbitlog.store.dispatch.kernel_dispatch import BulkDispatch
@@ -32,8 +32,8 @@ from orbitlog.storefiles.disk import Disk, MappedFile, RealDisk
 from orbitlog.storefiles.store_config import StoreConfig
 
 
-class OutsideDispatch:
-    """Use `OutsideDispatch.take`; then `dispatch_once` or `put_ranges`, and `hand_back` in the end."""
+class ExternalDispatch:
+    """Use `ExternalDispatch.take`; then `dispatch_once` or `put_ranges`, and `hand_back` in the end."""
 
     def __init__(self, root: Path, config: StoreConfig, disk: Disk, files: LeaseFiles) -> None:
         self._root = root
@@ -44,7 +44,7 @@ class OutsideDispatch:
         self._lease = DispatchLease()
         self._broker_process = disk.lock_holder(root / tree.LOCK)
         self._is_closed = False
-        # False while something is being put: queues and index are then further than the dispatcher knows.
+        # False during a step: queues and index are then ahead of the dispatcher's marks.
         self._is_sound = False
         self._marked_to = 0
         self._make_parts()
@@ -59,8 +59,8 @@ class OutsideDispatch:
         self._bulk = BulkDispatch(self._queues, self._index, self._config.rules)
 
     @classmethod
-    def take(cls, root: Path, engine: str, disk: Disk | None = None) -> OutsideDispatch:
-        """Take the lease from a running broker that offers it, or raise `LeaseLost` with the reason."""
+    def take(cls, root: Path, engine: str, disk: Disk | None = None) -> ExternalDispatch:
+        """Take the lease that a running broker offers; raise `LeaseLost` with the reason if there is none."""
         disk = disk or RealDisk()
         files = LeaseFiles(disk, root)
         with ExitStack() as undo:
@@ -79,15 +79,15 @@ class OutsideDispatch:
     def _begin(self, engine: str, before: DispatchLease) -> None:
         mark = self._files.newest_mark()
         if mark is None:
-            raise LeaseLost(f"{self._root}: no mark says how far dispatch is; let the broker hand over again")
+            raise LeaseLost(f"{self._root}: no valid dispatch mark; let the broker hand over dispatch again")
         self._confirmed = self._disk.open_file(self._root / CONFIRMED_FILE, writable=False)
-        # First of all: whoever comes after a death from here on must not trust what lies behind the mark.
+        # Written first: if this process dies from here on, the next owner must not trust anything after the mark.
         self._lease = self._files.take_lease(engine, mark.dispatched_to, before.settings)
         self._load(mark, is_clean=before.is_released)
         self._publish()
 
     def _load(self, mark: DispatchMark, *, is_clean: bool) -> None:
-        """Open queues and index as they were at the mark, whatever a process that died put behind it."""
+        """Open queues and index as they were at the mark; drop what a dead process put after it."""
         self._queues.load()
         for queue in self._queues:
             queue.begin_recovery(mark.dispatched_to)
@@ -95,20 +95,20 @@ class OutsideDispatch:
         self._queues.forget_empty()
         if self._queues.unit_count != mark.unit_count:
             raise StoreError(
-                f"the queues of {self._root} hold {self._queues.unit_count} units where {mark.unit_count} were put;"
-                " open the store anew to recover it"
+                f"the queues of {self._root} hold {self._queues.unit_count} units, the mark counts {mark.unit_count};"
+                " reopen the store to recover it"
             )
         self._index.load()
         tail = mark.index_file, mark.index_header
         if not is_clean:
             self._index.cut_to(tail)
         if self._index.tail != tail:
-            raise StoreError(f"the index of {self._root} is not what was dispatched; open the store anew to recover it")
-        go_on_from(mark, self._dispatcher)
+            raise StoreError(f"the index of {self._root} differs from the mark; reopen the store to recover")
+        start_from_mark(mark, self._dispatcher)
 
     @property
     def config(self) -> StoreConfig:
-        """Sizes and rules of the store, as its broker says."""
+        """Sizes and rules of the store, from the broker's lease."""
         return self._config
 
     @property
@@ -117,7 +117,7 @@ class OutsideDispatch:
 
     @property
     def dispatched_to(self) -> int:
-        """How far the last mark says that all is dispatched: what was put behind it is put again after a failure."""
+        """Physical offset of the last mark; after a failure, units after it are put again."""
         return self._marked_to
 
     @property
@@ -126,19 +126,19 @@ class OutsideDispatch:
 
     @property
     def confirmed_to(self) -> int:
-        """How far the broker says that others may read its log."""
+        """Physical offset up to which other processes may read the broker's log."""
         assert self._confirmed is not None
         (confirmed_to,) = CONFIRMED.struct.unpack(self._confirmed.read(0, CONFIRMED.size_bytes))
         return int(confirmed_to)
 
     @property
     def is_wanted(self) -> bool:
-        """Tell whether the broker lives and still wants dispatch to be done here."""
+        """Whether the broker is running and still wants this process to dispatch."""
         return not self.is_broker_gone and self._files.is_outside_wanted
 
     @property
     def is_broker_gone(self) -> bool:
-        """Tell whether the broker that handed over no longer has the store open."""
+        """Whether the broker that handed over no longer has the store open."""
         return self._broker_process is None or self._holder() != self._broker_process
 
     def _holder(self) -> int | None:
@@ -146,21 +146,21 @@ class OutsideDispatch:
 
     def _check_wanted(self) -> None:
         if self.is_broker_gone:
-            raise LeaseLost(f"no broker has {self._root} open; what it left is dispatched when one opens it")
+            raise LeaseLost(f"no broker has {self._root} open; the rest is dispatched when one opens it")
         if not self._files.is_outside_wanted:
             raise LeaseLost(f"the broker of {self._root} dispatches itself; start it with --dispatch spark")
 
     def check(self) -> None:
-        """Raise `LeaseLost` unless this is still the owner: called before anything is written."""
+        """Raise `LeaseLost` unless this process is still the owner; called before every write."""
         self._check_wanted()
         found = self._files.read_lease()
         if found is None or (found.epoch, found.owner) != (self._lease.epoch, self._lease.owner):
-            raise LeaseLost(f"dispatch of {self._root} now belongs to {found or 'nobody'}")
+            raise LeaseLost(f"dispatch of {self._root} now belongs to {found or 'no process'}")
 
     # Steps
 
     def dispatch_once(self, max_bytes: int = STEP_BYTES) -> int:
-        """Dispatch confirmed messages in this process, one by one; returns how far all is dispatched."""
+        """Dispatch confirmed messages in this process; return the physical offset reached."""
         self.check()
         self._make_sound()
         limit = self.confirmed_to
@@ -170,9 +170,9 @@ class OutsideDispatch:
         return self.dispatched_to
 
     def put_ranges(self, ranges: Sequence[DerivedRange]) -> int:
-        """Put what was worked out elsewhere, ranges in the order of the log; returns how far all is dispatched.
+        """Put ranges derived elsewhere, in log order; return the physical offset reached.
 
-        A range that is dispatched already is passed over: putting one again changes nothing.
+        A range that is dispatched already is skipped.
         """
         self.check()
         self._make_sound()
@@ -187,8 +187,8 @@ class OutsideDispatch:
             return
         if derived.start != dispatcher.dispatched_to or derived.stop > self.confirmed_to:
             raise StoreError(
-                f"a range from {derived.start} to {derived.stop} does not go on at {dispatcher.dispatched_to},"
-                f" before {self.confirmed_to}"
+                f"range {derived.start} to {derived.stop} does not start at {dispatcher.dispatched_to}"
+                f" or ends after {self.confirmed_to}"
             )
         self._extend_log(derived.stop)
         if len(derived.columns.physical_offset):
@@ -199,11 +199,11 @@ class OutsideDispatch:
     def _put_columns(self, derived: DerivedRange) -> None:
         columns, dispatcher = derived.columns, self._dispatcher
         if bool(columns.is_multi_dispatch.any()) and self._config.rules.multi_dispatch:
-            return  # those are for the step that puts them one by one
+            return  # light queues need the slow path
         try:
             self._bulk.put(columns, derived.queues.__getitem__, dispatcher.index_from)
         except FormatError:
-            # A field that no checksum covers is damaged: that is for the step that can report it.
+            # A field that no checksum covers is damaged: the slow path reports it.
             dispatcher.start(dispatcher.dispatched_to, self._index.boundary())
             return
         dispatcher.dispatched_to = derived.derived_to
@@ -211,7 +211,7 @@ class OutsideDispatch:
         dispatcher.last_store_timestamp_ms = int(columns.store_timestamp_ms[-1])
 
     def _extend_log(self, limit: int) -> None:
-        """Map the segments from the one being dispatched to the one that ends at `limit`, and no others."""
+        """Map the segments from the one being dispatched up to the one that ends at `limit`, and no others."""
         segments = self._log.segments
         base = segments.base_of(self._dispatcher.dispatched_to)
         segments.forget_before(base)
@@ -226,12 +226,12 @@ class OutsideDispatch:
         mark = mark_of(parts, self._config.rules, epoch=self._lease.epoch, sequence=self._files.next_sequence)
         self._files.put_mark(mark)
         self._is_sound, self._marked_to = True, mark.dispatched_to
-        # The broker removes old files: a map of one here would keep its room taken.
+        # The broker deletes old files: a map of one in this process would keep its blocks allocated.
         for queue in self._queues.recently_used():
             queue.segments.close_before(queue.segments.base_of(queue.max_offset * ENTRY_BYTES))
 
     def _make_sound(self) -> None:
-        """Go back to the last mark if something went wrong since: who knows how much was put behind it."""
+        """Go back to the last mark if the last step failed: it may have put any number of units after it."""
         if self._is_sound:
             self._is_sound = False
             return
@@ -243,7 +243,7 @@ class OutsideDispatch:
         self._load(mark, is_clean=False)
 
     def hand_back(self) -> None:
-        """Give dispatch back in good order; the next owner goes on at the last mark."""
+        """Release the lease cleanly; the next owner continues at the last mark."""
         if self._is_closed:
             return
         try:
@@ -255,7 +255,7 @@ class OutsideDispatch:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go as a process does that is killed: nothing more is written."""
+        """Release lock and files without writing, as if this process were killed."""
         if not self._is_closed:
             self._is_closed = True
             self._close_parts()

@@ -1,7 +1,7 @@
-"""What an engine outside must know of a store to write its files: the broker says it in the lease, in Java's words.
+"""Lease settings: what an external engine must know to write a store's files, as Java settings in the lease.
 
-Files tell their sizes, but a new store has none, and the rules of derivation show in no file. Whoever guessed would
-write files that the broker does not take for its own.
+File sizes could be inferred from files, but a new store has none, and no file records the derivation rules. A wrong
+guess would write files that the broker does not accept.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _REQUIRED = (
 
 
 def settings_of(config: StoreConfig) -> dict[str, str]:
-    """Return everything that decides the derived bytes, as `key=value` of `broker.conf` has it."""
+    """Return every setting that decides the derived bytes, as in `broker.conf`."""
     geometry, rules = config.geometry, config.rules
     return {
         **(config.paths.as_settings() if config.paths else {}),
@@ -46,7 +46,7 @@ def config_of(settings: dict[str, str], root: Path) -> StoreConfig:
     """Return the store at `root` as a lease describes it."""
     missing = [setting.key for setting in _REQUIRED if setting.key not in settings]
     if missing:
-        raise LeaseLost(f"the lease does not say {', '.join(missing)}; let the broker hand over again")
+        raise LeaseLost(f"the dispatch lease lacks {', '.join(missing)}; let the broker hand over dispatch again")
     try:
         for setting in _REQUIRED:
             check_setting(setting.key, settings[setting.key], "the dispatch lease")

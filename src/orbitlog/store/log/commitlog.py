@@ -1,8 +1,8 @@
-"""The CommitLog: every message of the broker, one after the other, in segments.
+"""CommitLog: all messages of a broker, one after the other, in segments.
 
-Appending is two steps, so that the caller can fill in what only the place decides: `reserve` finds room (and rolls
-to the next segment where there is none), `write` copies records there and makes them part of the log. Two
-marks only ever grow: `flushed_to` <= `written_to`; which of them readers may follow is the store's decision.
+Appending takes two steps, because a record contains its own physical offset: `reserve` finds room, in the next segment
+if the current one is full; `write` copies records there and makes them part of the log. Two marks only grow:
+`flushed_to` <= `written_to`; the store decides which of them readers follow.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from orbitlog.formats.records.message_scan import BLANK_BYTES, encode_blank, fit
 from orbitlog.store.log.segments import Segments
 
 _SIZE = RECORD_PREFIX.partial("total_size")
-# From here on it is worth a call of the system: 80 KB in 35 us instead of 80, which is a fault for every page that was
-# not written to since the last sync, and the sync that follows finds no maps to go through.
+# From this size on pwrite is faster than the map: 80 KB in 35 us instead of 80. The map takes a page fault for every
+# page that is clean since the last sync, and the next sync must walk its page tables.
 _MANY_BYTES = 32 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of the log that lies in one segment; positions count within it."""
+    """A range of the log within one segment; positions count from the start of the segment."""
 
     base: int
     start: int
@@ -40,8 +40,8 @@ class CommitLog:
         self.segments = segments
         self.written_to = segments.start
         self.flushed_to = segments.start
-        self.own_from = LONG_MAX  # where the records begin that this process wrote itself; LONG_MAX where it wrote none
-        self._blank_bytes = 0  # at the ends of segments that were ended since the log was opened
+        self.own_from = LONG_MAX  # start of the records that this process wrote; LONG_MAX if it wrote none
+        self._blank_bytes = 0  # of BLANK records written since the log was opened
         self._fetched_to = 0
         self._flushing = Lock()
 
@@ -50,10 +50,10 @@ class CommitLog:
         return self.segments.start
 
     def recover_to(self, end: int, *, flushed_to: int) -> None:
-        """Go on writing at `end`: what lies behind it was never part of the log, and is wiped.
+        """Continue writing at `end`; bytes after it were never part of the log and are overwritten with zeros.
 
-        A whole record left there would be taken for a new one after the next crash. What lies before it can be read,
-        but is known to be on the disk only up to `flushed_to`: perhaps the process was killed, and not the machine.
+        A complete record left there would look like a new one after the next crash. Bytes before `end` are readable,
+        but known to be durable only up to `flushed_to`: the process may have been killed without a power cut.
         """
         self.segments.cut(end, keep_first=True)
         self.written_to, self.flushed_to = end, min(flushed_to, end)
@@ -65,23 +65,23 @@ class CommitLog:
         return max(self.written_to - self.own_from, 0) - self._blank_bytes
 
     def reserve(self, size_bytes: int) -> None:
-        """Find room for that many bytes in one segment, ending the current one if they do not fit.
+        """Find room for `size_bytes` in one segment; end the current one if they do not fit.
 
-        They have the physical offset `written_to` then.
+        Their physical offset is `written_to` afterwards.
         """
         if size_bytes > self.room_bytes:
-            self._reserve_anew(size_bytes)
+            self._reserve_slowly(size_bytes)
 
     @property
     def room_bytes(self) -> int:
-        """Bytes that can be written at once; none where a segment must be made, grown or ended first."""
+        """Bytes that can be written at once; 0 if a segment must be created or ended first."""
         segments = self.segments
         if self.written_to < segments.tail_base:
             return 0
         return segments.tail_base + segments.tail_allocated_to - self.written_to - BLANK_BYTES
 
-    def _reserve_anew(self, size_bytes: int) -> None:
-        """Find room where the last place does not tell: a segment is made, grown or ended."""
+    def _reserve_slowly(self, size_bytes: int) -> None:
+        """Slow path of `reserve`: create, allocate or end a segment."""
         segment_bytes = self.segments.file_bytes
         if not fits(size_bytes, segment_bytes):
             raise LimitExceeded(field="record size", limit=segment_bytes - BLANK_BYTES, got=size_bytes)
@@ -91,17 +91,17 @@ class CommitLog:
             self.segments.add(base)
         if not fits(size_bytes, segment_bytes - position):
             base, position = self._roll(base, position), 0
-        # The BLANK that may follow must find its bytes allocated, too: ending a segment cannot fail then.
+        # The bytes of a following BLANK are allocated as well: ending a segment then cannot fail on a full disk.
         self.segments.ensure_allocated(base, min(position + size_bytes + BLANK_BYTES, segment_bytes))
         self.segments.remember_tail(base)
 
     def write(self, records: bytes) -> None:
-        """Copy one record or several to where there is room for them, and make them part of the log."""
+        """Copy records to the reserved room, and make them part of the log."""
         segments, written_to = self.segments, self.written_to
         tail = segments.tail
         assert tail is not None
         size_bytes = len(records)
-        # Whole, and once: a page that reaches the disk meanwhile has the record's bytes or zeros, nothing else.
+        # Copied once and complete: a page written back meanwhile contains the record's bytes or zeros, nothing else.
         if size_bytes < _MANY_BYTES:
             tail.write(written_to - segments.tail_base, records)
         else:
@@ -109,7 +109,7 @@ class CommitLog:
         self.written_to = written_to + size_bytes
 
     def _roll(self, base: int, position: int) -> int:
-        """End the segment with a BLANK and go to the next, which is made first: it may find the disk full."""
+        """End the segment with a BLANK and start the next, which is created first: the disk may be full."""
         following = base + self.segments.file_bytes
         if not self.segments.has(following):
             self.segments.add(following)
@@ -120,7 +120,7 @@ class CommitLog:
         return following
 
     def prepare_next(self) -> bool:
-        """Make the next segment ahead of its need, if the current one is more than half full; True if one was made."""
+        """Create the next segment if the current one is more than half full; return whether one was created."""
         base = self.segments.base_of(self.written_to)
         following = base + self.segments.file_bytes
         if self.written_to - base <= self.segments.file_bytes // 2 or self.segments.has(following):
@@ -129,10 +129,10 @@ class CommitLog:
         return True
 
     def fetch_ahead(self, ahead_bytes: int) -> Callable[[], None] | None:
-        """Return what has the bytes in memory that are written to next, for another thread to call; None if they are.
+        """Return a function, for another thread, that loads the pages written next; None if they are loaded.
 
-        A page that is written to for the first time is made by the system, with many that follow it: a pause of
-        milliseconds for all who wait for an answer.
+        The first write to a page makes the kernel allocate it and many after it: a pause of milliseconds for every
+        waiting client.
         """
         segments = self.segments
         if segments.tail is None or self.written_to < segments.tail_base:
@@ -157,7 +157,7 @@ class CommitLog:
         return target
 
     def read(self, physical_offset: int, size_bytes: int) -> bytes | None:
-        """Copy a range that lies in one segment; None where it is not, or no longer, there."""
+        """Copy a range of one segment; return None if it is not in the log."""
         base = self.segments.base_of(physical_offset)
         position = physical_offset - base
         if physical_offset < 0 or not self.segments.has(base) or position + size_bytes > self.segments.file_bytes:
@@ -167,7 +167,7 @@ class CommitLog:
         return self.segments.file(base).read(position, size_bytes)
 
     def read_record(self, physical_offset: int) -> bytes | None:
-        """Copy a record whose size is not known, by the size that it states; None where none can be."""
+        """Copy a record by the size that it states; return None if that is invalid."""
         base = self.segments.base_of(physical_offset)
         position = physical_offset - base
         room_bytes = min(self.written_to - physical_offset, self.segments.file_bytes - position)
@@ -178,12 +178,12 @@ class CommitLog:
         return file.read(position, size_bytes) if RECORD_BYTES_MIN <= size_bytes <= room_bytes else None
 
     def read_message(self, physical_offset: int, size_bytes: int) -> Message | None:
-        """Read one record; raises a `FormatError` where its bytes are damaged."""
+        """Read one record; raise `FormatError` if it is damaged."""
         record = self.read(physical_offset, size_bytes)
         return None if record is None else decode_message(record, physical_offset=physical_offset)
 
     def spans(self, start: int, stop: int) -> Iterator[Span]:
-        """Yield the parts of a range, segment by segment."""
+        """Yield the spans of a range, segment by segment."""
         for base in self.segments.bases:
             first, last = max(start, base), min(stop, base + self.segments.file_bytes)
             if first < last:

@@ -1,12 +1,11 @@
-"""Where does the log end? Asked when a store is opened that nobody closed, or that somebody else wrote.
+"""Log end: finds the end of the log of a store that was not closed cleanly, or that another broker wrote.
 
-From a record known to be one the log is followed to the first bytes that are none. After a crash that is its end:
-what lies behind may be pages that reached the disk out of order. But where a later record is older than the
-checkpoint's time, it was safely on the disk long ago; then the bytes before it are damage in the middle, and the log
-goes on behind them.
+The log is followed from a known record to the first bytes that are not a record. After a crash that is its end: bytes
+after it may be pages that were written back out of order. But if a later record is older than the checkpoint's
+timestamp, it was durable long ago: then the bytes before it are damage, and the log continues after them.
 
-A record's checksum covers its body only. In a log of our own zeros in topic or properties tell of a record that a crash
-tore, unless another checksum says that they are its own: see `zero_bytes`.
+A record's CRC covers only its body. In a log by Orbitlog, zeros in topic or properties indicate a torn record, unless
+a property CRC confirms them: see `torn_records`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _KERNEL_BYTES_MIN = 16 * 1024 * 1024
 
 @dataclass(slots=True)
 class FoundEnd:
-    """The end of the log, the store time of the last message before it, and damage that was passed over."""
+    """The end of the log, the store timestamp of the last message before it, and skipped damage."""
 
     physical_offset: int
     last_store_timestamp_ms: int = 0
@@ -35,20 +34,20 @@ class FoundEnd:
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """What is known of a log before it is followed: who wrote it, and what of it was safely on the disk."""
+    """What is known of a log before it is followed: which broker wrote it, and what of it was durable."""
 
     is_own: bool
     durable_timestamp_ms: int
     last_durable_physical_offset: int
 
     def is_durable(self, message: Message) -> bool:
-        """Tell whether a message was on the disk. Of those stored in the last millisecond only some were."""
+        """Return whether a message was durable; of those stored in the last millisecond only some were."""
         if message.store_timestamp_ms == self.durable_timestamp_ms:
             return message.physical_offset <= self.last_durable_physical_offset
         return 0 < message.store_timestamp_ms < self.durable_timestamp_ms
 
     def may_go_on(self, physical_offset: int, last_store_timestamp_ms: int) -> bool:
-        """Tell whether a message known to be on the disk can follow there, after one stored at that time."""
+        """Return whether a message known to be durable can follow one stored at that time."""
         if self.is_own:
             return physical_offset <= self.last_durable_physical_offset
         return last_store_timestamp_ms < self.durable_timestamp_ms
@@ -58,12 +57,12 @@ class KnownLog:
 
 
 def find_log_end(log: CommitLog, start: int, known: KnownLog, progress: Progress | None = None) -> FoundEnd:
-    """Follow the log from the record at `start`; tells after each segment how many bytes were followed, of how many."""
+    """Follow the log from the record at `start`; `progress` gets bytes done and to do after each segment."""
     result = FoundEnd(start)
     bases = [base for base in log.segments.bases if base + log.segments.file_bytes > start]
     for base in bases:
         if base > result.physical_offset:
-            break  # the segment before did not lead here
+            break  # the segment before did not end with a BLANK
         goes_on = _follow_segment(log, base, max(start - base, 0), known, result)
         if progress is not None:
             progress(result.physical_offset - start, max(_written_end(log), result.physical_offset) - start)
@@ -73,13 +72,13 @@ def find_log_end(log: CommitLog, start: int, known: KnownLog, progress: Progress
 
 
 def _written_end(log: CommitLog) -> int:
-    """Return where the log ends at the latest."""
+    """Return an upper bound of the log's end."""
     last = log.segments.bases[-1]
     return last + log.segments.file(last).data_end()
 
 
 def _follow_segment(log: CommitLog, base: int, position: int, known: KnownLog, result: FoundEnd) -> bool:
-    """Follow one segment; True where the log goes on in the next, which is there."""
+    """Follow one segment; return whether the log continues in the next one, which exists."""
     view = log.segments.file(base).view()
     try:
         while True:
@@ -92,11 +91,11 @@ def _follow_segment(log: CommitLog, base: int, position: int, known: KnownLog, r
                 return True
             following = None
             if known.may_go_on(base + position, result.last_store_timestamp_ms):
-                # Only where something was written: the rest of a segment is a gigabyte of nothing.
+                # Only where data was written: the rest of a segment may be a gigabyte of zeros.
                 with view[: log.segments.file(base).data_end()] as written:
                     following = find_record(written, position + 1, base_physical_offset=base)
             if following is None:
-                following = len(view)  # where this segment's end is damaged the next one may follow
+                following = len(view)  # the end of this segment is damaged; the next one may follow
             if not _is_durable(log, base + following, known):
                 return False
             reason = str(found.error) if isinstance(found, Damage) else "zeros where records should be"
@@ -112,7 +111,7 @@ def _follow_segment(log: CommitLog, base: int, position: int, known: KnownLog, r
 def _follow_records(
     view: memoryview, base: int, position: int, known: KnownLog, result: FoundEnd
 ) -> tuple[int, SegmentEnd | LogEnd | Damage]:
-    """Go from record to record; returns where they end, and with what."""
+    """Go from record to record; return the position of the first that is not a message, and what it is."""
     found = read_at(view, position, base_physical_offset=base)
     if isinstance(found, Message) and len(view) - position >= _KERNEL_BYTES_MIN:
         position = _follow_fast(view, base, position, known, result)
@@ -130,7 +129,7 @@ def _follow_fast(view: memoryview, base: int, position: int, known: KnownLog, re
     from orbitlog.kernels.record_walk import walk_messages
 
     walk = walk_messages(view, position, base_physical_offset=base)
-    # In a log of somebody else's only the last record is of interest: its time.
+    # In a log by another broker only the last record's timestamp is needed.
     for found_at in walk.positions.tolist() if known.is_own else walk.positions[-1:].tolist():
         found = read_at(view, found_at, base_physical_offset=base, check_crc=False)
         assert isinstance(found, Message)
@@ -141,7 +140,7 @@ def _follow_fast(view: memoryview, base: int, position: int, known: KnownLog, re
 
 
 def _is_durable(log: CommitLog, physical_offset: int, known: KnownLog) -> bool:
-    """Tell whether a message lies there, or behind the end of its segment, that was on the disk."""
+    """Return whether a durable message is stored there, or after the end of that segment."""
     base = log.segments.base_of(physical_offset)
     if not log.segments.has(base):
         return False

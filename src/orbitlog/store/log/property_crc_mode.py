@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 EncodeRecords = Callable[[Message, bytes, int, int, int], BatchRecords | None]
 EncodeRun = Callable[[Sequence[Row], dict[QueueKey, int], int, int, int], Run]
 _RECORDS_SAMPLED = 16
-# Java reads the last segments when it starts: three, whatever the line of versions.
+# Java reads the last three segments when it starts, in every version.
 _SEGMENTS_READ_BY_JAVA = 3
-# Below this the plain decoder is done before the kernels are loaded.
+# Below this size the plain decoder finishes before the kernels are loaded.
 _KERNEL_BYTES_MIN = 16 * 1024 * 1024
 
 
@@ -48,7 +48,7 @@ class RecordsWithoutCrc:
 
 
 def encode_no_records(*_: object) -> None:
-    """Take the place of the batch encoder: it appends no property CRC, so each batch is taken apart."""
+    """Replace the batch encoder, which appends no property CRC: every batch takes the slow path."""
 
 
 def infer_mode(wanted: PropertyCrc, log: CommitLog, queues: QueueSet) -> tuple[bool, list[str]]:
@@ -78,7 +78,7 @@ def _tail_has_crc(log: CommitLog, queues: QueueSet) -> bool:
             message = decode_message(record, physical_offset=physical_offset) if record else None
         except FormatError:
             continue
-        # With zeros in its properties it would have one in any case: see `zero_bytes`.
+        # With zero bytes in its properties it has one in any case: see `torn_records`.
         if message is not None and 0 not in message.properties_raw:
             return ends_with_crc(message.properties_raw)
     return False
@@ -104,7 +104,7 @@ def _lacking(log: CommitLog) -> RecordsWithoutCrc:
 def find_records_without_crc(segments: Iterable[OffsetFile]) -> RecordsWithoutCrc:
     """Look through segments of a log for records that a Java broker with `forceVerifyPropCRC` does not accept.
 
-    Damage ends the search of its segment: it is not the business of this function.
+    Damage ends the search of its segment; other code reports it.
     """
     total = RecordsWithoutCrc()
     for segment in segments:

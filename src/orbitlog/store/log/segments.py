@@ -1,11 +1,11 @@
-"""A log cut into files of one size, each named after its first byte: CommitLog and every ConsumeQueue are one.
+"""Segments: a log in files of one size, each named after its first byte; CommitLog and every ConsumeQueue are one.
 
-Positions in the log count from its very beginning, whether the first files are still there or not. Files are mapped
-when they are first needed and allocated in steps ahead of the writer.
+Positions count from the start of the log, even after its first files were deleted. Files are mapped when first used
+and allocated in steps ahead of the writer.
 
-The name of a file is on the disk before anything is written to it, with one exception: where names may come later, a
-log's first file and its directories are synced together with its bytes. Thousands of queues that get their first
-message would otherwise wait for the disk four times each.
+The name of a file is durable before anything is written to it, with one exception: with `names_later` a log's first
+file and its directories are synced together with its bytes. Otherwise thousands of queues would each wait for four
+syncs at their first message.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _ZEROS = bytes(64 * 1024)
 
 
 def new_file(disk: Disk, path: Path, size_bytes: int) -> MappedFile:
-    """Make a file whose size and name are on the disk when this returns.
+    """Create a file; its size and name are durable when this returns.
 
-    The size first: a file that has its name but not yet its size after a crash can then only be the last one made.
+    The size is synced first: after a crash only the last file created can have a name but no size.
     """
     mapped = disk.create_file(path, size_bytes)
     try:
@@ -39,7 +39,7 @@ def new_file(disk: Disk, path: Path, size_bytes: int) -> MappedFile:
             disk.sync_directory(path.parent)
     except StoreError:
         mapped.close()
-        disk.remove_file(path)  # it would be in the way of the next try
+        disk.remove_file(path)  # the next try needs the name
         raise
     return mapped
 
@@ -81,19 +81,19 @@ class Segments:
         self._bases: list[int] = []
         self._files: dict[int, MappedFile] = {}
         self._allocated_to: dict[int, int] = {}
-        self._lent: list[MappedFile] = []
+        self._in_use: list[MappedFile] = []
         self._forget_tail()
 
     def _forget_tail(self) -> None:
-        """Start anew to remember the file that is written to: where almost every byte goes."""
+        """Forget the cached last file, to which almost every byte is written."""
         self.tail: MappedFile | None = None
         self.tail_base = self.tail_allocated_to = 0
 
     def load(self) -> None:
-        """List the files; each must have the size that the log's files have.
+        """List the files; raise `StoreLayoutError` if one has another size.
 
-        An empty last file is what a crash leaves between making a file and giving it its size: it is removed. A reader
-        may see one that is just being made.
+        A crash between creating a file and setting its size leaves an empty last file: it is removed. A reader may see
+        one that is just being created.
         """
         known = self._list_files()
         if known and known[-1][1] == 0:
@@ -103,14 +103,14 @@ class Segments:
         for base, size_bytes in known:
             if size_bytes != self.file_bytes:
                 raise StoreLayoutError(
-                    f"{self._path(base)} has {size_bytes} bytes where this store's files have"
-                    f" {self.file_bytes}; set the size it was made with, or look at it with `orbitlog dump`"
+                    f"{self._path(base)} has {size_bytes} bytes, but this store's files have"
+                    f" {self.file_bytes}; set the size it was created with, or inspect it with `orbitlog dump`"
                 )
             if base % self.file_bytes:
                 raise StoreLayoutError(f"{self._path(base)} does not start at a multiple of {self.file_bytes}")
         self._bases = [base for base, _ in known]
         if known:
-            self._doubt_names()
+            self._distrust_names()
 
     def _list_files(self) -> list[tuple[int, int]]:
         """Return the first byte and the size of each file, in order."""
@@ -121,8 +121,8 @@ class Segments:
         named = [(parse_offset_file_name(entry.name), entry.size_bytes) for entry in entries]
         return sorted((base, size_bytes) for base, size_bytes in named if base is not None)
 
-    def _doubt_names(self) -> None:
-        """Sync the names before anything counts on them: who made the first file may have died before it did."""
+    def _distrust_names(self) -> None:
+        """Sync the names before relying on them: the process that created them may have died before it did."""
         if self._names_later:
             self._unsynced_directories = [self.directory.parent.parent, self.directory.parent, self.directory]
 
@@ -132,7 +132,7 @@ class Segments:
 
     @property
     def directories(self) -> tuple[Path, ...]:
-        """Directories whose disks count when room is asked for."""
+        """Directories whose disks are checked for free space."""
         return (self.directory,)
 
     def directory_of(self, base: int) -> Path:
@@ -148,12 +148,12 @@ class Segments:
 
     @property
     def start(self) -> int:
-        """The first byte that is there."""
+        """Position of the first byte of the first file."""
         return self._bases[0] if self._bases else 0
 
     @property
     def end(self) -> int:
-        """The byte after the last file."""
+        """Position after the last file."""
         return self._bases[-1] + self.file_bytes if self._bases else 0
 
     def base_of(self, position: int) -> int:
@@ -172,7 +172,7 @@ class Segments:
         return mapped
 
     def add(self, base: int) -> MappedFile:
-        """Make the file that starts at `base`."""
+        """Create the file that starts at `base`."""
         assert not self.has(base)
         if self._names_later and not self._bases:
             mapped = self._first_file(base)
@@ -180,9 +180,9 @@ class Segments:
             if not self._bases:
                 self._make_directories()
             if self._unsynced_directories:
-                self.sync(self.start, self.end)  # only the last file may be found without its size
+                self.sync(self.start, self.end)  # only the last file may lack its size after a crash
             mapped = new_file(self._disk, self._new_path(base), self.file_bytes)
-        insort(self._bases, base)  # behind all others, unless one of a queue's was lost
+        insort(self._bases, base)  # last, unless a queue lost a file
         self._keep(base, mapped)
         self._allocated_to[base] = 0
         return mapped
@@ -191,7 +191,7 @@ class Segments:
         self._disk.make_directory(self.directory)
 
     def _first_file(self, base: int) -> MappedFile:
-        """Make the first file, whose name is synced with the first bytes; if it is lost, so are all that follow it."""
+        """Create the first file; its name is synced with its first bytes, and if it is lost so are all later files."""
         unsynced = self._disk.make_directory(self.directory, durable=False)
         mapped = self._disk.create_file(self._path(base), self.file_bytes)
         self._unsynced_directories = [*unsynced, self.directory]
@@ -200,7 +200,7 @@ class Segments:
     def _sync_directories(self) -> None:
         waiting, self._unsynced_directories = self._unsynced_directories, []
         for directory in waiting:
-            # One that somebody removed meanwhile, with all that was in it, has no names to keep.
+            # A directory that was removed meanwhile has no names to sync.
             with suppress(FileNotFoundError):
                 self._disk.sync_directory(directory)
 
@@ -210,28 +210,28 @@ class Segments:
         self._files[base] = mapped
 
     def data_end(self) -> int:
-        """Return a position behind which nothing was ever written, as far as the file system can tell."""
+        """Return a position after which nothing was ever written, according to the file system's hole map."""
         return self._bases[-1] + self.file(self._bases[-1]).data_end() if self._bases else 0
 
     def note(self, base: int) -> bool:
-        """Take in a file that another process made; False where it is not there, or not whole yet."""
+        """Add a file that another process created; return False if it is missing or incomplete."""
         if self.has(base):
             return True
         try:
             mapped = self._disk.open_file(self._path(base), writable=self._writable)
-        except (StoreError, ValueError):  # one that is empty cannot be mapped
+        except (StoreError, ValueError):  # an empty file cannot be mapped
             return False
         if mapped.size_bytes != self.file_bytes:
             mapped.close()
             return False
         if not self._bases:
-            self._doubt_names()
+            self._distrust_names()
         insort(self._bases, base)
         self._files[base] = mapped
         return True
 
     def forget_before(self, position: int) -> None:
-        """Let go of files that end at or before `position`; they stay on the disk, for whoever removes them."""
+        """Drop files that end at or before `position` from this object; another process deletes them."""
         gone = [base for base in self._bases if base + self.file_bytes <= position]
         self._bases = self._bases[len(gone) :]
         for base in gone:
@@ -239,16 +239,16 @@ class Segments:
         self.close_before(position)
 
     def close_before(self, position: int) -> None:
-        """Unmap files that end at or before `position`: whoever removes one then gets its room back."""
+        """Unmap files that end at or before `position`: their blocks are freed when they are deleted."""
         mapped = [base for base in self._files if base + self.file_bytes <= position]
         self._close([self._files.pop(base) for base in mapped])
 
     def allocated_to(self, base: int) -> int:
-        """Return up to where the file's bytes are known to have blocks of their own."""
+        """Return the position up to which the file's blocks are known to be allocated."""
         return self._allocated_to.get(base, 0)
 
     def ensure_allocated(self, base: int, stop: int) -> None:
-        """Make sure that the file's bytes up to `stop` have blocks of their own."""
+        """Allocate the file's blocks up to `stop`."""
         allocated = self._allocated_to.get(base, 0)
         if stop <= allocated:
             return
@@ -257,33 +257,33 @@ class Segments:
         self._allocated_to[base] = target
 
     def remember_tail(self, base: int) -> None:
-        """Let `tail` be that file, which may be written to up to `tail_allocated_to` without asking again."""
+        """Set `tail` to that file, which may be written up to `tail_allocated_to` without a check."""
         self.tail, self.tail_base, self.tail_allocated_to = self.file(base), base, self._allocated_to.get(base, 0)
 
     def drop_unused(self, end: int, *, keep_first: bool = False) -> None:
-        """Remove files that hold nothing of a log which ends there; the first, kept, says where the log starts."""
+        """Remove files after `end`; with `keep_first` the first file is kept, as its name records the log's start."""
         base = self.base_of(end)
         is_kept = end > base or (keep_first and base == self.start)
         self.drop_from(base + self.file_bytes if is_kept else base)
 
     def cut(self, end: int, *, keep_first: bool = False) -> None:
-        """Let the log end there, durably: files behind are removed, and stale bytes in the last one overwritten."""
+        """End the log at `end`, durably: remove later files, overwrite stale bytes in the last one with zeros."""
         self.drop_unused(end, keep_first=keep_first)
         base = self.base_of(end)
         if self.has(base) and self._wipe(base, end - base):
             self.file(base).sync()
 
     def _wipe(self, base: int, start: int) -> bool:
-        """Overwrite what lies behind `start`; True if there was anything."""
+        """Overwrite bytes after `start` with zeros; return whether there were any."""
         file, is_found = self.file(base), False
         data_end = file.data_end()
-        file.fetch(start, data_end)  # a copy of a store has no holes, and through the map it is read page by page
+        file.fetch(start, data_end)  # a copied store has no holes; without this the map would be read page by page
         for chunk_start in range(start, data_end, len(_ZEROS)):
             chunk = file.read(chunk_start, min(len(_ZEROS), data_end - chunk_start))
             if chunk == _ZEROS[: len(chunk)]:
                 continue
             is_found = True
-            # Page by page, and only those that hold something: the others may have no blocks, and get none here.
+            # Only pages with data: others may be holes without blocks, and stay so.
             position, stop = chunk_start, chunk_start + len(chunk)
             while position < stop:
                 count = min(_PAGE_BYTES - position % _PAGE_BYTES, stop - position)
@@ -302,9 +302,9 @@ class Segments:
             self._disk.sync_directory(self.directory)
 
     def drop_before(self, position: int) -> int:
-        """Remove files that end at or before `position`, oldest first and never the last; returns how many.
+        """Remove files that end at or before `position`, oldest first and never the last; return their number.
 
-        Each is durably gone before the next one goes: a crash leaves no hole.
+        Each removal is durable before the next: a crash leaves no gap.
         """
         count = 0
         while len(self._bases) > 1 and self._bases[0] + self.file_bytes <= position:
@@ -316,10 +316,10 @@ class Segments:
         return count
 
     def sync(self, start: int, stop: int) -> None:
-        """Put the bytes of a range on the disk; may be called in any thread."""
+        """Sync the bytes of a range; may be called in any thread."""
         base = start - start % self.file_bytes
         if stop <= base + self.file_bytes and (mapped := self._files.get(base)) is not None:
-            mapped.sync()  # all of it in one file, as where senders wait: as few steps as can be
+            mapped.sync()  # one file, the usual case of group commit: as few steps as possible
         else:
             for base in self.bases:
                 if base < stop and base + self.file_bytes > start:
@@ -332,7 +332,7 @@ class Segments:
         if mapped is not None:
             mapped.sync()
             return
-        # Closed for want of descriptors, and not opened again here: this may not be the thread that opens files.
+        # Closed to save descriptors. Not kept open here: only the appending thread may change `_files`.
         mapped = self._disk.open_file(self._path(base), writable=self._writable)
         try:
             mapped.sync()
@@ -347,25 +347,25 @@ class Segments:
         self._close(mapped)
 
     def _close(self, mapped: list[MappedFile]) -> None:
-        """Close files, and those that could not be closed before: a view that is lent keeps its bytes until then."""
+        """Close files, and those whose close failed earlier because a view of them was in use."""
         self._forget_tail()
-        waiting, self._lent = [*self._lent, *mapped], []
+        waiting, self._in_use = [*self._in_use, *mapped], []
         for file in waiting:
             try:
                 file.close()
             except BufferError:
-                self._lent.append(file)
+                self._in_use.append(file)
 
     def _path(self, base: int) -> Path:
         """Return the path of a file that exists, or may exist."""
         return self.directory / offset_file_name(base)
 
     def _new_path(self, base: int) -> Path:
-        """Return where a file that does not exist yet is created."""
+        """Return the path at which a new file is created."""
         return self.directory / offset_file_name(base)
 
     def _remove(self, base: int) -> None:
-        # The name first: if that fails the file is as it was, and a view that is lent does not need the name.
+        # Unlink first: if that fails the file is unchanged, and views of the map do not need the name.
         self._disk.remove_file(self._path(base))
         self._allocated_to.pop(base, None)
         self._close([self._files.pop(base)] if base in self._files else [])

@@ -1,10 +1,9 @@
-"""Zeros in the properties of a message: legal, and what bytes that a crash kept from the disk look like.
+"""Torn records: detects records of which a crash kept only some pages.
 
-A record's checksum covers its body alone. In a log of our own a record without a zero in its topic and properties is
-whole: whatever part of it did not reach the disk would be zeros there, or is caught by the body's checksum or by
-lengths that do not add up. A message that has zeros in its properties is therefore stored with the property CRC
-(`formats.records.property_crc`) even where no setting asks for it. After a crash such a record is whole if that holds,
-and only then.
+A record's CRC covers only its body. Pages that were not written back read as zeros. So a record by Orbitlog without a
+zero byte in topic and properties is complete: a missing page would show there, in the body's CRC or in lengths that do
+not add up. A message whose properties contain zero bytes, which is valid, is therefore stored with a property CRC
+(`formats.records.property_crc`) even if no setting asks for it; after a crash it is complete only if that CRC is right.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from orbitlog.formats.records.properties import check_crc_property
 
 
 def is_torn(message: Message) -> bool:
-    """Tell of a record in a log of our own whether a crash kept parts of it from the disk."""
+    """Return whether a record of a log by Orbitlog lacks pages that a crash lost."""
     if 0 not in message.properties_raw:
         return "\0" in message.topic
     try:

@@ -1,7 +1,7 @@
-"""Finding messages by key through the index: newest first, and complete or saying that it is not.
+"""Key query: finds messages by key through the index, newest first.
 
-The index holds hashes. Every hit is read and its real topic and key compared, so no collision leaks; where the index is
-behind the log, or the limit was reached, the answer says so.
+The index holds hashes. Every hit is read and its topic and key compared, so hash collisions are never returned. The
+result is marked incomplete if the index lags behind the log or the limit was reached.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ assert _PLAIN.size == RECORD_PREFIX.size_bytes
 
 @dataclass(frozen=True, slots=True)
 class KeyQuery:
-    """A key of a topic, a time window and how many messages at most."""
+    """A key of a topic, a time window and the maximum number of messages."""
 
     topic: str
     key: str
@@ -49,17 +49,17 @@ class KeyQuery:
     limit: int = QUERY_LIMIT_DEFAULT
     unique_key_only: bool = False
     by_index_time: bool = False
-    """Take the index's times, cut to seconds, for the messages' own: what a Java broker answers to a narrow window."""
+    """Compare the index's timestamps, cut to seconds, instead of the messages' own, as a Java broker does."""
 
     @property
     def slack_ms(self) -> int:
-        """How much later than its index entry says a message may have been stored."""
+        """Milliseconds that a message may have been stored after the timestamp of its index entry."""
         return 0 if self.by_index_time else 999
 
 
 @dataclass(frozen=True, slots=True)
 class FoundByKey:
-    """Records as they lie in the log, newest first: what a broker answers with; `reason` says why there may be more."""
+    """Raw records, newest first; `reason` states why there may be more."""
 
     records: list[bytes] = field(default_factory=list)
     complete: bool = True
@@ -72,7 +72,7 @@ class FoundByKey:
 
 
 def read_record_at(log: CommitLog, physical_offset: int) -> Message | None:
-    """Read a record whose size is not known; None where none is there."""
+    """Read a record of unknown size; return None if there is none."""
     record = log.read_record(physical_offset)
     return None if record is None else _decoded(record, physical_offset)
 
@@ -85,7 +85,7 @@ def _decoded(record: bytes, physical_offset: int) -> Message | None:
 
 
 def query_by_key(query: KeyQuery, log: CommitLog, index: IndexFiles, *, indexed_to: int) -> FoundByKey:
-    """Find the messages with that key."""
+    """Return the messages with that key."""
     records: list[bytes] = []
     newest_ms, reason = 0, ""
     for record, store_timestamp_ms in _candidates(query, log, index):
@@ -136,7 +136,7 @@ def _matches(query: KeyQuery, message: Message) -> bool:
 
 
 class _Glance(NamedTuple):
-    """Tells without taking a record apart that it is sound and has one key, this one, as most have that are found."""
+    """Fast path: matches raw records that are intact and have exactly one key, the one searched for."""
 
     topic_part: bytes
     key_item: bytes
@@ -145,7 +145,7 @@ class _Glance(NamedTuple):
 
     @classmethod
     def at(cls, query: KeyQuery) -> _Glance | None:
-        """Return what looks for the query's key; None for what no single key can be."""
+        """Return the fast path for a query; None if its key is not a single valid key."""
         key, topic = query.key, utf8_encode(query.topic)
         if not key or props.KEY_SEPARATOR in key or props.PROPERTY_END in key or len(topic) > TOPIC_BYTES_MAX_V1:
             return None
@@ -155,7 +155,7 @@ class _Glance(NamedTuple):
         return cls(bytes((len(topic),)) + topic, key_item, query.begin_ms, query.end_ms)
 
     def matches(self, record: bytes, physical_offset: int) -> int | None:
-        """Return the store time of a record that is seen to match; None says nothing."""
+        """Return the store timestamp of a matching record; None if the slow path must decide."""
         topic_part, key_item, begin_ms, end_ms = self
         size_bytes, magic, crc, stated_offset, sys_flag, store_ms, body_bytes = _PLAIN.unpack_from(record)
         body_end = _PLAIN.size + body_bytes

@@ -1,10 +1,11 @@
-"""Reading a queue: messages from a queue offset on, within limits, with Java's answers (GetMessageStatus).
+"""Queue reader: reads messages from a queue offset on, within limits, with Java's statuses (GetMessageStatus).
 
-A read never goes past one ConsumeQueue file, nor over more units than a filter should be asked about at once; the
-answer always says where to go on. Mirrors Java `DefaultMessageStore.getMessage`.
+A read stays within one ConsumeQueue file and a bounded number of units; the result contains the next queue offset.
+Mirrors Java `DefaultMessageStore.getMessage`.
 
-Records are checked before they are given away, their body's checksum included. Of those that this process wrote itself,
-so lately that they are in memory still, only that the unit points to one: that is what nearly every consumer reads.
+Records are checked before they are returned, including the CRC of the body. Records that this process wrote and that
+are still in memory, which nearly every consumer reads, take a fast path: only size, magic and physical offset are
+compared with the unit.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class GetStatus(Enum):
 
 
 class ReadLimits(NamedTuple):
-    """How much one read may give; less of what is so old that it must come from the disk."""
+    """Limits of one read; lower ones for old messages, which must be read from disk."""
 
     count_in_memory: int = 32
     bytes_in_memory: int = 256 * 1024
@@ -72,7 +73,7 @@ _DEFAULT_LIMITS = ReadLimits()
 
 @dataclass(slots=True)
 class GetResult:
-    """Records as they lie in the log, and where to read on."""
+    """Raw records, and the queue offset of the next read."""
 
     status: GetStatus
     next_offset: int
@@ -80,12 +81,12 @@ class GetResult:
     max_offset: int
     records: list[bytes] = field(default_factory=list)
     damaged: list[tuple[int, int]] = field(default_factory=list)
-    """Physical offset and size of messages passed over: their bytes are not those that were written."""
+    """Physical offset and size of skipped damaged messages."""
 
 
 @dataclass(slots=True)
 class ReadRequest:
-    """What is asked of a queue; a filter that is None lets everything pass."""
+    """A read of a queue; a filter that is None accepts every message."""
 
     queue_offset: int
     max_count: int
@@ -115,9 +116,9 @@ def read_queue(queue: ConsumeQueue | None, log: CommitLog, request: ReadRequest)
 
 
 def _is_sound(record: bytes, physical_offset: int) -> bool:
-    """Check what a damaged unit or record cannot have right: size, magic, place, lengths and the body's CRC.
+    """Return whether size, magic, physical offset, lengths and the body's CRC are right.
 
-    What `decode_message` checks, in little more than half its time: nothing of the record is taken out.
+    These are the checks of `decode_message` in little more than half its time: no field is extracted.
     """
     if len(record) < RECORD_BYTES_MIN:
         return False
@@ -136,7 +137,7 @@ def _is_sound(record: bytes, physical_offset: int) -> bool:
     topic_start = body_end + (1 if magic == MAGIC_V1 else 2)
     topic_end = topic_start + int.from_bytes(record[body_end:topic_start], "big")
     properties_bytes = int.from_bytes(record[topic_end : topic_end + 2], "big")
-    # Whoever is given it decodes the topic with the rest: nobody gets past a message whose topic is no text.
+    # Consumers decode the topic: one that is not UTF-8 would block them at this message.
     return topic_end + 2 + properties_bytes == size_bytes and _is_text(record[topic_start:topic_end])
 
 
@@ -156,7 +157,7 @@ def _is_text(raw: bytes) -> bool:
 
 
 class _Collected:
-    """What one read has found so far."""
+    """The state of one read."""
 
     def __init__(self, log: CommitLog, request: ReadRequest) -> None:
         self._log = log
@@ -173,7 +174,7 @@ class _Collected:
         return GetStatus.MESSAGE_WAS_REMOVING if self._was_removed else GetStatus.NO_MATCHED_MESSAGE
 
     def take(self, units: bytes) -> int:
-        """Go through units until the limits are reached; returns how many were gone through."""
+        """Read the records of units until a limit is reached; return the number of units scanned."""
         tags_filter, record_filter = self._request.tags_filter, self._request.record_filter
         begun = self._take_young(units) if record_filter is None else 0
         if begun:
@@ -181,16 +182,16 @@ class _Collected:
         for scanned, (physical_offset, size_bytes, tags_code) in enumerate(_iter_units(units), begun):
             if self._is_enough(physical_offset, size_bytes):
                 return scanned
-            # A broker that keeps filter bit maps puts the address of one there: the message has to be asked itself.
-            is_told_by_record = tags_filter is not None and is_ext_address(tags_code)
-            if size_bytes == INT_MAX or not (tags_filter is None or is_told_by_record or tags_filter(tags_code)):
+            # A broker with filter bit maps stores the address of one there: the tags must be read from the record.
+            needs_record = tags_filter is not None and is_ext_address(tags_code)
+            if size_bytes == INT_MAX or not (tags_filter is None or needs_record or tags_filter(tags_code)):
                 continue
             record = self._log.read(physical_offset, size_bytes)
             if record is None and 0 <= physical_offset < self._log.min_physical_offset:
                 self._was_removed = True
             elif record is None or not _is_sound(record, physical_offset):
                 self.damaged.append((physical_offset, size_bytes))
-            elif is_told_by_record and tags_filter is not None and not tags_filter(_tags_hash(record)):
+            elif needs_record and tags_filter is not None and not tags_filter(_tags_hash(record)):
                 continue
             elif record_filter is None or record_filter(record):
                 self.records.append(record)
@@ -198,7 +199,7 @@ class _Collected:
         return begun + len(units) // ENTRY_BYTES
 
     def _take_young(self, units: bytes) -> int:
-        """Take records as long as all are young and as they should be; returns how many units were gone through."""
+        """Fast path: read records while all are in memory and match their units; return the number of units scanned."""
         log, tags_filter, limits = self._log, self._request.tags_filter, self._request.limits
         segments, records = log.segments, self.records
         young_from = max(log.own_from, log.written_to - limits.memory_bytes)

@@ -1,8 +1,8 @@
-"""A store opened for reading only, beside a broker that writes to it or without one: no lock, not a byte changed.
+"""Store reader: opens a store read-only, with or without a running broker; takes no lock and changes no byte.
 
-The log is followed to its last intact record, and no further than a running Orbitlog broker says that others may read,
-so that nothing half written is ever seen. What is read is a moment's state; `refresh` takes another look, and so does
-every question that meets a file which the broker has deleted since.
+The log is read up to its last intact record, or up to the confirmed offset of a running Orbitlog broker if that is
+lower, so no partly written record is seen. A reader sees a snapshot; `refresh` updates it, and so does a read that
+meets a file which the broker has deleted since.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.storefiles.store_contents import Part, refuse_reading
 
-# Deleting takes moments, and comes in batches hours apart.
+# Deletions are short and come in batches hours apart.
 _LOOKS_MAX = 100
 
 Answer = TypeVar("Answer")
@@ -49,7 +49,7 @@ class StoreReader(StoreReads):
 
     @classmethod
     def open(cls, root: Path, config: StoreConfig, disk: Disk | None = None) -> StoreReader:
-        """Look into a store that exists."""
+        """Open an existing store for reading."""
         disk = disk or RealDisk()
         refuse_reading(root, Part.LOG | Part.QUEUES | Part.INDEX, disk)
         paths = config.paths_of(root)
@@ -61,7 +61,7 @@ class StoreReader(StoreReads):
         return cls(root, config, disk)
 
     def refresh(self) -> None:
-        """Take another look: messages may have come, and old files gone."""
+        """Update the snapshot: new messages, deleted files."""
         self.close()
         self._look()
 
@@ -74,7 +74,7 @@ class StoreReader(StoreReads):
         return self._load()
 
     def _again(self, answer: Callable[[], Answer]) -> Answer:
-        """Answer from another look wherever a file is gone that the last one found."""
+        """Retry a read after a refresh if it met a deleted file."""
         for _ in range(_LOOKS_MAX - 1):
             try:
                 return answer()
@@ -150,7 +150,7 @@ class StoreReader(StoreReads):
             self._queues.used(queue)
 
     def _find_end(self) -> int:
-        """Return how far may be read: where the intact records end, but not beyond what a running broker says."""
+        """Return the end of the intact records, limited by the confirmed offset of a running broker."""
         log = self._log
         known = KnownLog(is_own=False, durable_timestamp_ms=0, last_durable_physical_offset=0)
         found = find_log_end(log, self._known_record(), known).physical_offset
@@ -162,7 +162,7 @@ class StoreReader(StoreReads):
         return found
 
     def _known_record(self) -> int:
-        """Return where a record starts or the log ends: the log before it need not be followed."""
+        """Return a known record start or log end; the log before it need not be followed."""
         start = self._log.min_physical_offset
         try:
             state = decode_state(self._disk.read_file(self._root / STATE_FILE) or b"")

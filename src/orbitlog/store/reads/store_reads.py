@@ -1,4 +1,4 @@
-"""What can be asked of a store, whether it is open for writing or only for reading."""
+"""Store reads: the queries of a store, open for writing or read-only."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from orbitlog.storefiles.store_config import StoreConfig
 
 
 class StoreReads(ABC):
-    """Reading by queue, time, id and key; what may be seen ends at `confirmed_to`."""
+    """Reads by queue, time, id and key, up to `confirmed_to`."""
 
     _config: StoreConfig
     _log: CommitLog
@@ -32,16 +32,16 @@ class StoreReads(ABC):
     @property
     @abstractmethod
     def confirmed_to(self) -> int:
-        """How far readers may read."""
+        """Physical offset up to which readers may read."""
 
     @property
     @abstractmethod
     def dispatched_to(self) -> int:
-        """Up to where messages are in their queues and in the index."""
+        """Physical offset up to which messages are in their queues and in the index."""
 
     @abstractmethod
     def _note_damage(self, physical_offset: int, size_bytes: int, reason: str) -> None:
-        """Remember a record that could not be read."""
+        """Remember an unreadable record."""
 
     def queue(self, topic: str, queue_id: int) -> ConsumeQueue | None:
         return self._queues.find(topic, queue_id)
@@ -57,7 +57,7 @@ class StoreReads(ABC):
         return result
 
     def offset_by_time(self, topic: str, queue_id: int, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
-        """Return the queue offset at a time, as the line of versions that the store is compatible with answers."""
+        """Return the queue offset at a timestamp, by the rules of the version that the store is compatible with."""
         queue = self._queues.find(topic, queue_id)
         if queue is None:
             return 0
@@ -67,17 +67,17 @@ class StoreReads(ABC):
         return search.search(queue, timestamp_ms, boundary)
 
     def earliest_time_ms(self, topic: str, queue_id: int) -> int:
-        """Return when the first message of a queue was stored; -1 where it has none."""
+        """Return the store timestamp of a queue's first message, or -1 if it has none."""
         queue = self._queues.find(topic, queue_id)
         return -1 if queue is None else TimeSearch(self._log).unit_time_ms(queue, queue.min_offset)
 
     def earliest_log_time_ms(self) -> int:
-        """Return when the oldest message that the log still has was stored; -1 where it has none."""
+        """Return the store timestamp of the oldest message in the log, or -1 if it has none."""
         start = self.min_physical_offset
         return TimeSearch(self._log).store_time_ms(start) if start < self.confirmed_to else -1
 
     def query_by_time(self, query: TimeQuery) -> FoundByTime:
-        """Find messages of a topic by their store time, newest first."""
+        """Find messages of a topic by store timestamp, newest first."""
         queues = [queue for queue in self._queues if queue.topic == query.topic]
         result = query_by_time(query, self._log, queues, indexed_to=self.dispatched_to)
         for queue in queues:
@@ -89,11 +89,11 @@ class StoreReads(ABC):
         return query_by_key(query, self._log, self._index, indexed_to=self.dispatched_to)
 
     def read_at(self, physical_offset: int) -> Message | None:
-        """Read the record that starts there, if one does and readers may see it."""
+        """Return the message at a physical offset; None if no record starts there or it is not confirmed."""
         if not self.min_physical_offset <= physical_offset < self.confirmed_to:
             return None
         return read_record_at(self._log, physical_offset)
 
     def read_by_id(self, message_id: str) -> Message | None:
-        """Read a message by the id that names its place."""
+        """Return the message with an offset message id."""
         return self.read_at(parse_offset_message_id(message_id).physical_offset)

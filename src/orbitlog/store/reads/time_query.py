@@ -1,7 +1,7 @@
-"""Finding messages of a topic by the time they were stored, newest first: through its queues, no index needed.
+"""Time query: finds messages of a topic by store timestamp, newest first, through its queues.
 
-Each queue is in the order of time, so that its part of the window is found by halving; the newest of all queues are
-merged. As with keys, the answer says when there is more.
+Each queue is in time order, so its part of the window is found by binary search; the newest messages of all queues are
+merged. As with key queries, the result states if there may be more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from orbitlog.store.reads.time_search import Boundary, TimeSearch
 
 @dataclass(frozen=True, slots=True)
 class TimeQuery:
-    """A topic, the first and the last millisecond of a window, and how many messages at most."""
+    """A topic, the first and last millisecond of a window, and the maximum number of messages."""
 
     topic: str
     begin_ms: int = 0
@@ -32,7 +32,7 @@ class TimeQuery:
 
 @dataclass(frozen=True, slots=True)
 class FoundByTime:
-    """Messages, newest first; `reason` says why there may be more."""
+    """Messages, newest first; `reason` states why there may be more."""
 
     messages: list[Message] = field(default_factory=list)
     complete: bool = True
@@ -40,7 +40,7 @@ class FoundByTime:
 
 
 def query_by_time(query: TimeQuery, log: CommitLog, queues: Iterable[ConsumeQueue], *, indexed_to: int) -> FoundByTime:
-    """Find the messages of the window; `queues` are all of the topic."""
+    """Return the messages of the window; `queues` are all queues of the topic."""
     parts = [_newest_first(query, log, queue) for queue in queues]
     merged = heapq.merge(*parts, key=_age)
     found = list(islice(merged, query.limit))

@@ -1,7 +1,7 @@
-"""Which message of a queue was stored when: offsets by time, as Java's two lines answer.
+"""Time search: queue offsets by timestamp, by the rules of Java 5.x and 4.x.
 
-5.x looks for the first message at or after a time (`LOWER`), or the last at or before it (`UPPER`). 4.x picks a file
-by its modification time and takes the nearest message in it; a broker of that line is expected to answer so, and does.
+5.x searches for the first message at or after a timestamp (`LOWER`), or the last at or before it (`UPPER`). 4.x picks
+a file by its modification time and returns the nearest message in it; stores compatible with 4.x do the same.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TimeSearch:
         self._log = log
 
     def store_time_ms(self, physical_offset: int) -> int:
-        """Return when the record there was stored; -1 where it is gone."""
+        """Return the store timestamp of the record at a physical offset, or -1 if the log does not have it."""
         head = self._log.read(physical_offset, _SYS_FLAG_AND_TIME.size + _IPV6_EXTRA)
         if head is None:
             return -1
@@ -46,7 +46,7 @@ class TimeSearch:
         return -1 if entry is None else self.store_time_ms(entry.physical_offset)
 
     def search(self, queue: ConsumeQueue, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
-        """Answer as 5.x does; past the end the answer is the queue's end."""
+        """Search as 5.x does; past the last message, return the queue's end."""
         low, high = queue.min_offset, queue.max_offset
         while low < high:
             middle = (low + high) // 2
@@ -58,9 +58,9 @@ class TimeSearch:
         return max(low - 1, queue.min_offset)
 
     def search_4x(self, queue: ConsumeQueue, timestamp_ms: int) -> int:
-        """Answer as 4.x does, quirks included: the nearest message in the file whose modification time fits."""
+        """Search as 4.x does, quirks included: the nearest message in the file chosen by modification time."""
         if queue.min_offset == queue.max_offset:
-            return queue.max_offset  # nothing is in it any more
+            return queue.max_offset  # all its messages have expired
         bases = queue.segments.bases
         base = next((base for base in bases if queue.segments.modified_ms(base) >= timestamp_ms), bases[-1])
         low = max(queue.min_offset * ENTRY_BYTES - base, 0)

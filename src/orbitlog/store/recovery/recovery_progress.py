@@ -1,7 +1,7 @@
-"""How fast a long recovery goes and how long it will still take, in words for whoever waits.
+"""Recovery progress: speed and remaining time of a long recovery, as text for the operator.
 
-`RecoveryPace` is pure: numbers in, words out. `PaceTeller` is what `MessageStore.open` takes for its `progress`: it
-passes the words on, at most once a second.
+`RecoveryProgress` is pure: numbers in, text out. `ProgressReporter` is a `progress` callback for `MessageStore.open`;
+it passes the text on at most once a second.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ _UNITS = (("GB", 1_000_000_000), ("MB", _MB), ("kB", 1_000))
 
 
 @dataclass(frozen=True, slots=True)
-class RecoveryPace:
-    """How much was done, of how much, in what time."""
+class RecoveryProgress:
+    """Bytes done, bytes in total, and the time taken."""
 
     done_bytes: int
     total_bytes: int
@@ -23,12 +23,12 @@ class RecoveryPace:
 
     @property
     def bytes_per_second(self) -> float:
-        """The rate since the beginning; 0 where no time has passed."""
+        """Average rate since the start; 0 if no time has passed."""
         return self.done_bytes / self.elapsed_s if self.elapsed_s > 0 else 0.0
 
     @property
     def remaining_s(self) -> float | None:
-        """How long the rest takes at that rate; None where nothing can be said yet."""
+        """Estimated time for the rest; None without an estimate yet."""
         rate = self.bytes_per_second
         return max(self.total_bytes - self.done_bytes, 0) / rate if rate else None
 
@@ -39,10 +39,12 @@ class RecoveryPace:
         return f"{done}, {self.bytes_per_second / _MB:,.0f} MB/s, {time_in_words(self.remaining_s)} left"
 
 
-class PaceTeller:
-    """Tells how a recovery goes: at most every `interval_s`, and at its end if anything was told before."""
+class ProgressReporter:
+    """Reports progress at most every `interval_s`, and at the end if anything was reported before."""
 
-    def __init__(self, now_s: Callable[[], float], tell: Callable[[RecoveryPace], None], interval_s: float = 1) -> None:
+    def __init__(
+        self, now_s: Callable[[], float], tell: Callable[[RecoveryProgress], None], interval_s: float = 1
+    ) -> None:
         self._now_s = now_s
         self._tell = tell
         self._interval_s = interval_s
@@ -53,7 +55,7 @@ class PaceTeller:
         now_s = self._now_s()
         is_end = done_bytes >= total_bytes and self._has_told
         if now_s - self._told_s >= self._interval_s or is_end:
-            self._tell(RecoveryPace(done_bytes, total_bytes, now_s - self._started_s))
+            self._tell(RecoveryProgress(done_bytes, total_bytes, now_s - self._started_s))
             self._told_s, self._has_told = now_s, True
 
 
@@ -65,7 +67,7 @@ def size_in_words(size_bytes: int) -> str:
 
 
 def time_in_words(seconds: float) -> str:
-    """Round as one does who waits: seconds, then minutes, then hours."""
+    """Return a duration in seconds, minutes or hours, rounded for reading."""
     whole = round(seconds)
     if whole < 60:
         return f"{whole} s"

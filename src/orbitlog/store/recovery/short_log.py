@@ -39,7 +39,7 @@ def refuse_short_log(opened: OpenedLog) -> None:
     """Raise `StoreLayoutError` if the log ends before messages that it must have had.
 
     Three cases: files are missing after the last segment; the log has no record at all, although records were flushed
-    or the store was closed cleanly; or queues go on at a record of an unknown kind, which a newer broker wrote.
+    or the store was closed cleanly; or queues continue at a record of an unknown version, which a newer broker wrote.
     """
     log, end = opened.log, opened.end
     files_end = log.segments.end

@@ -1,8 +1,8 @@
 """Store recovery: makes queues and index consistent with the log when a store is opened.
 
-The log decides. What Orbitlog's state file covers is kept, and everything after it is derived again, into the same
-places; only then is what the log does not have removed. Without a valid state file, as after a Java broker, the whole
-log is surveyed first: queues that are consistent with it are kept byte for byte, the others are derived again.
+The log decides. Units and keys that Orbitlog's state file covers are kept, later ones are derived from the log into the
+same positions; only then are units without a record removed. Without a valid state file, as after a Java broker, the
+whole log is surveyed first: queues that are consistent with it are kept byte for byte, the others are rebuilt.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StoreParts:
 
 @dataclass(frozen=True, slots=True)
 class FoundStore:
-    """What a store was found with when it was opened.
+    """The state of a store before its recovery.
 
     `was_closed` if there is no abort file. `note` is that of a recovery that did not end.
     """
@@ -101,7 +101,7 @@ def decide(parts: StoreParts, found: FoundStore, progress: Progress | None = Non
     log, queues = parts.log, parts.queues
     check_whole(log)
     known = _known_log(found.checkpoint, found.state, was_closed=found.was_closed)
-    state = found.state if _is_vouched_for(log, found.checkpoint, found.state, known) else None
+    state = found.state if _is_state_valid(log, found.checkpoint, found.state, known) else None
     trusted_to = state.dispatched_to if state else log.min_physical_offset
     passes = _Passes(progress, is_surveyed=state is None)
     end = find_log_end(log, trusted_to, known, passes.followed)
@@ -137,7 +137,7 @@ def recover(parts: StoreParts, found: FoundStore, steps: RecoverySteps) -> list[
     else:
         if state is not None:
             steps.distrust_keys(state)
-        boundary = _put_doubtful_away(log, index, keep_full=state is not None, keep_last=found.was_closed)
+        boundary = _rename_doubtful(log, index, keep_full=state is not None, keep_last=found.was_closed)
     dispatcher.start(_dispatch_from(log, trusted_to, boundary.physical_offset), boundary)
     dispatcher.leave_out(plan.left_out if plan is not None else None)
     dispatcher.catch_up(log.written_to, passes.derived)
@@ -193,21 +193,22 @@ class _Passes:
 
 
 def check_whole(log: CommitLog) -> None:
-    """Refuse a log that lacks a segment: no crash does that, and taking the gap for its end would lose the rest."""
+    """Raise `StoreLayoutError` if a segment is missing: no crash does that, and the rest would be lost."""
     bases, segment_bytes = log.segments.bases, log.segments.file_bytes
     for base, following in pairwise(bases):
         if following != base + segment_bytes:
             raise StoreLayoutError(
-                f"{log.segments.directory} lacks the segment that starts at {base + segment_bytes}; bring it back,"
-                " or move all segments before it, or all behind it, to another place"
+                f"{log.segments.directory} lacks the segment that starts at {base + segment_bytes}; restore it,"
+                " or move all segments before it, or all after it, to another directory"
             )
 
 
 def _known_log(checkpoint: Checkpoint, state: StoreState | None, *, was_closed: bool) -> KnownLog:
-    """Gather what both files say: a state that vouches for no queue any more still knows what was on the disk.
+    """Combine checkpoint and state file: a state that no longer covers queues still records what was durable.
 
-    The end of the log is our own if we wrote the checkpoint: the one that goes with the state or, where a crash kept
-    the two apart, one whose times are equal as ours are. Else somebody else may have used the store since.
+    The end of the log is by Orbitlog if Orbitlog wrote the checkpoint: the one that belongs to the state or, if a crash
+    came between the two writes, one whose timestamps are equal, as Orbitlog's are. Else another broker may have used
+    the store since.
     """
     timestamp_ms, physical_offset = checkpoint.physic_msg_timestamp_ms, checkpoint.logics_physical_offset
     if state is None:
@@ -225,8 +226,8 @@ def _goes_with(checkpoint: Checkpoint, state: StoreState) -> bool:
     return stamps == (state.physic_msg_timestamp_ms, state.logics_msg_timestamp_ms)
 
 
-def _is_vouched_for(log: CommitLog, checkpoint: Checkpoint, state: StoreState | None, known: KnownLog) -> bool:
-    """Tell whether the state file speaks of the store as it is: with another checkpoint somebody else wrote to it."""
+def _is_state_valid(log: CommitLog, checkpoint: Checkpoint, state: StoreState | None, known: KnownLog) -> bool:
+    """Return whether the state file matches the store: with another checkpoint, another broker has written to it."""
     if state is None or not log.min_physical_offset <= state.dispatched_to <= log.segments.end:
         return False
     if not _goes_with(checkpoint, state):
@@ -235,9 +236,9 @@ def _is_vouched_for(log: CommitLog, checkpoint: Checkpoint, state: StoreState | 
 
 
 def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known: KnownLog) -> bool:
-    """Look for the last record that was dispatched: without it the log is not the one that was vouched for."""
+    """Return whether the log has the last dispatched record; without it the state belongs to another log."""
     if not log.min_physical_offset < physical_offset < dispatched_to:
-        return True  # there was none, or an older line of checkpoints does not name it
+        return True  # there was none, or an older checkpoint version does not record it
     base = log.segments.base_of(physical_offset)
     view = log.segments.file(base).view()
     try:
@@ -248,7 +249,7 @@ def _has_record(log: CommitLog, physical_offset: int, dispatched_to: int, known:
 
 
 def _keep_known_keys(log: CommitLog, index: IndexFiles, state: StoreState, *, was_closed: bool) -> bool:
-    """Let the index have the keys that the state vouches for, and no other; False where it does not have them."""
+    """Cut the index to the keys that the state covers; return False if it does not have them all."""
     if was_closed:
         return index.key_count == state.key_count and index.files_before(log.written_to) == index.file_count
     if state.key_count == 0 and index.file_count <= 1:
@@ -264,7 +265,7 @@ def _keep_known_keys(log: CommitLog, index: IndexFiles, state: StoreState, *, wa
 
 
 def _cut_index(log: CommitLog, file: IndexFile, key_count: int, dispatched_to: int) -> bool:
-    """Take an index file back to keys that are known to be on the disk: to derive them all again takes long."""
+    """Cut an index file to keys known to be durable: deriving all of them again would take long."""
     newest = file.entry_offset(key_count)
     record = log.read_record(newest) if newest < dispatched_to else None
     try:
@@ -278,11 +279,11 @@ def _cut_index(log: CommitLog, file: IndexFile, key_count: int, dispatched_to: i
     return True
 
 
-def _put_doubtful_away(log: CommitLog, index: IndexFiles, *, keep_full: bool, keep_last: bool) -> IndexBoundary:
-    """Put away the index files that the log or a crash speaks against; returns where those that are left end."""
+def _rename_doubtful(log: CommitLog, index: IndexFiles, *, keep_full: bool, keep_last: bool) -> IndexBoundary:
+    """Rename index files that may be invalid after a crash or do not match the log; return the end of the others."""
     index.set_aside(index.files_before(log.written_to))
     if not keep_last:
-        # The last file may be torn; with nothing to vouch for them, so may all others.
+        # The last file may be torn; without a valid state file all others may be as well.
         index.set_aside(index.file_count - 1 if keep_full else 0)
     return index.boundary()
 
@@ -294,7 +295,7 @@ def _begin_queues(queues: QueueSet, trusted_to: int) -> None:
 
 
 def _dispatch_from(log: CommitLog, trusted_to: int, indexed_to: int) -> int:
-    """Return the record to begin at: the earlier of the two, or the start of the log where the index is from before."""
+    """Return the record to start at: the earlier of the two, or the log's start if the index is older than the log."""
     if indexed_to < log.min_physical_offset:
         return log.min_physical_offset
     return min(trusted_to, indexed_to)

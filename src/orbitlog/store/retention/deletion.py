@@ -1,9 +1,8 @@
-"""Deleting what retention has decided to delete, a bounded step at a time.
+"""Deletion: removes expired segments, then the files of queues and index that point to them, in bounded steps.
 
-The log goes first, then what points into it. After a crash in between queues and index point at records that are gone,
-which every reader is prepared for and the next step mends; the other way round there would be messages in the log
-that no queue knows. Nothing goes whose units are not on the disk: a queue whose messages have all expired must still
-know how many it had.
+The log first: after a crash in between, queues and index point to deleted records, which readers expect and the next
+step repairs. The other order would leave messages in the log that no queue has. A segment is deleted only if the units
+of its messages are durable: a queue whose messages have all expired must still record how many it had.
 """
 
 from __future__ import annotations
@@ -37,9 +36,10 @@ _UNKNOWN = DiskUsage(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What one step removed; every segment says why, and files of queues and index followed the log.
+    """Files removed by one step, with a reason for each segment.
 
-    `problems` are sentences on what the step could not find out or do; the next one tries again.
+    `problems` are sentences about disks that could not be checked or files that could not be removed; the next step
+    retries.
     """
 
     segments: tuple[DoomedSegment, ...] = ()
@@ -52,7 +52,7 @@ class Deleted:
 
 
 class Retention:
-    """Keeps one store within its time and its disks."""
+    """Deletes files of one store by age and free disk space."""
 
     def __init__(
         self,
@@ -81,19 +81,19 @@ class Retention:
         return self._availability.full_disk
 
     def ask(self) -> None:
-        """Let what has expired go in the next steps, whatever the hour."""
+        """Delete expired files in the next steps, at any hour."""
         self._asked_steps = _ASKED_STEPS
 
     def delete_once(self, now_ms: int, derived_to: int) -> Deleted:
-        """Delete what the policy says, of what is derived up to `derived_to` and on the disk."""
-        disks, problems = self._ask_disks()
+        """Delete segments by the policy, up to `derived_to`, the end of durable derivation."""
+        disks, problems = self._check_disks()
         plan = self._plan(now_ms, derived_to, disks)
         if not problems:
             self._note(plan.refusal, now_ms)
         self._log.segments.drop_before(plan.end)
         start = self._log.min_physical_offset
         queue_files = index_files = 0
-        if start != self._followed_to:  # also in the first step after opening: a crash may have come between
+        if start != self._followed_to:  # also in the first step: a crash may have interrupted the last one
             queue_files = self._queues.follow_log_start(start)
             index_files = self._index.drop_before(start)
             self._followed_to = start
@@ -102,9 +102,9 @@ class Retention:
         return Deleted(plan.doomed, queue_files, index_files, problems)
 
     def recheck(self, now_ms: int, *, at_once: bool = False) -> str:
-        """Return why no message can be taken, asking the disks again once a second."""
+        """Return why messages are refused, checking the disks at most once a second."""
         if self.refusal and (at_once or not 0 <= now_ms - self._checked_ms < _RECHECK_MS):
-            disks, problems = self._ask_disks()
+            disks, problems = self._check_disks()
             self._note(problems[0] if problems else refusal(disks, self._policy), now_ms)
         return self.refusal
 
@@ -116,7 +116,7 @@ class Retention:
         local_hour = datetime.fromtimestamp(now_ms / 1000).hour
         moment = Moment(now_ms, local_hour, disks[0].usage, tuple(disks[1:]), self._asked_steps > 0)
         self._asked_steps = max(self._asked_steps - 1, 0)
-        # Something that is on the disk stays: an empty log would begin at 0 again after a crash, and its queues, too.
+        # A durable segment is kept: after a crash an empty log would restart at offset 0, and so would its queues.
         removable_to = min(derived_to, self._log.segments.base_of(max(self._log.flushed_to - 1, 0)))
         return decide(self._files(), moment, self._policy, removable_to=removable_to)
 
@@ -129,17 +129,17 @@ class Retention:
             is_freed = freed.get(segments.directory_of(base), False) if len(freed) > 1 else True
             yield SegmentFile(base, segments.file_bytes, segments.modified_ms(base), is_freed)
 
-    def _ask_disks(self) -> tuple[list[WatchedDisk], tuple[str, ...]]:
-        """Ask how full the log's disk is, and those of queues and index where they are others.
+    def _check_disks(self) -> tuple[list[WatchedDisk], tuple[str, ...]]:
+        """Return the usage of the log's disk, and of the disks of queues and index if they are others.
 
-        One that cannot be asked counts as empty: nothing goes because of it, and what went wrong is said.
+        A disk that cannot be checked counts as empty: nothing is deleted because of it, and the problem is reported.
         """
         segments = self._log.segments
         problems: list[str] = []
         if len(segments.directories) > 1:
             places = {"": self._least_full_directory(problems)}
         else:
-            # The log may be on a disk of its own; as long as it is empty its directory may not be there.
+            # The log may be on its own disk; while it is empty its directory may not exist.
             places = {"": segments.directory.parent if segments.is_empty else segments.directory}
         if len(self._queues):
             places["the queues"] = self._queues.directory
@@ -149,7 +149,7 @@ class Retention:
         seen: set[int] = set()
         for part, path in places.items():
             try:
-                with disk_errors(f"asking how full the disk of {path} is"):
+                with disk_errors(f"checking the free space of {path}"):
                     file_system = self._disk.file_system(path)
                     usage = None if file_system in seen else self._disk.usage(path)
             except StoreError as error:
@@ -163,15 +163,15 @@ class Retention:
         return disks, tuple(problems)
 
     def _least_full_directory(self, problems: list[str]) -> Path:
-        """Return the log directory with most room, which is the one that counts for Java; no segment goes to full ones.
+        """Return the log directory with the most free space, which Java checks; full ones get no new segment.
 
-        A directory that cannot be asked gets no new segment either.
+        A directory that cannot be checked gets no new segment either.
         """
         segments = self._log.segments
         used: dict[Path, float] = {}
         for directory in segments.directories:
             try:
-                with disk_errors(f"asking how full the disk of {directory} is"):
+                with disk_errors(f"checking the free space of {directory}"):
                     used[directory] = self._disk.usage(directory).used_ratio
             except StoreError as error:
                 problems.append(str(error))

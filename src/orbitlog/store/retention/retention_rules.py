@@ -1,8 +1,7 @@
-"""Which segments of the log may go, and why: decided from what is known, nothing is touched here.
+"""Retention rules: decides which segments of the log are deleted, and why; pure, no file is touched.
 
-The rules are those of Java's `CleanCommitLogService`, which goes by the time when a file was last written. Two things
-are stricter: deleting by force stops when that has freed enough, and every segment that goes has a sentence that says
-by which rule.
+The rules are those of Java's `CleanCommitLogService`, which uses the modification time of a file. Two are stricter:
+forced deletion stops when enough space is free, and every deleted segment has a sentence that names its rule.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _HOUR_MS = 3_600_000
 
 
 class Rule(Enum):
-    """Why a segment goes."""
+    """Why a segment is deleted."""
 
     EXPIRED = "expired"
     EXPIRED_ASKED = "expired, deletion asked for"
@@ -29,13 +28,13 @@ class Rule(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SegmentFile:
-    """A segment as the file system shows it."""
+    """A segment file: base, size and modification time."""
 
     base: int
     size_bytes: int
     modified_ms: int
     frees_log_disk: bool = True
-    """Whether deleting it makes room on the disk whose usage counts; a spread log is on several."""
+    """Whether deleting it frees space on the disk that is checked; a spread log is on several disks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,20 +47,20 @@ class DoomedSegment:
 
 @dataclass(frozen=True, slots=True)
 class RetentionPlan:
-    """What goes, oldest first; `refusal` says why no message is taken, and is empty where they are."""
+    """Segments to delete, oldest first; `refusal` states why messages are refused, empty if they are not."""
 
     doomed: tuple[DoomedSegment, ...] = ()
     refusal: str = ""
 
     @property
     def end(self) -> int:
-        """The physical offset up to which the log goes; 0 where nothing does."""
+        """Physical offset up to which the log is deleted; 0 if nothing is."""
         return self.doomed[-1].base + self.doomed[-1].size_bytes if self.doomed else 0
 
 
 @dataclass(frozen=True, slots=True)
 class WatchedDisk:
-    """A file system that holds a part of the store; that of the log has no name."""
+    """A file system with a part of the store; the log's has an empty name."""
 
     part: str
     usage: DiskUsage
@@ -75,7 +74,7 @@ class WatchedDisk:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """When it is, how full the disks are, and whether somebody asked for what has expired to go now."""
+    """The time, the usage of the disks, and whether a deletion of expired files was requested."""
 
     now_ms: int
     local_hour: int
@@ -89,17 +88,17 @@ class Moment:
         return WatchedDisk("", self.usage), *self.others
 
     def disk_over(self, percent: int) -> WatchedDisk | None:
-        """Return the first disk that is fuller than that."""
+        """Return the first disk whose usage is over a percentage."""
         return next((disk for disk in self.disks if disk.is_over(percent)), None)
 
 
 def decide(
     segments: Iterable[SegmentFile], moment: Moment, policy: RetentionPolicy, *, removable_to: int
 ) -> RetentionPlan:
-    """Decide what goes now.
+    """Return the segments to delete now.
 
-    `segments` are the oldest first, and are asked for one by one, only as far as needed. None goes that ends behind
-    `removable_to`: that is never behind the start of the last one, nor behind what is safely derived.
+    `segments` come oldest first and are read only as far as needed. No segment that ends after `removable_to` is
+    deleted; that offset is never past the start of the last segment, nor past the end of durable derivation.
     """
     doomed: list[DoomedSegment] = []
     if is_due(moment, policy):
@@ -117,18 +116,18 @@ def decide(
 
 
 def is_due(moment: Moment, policy: RetentionPolicy) -> bool:
-    """Tell whether anything may go at all: at another hour, on disks with room, no file need be looked at."""
+    """Return whether anything may be deleted: at other hours, with enough free space, no file is read."""
     is_hour = moment.local_hour in policy.delete_hours
     return is_hour or moment.is_asked_for or moment.disk_over(policy.pressure_percent) is not None
 
 
 def refusal(disks: Iterable[WatchedDisk], policy: RetentionPolicy) -> str:
-    """Return why no message can be taken, or nothing."""
+    """Return why messages are refused, or an empty string."""
     for disk in disks:
         if disk.is_over(policy.full_percent):
             return (
-                f"{disk} is {_percent(disk.usage)} full, and over {policy.full_percent} % (diskSpaceWarningLevelRatio)"
-                f" no message is taken; free some space, the store goes on by itself"
+                f"{disk} is {_percent(disk.usage)} full, over {policy.full_percent} % (diskSpaceWarningLevelRatio):"
+                " messages are refused until space is freed"
             )
     return ""
 
@@ -140,7 +139,7 @@ def _rule(segment: SegmentFile, moment: Moment, policy: RetentionPolicy, freed_b
             return Rule.EXPIRED
         return Rule.EXPIRED_ASKED if moment.is_asked_for else Rule.EXPIRED_DISK_FILLING
     still_used = WatchedDisk("", DiskUsage(usage.total_bytes, usage.free_bytes + freed_bytes))
-    # What a segment's end frees on a disk of queues or index is not known before: one segment a step.
+    # The space that a deleted segment frees on a disk of queues or index is unknown: one segment a step.
     others = () if freed_bytes else moment.others
     if policy.delete_by_force and any(disk.is_over(policy.forced_percent) for disk in (still_used, *others)):
         return Rule.FORCED
@@ -156,7 +155,7 @@ def _because(rule: Rule, segment: SegmentFile, moment: Moment, policy: Retention
         return f"{age} and {kept}; deleting what has expired was asked for"
     forced = f"{policy.forced_percent} % (diskSpaceCleanForciblyRatio)"
     if rule is Rule.FORCED:
-        return f"goes before its time: it {age} and {kept}, but {_full(moment, policy.forced_percent)} {forced}"
+        return f"is deleted early: it {age} and {kept}, but {_full(moment, policy.forced_percent)} {forced}"
     limit = policy.expired_percent
     if moment.disk_over(limit) is not None:
         return f"{age} and {kept}; {_full(moment, limit)} {limit} % (diskMaxUsedSpaceRatio)"

@@ -93,9 +93,9 @@ ENGINE = """
 import sys, time
 from pathlib import Path
 from orbitlog.errors import LeaseLost
-from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
+from orbitlog.store.dispatch.external_dispatch import ExternalDispatch
 
-owner = OutsideDispatch.take(Path(sys.argv[1]), "test")
+owner = ExternalDispatch.take(Path(sys.argv[1]), "test")
 try:
     while True:
         owner.dispatch_once()

@@ -10,7 +10,7 @@ from orbitlog.formats import names
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
 from orbitlog.formats.derived import fast_derive as quick_derive
 from orbitlog.formats.derived.derive import DeriveRules, index_hashes, queue_units
-from orbitlog.formats.derived.fast_derive import QuickDerive
+from orbitlog.formats.derived.fast_derive import FastDerive
 from orbitlog.formats.java import ascii_hash, string_hash
 from orbitlog.formats.records.message import Message, make_message
 
@@ -33,7 +33,7 @@ def plainly(message: Message, rules: DeriveRules) -> tuple[int, list[int]]:
 def test_the_same_code_and_hashes(raw: bytes, sys_flag: int, compat: Compat) -> None:
     rules = DeriveRules(compat)
     message = make_message("Tøpic", b"", properties=raw, sys_flag=sys_flag)
-    assert QuickDerive(rules).derive(message.topic, sys_flag, raw) == plainly(message, rules)
+    assert FastDerive(rules).derive(message.topic, sys_flag, raw) == plainly(message, rules)
 
 
 @given(st.text(max_size=80), st.text(alphabet=st.characters(codec="ascii"), max_size=100))
@@ -42,10 +42,10 @@ def test_a_hash_goes_on_from_the_text_before(before: str, text: str) -> None:
 
 
 def test_what_needs_all_rules_is_left_to_them() -> None:
-    assert QuickDerive(DeriveRules()).derive(names.SCHEDULE_TOPIC, 0, b"") is None
+    assert FastDerive(DeriveRules()).derive(names.SCHEDULE_TOPIC, 0, b"") is None
     light = b"INNER_MULTI_DISPATCH\x01%LMQ%a\x02"
-    assert QuickDerive(DeriveRules(multi_dispatch=True)).derive("T", 0, light) is None
-    assert QuickDerive(DeriveRules()).derive("T", 0, light) == (0, [])
+    assert FastDerive(DeriveRules(multi_dispatch=True)).derive("T", 0, light) is None
+    assert FastDerive(DeriveRules()).derive("T", 0, light) == (0, [])
 
 
 def test_the_hash_that_has_no_absolute_value() -> None:
@@ -60,13 +60,13 @@ def test_the_hash_that_has_no_absolute_value() -> None:
     assert max(digits) < 128
     key = bytes(reversed(digits)).decode()
     assert string_hash(f"T#{key}") == -(2**31)
-    assert QuickDerive(DeriveRules(COMPAT_4_9)).derive("T", 0, b"KEYS\x01" + key.encode()) == (0, [0])
+    assert FastDerive(DeriveRules(COMPAT_4_9)).derive("T", 0, b"KEYS\x01" + key.encode()) == (0, [0])
 
 
 def test_what_is_remembered_of_names_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick_derive, "_TOPICS_MAX", 3)
     monkeypatch.setattr(quick_derive, "_TAGS_MAX", 3)
-    quick, rules = QuickDerive(DeriveRules()), DeriveRules()
+    quick, rules = FastDerive(DeriveRules()), DeriveRules()
     for number in range(10):
         message = make_message(f"T{number}", b"", properties={"TAGS": f"t{number}", "KEYS": "k"})
         assert quick.derive(message.topic, 0, message.properties_raw) == plainly(message, rules)

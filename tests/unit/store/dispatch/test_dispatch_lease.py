@@ -17,7 +17,7 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.records.message import Message, make_message
 from orbitlog.settings.retention_policy import RetentionPolicy
 from orbitlog.settings.store_settings import StoreGeometry
-from orbitlog.store.dispatch.external_dispatch import OutsideDispatch
+from orbitlog.store.dispatch.external_dispatch import ExternalDispatch
 from orbitlog.store.message_store import MessageStore
 from orbitlog.store.reads.key_query import KeyQuery
 from orbitlog.store.reads.queue_reader import GetStatus, ReadRequest
@@ -48,15 +48,15 @@ def store(tmp_path: Path) -> Iterator[MessageStore]:
         opened.close()
 
 
-def take(store: MessageStore) -> OutsideDispatch:
-    return OutsideDispatch.take(store._root, "spark")
+def take(store: MessageStore) -> ExternalDispatch:
+    return ExternalDispatch.take(store._root, "spark")
 
 
 def test_a_store_that_never_handed_over_has_no_lease(store: MessageStore) -> None:
     assert not (store._root / LEASE_FILE).exists()
     assert store.is_dispatch_inline
     assert store.dispatch_lease.engine == "inline"
-    with pytest.raises(LeaseLost, match="no broker that lets others dispatch"):
+    with pytest.raises(LeaseLost, match="no broker with external dispatch"):
         take(store)
 
 
@@ -206,5 +206,5 @@ def test_a_lease_without_settings_is_of_no_use(store: MessageStore) -> None:
     store.hand_over_dispatch()
     lease = store._root / LEASE_FILE
     lease.write_text(lease.read_text().replace("maxIndexNum", "maxIndexNumber"))
-    with pytest.raises(LeaseLost, match="does not say maxIndexNum"):
+    with pytest.raises(LeaseLost, match="lacks maxIndexNum"):
         take(store)

@@ -10,17 +10,17 @@ from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.records.message import make_message
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.message_store import MessageStore
-from orbitlog.store.recovery.recovery_progress import PaceTeller, RecoveryPace, size_in_words, time_in_words
+from orbitlog.store.recovery.recovery_progress import ProgressReporter, RecoveryProgress, size_in_words, time_in_words
 from orbitlog.storefiles.store_config import StoreConfig
 
 
 def test_words() -> None:
-    pace = RecoveryPace(2_000_000_000, 10_000_000_000, 4)
+    pace = RecoveryProgress(2_000_000_000, 10_000_000_000, 4)
     assert str(pace) == "2.0 GB of 10.0 GB, 500 MB/s, 16 s left"
     assert pace.bytes_per_second == 500_000_000
-    assert str(RecoveryPace(0, 999, 3)) == "0 bytes of 999 bytes"
-    assert str(RecoveryPace(5, 10, 0)) == "5 bytes of 10 bytes"
-    assert RecoveryPace(11, 10, 1).remaining_s == 0
+    assert str(RecoveryProgress(0, 999, 3)) == "0 bytes of 999 bytes"
+    assert str(RecoveryProgress(5, 10, 0)) == "5 bytes of 10 bytes"
+    assert RecoveryProgress(11, 10, 1).remaining_s == 0
 
 
 @pytest.mark.parametrize(
@@ -36,16 +36,16 @@ def test_sizes() -> None:
 
 def test_it_is_told_once_a_second_and_at_the_end() -> None:
     times = iter([10.0, 10.4, 11.0, 11.5, 12.1, 12.2])
-    told: list[RecoveryPace] = []
-    teller = PaceTeller(lambda: next(times), told.append)
+    told: list[RecoveryProgress] = []
+    teller = ProgressReporter(lambda: next(times), told.append)
     for done in (10, 20, 30, 40, 50):
         teller(done, 50)
     assert [(pace.done_bytes, round(pace.elapsed_s, 1)) for pace in told] == [(20, 1.0), (40, 2.1), (50, 2.2)]
 
 
 def test_what_is_over_in_a_moment_is_not_told() -> None:
-    told: list[RecoveryPace] = []
-    teller = PaceTeller(lambda: 5.0, told.append)
+    told: list[RecoveryProgress] = []
+    teller = ProgressReporter(lambda: 5.0, told.append)
     teller(10, 10)
     assert told == []
 
@@ -58,9 +58,9 @@ def test_a_store_tells_it(tmp_path: Path) -> None:
             store.append(make_message("T", b"x" * 200))
         end = store.written_to
     (tmp_path / "orbitlog.state").unlink()
-    told: list[RecoveryPace] = []
+    told: list[RecoveryProgress] = []
     seconds = iter(range(1000))
-    teller = PaceTeller(lambda: next(seconds), told.append)
+    teller = ProgressReporter(lambda: next(seconds), told.append)
     MessageStore.open(tmp_path, config, lambda: 1, progress=teller).close()
     assert told
     assert (told[-1].done_bytes, told[-1].total_bytes) == (end, end)

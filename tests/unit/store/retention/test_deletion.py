@@ -245,11 +245,11 @@ def test_a_lent_view_outlives_its_segment(tmp_path: Path, clock: Clock, disk: Fa
         assert len(store.retain_once().segments) == 1
         assert bytes(view) == copy
         check(store, sent)
-        assert store._log.segments._lent
+        assert store._log.segments._in_use
         view.release()
         expire(tmp_path, clock, 1)
         store.retain_once()
-        assert not store._log.segments._lent
+        assert not store._log.segments._in_use
 
 
 def test_only_what_is_derived_and_on_the_disk_may_go(tmp_path: Path, clock: Clock, disk: FakedDisk) -> None:
@@ -344,10 +344,10 @@ def test_a_disk_that_cannot_be_asked_is_said(tmp_path: Path, clock: Clock, disk:
         disk.usage = broken  # type: ignore[method-assign]
         clock.now_ms += 1000
         refused = store.append(make_message("T", b"x"))
-        assert "asking how full" in refused.reason
+        assert "checking the free space" in refused.reason
         clock.now_ms += 1000
         (problem,) = store.retain_once().problems
-        assert "asking how full" in problem
+        assert "checking the free space" in problem
         assert not store.append(make_message("T", b"x")).is_stored
         del disk.usage
         disk.percent = 50

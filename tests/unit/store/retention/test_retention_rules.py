@@ -124,13 +124,13 @@ def test_every_reason_is_a_sentence_with_rule_age_and_ratio() -> None:
     assert filling.reason.endswith("; the disk is 80.0 % full, over 75 % (diskMaxUsedSpaceRatio)")
     (forced,) = plan([2 * HOUR_MS + 60_000, YOUNG], 86, hour=3).doomed
     assert forced.reason == (
-        "segment 00000000000000000000 goes before its time: it was last written 2 h 1 min ago and messages are kept"
+        "segment 00000000000000000000 is deleted early: it was last written 2 h 1 min ago and messages are kept"
         " for 72 h (fileReservedTime), but the disk is 86.0 % full, over 85 % (diskSpaceCleanForciblyRatio)"
     )
     low = RetentionPolicy(forced_percent=30, delete_by_force=False)
     (early,) = plan([OLD, YOUNG], 40, hour=3, policy=low).doomed
     assert early.reason.endswith("over 30 % (diskSpaceCleanForciblyRatio)")
-    assert plan([YOUNG], 93.2).refusal.startswith("the disk is 93.2 % full, and over 90 %")
+    assert plan([YOUNG], 93.2).refusal.startswith("the disk is 93.2 % full, over 90 %")
 
 
 def test_ratios_outside_are_taken_for_the_nearest_as_in_java() -> None:
