@@ -1,4 +1,4 @@
-"""Answers to pulls are the bytes that the plain encoder writes."""
+"""Responses to pulls equal the bytes of the plain encoder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from orbitlog.wire.consume_headers import PullMessageResponse
 @pytest.mark.parametrize("serialization", Serialization)
 @pytest.mark.parametrize("status", GetStatus)
 @pytest.mark.parametrize(("opaque", "body"), [(0, b""), (2**31 - 1, b"record"), (-(2**31), bytes(range(256)))])
-def test_pull_response_equals_that_of_the_plain_encoder(serialization: Serialization, status: GetStatus, opaque: int, body: bytes) -> None:
+def test_pull_response_equals_that_of_the_plain_encoder(
+    serialization: Serialization, status: GetStatus, opaque: int, body: bytes
+) -> None:
     request = Command(RequestCode.PULL_MESSAGE, opaque=opaque, serialization=serialization)
     result = GetResult(status, 2**62, 5, 2**62 + 1)
     header = PullMessageResponse(
