@@ -1,4 +1,4 @@
-"""A broker on a free port with a client beside it, for tests that talk to it as any client would."""
+"""A broker on a free port with a client, for tests that use it as any client does."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SMALL = {
 
 @dataclass
 class Desk:
-    """One broker, one client of it; `heard` is what the broker asked that client."""
+    """One broker and one client of it; `heard` are the broker's requests to that client."""
 
     broker: Broker
     client: RemotingClient
@@ -45,7 +45,7 @@ class Desk:
         return f"127.0.0.1:{self.broker.address[1]}"
 
     async def ask(self, code: int, body: bytes = b"", **ext_fields: object) -> Command:
-        """Ask with these extension fields."""
+        """Send a request with these extension fields."""
         fields = {name: str(value) for name, value in ext_fields.items()}
         return await self.client.invoke(self.address, Command(code, ext_fields=fields, body=body), TIMEOUT_S)
 
@@ -79,7 +79,7 @@ class Desk:
         )
 
     async def pull(self, topic: str = "Orders", queue_id: int = 0, queue_offset: int = 0, **more: Any) -> Command:
-        """Pull; without waiting, and with a subscription of its own, unless told otherwise."""
+        """Pull without long polling and with a subscription of its own, unless overridden."""
         fields: dict[str, Any] = {
             "group": "G",
             "message_count_max": 32,
@@ -97,7 +97,7 @@ class Desk:
     async def heartbeat(
         self, group: str = "G", topics: tuple[str, ...] = ("Orders",), *, client_id: str = "one", **more: Any
     ) -> Command:
-        """Be a consumer of a group."""
+        """Register as a consumer of a group."""
         subscriptions = [{"topic": topic, "subString": "*", "subVersion": 1} for topic in topics]
         consumer = {"groupName": group, "subscriptionDataSet": subscriptions, **more}
         data = {"clientID": client_id, "consumerDataSet": [consumer], "producerDataSet": [{"groupName": "P"}]}
@@ -105,7 +105,7 @@ class Desk:
 
 
 def records(answer: Command) -> list[Message]:
-    """Decode what a pull brought."""
+    """Decode the messages of a pull."""
     found: list[Message] = []
     position = 0
     while position < len(answer.body):
@@ -135,7 +135,7 @@ def _listener(heard: list[Command]) -> Callable[[Connection, Command], Answer]:
 
 @asynccontextmanager
 async def desk_at(root: Path, *, now_ms: NowMs = clock_ms, **settings: str) -> AsyncIterator[Desk]:
-    """Start a broker over a store with small files; it is stopped when the block ends."""
+    """Start a broker on a store with small files; stop it when the block ends."""
     broker = Broker(BrokerSettings({**SMALL, "listenPort": "0", **settings}), root, now_ms=now_ms)
     heard: list[Command] = []
     client = RemotingClient(_listener(heard))
@@ -158,7 +158,7 @@ def at_desk(root: Path, work: Callable[[Desk], Awaitable[None]], *, now_ms: NowM
 
 
 async def until(is_true: Callable[[], bool]) -> None:
-    """Wait for something that happens soon."""
+    """Wait for a condition that becomes true soon."""
     async with asyncio.timeout(TIMEOUT_S):
-        while not is_true():  # noqa: ASYNC110 - what is waited for is no event
+        while not is_true():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.001)

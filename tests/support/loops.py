@@ -1,4 +1,4 @@
-"""What the socket tests share: a loop of its own for each test, a server, a raw connection."""
+"""Helpers of the socket tests: an event loop for each test, a server, a raw connection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ HANGS_AFTER_SECONDS = 60
 
 
 def run(test: Coroutine[Any, Any, None], *, plain: bool = False) -> None:
-    """Run a test on uvloop, or on asyncio's own loop; a hang is a failure."""
+    """Run a test on uvloop, or on asyncio's own loop; fail if it hangs."""
     limited = asyncio.wait_for(test, HANGS_AFTER_SECONDS)
     asyncio.run(limited) if plain else uvloop.run(limited)
 
@@ -35,13 +35,13 @@ async def serving(handler: Handler, limits: RemotingLimits | None = None) -> Asy
 
 
 async def until(is_so: Callable[[], object]) -> None:
-    """Let the loop run until something is so; the time limit of `run` is the limit."""
-    while not is_so():  # noqa: ASYNC110 - what it waits for sets no event
+    """Run the loop until a condition is true; the time limit of `run` applies."""
+    while not is_so():  # noqa: ASYNC110 - the condition has no event
         await asyncio.sleep(0.001)
 
 
 class RawClient:
-    """A peer that sends what it likes."""
+    """A peer that sends arbitrary bytes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader = reader
@@ -54,7 +54,7 @@ class RawClient:
         await self.writer.drain()
 
     async def answers(self, count: int) -> list[Command]:
-        """The next answers, in the order in which they come."""
+        """Return the next responses in order of arrival."""
         while len(self._read) < count:
             data = await self.reader.read(65536)
             if not data:
@@ -64,7 +64,7 @@ class RawClient:
         return taken
 
     async def is_closed(self) -> bool:
-        """Wait for the end; whatever comes before it is thrown away."""
+        """Wait for the end of the stream and discard what arrives before it."""
         try:
             while await self.reader.read(65536):
                 pass

@@ -15,7 +15,7 @@ from orbitlog.remoting.flow import Flow
 if TYPE_CHECKING:
     from orbitlog.remoting.connection import Connection
 
-# A frame shorter than this cannot exhaust the limit of unfinished bytes, whatever the number of connections.
+# A connection with less than this of an unfinished frame is not closed: it frees too little to be worth it.
 _LARGE_PART_BYTES = 64 * 1024
 
 

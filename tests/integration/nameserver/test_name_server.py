@@ -1,4 +1,4 @@
-"""The name server over sockets, asked as brokers, clients and tools ask it."""
+"""The name server over sockets, with requests of brokers, clients and tools."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server over real sockets: order, back-pressure, garbage, limits, idle peers, a stop that answers what it took."""
+"""A server over real sockets: order, backpressure, malformed frames, limits, idle peers, shutdown."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_respond_all_answers_in_one_write(monkeypatch: pytest.MonkeyPatch) -> No
             connection.respond_all(
                 [(request(number), response_to(request(number), 0, body=large)) for number in (8, 9)]
             )
-            assert len(written) == 3, "large ones are not copied together"
+            assert len(written) == 3, "large frames are not joined"
             assert [len(answer.body) for answer in await client.answers(2)] == [len(large)] * 2
             connection.respond_all([(Command(1, opaque=3, flag=2), response_to(request(3), 0))])  # one way
             assert len(written) == 3
@@ -290,7 +290,7 @@ def test_reading_pauses_while_the_peer_reads_slowly() -> None:
                 client.writer.write(encode_command(request(number)))
             await asyncio.sleep(0.2)
             held = served
-            assert held < 100, "the server went on answering a peer that does not read"
+            assert held < 100, "the server continued to answer a peer that does not read"
             answers = await client.answers(count)
             assert [answer.opaque for answer in answers] == list(range(count))
 
@@ -516,7 +516,7 @@ def test_server_sends_a_request_to_its_client() -> None:
             asking = asyncio.create_task(connection.request(Command(307, body=b"?"), timeout=5))
             (asked,) = await client.answers(1)
             assert (asked.code, asked.body, asked.is_response) == (307, b"?", False)
-            # The answer is known by its flag: a request of the client's own may have the same number.
+            # The response is known by its flag: a request of the client may have the same opaque number.
             await client.send(request(asked.opaque), response_to(asked, 0, body=b"!"))
             assert (await asking).body == b"!"
             assert len(await client.answers(1)) == 1
@@ -607,7 +607,7 @@ def test_pending_requests_fail_when_the_connection_is_lost() -> None:
 
 
 def test_fast_path_gets_frames_before_the_handler() -> None:
-    """It takes from the front what it can; the rest goes the ordinary way, and every answer comes in its turn."""
+    """The fast path takes what it can from the front; the handler gets the rest, and responses keep their order."""
     shown: list[int] = []
 
     def quick(_: Connection, backlog: deque[Frame], outgoing: list[bytes]) -> None:
@@ -639,7 +639,7 @@ def test_fast_path_gets_frames_before_the_handler() -> None:
 
 
 def owing(connection: Connection, backlog: deque[Frame], _: list[bytes]) -> None:
-    """Take what may be taken, and owe the answers."""
+    """Take requests until congested, and owe their responses."""
     while backlog and not connection.is_congested:
         backlog.popleft()
         connection.owe(1)
@@ -658,7 +658,7 @@ def test_owed_responses_count_as_unanswered() -> None:
                 await client.send(*map(request, range(1, 21)))
                 await until(lambda: server.connections)
                 (connection,) = server.connections
-                await until(lambda: connection.unanswered == 19)  # one was beyond the limit, and answered the long way
+                await until(lambda: connection.unanswered == 19)  # one past the limit was answered by the slow path
                 assert connection.is_congested and connection.incoming.owed_count == 5
                 assert server._flow.working_bytes > 0
                 first = await client.answers(1)
@@ -687,7 +687,7 @@ def test_stop_waits_for_owed_responses() -> None:
             gone.abort()
             await until(lambda: gone.is_closed)
             gone.respond_owed([answer_to(9)])
-            assert gone.unanswered == 0 and server._flow.working_bytes == 2 * 512, "what a lost peer was owed is free"
+            assert gone.unanswered == 0 and server._flow.working_bytes == 2 * 512, "bytes owed to a lost peer are freed"
             stopping = asyncio.create_task(server.stop(grace_seconds=60))
             await asyncio.sleep(0.01)
             assert not stopping.done() and connection.unanswered == 2

@@ -65,5 +65,5 @@ class RecallHandler:
         if handle.broker_name != state.broker_name:
             raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, broker service not available")
         if handle.timestamp_ms <= state.now_ms():
-            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid: its time has come")
+            raise RequestRefused(ResponseCode.ILLEGAL_OPERATION, "recall failed, timestamp invalid: the message is due")
         return handle

@@ -1,4 +1,4 @@
-"""Handlers for operators are there when they are asked, and not before."""
+"""Handlers of operators' requests are imported with the first request, not at start."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Heartbeats, groups, change notices and locks, over a socket."""
+"""Heartbeats, group membership, change notifications and queue locks, over a socket."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_new_member_is_notified_after_its_heartbeat_is_answered(tmp_path: Path) 
         async with asyncio.timeout(60):
             while len(heard) < 2:
                 heard += decoder.receive_data(await reader.read(65536))
-        # Its topic of retries is saved before the answer leaves: long enough for a notice to come first.
+        # Its retry topic is saved before the response leaves: long enough for a notification to arrive first.
         assert [(each.is_response, each.code) for each in heard] == [(True, ResponseCode.SUCCESS), (False, NOTICE)]
         writer.close()
         await writer.wait_closed()

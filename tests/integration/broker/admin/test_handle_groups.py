@@ -1,4 +1,4 @@
-"""Groups as operators see them, over a socket."""
+"""Group requests of operators, over a socket."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_config_of_a_missing_group_with_auto_creation_is_the_default(tmp_path: P
             assert json.loads(answer.body)["retryMaxTimes"] == 16
         else:
             assert answer.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
-        assert desk.broker.state.groups.find("New") is None, "a question makes nothing"
+        assert desk.broker.state.groups.find("New") is None, "a query creates no group"
 
     at_desk(tmp_path, work, autoCreateSubscriptionGroup=str(auto_create).lower())
 

@@ -1,4 +1,4 @@
-"""How far groups are, and where they are sent, over a socket."""
+"""Consumer progress and offset resets, over a socket."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_new_group_starts_at_zero_if_the_queue_is_empty_or_complete(tmp_path: Pa
     async def work(desk: Desk) -> None:
         asked = {"consumerGroup": "New", "topic": "Orders", "queueId": 3}
         unknown = await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, **asked)
-        assert unknown.code == ResponseCode.QUERY_NOT_FOUND, "nobody made the topic yet"
+        assert unknown.code == ResponseCode.QUERY_NOT_FOUND, "the topic does not exist yet"
         await desk.send("Orders", queue_id=0)
         for queue_id in (3, 0):
             answer = await desk.ask(RequestCode.QUERY_CONSUMER_OFFSET, **{**asked, "queueId": queue_id})

@@ -1,4 +1,4 @@
-"""Questions that only a client can answer."""
+"""Requests of tools that the broker relays to a client."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics as operators see them, over a socket."""
+"""Topic requests of operators, over a socket."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Delayed messages and messages that are tried again: put aside, delivered when due, given up in the end."""
+"""Delayed and redelivered messages: delivered when due, and moved to the dead-letter topic in the end."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_delayed_delivery_continues_after_a_restart(tmp_path: Path) -> None:
             await desk.send("Now", b"2", properties={"DELAY": "1"})
         async with desk_at(tmp_path) as desk:
             found = records(await desk.pull("Now", queue_offset=1, sys_flag=SUSPEND))
-            assert [message.body for message in found] == [b"2"], "what was delivered before is not delivered again"
+            assert [message.body for message in found] == [b"2"], "the first is not delivered a second time"
 
     asyncio.run(work())
 
@@ -140,7 +140,7 @@ def test_messages_of_removed_levels_are_delivered_when_due(tmp_path: Path) -> No
         await until(lambda: desk.broker.state.max_offset("Orders", 0) == 1)
         await desk.send("Others", b"a second", properties={"DELAY": "3"})
         (waiting,) = records(await desk.pull(SCHEDULE_TOPIC, 0))
-        assert waiting.body == b"a second", "the highest level there is now"
+        assert waiting.body == b"a second", "the highest level of the setting"
 
     async def after(desk: Desk) -> None:
         await until(lambda: desk.broker.state.max_offset("Orders", 0) == 2)

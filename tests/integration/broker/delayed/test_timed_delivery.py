@@ -1,4 +1,4 @@
-"""Messages for any moment, on a clock that the test turns: months pass in milliseconds."""
+"""Messages scheduled at a timestamp, on a clock that the test sets: months pass in milliseconds."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_timer_message_of_forty_days_is_delivered_once_over_restarts(tmp_path: P
         entry = queue.entry(queue.max_offset - 1)
         assert entry is not None
         record = desk.broker.state.store.read_at(entry.physical_offset)
-        # Its record never grows older than the log is kept.
+        # Its record is never older than the retention of the log.
         assert record is not None and clock.now_ms - record.store_timestamp_ms <= ROLL_WINDOW_MS
 
     async def receive(desk: Desk) -> None:
@@ -188,7 +188,7 @@ def test_timer_message_past_the_maximum_delay_is_refused(tmp_path: Path, clock: 
 
 @pytest.mark.parametrize("form", ["{id}", "Orders+{id}"])
 def test_message_recalled_at_a_java_broker_is_not_delivered(tmp_path: Path, clock: Clock, form: str) -> None:
-    """5.5.0 names what is taken back by its id, 5.3 by topic and id."""
+    """5.5.0 names the recalled message by its id, 5.3 by topic and id."""
 
     async def before(desk: Desk) -> None:
         for name in "AB":

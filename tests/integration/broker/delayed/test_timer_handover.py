@@ -1,4 +1,4 @@
-"""A store changes hands with messages that wait: Java's timer files, written and read."""
+"""Hand-over of a store with waiting messages: Java's timer files, written and read."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_waiting_messages_are_written_for_java(tmp_path: Path) -> None:
     assert rolled.is_roll and rolled.due_time_ms == START_MS + ROLL_WINDOW_MS
     said = checkpoint(tmp_path)
     assert (said.last_queue_offset, said.last_log_flush_position) == (5, 4 * 52)
-    # The last message of the topic was delivered; Java must learn of it, and must not deliver it again.
+    # The last message of the topic was delivered; Java must learn of it, and must not redeliver it.
     assert last.due_time_ms < said.last_read_time_ms <= START_MS + 10_000
 
 

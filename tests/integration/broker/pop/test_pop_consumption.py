@@ -1,4 +1,4 @@
-"""POP as a client sees it: pop, acknowledge, keep longer, not acknowledge, restart. The clock is the test's."""
+"""POP from a client's view: pop, acknowledge, extend, expire, restart. The test sets the clock."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def pop(desk: Desk, **more: Any) -> Command:
 
 
 def receipts(answer: Command) -> list[tuple[Message, PopReceipt]]:
-    """Make the receipt of each message as a client does: its own if it has one, else of the header."""
+    """Return the receipt of each message as a client does: its own if it has one, else that of the header."""
     header = PopMessageResponse.from_ext_fields(answer.ext_fields)
     starts = dict(_pairs(header.start_offset_info or ""))
     found = []
@@ -68,7 +68,7 @@ def _pairs(info: str) -> list[tuple[tuple[str, str], str]]:
 
 
 async def revived(desk: Desk, clock: Clock, count: int) -> None:
-    """Let the invisible time end, and wait until so many messages of the revive log are in the retry topic."""
+    """End the invisibility timeout, and wait until N messages of the revive log are in the retry topic."""
     clock.ms += INVISIBLE_MS
 
     def are_there() -> bool:
@@ -115,7 +115,7 @@ def test_popped_message_is_invisible_and_committed_when_acknowledged(tmp_path: P
         assert (await pop(desk)).code == ResponseCode.POLLING_TIMEOUT
         first, second, third = [receipt for _, receipt in receipts(answer)]
         assert (await acknowledge(desk, second)).code == ResponseCode.SUCCESS
-        assert committed(desk) == 0  # the first is still out
+        assert committed(desk) == 0  # the first is still in flight
         await acknowledge(desk, first)
         assert committed(desk) == 2
         await acknowledge(desk, third)
@@ -140,7 +140,7 @@ def test_unacknowledged_message_is_redelivered_with_count_and_real_topic(tmp_pat
         assert (again.topic, again.body, again.reconsume_times) == ("Orders", b"1", 1)
         assert again.properties["UNIQ_KEY"] == second[0].properties["UNIQ_KEY"]
         assert (receipt.retry, receipt.queue_offset) == ("1", 0)
-        assert (await acknowledge(desk, second[1])).code == ResponseCode.SUCCESS  # too late: it means nothing
+        assert (await acknowledge(desk, second[1])).code == ResponseCode.SUCCESS  # too late: without effect
         clock.ms += INVISIBLE_MS
         await until(lambda: desk.broker.state.max_offset(RETRY_TOPIC, 0) == 2)
         ((once_more, receipt),) = receipts(await pop(desk))
@@ -218,7 +218,7 @@ def test_held_pop_ends_at_its_timeout(tmp_path: Path) -> None:
         await desk.send(topic="Empty")
         waiting = asyncio.create_task(pop(desk, topic="Empty", consumerGroup="H", initMode=1, pollTime=5_000))
         await until(lambda: waiting.done() or len(desk.broker._pops._pops.held) == 1)
-        if waiting.done():  # what is in memory is popped even by those who come late, as Java does
+        if waiting.done():  # messages in memory are popped even by late requests, as in Java
             assert len(records(await waiting)) == 1
             waiting = asyncio.create_task(pop(desk, topic="Empty", consumerGroup="H", pollTime=5_000))
             await until(lambda: len(desk.broker._pops._pops.held) == 1)
@@ -296,7 +296,7 @@ def test_ordered_pop_delivers_one_batch_at_a_time(tmp_path: Path) -> None:
         assert committed(desk) == 1
         clock.ms += INVISIBLE_MS
         answer = await pop(desk, order="true", maxMsgNums=2, queueId=0)
-        assert bodies(answer) == [b"1", b"2"]  # the second again, in its place
+        assert bodies(answer) == [b"1", b"2"]  # the second once more, in its order
         assert answer.ext_fields["orderCountInfo"] == "0 qo0%1 1;0 0 0"
         await acknowledge(desk, second)  # an old receipt
         assert committed(desk) == 1
@@ -330,7 +330,7 @@ def test_restart_keeps_messages_in_flight_and_acknowledgements(tmp_path: Path) -
         kept.append(first[1])
 
     async def after(desk: Desk) -> None:
-        assert committed(desk) == 3, "what is out was handed over as a check point"
+        assert committed(desk) == 3, "messages in flight were handed over as a checkpoint"
         assert (await pop(desk)).code == ResponseCode.POLLING_TIMEOUT
         await acknowledge(desk, kept[0])
         await revived(desk, clock, 1)
@@ -344,7 +344,7 @@ def test_message_in_flight_is_redelivered_after_a_restart_without_a_pop(tmp_path
     clock = Clock()
 
     async def before(desk: Desk) -> None:
-        assert not desk.broker._pops._is_in_use, "the handlers come with the first request"
+        assert not desk.broker._pops._is_in_use, "the handlers are imported with the first request"
         await send_numbered(desk, 2)
         await pop(desk)
 

@@ -1,4 +1,4 @@
-"""POP check points of a Java broker taken over: stores that Apache's broker 5.5.0 left (java_pops/README.md)."""
+"""POP checkpoints of a Java broker taken over: stores left by Apache's broker 5.5.0 (java_pops/README.md)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MAGIC = MAGIC_V1.to_bytes(4, "big")
 ARCHIVES = Path(__file__).parent / "java_pops"
 OWED = [b"m3", b"m4", b"m5", b"m6", b"m8", b"m9", b"m10", b"m11"]
 REVIVE_TOPIC = REVIVE_TOPIC_PREFIX + "InteropCluster"
-STORED_MS = 1_794_856_800_000  # after both stores were left
+STORED_MS = 1_794_856_800_000  # after both stores were written
 SIZES = {
     "mappedFileSizeCommitLog": str(4 * 1024 * 1024),
     "mappedFileSizeConsumeQueue": "20000",
@@ -47,7 +47,7 @@ def unpacked(name: str, directory: Path) -> Path:
 
 
 async def popped(desk: Desk, clock: Clock, count: int) -> list[Message]:
-    """Pop and acknowledge until so many came."""
+    """Pop and acknowledge until N messages arrived."""
     found: list[Message] = []
     wish = {"consumerGroup": "Gpop", "topic": "Plain", "queueId": -1, "maxMsgNums": 32, "invisibleTime": 60_000}
     async with asyncio.timeout(20):
@@ -75,7 +75,7 @@ async def passed(clock: Clock, seconds: int) -> None:
 @pytest.mark.parametrize("is_v2_set", [False, True])
 @pytest.mark.parametrize("archive", ["v1", "v2"])
 def test_messages_unacknowledged_at_java_are_redelivered_once(archive: str, is_v2_set: bool, tmp_path: Path) -> None:
-    """Also into a retry topic of the other form than before: both are read."""
+    """Also with a retry topic of the other form: both are read."""
     root, clock = unpacked(archive, tmp_path), Clock()
     settings = {**SETTINGS, "enableRetryTopicV2": str(is_v2_set).lower()}
 
@@ -85,7 +85,7 @@ def test_messages_unacknowledged_at_java_are_redelivered_once(archive: str, is_v
         counts = {message.body: message.reconsume_times for message in found}
         assert counts == {body: 2 if body in (b"m6", b"m8") else 1 for body in OWED}
         firsts = {message.body: message.properties["1ST_POP_TIME"] for message in found}
-        assert len(set(firsts.values())) == 4, "each pop, and the longer time of m3, has its own"
+        assert len(set(firsts.values())) == 4, "each pop, and the extended m3, has its own"
         assert all(message.properties["ORIGIN_GROUP"] == "Gpop" for message in found)
         await passed(clock, 15)
         assert await popped(desk, clock, 0) == []
@@ -99,7 +99,7 @@ def test_messages_unacknowledged_at_java_are_redelivered_once(archive: str, is_v
             **{"consumerGroup": "Gpop", "topic": "Plain", "queueId": -1, "maxMsgNums": 32, "invisibleTime": 60_000},
             **{"pollTime": 0, "bornTime": 0, "initMode": 0},
         )
-        assert answer.code == ResponseCode.POLLING_TIMEOUT, "a restart revives nothing again"
+        assert answer.code == ResponseCode.POLLING_TIMEOUT, "a restart revives no message a second time"
 
     at_desk(root, take_over, now_ms=clock, **settings)
     at_desk(root, afterwards, now_ms=clock, **settings)
@@ -110,7 +110,7 @@ def test_messages_invisible_at_java_wait_for_their_timeout(tmp_path: Path) -> No
 
     async def work(desk: Desk) -> None:
         await passed(clock, 10)
-        assert desk.broker.state.max_offset("%RETRY%Gpop+Plain", 0) == 2, "those that Java put there"
+        assert desk.broker.state.max_offset("%RETRY%Gpop+Plain", 0) == 2, "those that Java appended"
         clock.ms = STORED_MS
         found = await popped(desk, clock, len(OWED))
         assert Counter(message.body for message in found) == Counter(OWED)
@@ -149,7 +149,7 @@ def test_invalid_checkpoint_is_skipped_with_an_error(tmp_path: Path, caplog: pyt
     root, clock = unpacked("v1", tmp_path), Clock()
     segment = root / "commitlog" / "00000000000000000000"
     whole = segment.read_bytes()
-    start = whole.rindex(MAGIC, 0, whole.rindex(b'"so":9,')) - 4  # the last check point, in the revive topic
+    start = whole.rindex(MAGIC, 0, whole.rindex(b'"so":9,')) - 4  # the last checkpoint, in the revive topic
     record = decode_message(whole, start)
     assert record.topic == REVIVE_TOPIC
     body = record.body.replace(b'"so":9,', b'"so":x,')

@@ -1,4 +1,4 @@
-"""SQL92 subscriptions outlive their consumers for a day, in the file that a Java broker keeps."""
+"""SQL92 subscriptions are kept for a day after their consumers, in the file of a Java broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START_MS = 1_800_000_000_000
 
 
 class Clock:
-    """Stands still until it is turned."""
+    """A clock that stands still until the test sets it."""
 
     now_ms = START_MS
 
@@ -41,7 +41,7 @@ def test_filter_is_kept_for_a_day_after_its_last_consumer() -> None:
     data = filters.find("Orders", "G")
     assert data is not None and not data.is_dead and data.expression == "a > 1"
     assert filters.find("Tags", "G") is None, "only expressions are kept"
-    assert not filters.register("G", [wanted()]), "the next heartbeat says nothing new"
+    assert not filters.register("G", [wanted()]), "the next heartbeat changes nothing"
     clock.now_ms += 1_000
     assert filters.unregister("G") and not filters.unregister("G")
     clock.now_ms += KEPT_MS - 1
@@ -57,7 +57,7 @@ def test_last_subscription_of_a_group_counts() -> None:
     assert filters.register("G", [wanted("a > 3", 6)])
     data = filters.find("Orders", "G")
     assert data is not None and (data.expression, data.client_version) == ("a > 3", 6)
-    assert filters.register("G", [wanted("a >", 7)]), "what cannot be understood takes the old one's place"
+    assert filters.register("G", [wanted("a >", 7)]), "an invalid expression replaces the old one"
     assert filters.find("Orders", "G") is None
 
 

@@ -1,4 +1,4 @@
-"""Pulls, over a socket: every answer that Java gives, filters by tag, and waiting for messages."""
+"""Pulls over a socket: all response codes of Java, tag filters and long polling."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loops outlive what fails in them."""
+"""Background loops continue after a failed step."""
 
 from __future__ import annotations
 

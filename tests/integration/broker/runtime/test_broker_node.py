@@ -1,4 +1,4 @@
-"""A broker as a whole: restarts, and what it answers to nonsense."""
+"""A whole broker: restarts, start-up saves, invalid requests, dispatch by another process."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_send_that_creates_a_topic_waits_for_one_save_and_one_registration(
         monkeypatch.setattr(broker._registration._announcements, "_step", count_registration)
         assert (await desk.send("Fresh")).code == ResponseCode.SUCCESS
         assert saved == ["topics.json", "subscriptionGroup.json"] and told == [1]
-        assert b"Fresh" in (tmp_path / "config" / "topics.json").read_bytes(), "before the answer"
+        assert b"Fresh" in (tmp_path / "config" / "topics.json").read_bytes(), "before the response"
 
     at_desk(tmp_path, work)
 
@@ -110,7 +110,7 @@ def test_broker_follows_an_external_engine_and_takes_dispatch_back(tmp_path: Pat
         store = desk.broker.state.store
         assert not store.is_dispatch_inline
         await desk.send(body=b"1")
-        assert (await desk.pull()).code == ResponseCode.PULL_NOT_FOUND, "nobody dispatches yet"
+        assert (await desk.pull()).code == ResponseCode.PULL_NOT_FOUND, "no process dispatches yet"
         engine = await asyncio.create_subprocess_exec(sys.executable, "-c", ENGINE, str(tmp_path))
         try:
             assert len(records(await desk.pull(sys_flag=6))) == 1

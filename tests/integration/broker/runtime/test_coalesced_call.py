@@ -1,4 +1,4 @@
-"""One run for all who want it, and a run that begins after each call."""
+"""Callers share runs, and each call is followed by a run."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_callers_during_a_run_share_the_next_one() -> None:
     async def change(run: CoalescedCall, value: int) -> None:
         state["value"] = value
         await run.run()
-        assert any(each >= value for each in seen), "what was changed before the call is in the run"
+        assert any(each >= value for each in seen), "a run covers the changes made before its call"
 
     async def main() -> None:
         run = CoalescedCall(step)

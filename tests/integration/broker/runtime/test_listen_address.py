@@ -1,4 +1,4 @@
-"""Listen address: what is advertised is listened on. Only loopback addresses are used."""
+"""Listen address: the broker listens on the address that it advertises. Only loopback addresses are used."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from orbitlog.broker.runtime.listen_address import advertised_addresses, contrad
 from orbitlog.settings.setting import SettingError
 from tests.support.broker_desk import SMALL
 
-ELSEWHERE = "192.0.2.77"  # of a range for documentation: no machine has it
+ELSEWHERE = "192.0.2.77"  # of a documentation range: no machine has it
 
 
 def resolved_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:

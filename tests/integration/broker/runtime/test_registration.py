@@ -1,4 +1,4 @@
-"""A broker and its name server: one that has lost the broker's connection is told again at once."""
+"""A broker registers with a name server at once after their connection was lost."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def test_broker_registers_after_a_lost_connection(tmp_path: Path) -> None:
                 before = set(server.connections)
                 for connection in before:
                     connection.close()
-                # The next regular telling is a minute off, longer than is waited here.
+                # The next regular registration is a minute off, longer than this test waits.
                 await until(lambda: bool(server.connections - before))
                 name = desk.broker.state.broker_name.encode()
-                while name not in await brokers_known_to(address, desk):  # noqa: ASYNC110 - no event tells it
+                while name not in await brokers_known_to(address, desk):  # noqa: ASYNC110 - there is no event for it
                     await asyncio.sleep(0.01)
         finally:
             await server.stop()

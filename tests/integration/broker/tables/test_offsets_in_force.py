@@ -1,4 +1,4 @@
-"""Light queues (LMQ) at the broker: sends, pulls without a topic, offsets in their own file, and when it refuses."""
+"""Light queues (LMQ) at the broker: sends, pulls without a topic, offsets in their own file, refused starts."""
 
 from __future__ import annotations
 
@@ -190,7 +190,7 @@ def test_table_left_over_from_an_earlier_time_does_not_block(tmp_path: Path) -> 
     (config / f"{LIGHT}.bak").unlink(missing_ok=True)
     at_desk(tmp_path, commit_five)
     (config / "kept").rename(config / LIGHT)
-    at_desk(tmp_path, expect_five)  # the ordinary table has a later version
+    at_desk(tmp_path, expect_five)  # the regular table has a later version
     write_ordinary(tmp_path, 3, 0)
     with pytest.raises(StoreError, match="is obsolete"):
         open_with(tmp_path)

@@ -1,4 +1,4 @@
-"""The table of what is out, against a model that remembers everything: nothing is lost by any crash."""
+"""The table of messages in flight against a model that remembers everything: no crash loses a message."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Life:
                 assert start is not None
                 count = min(self.random.randrange(1, 5), MESSAGES - start)
                 given = [each for each in range(start, start + count) if self.random.random() < 0.8]
-                self.done |= set(range(start, start + count)) - set(given)  # not wanted
+                self.done |= set(range(start, start + count)) - set(given)  # filtered out
                 self.popped.pop(KEY, given, start + count, Flight(self.now_ms, self.now_ms + 20))
                 self.out |= dict.fromkeys(given, self.now_ms)
             case 2 | 3 if self.out:
@@ -115,7 +115,7 @@ def test_no_crash_loses_a_message(seed: int) -> None:
     for _ in range(400):
         life.step()
         life.check()
-    # In the end everything is popped and put back: nothing is stuck.
+    # In the end everything is popped and requeued: no message is stuck.
     for _ in range(MESSAGES):
         life.now_ms += 1_000
         start = life.popped.next_to_pop(KEY)

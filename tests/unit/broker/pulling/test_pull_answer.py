@@ -1,4 +1,4 @@
-"""Answers to pulls are the bytes that the plain encoder writes."""
+"""Responses to pulls equal the bytes of the plain encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Settings: where they come from, which win, and what is said of those that do nothing."""
+"""Settings: their sources, which of them wins, and reports of those without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages are gathered where many come, and dispatched at once where few do."""
+"""Dispatch steps are delayed at a high rate of messages, and run at once at a low one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When the log goes to the disk, and that one trip serves many."""
+"""When the log is flushed, and that one flush covers many appends."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_flush_rules_have_the_intervals_of_java() -> None:
 
 
 class SlowLog:
-    """A log whose flush waits until it is told to go on, once for each trip."""
+    """A log whose flush waits for a permission, once for each flush."""
 
     def __init__(self) -> None:
         self.written_to = self.trips = 0
@@ -64,7 +64,7 @@ def test_append_during_a_flush_is_covered_by_the_next_one() -> None:
         group.ask()
     log.go_on.release()
     assert log.landed.get(timeout=60) == 10
-    assert log.started.acquire(timeout=60), "nobody had to ask again"
+    assert log.started.acquire(timeout=60), "without a second request"
     log.go_on.release()
     assert log.landed.get(timeout=60) == 100
     group.close()

@@ -1,4 +1,4 @@
-"""The tables of topics, groups and offsets by themselves, and in the files that Java brokers keep."""
+"""The tables of topics, groups and offsets, alone and in the files of Java brokers."""
 
 from __future__ import annotations
 
