@@ -105,7 +105,7 @@ def _links(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
             reason = f"{what} is behind a link to {target}, which is not followed: move or mount the files here instead"
             yield MissingPart(Finding(FindingKind.LINK, str(entry.path), reason, physical_offset=base), offsets)
         else:
-            reason = f"{what} is behind a link to {target}, where nothing is: mount that disk, or restore the files"
+            reason = f"{what} is behind a link to {target}, which does not exist: mount that disk, or restore the files"
             yield MissingPart(
                 Finding(FindingKind.LINK, str(entry.path), reason, physical_offset=base), offsets, base is not None
             )
@@ -126,7 +126,7 @@ def _can_open(path: Path) -> bool:
 def _gaps(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
     """Yield the places between two segments where at least one file is missing.
 
-    A segment whose name does not fit its records is misplaced: that is no gap, and a repair gives it its name back.
+    A segment whose name does not fit its records is misplaced: that is not a gap, and a repair renames it.
     """
     for before, segment in pairwise(store.segments):
         start = before.base + segment_bytes
@@ -136,7 +136,7 @@ def _gaps(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
 
 
 def _is_misplaced(segment: OffsetFile) -> bool:
-    """Return whether the first record of a segment says that it is another segment's."""
+    """Return whether the first record of a segment has an offset in another segment."""
     if not segment.size_bytes or not _can_open(segment.path):
         return False
     with mapped_view(segment.path) as view:
