@@ -124,7 +124,7 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: Sto
     found = [*_log_findings(checked, lost), *_missing(store, checked, use), *_survey_findings(store, checked)]
     found += [*queue_count_findings(store, checked.ends), *_offset_findings(store, checked, use)]
     found += progress_findings(store, checked.ends, checked.last_stored_ms, use)
-    found += [*checked.lives, *retired_findings(store, checked), *_behind(checked)]
+    found += [*checked.recreated_topics, *retired_findings(store, checked), *_behind(checked)]
     found = [*_missing_findings(store, missing), *(one for one in found if not _is_explained(one, missing))]
     diagnoses = tuple(diagnose(finding, str(root), is_log_complete=not missing) for finding in found)
     return Examination(checked, diagnoses, tuple(ranges), tuple(lost), tuple(missing))
@@ -132,7 +132,7 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: Sto
 
 def _survey_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
     """Yield what the files besides the log show; topics.json lacks a topic whose queue outlived its deletion."""
-    outlived = {finding.topic for finding in checked.lives}
+    outlived = {finding.topic for finding in checked.recreated_topics}
     outlived -= {topic for (topic, _), ends in checked.ends.items() if ends.first == 0}
     for finding in survey(store):
         if finding.kind != FindingKind.TOPIC or finding.topic not in outlived:
@@ -192,7 +192,7 @@ def _offset_findings(store: StoreFiles, checked: StoreCheck, use: StoreUse) -> I
 
     Brokers of 4.9 keep the offsets of a topic that they delete, later ones remove them some seconds after it.
     """
-    created_again = {finding.topic for finding in checked.lives}
+    created_again = {finding.topic for finding in checked.recreated_topics}
     for finding in offset_findings(store, checked.ends, checked.last_stored_ms, use):
         yield replace(finding, kind=FindingKind.EARLIER_LIFE) if finding.topic in created_again else finding
 

@@ -66,7 +66,7 @@ class Round:
         return QueueOrder(self.store, self.found, self.geometry, sampled_rules(self.store, self.settings))
 
     def refusals(self) -> list[str]:
-        """Return why nothing may be changed: a part of the store is behind a link, unreadable or missing."""
+        """Return why nothing may be changed: a part of the store is a link, unreadable or missing."""
         accepted = {part.finding.path for part in self.found.missing if part.may_be_lost and self.accepts_loss}
         missing = {part.finding.path: part for part in self.found.missing}
         elsewhere = [*self.of(FindingKind.LINK), *(part.finding for part in missing.values())]

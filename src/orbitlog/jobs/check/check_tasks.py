@@ -61,11 +61,11 @@ def check_split(task: CheckSplitTask) -> dict[str, Any]:
         topic, queue_id = derivation.queues[part.queue]
         wanted = units[part.place : part.place + part.unit_count]
         if not 0 <= part.first <= QUEUE_OFFSET_MAX:
-            continue  # the derivation says so
+            continue  # the derivation has a finding for it
         try:
             path = Path(task.root, tree.queue_directory(topic, queue_id), tree.offset_file_name(part.file_base))
         except FormatError:
-            continue  # the derivation says so
+            continue  # the derivation has a finding for it
         found = _read_units(path, part)
         absent, wrong = _compare(wanted, found, ignores_tags=task.has_ext_queues)
         units_seen += len(wanted)

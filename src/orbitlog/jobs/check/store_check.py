@@ -1,11 +1,11 @@
-"""Check log and derived files of whole stores: every record, queue unit and index entry, and the checkpoint.
+"""Store check: compares every record, queue unit and index entry and the checkpoint of whole stores with the log.
 
     stage 1   one task a split: magic, lengths, offsets and CRC of records, the units and index entries they ask for
     driver    splits proved by stitching, queues and keys followed through them
     stage 2   units that no message asks for, and the links of each index file
 
-The log is the truth; findings say where something else is. What a broker that was killed had not derived yet is no
-damage, for the next one derives it: it is told as `behind`.
+The log is the truth; a finding is a difference from it. Messages that a killed broker had not dispatched yet are not
+damage, because the next one dispatches them: they are counted as `behind`.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class StoreCheck:
     ends: dict[Queue, QueueEnds] = field(default_factory=dict)
     """Bounds of each queue as the log has them."""
     last_stored_ms: int = 0
-    lives: list[Finding] = field(default_factory=list)
+    recreated_topics: list[Finding] = field(default_factory=list)
     """Topics that were deleted, or created again: nothing to repair."""
 
     def add(self, findings: Iterable[Finding]) -> None:
@@ -265,12 +265,12 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: ReportCache, progre
 def _follow_queues(work: _Work) -> None:
     """Follow queues through the splits, and separate units that are missing from units that are not dispatched yet."""
     result = work.result
-    lives = drop_earlier_topics(work.store, work.derivations, use=work.use)
+    recreations = drop_earlier_topics(work.store, work.derivations, use=work.use)
     for derivation in work.derivations:
         result.findings += derivation.findings
         result.finding_count += derivation.finding_count
     work.ends, disorder = order_findings(work.derivations)
-    result.lives = recreation_findings(work.store, lives.begins, lives.deleted_topics)
+    result.recreated_topics = recreation_findings(work.store, recreations.begins, recreations.deleted_topics)
     result.ends = work.ends
     result.queues = len(work.ends)
     result.keys = sum(derivation.key_count for derivation in work.derivations)
@@ -278,7 +278,9 @@ def _follow_queues(work: _Work) -> None:
     result.add(disorder)
     derived_from = work.recovery_start
     missing = (
-        units for units in work.missing if units[4] >= lives.begins.get(units[:2], 0) and units[:2] not in lives.deleted
+        units
+        for units in work.missing
+        if units[4] >= recreations.begins.get(units[:2], 0) and units[:2] not in recreations.deleted
     )
     with_files = {topic for (topic, _), files in work.store.queues.items() if files}
     for queue, first, count, physical_offset in _joined(missing):

@@ -133,7 +133,7 @@ def rebuild_with(
     """Rebuild stores, tasks run by `run`: into `out` (of several: into a directory of its name in it), or in place.
 
     `index_writers` may write an index file at once, if they are all on this machine and end before `run` does.
-    Raises `StoreLayoutError` if a part of the log is behind a link, unreadable or missing at its end, unless no file
+    Raises `StoreLayoutError` if a part of the log is a link, unreadable or missing at its end, unless no file
     of it exists and `accept_lost_segments` gives it up.
     """
     for root in roots:

@@ -79,7 +79,7 @@ def test_segment_behind_a_link_stops_every_command_that_writes(
     before = fingerprint(root)
     checked = run("check", root)
     assert checked.exit_code == 1 and "Repair it" not in checked.stdout
-    assert f"is behind a link to {tmp_path / segment.name}" in checked.stdout.splitlines()[0]
+    assert f"is a link to {tmp_path / segment.name}" in checked.stdout.splitlines()[0]
     dry_run = run("rebuild", root, "--dry-run")
     assert dry_run.exit_code == 1 and "would be refused, because the log is incomplete" in dry_run.stdout
     monkeypatch.setattr("orbitlog.cli.pipeline.pipeline_rebuild.spark_session", lambda *_, **__: nullcontext())
