@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks.broker_pairs import HOST, VERSION, start_java
-from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_aside
+from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_elsewhere
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.index_layout import INDEX_HEADER, decode_header
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
@@ -64,7 +64,7 @@ def measure_apache_rebuild(
     geometry = infer_geometry(find_store_files(store), rules)
     with tempfile.TemporaryDirectory(prefix="apache-rebuild-", dir=scratch) as temporary:
         directory = Path(temporary)
-        ours = rebuild_aside(store, directory / "wanted", RebuildWish(), rules)
+        ours = rebuild_elsewhere(store, directory / "wanted", RebuildWish(), rules)
         if not ours.is_published:
             raise ValueError(f"{store} is damaged: {ours.findings[0]}")
         wanted = _wanted(directory / "wanted")

@@ -17,7 +17,7 @@ from benchmarks.bulk_log import LogShape, write_log
 from benchmarks.compare_record import OURS, THEIRS, Record
 from benchmarks.compare_rows import Row
 from benchmarks.measure import seconds_of
-from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_aside
+from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_elsewhere
 from orbitlog.formats import store_tree as tree
 from orbitlog.settings.store_settings import load_settings
 from orbitlog.store.message_store import MessageStore
@@ -88,7 +88,7 @@ def _rebuild(record: Record, store: Path, scratch: Path, gigabytes: float) -> No
     rules = load_settings(None, RULES_OF_5X)
     for number in range(2):  # the first one loads the kernels
         aside = scratch / f"aside{number}"
-        seconds = seconds_of(lambda aside=aside: rebuild_aside(store, aside, RebuildWish(), rules))
+        seconds = seconds_of(lambda aside=aside: rebuild_elsewhere(store, aside, RebuildWish(), rules))
         shutil.rmtree(aside)
     for row, ours in zip(rows, (seconds, measured(store, ["local[2]"], _SPARK_ROUNDS)[0].rebuild), strict=True):
         record.add(row, OURS, ours)

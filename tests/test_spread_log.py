@@ -50,7 +50,7 @@ def test_doctor_checks_and_rebuilds_from_all_directories(
 ) -> None:
     checked = run("doctor", "check", root, "--set", setting)
     assert checked.exit_code == 0, checked.stdout
-    assert "nothing to mend: 547 messages up to physical offset 413332, 38 queues" in checked.stdout
+    assert "nothing to repair: 547 messages up to physical offset 413332, 38 queues" in checked.stdout
     assert run("doctor", "explain", root, "--set", setting).exit_code == 0
     made = []
     for store, more in ((whole, ()), (root, ("--set", setting))):

@@ -31,7 +31,7 @@ from orbitlog.jobs.missing_log import MissingPart, missing_parts, with_readable_
 from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.findings import Finding, FindingKind
-from orbitlog.storefiles.inferred_geometry import told_geometry
+from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.store_files import StoreFiles, find_store_files
 
 
@@ -90,7 +90,7 @@ def examine(
     progress: PhaseProgress | None = None,
     use: StoreUse = SHARED_USE,
 ) -> Examination:
-    """Check one store. Reads only; beside a running broker it reads as far as that confirms its log."""
+    """Check one store. Reads only; beside a running broker it reads up to the offset that the broker confirms."""
     given = settings or StoreSettings()
     return examine_with(run, [root], settings=given, split_bytes=split_bytes, progress=progress, use=use)[0]
 
@@ -112,19 +112,19 @@ def examine_with(
 
 def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: StoreUse) -> Examination:
     whole = find_store_files(root, settings)
-    segment_bytes = told_geometry(whole, settings).segment_bytes
+    segment_bytes = robust_geometry(whole, settings).segment_bytes
     end = whole.segments[-1].base + segment_bytes if whole.segments else 0
-    leads_past = any(
+    points_past_end = any(
         one.kind == FindingKind.QUEUE_UNIT and (one.physical_offset or 0) >= end for one in checked.findings
     )
-    missing = missing_parts(whole, segment_bytes, reads_queues=leads_past, use=use)
+    missing = missing_parts(whole, segment_bytes, reads_queues=points_past_end, use=use)
     store = with_readable_segments(whole)
     ranges = damaged_ranges(checked.findings)
     lost = find_lost(store, ranges)
     found = [*_log_findings(checked, lost), *_missing(store, checked, use), *_survey_findings(store, checked)]
     found += [*queue_count_findings(store, checked.ends), *_offset_findings(store, checked, use)]
     found += progress_findings(store, checked.ends, checked.last_stored_ms, use)
-    found += [*checked.lives, *retired_findings(store, checked), *_behind(checked)]
+    found += [*checked.recreated_topics, *retired_findings(store, checked), *_behind(checked)]
     found = [*_missing_findings(store, missing), *(one for one in found if not _is_explained(one, missing))]
     diagnoses = tuple(diagnose(finding, str(root), is_log_complete=not missing) for finding in found)
     return Examination(checked, diagnoses, tuple(ranges), tuple(lost), tuple(missing))
@@ -132,7 +132,7 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: Sto
 
 def _survey_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
     """Yield what the files besides the log show; topics.json lacks a topic whose queue outlived its deletion."""
-    outlived = {finding.topic for finding in checked.lives}
+    outlived = {finding.topic for finding in checked.recreated_topics}
     outlived -= {topic for (topic, _), ends in checked.ends.items() if ends.first == 0}
     for finding in survey(store):
         if finding.kind != FindingKind.TOPIC or finding.topic not in outlived:
@@ -143,19 +143,19 @@ def _missing_findings(store: StoreFiles, missing: Sequence[MissingPart]) -> Iter
     """Yield the parts of the log that are missing, with the messages that queues have units for."""
     for part in missing:
         inside = find_lost(store, [LogRange(part.offsets.start, part.offsets.stop)] if part.offsets else [])
-        told = f"; {describe_units(inside)}" if part.offsets else ""
-        yield replace(part.finding, reason=part.finding.reason + told)
+        units = f"; {describe_units(inside)}" if part.offsets else ""
+        yield replace(part.finding, reason=part.finding.reason + units)
 
 
 def _is_explained(finding: Finding, missing: Sequence[MissingPart]) -> bool:
-    """Return whether a finding reports again what a missing part of the log is reported for."""
+    """Return whether a missing part of the log is the cause of a finding."""
     if finding.kind == FindingKind.SEGMENT:
         return any(finding.physical_offset in part.offsets for part in missing)
     return finding.path in {part.finding.path for part in missing if part.finding.kind == FindingKind.LINK}
 
 
 def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Finding]:
-    """Yield what the check found, with the messages that are lost where the log is damaged."""
+    """Yield the findings of the check, with the lost messages of damaged ranges."""
     for finding in checked.findings:
         start = finding.physical_offset
         if finding.kind in (FindingKind.RECORD, FindingKind.SEGMENT) and start is not None and finding.count:
@@ -172,27 +172,27 @@ def _log_findings(checked: StoreCheck, lost: list[LostMessage]) -> Iterator[Find
 
 
 def _missing(store: StoreFiles, checked: StoreCheck, use: StoreUse) -> Iterator[Finding]:
-    """Name what is not there at all."""
+    """Yield findings for files that are missing, and for the doctor's own journals."""
     if checked.keys and not store.index_files:
         reason = f"no index file exists, though the log has {checked.keys} keys; messageIndexEnable=false leaves none"
         yield Finding(FindingKind.INDEX, str(store.root / tree.INDEX), reason, count=checked.keys)
     if checked.messages and store.checkpoint is None and not use.is_in_use(store):
         yield Finding(FindingKind.CHECKPOINT, str(store.root / tree.CHECKPOINT), "is missing")
     if os.path.lexists(store.root / tree.DOCTOR) and not (store.root / tree.DOCTOR).is_dir():
-        yield Finding(FindingKind.JOURNAL, str(store.root / tree.DOCTOR), "is in the place of the doctor's directory")
+        yield Finding(FindingKind.JOURNAL, str(store.root / tree.DOCTOR), "has the name of the doctor's directory")
     broken = list(unreadable_journals(store.root))
     for place in broken:
-        yield Finding(FindingKind.JOURNAL, str(place), "is no journal of a repair, or does not say how far that came")
+        yield Finding(FindingKind.JOURNAL, str(place), "is not a valid repair journal, or has no valid progress")
     for place in interrupted(store.root) if not broken else ():
         yield Finding(FindingKind.REPAIR, str(place), "a repair was interrupted here")
 
 
 def _offset_findings(store: StoreFiles, checked: StoreCheck, use: StoreUse) -> Iterator[Finding]:
-    """Yield offsets that no queue has; those of a topic that was created again are of its earlier life.
+    """Yield invalid offsets; those of a topic that was created again date from before.
 
     Brokers of 4.9 keep the offsets of a topic that they delete, later ones remove them some seconds after it.
     """
-    created_again = {finding.topic for finding in checked.lives}
+    created_again = {finding.topic for finding in checked.recreated_topics}
     for finding in offset_findings(store, checked.ends, checked.last_stored_ms, use):
         yield replace(finding, kind=FindingKind.EARLIER_LIFE) if finding.topic in created_again else finding
 

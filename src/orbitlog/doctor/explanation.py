@@ -1,6 +1,7 @@
-"""What a store is, told from its queues, the first record of each segment and its config: the log is not read.
+"""Store explanation: versions, topics, times and pending messages, without reading the log.
 
-Sizes of topics are the sums of what their queue units say; growth is that of the log between its first and last record.
+It is inferred from queues, the first record of each segment and config. Topic sizes are sums over queue units; growth
+is that of the log between its first and last record.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from orbitlog.formats.tables.offset_tables import DELAY_OFFSET, ConsumerOffsets,
 from orbitlog.jobs.split_derivation import UNIT
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.config_reading import read_config
-from orbitlog.storefiles.inferred_geometry import told_geometry
-from orbitlog.storefiles.inferred_rules import told_compat
+from orbitlog.storefiles.inferred_geometry import robust_geometry
+from orbitlog.storefiles.inferred_rules import sampled_compat
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.store_contents import refuse_reading
@@ -40,7 +41,7 @@ _SIGNS_MAX = 3
 
 @dataclass(slots=True)
 class TopicSize:
-    """A topic as its queues tell it."""
+    """A topic according to its queues."""
 
     topic: str
     queues: int = 0
@@ -78,7 +79,7 @@ class Explanation:
 
     @property
     def bytes_per_day(self) -> int | None:
-        """How much the log grew a day between its first and last message; None where that is no time."""
+        """Growth of the log in bytes a day between its first and last message; None if both have the same time."""
         if self.first_ms is None or self.last_ms is None or self.last_ms <= self.first_ms:
             return None
         return int(self.log_bytes * _DAY_MS / (self.last_ms - self.first_ms))
@@ -112,15 +113,15 @@ class Explanation:
 
 
 def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
-    """Look at a store; reads its queues and little else."""
+    """Explain a store; reads its queues and little else."""
     settings = settings or StoreSettings()
     store = find_store_files(root, settings)
     refuse_reading(root)
-    geometry = told_geometry(store, settings)
+    geometry = robust_geometry(store, settings)
     retention = settings.retention
     found = Explanation(
         str(root),
-        told_compat(store, settings).name,
+        sampled_compat(store, settings).name,
         list(dict.fromkeys(signs_of_5x(store)))[:_SIGNS_MAX],
         geometry.segment_bytes,
         len(store.segments),
@@ -131,13 +132,13 @@ def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
         retention_hours=retention.reserved_hours,
         delete_hours=retention.delete_hours,
     )
-    _tell_log(found, store)
-    ends = _tell_topics(found, store)
-    _tell_pending(found, store, ends, infer_rules(store, settings).delay_levels)
+    _explain_log(found, store)
+    ends = _explain_topics(found, store)
+    _explain_pending(found, store, ends, infer_rules(store, settings).delay_levels)
     return found
 
 
-def _tell_log(found: Explanation, store: StoreFiles) -> None:
+def _explain_log(found: Explanation, store: StoreFiles) -> None:
     for segment in store.segments:
         with mapped_view(segment.path) as view:
             first = read_at(view, 0, base_physical_offset=segment.base, check_crc=False) if len(view) else None
@@ -150,8 +151,8 @@ def _tell_log(found: Explanation, store: StoreFiles) -> None:
                 found.store_hosts.append(host)
 
 
-def _tell_topics(found: Explanation, store: StoreFiles) -> dict[tuple[str, int], int]:
-    """Sum up the units of each queue; returns the offset behind the last unit of each."""
+def _explain_topics(found: Explanation, store: StoreFiles) -> dict[tuple[str, int], int]:
+    """Sum up the units of each queue; returns the end offset of each."""
     topics: dict[str, TopicSize] = {}
     ends: dict[tuple[str, int], int] = {}
     last: tuple[int, int] = (0, 0)
@@ -165,12 +166,12 @@ def _tell_topics(found: Explanation, store: StoreFiles) -> dict[tuple[str, int],
                 ends[key] = max(ends.get(key, 0), end)
                 last = max(last, (physical_offset, record_bytes))
     found.topics = sorted(topics.values(), key=lambda one: (-one.stored_bytes, one.topic))
-    _tell_last(found, store, last)
+    _explain_last(found, store, last)
     return ends
 
 
 def _units_of(file: OffsetFile, log_start: int) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield messages and bytes that a queue file's units lead to, the offset behind them, and the last of them."""
+    """Yield messages and bytes of a queue file's units, their end offset, and offset and size of the last."""
     end = written_until(file.path)
     with mapped_view(file.path) as view:
         units = np.frombuffer(view, UNIT, min(end, len(view)) // ENTRY_BYTES)
@@ -185,8 +186,8 @@ def _units_of(file: OffsetFile, log_start: int) -> Iterator[tuple[int, int, int,
         yield int(kept.sum()), int(sizes[kept].sum()), behind, int(offsets[row]), int(sizes[row])
 
 
-def _tell_last(found: Explanation, store: StoreFiles, last: tuple[int, int]) -> None:
-    """The last message that a queue leads to gives the time up to which the store reaches."""
+def _explain_last(found: Explanation, store: StoreFiles, last: tuple[int, int]) -> None:
+    """Set the end of the store's time range from the last message that a queue points to."""
     physical_offset, size_bytes = last
     for segment in store.segments:
         if segment.base <= physical_offset < segment.base + segment.size_bytes:
@@ -199,7 +200,9 @@ def _tell_last(found: Explanation, store: StoreFiles, last: tuple[int, int]) -> 
                 found.log_end = max(found.log_end, physical_offset + size_bytes)
 
 
-def _tell_pending(found: Explanation, store: StoreFiles, ends: dict[tuple[str, int], int], levels: DelayLevels) -> None:
+def _explain_pending(
+    found: Explanation, store: StoreFiles, ends: dict[tuple[str, int], int], levels: DelayLevels
+) -> None:
     offsets = _config(store, offsets_file(store.root).name)
     consumed = offsets.offsets if isinstance(offsets, ConsumerOffsets) else {}
     found.groups = len({key.group for key in consumed if key.group})

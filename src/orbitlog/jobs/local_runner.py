@@ -1,5 +1,4 @@
-"""Running a list of tasks one after the other in this process; `pipeline.runtime.spark_runner` runs the same tasks on
-Spark.
+"""Local runner: runs tasks one after the other in this process; `pipeline.runtime.spark_runner` runs them on Spark.
 
 A task does its whole work in one call and reports a small dict that JSON can hold. A report may carry
 `scanned_bytes` and `messages`, which progress is drawn from while the tasks run.
@@ -22,7 +21,7 @@ PhaseProgress = Callable[[str, int, int, int], None]
 
 
 class Runner(Protocol):
-    """Whatever runs tasks: Spark, or this process; `cost` tells how tasks compare, where they are not alike."""
+    """Runs tasks on Spark or in this process; `cost` compares tasks if some take longer than others."""
 
     def __call__(
         self,
@@ -56,5 +55,5 @@ def phase_of(progress: PhaseProgress | None, name: str, total_bytes: int) -> Pro
     """Return what reports one phase of a job."""
     if progress is None:
         return None
-    # Tasks that were done twice have told their bytes twice.
+    # Tasks that were repeated have reported their bytes twice.
     return lambda done_bytes, messages: progress(name, min(done_bytes, total_bytes), total_bytes, messages)

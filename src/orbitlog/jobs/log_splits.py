@@ -1,11 +1,11 @@
-"""The CommitLogs of one or many stores, cut into ranges that tasks read apart, with the proof that none was fooled.
+"""Log splits: ranges of CommitLogs that tasks read independently, with a proof that none started inside a record.
 
-A range mostly begins inside a record, and a message body can hold bytes that look like one. So whoever walks a split
-says where its chain of records begins and where it leads; the chain before it must lead to that very place
-(`kernels.splits`). Where it does not, the split is walked again from the place that is proved.
+A range usually begins inside a record, and a message body can contain bytes that look like one. So the walk of a split
+reports where its chain of records begins and ends; the previous chain must end at that very position
+(`kernels.splits`). If it does not, the split is walked once more from the position that is proved.
 
     plan_splits     cuts the segments of a store; reads nothing but file sizes
-    unproved_splits names the splits to walk again, from what the walks so far reported
+    unproved_splits returns the splits to walk once more, from the reports of the walks so far
     prove_splits    does both in this process, on threads: for planners that have no Spark at hand
 """
 
@@ -28,7 +28,7 @@ from orbitlog.storefiles.store_paths import StorePaths
 
 SPLIT_BYTES_DEFAULT = 128 * 1024 * 1024
 SPLIT_BYTES_MIN = 64 * 1024
-# Why a chain of records ended inside its split; None where it leads on into the next one.
+# Why a chain of records ended inside its split; None if it continues in the next one.
 SEGMENT_END, LOG_END, DAMAGE = "segment end", "log end", "damage"
 
 
@@ -36,8 +36,8 @@ SEGMENT_END, LOG_END, DAMAGE = "segment end", "log end", "damage"
 class LogSplit:
     """A range of one segment of one store: the messages that start in it belong to it. Positions count in the file.
 
-    `segment_bytes` is the size that segments of this log have, even where the file was cut. `first` is where the
-    first record starts, where that is proved; it may lie behind `stop`: then the split has none.
+    `segment_bytes` is the size that segments of this log have, even if the file was cut. `first` is the position of
+    the first record, if that is proved; if it is past `stop`, the split has none.
     """
 
     store_number: int
@@ -71,7 +71,7 @@ class LogSplit:
 
 @dataclass(frozen=True, slots=True)
 class WalkedSplit:
-    """What a walk of a split found: where its chain begins (None: nowhere), where it leads, and why it ended there."""
+    """The walk of a split: where its chain begins (None if there is none), where it ends, and why."""
 
     split: LogSplit
     first: int | None
@@ -115,7 +115,7 @@ def plan_splits(
     store_number: int = 0,
     until: int | None = None,
 ) -> list[LogSplit]:
-    """Cut the segments of a store, each as far as it was ever written, or as far as physical offset `until`."""
+    """Cut the segments of a store, each up to the end of its data, or up to physical offset `until`."""
     splits: list[LogSplit] = []
     where: dict[str, Any] = {}
     if store.paths.is_configured:
@@ -123,7 +123,7 @@ def plan_splits(
         where = {"root": str(store.root), "directories": directories}
     for segment in store.segments:
         size_bytes = min(segment.size_bytes, segment_bytes)
-        # Behind the last data there is a hole; a few bytes of it show a walk that the log ends there.
+        # After the last data there is a hole; a few bytes of it show a walk that the log ends there.
         stop = min(size_bytes, written_until(segment.path) + BLANK_BYTES)
         if until is not None:
             stop = min(stop, until - segment.base)
@@ -137,7 +137,7 @@ def plan_splits(
 
 
 def cut_at(splits: Sequence[LogSplit], physical_offset: int) -> list[LogSplit]:
-    """Cut the split that a record starts in once more, where the record starts."""
+    """Cut the split with the record at `physical_offset` in two at that record."""
     found: list[LogSplit] = []
     for split in splits:
         position = physical_offset - split.base
@@ -162,7 +162,7 @@ def walk_log_split(split: LogSplit, *, check_crc: bool = False) -> WalkedSplit:
 
 
 def describe_stop(stop: Stop) -> tuple[str | None, str]:
-    """Say why a walk ended in words that can cross processes."""
+    """Return why a walk ended, as text that can cross processes."""
     match stop:
         case None:
             return None, ""
@@ -175,9 +175,9 @@ def describe_stop(stop: Stop) -> tuple[str | None, str]:
 
 
 def unproved_splits(walks: Sequence[WalkedSplit]) -> dict[int, LogSplit]:
-    """Return the numbers of walks that began in the wrong place, with the split as it must be walked instead.
+    """Return the numbers of walks that began at a wrong position, with the split as it must be walked instead.
 
-    Of each segment only the first can be told; ask again when those have been walked. A split that is entirely
+    Of each segment only the first is known; call this once more when those have been walked. A split that is entirely
     inside the record before it comes back as an empty one and needs no walk. `walks` are in the order of the log.
     """
     wrong: dict[int, LogSplit] = {}
@@ -201,7 +201,7 @@ def empty_walk(split: LogSplit) -> WalkedSplit:
 def prove(
     splits: Sequence[LogSplit], walk_all: Callable[[Sequence[LogSplit]], Iterable[WalkedSplit]]
 ) -> list[WalkedSplit]:
-    """Walk splits with `walk_all`, and again those that turn out to be fooled, until every one is proved."""
+    """Walk splits with `walk_all`, and once more those that started inside a record, until every one is proved."""
     walks = list(walk_all(splits))
     while wrong := unproved_splits(walks):
         again = {number: split for number, split in wrong.items() if not split.is_empty}
@@ -224,10 +224,10 @@ def prove_splits(splits: Sequence[LogSplit]) -> ProvedLog:
 
 
 def which_count(walks: Iterable[WalkedSplit]) -> list[bool]:
-    """Tell of each proved walk whether it is a part of its log.
+    """Return for each proved walk whether it is a part of its log.
 
-    Those that lie inside a record of an earlier split, or behind the end of their segment, are not: whatever was found
-    there only looked like something.
+    Those inside a record of an earlier split, or past the end of their segment, are not: bytes there only looked like
+    records.
     """
     counted: list[bool] = []
     segment: tuple[int, int] | None = None
@@ -243,7 +243,7 @@ def which_count(walks: Iterable[WalkedSplit]) -> list[bool]:
 
 
 def until_log_end(walks: Sequence[WalkedSplit]) -> list[WalkedSplit]:
-    """Keep the walks that count, and of each store none behind the zeros that end its log."""
+    """Return the walks that count, and of each store none past the zeros that end its log."""
     kept: list[WalkedSplit] = []
     log_ended: set[int] = set()
     for walk, counts in zip(walks, which_count(walks), strict=True):

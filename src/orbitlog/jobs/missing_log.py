@@ -1,4 +1,4 @@
-"""Log completeness: parts of the CommitLog that are behind a link, unreadable or missing.
+"""Log completeness: parts of the CommitLog that are links, unreadable or missing.
 
 A rebuild from such a log would drop the queue units of every message that is not there, and a repair would put
 placeholders over messages that may only be on another disk. So both refuse, and a check reports this first.
@@ -57,7 +57,7 @@ def missing_parts(
     elsewhere = [*_links(store, segment_bytes), *_unreadable(store, segment_bytes)]
     explained = [part.offsets for part in elsewhere]
     if elsewhere and any(not offsets for offsets in explained):
-        return elsewhere  # the directory itself is behind a link
+        return elsewhere  # the directory itself is a link
     gaps = [part for part in _gaps(store, segment_bytes) if not _is_inside(part.offsets, explained)]
     if contradiction := _contradiction(store):
         return [*elsewhere, *([] if elsewhere else [contradiction])]
@@ -102,10 +102,10 @@ def _links(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
         target = entry.path.parent / entry.path.readlink()
         what = "the segment" if base is not None else "the log"
         if entry.path.exists():
-            reason = f"{what} is behind a link to {target}, which is not followed: move or mount the files here instead"
+            reason = f"{what} is a link to {target}, which is not followed: move or mount the files here instead"
             yield MissingPart(Finding(FindingKind.LINK, str(entry.path), reason, physical_offset=base), offsets)
         else:
-            reason = f"{what} is behind a link to {target}, where nothing is: mount that disk, or restore the files"
+            reason = f"{what} is a link to {target}, which does not exist: mount that disk, or restore the files"
             yield MissingPart(
                 Finding(FindingKind.LINK, str(entry.path), reason, physical_offset=base), offsets, base is not None
             )
@@ -126,7 +126,7 @@ def _can_open(path: Path) -> bool:
 def _gaps(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
     """Yield the places between two segments where at least one file is missing.
 
-    A segment whose name does not fit its records is misplaced: that is no gap, and a repair gives it its name back.
+    A segment whose name does not fit its records is misplaced: that is not a gap, and a repair renames it.
     """
     for before, segment in pairwise(store.segments):
         start = before.base + segment_bytes
@@ -136,7 +136,7 @@ def _gaps(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
 
 
 def _is_misplaced(segment: OffsetFile) -> bool:
-    """Return whether the first record of a segment says that it is another segment's."""
+    """Return whether the first record of a segment has an offset in another segment."""
     if not segment.size_bytes or not _can_open(segment.path):
         return False
     with mapped_view(segment.path) as view:

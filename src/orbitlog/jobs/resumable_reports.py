@@ -1,4 +1,4 @@
-"""Reports of tasks, kept in a directory for a run that goes on where another one was killed."""
+"""Resumable reports: a cache of task reports, with which a run continues where another one was killed."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Report = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class KeptReports:
+class ReportCache:
     """Keeps reports below `directory`, by task and by the files the task names; keeps nothing without one."""
 
     directory: str | None = None
     version: int = field(default=1)
 
     def of(self, function: Callable[[Task], Report]) -> Callable[[Task], Report]:
-        """Return the function with a memory."""
+        """Return the function with the cache in front of it."""
         return function if self.directory is None else partial(_remembered, self, function)
 
     def path_of(self, name: str, task: object) -> Path:
@@ -44,7 +44,7 @@ class KeptReports:
             RealDisk().remove_tree(Path(self.directory))
 
 
-def _remembered(kept: KeptReports, function: Callable[[Task], Report], task: Task) -> Report:
+def _remembered(kept: ReportCache, function: Callable[[Task], Report], task: Task) -> Report:
     path = kept.path_of(function.__name__, task)
     if path.exists():
         report: Report = orjson.loads(path.read_bytes())

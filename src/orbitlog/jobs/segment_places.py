@@ -1,4 +1,4 @@
-"""Segments that are not where, or not as large as, a log needs them: told from names and sizes alone."""
+"""Segment places: findings about gaps, overlaps and wrong sizes of segments, from names and sizes alone."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def is_removed_when_empty(store: StoreFiles, rules: DeriveRules) -> bool:
 
 
 def segment_findings(store: StoreFiles, segment_bytes: int, *, last_may_be_empty: bool = False) -> list[Finding]:
-    """Name gaps between segments, overlaps, and files that are empty or too long."""
+    """Return findings for gaps between segments, overlaps, and files that are empty or too long."""
     damage = DamageList("physical offset")
     expected_base = store.segments[0].base if store.segments else 0
     for segment in store.segments:

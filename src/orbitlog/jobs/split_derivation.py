@@ -1,8 +1,8 @@
-"""What one split of a log means for everything derived: its queue units, sorted by queue, and how many index keys.
+"""Split derivation: the queue units of one split of a log, sorted by queue, and its index keys.
 
-Units of one queue file are one slice, in the order of the log; several where their offsets do not follow each other.
-Queue offsets must rise by one from message to message: where they do not, two messages claim one unit or a unit has no
-message, and no derived file could be right.
+Units of one queue file are one slice, in the order of the log; several if their offsets are not consecutive. Queue
+offsets must rise by one from message to message: else two messages claim one unit or a unit has no message, and no
+derived file could be right.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Units = npt.NDArray[np.void]
 
 
 class UnitSlice(NamedTuple):
-    """Units of one queue file that one split holds: so many from queue offset `first` on, number `place` and next."""
+    """Units of one queue file in one split: `unit_count` from queue offset `first` on; `place` is their number."""
 
     queue: int
     file_base: int
@@ -61,7 +61,7 @@ class SplitDerivation:
 
     walk: WalkedSplit
     key_count: int = 0
-    # Messages behind the last one that has a key: they may begin an index file, too.
+    # Messages after the last one that has a key: they may start an index file as well.
     messages_after_keys: int = 0
     last_physical_offset: int = 0
     last_timestamp_ms: int = 0
@@ -141,7 +141,7 @@ class _Passage(LogWalk):
         self._split = split
         self._check_crc = check_crc
         self.segment = OffsetFile(path, split.base, path.stat().st_size)
-        # Now: some file systems fill holes where they are read.
+        # Before anything is read: some file systems fill holes that are read.
         self._written_until = written_until(path)
         super().__init__([self.segment], split.segment_bytes)
 
@@ -155,15 +155,15 @@ class _Passage(LogWalk):
             self._damage.resume(self.segment.base + following)
         return following
 
-    def is_behind_data(self, position: int) -> bool:
+    def is_past_data(self, position: int) -> bool:
         return position >= self._written_until
 
-    def behind(self, view: memoryview, split: LogSplit, position: int, *, queue_file_bytes: int) -> int | None:
-        """Return where records go on behind a BLANK that no broker wrote there; None where the segment ends."""
+    def after_blank(self, view: memoryview, split: LogSplit, position: int, *, queue_file_bytes: int) -> int | None:
+        """Return where records continue after a spurious BLANK; None if the segment ends."""
         following = self._find_written(view, self.segment, position + 1)
         if following is None or not hides_records(view, split, position, following, queue_file_bytes=queue_file_bytes):
             return None
-        self._note(self.segment, position, following, "a segment end, and behind it the segment goes on")
+        self._note(self.segment, position, following, "a segment end, and the segment continues after it")
         self._damage.resume(self.segment.base + following)
         return following
 
@@ -183,7 +183,7 @@ def _walk(
             position = next_position
             break
         if isinstance(stop, SegmentEnd):
-            position = passage.behind(view, split, next_position, queue_file_bytes=queue_file_bytes)
+            position = passage.after_blank(view, split, next_position, queue_file_bytes=queue_file_bytes)
             if position is not None:
                 continue
             position, ended = next_position, SEGMENT_END
@@ -194,13 +194,13 @@ def _walk(
     if position == end:
         passage.after(view, end, None)
         ended = DAMAGE
-    elif position is not None and ended is None and passage.is_behind_data(position):
-        # The last record ends in the hole behind the data, or with it: what the hole means was not looked at yet.
+    elif position is not None and ended is None and passage.is_past_data(position):
+        # The last record ends at the data's end, or in the hole after it: the meaning of the hole is not known yet.
         next_position, ended = position, LOG_END
         position = passage.after(view, position, LogEnd(position))
-    leads_to = next_position if position is None else position
+    end_position = next_position if position is None else position
     findings = (Finding.of_damage(damage) for damage in passage.damage)
-    return WalkedSplit(split, first, leads_to, collector.message_count, ended), findings
+    return WalkedSplit(split, first, end_position, collector.message_count, ended), findings
 
 
 def _first_record(view: memoryview, split: LogSplit, *, check_crc: bool) -> int | None:
@@ -297,7 +297,7 @@ class _Collector:
 
 
 def _note_disorder(derivation: SplitDerivation, units: Units) -> None:
-    """Note queue offsets that cannot be or do not follow the one before, and topics that cannot be a directory."""
+    """Note queue offsets that are out of range or not consecutive, and topics that are not valid directory names."""
     split = derivation.walk.split
     before: UnitSlice | None = None
     unnamed: list[Finding] = []

@@ -1,4 +1,4 @@
-"""Reports of tasks over splits, proved: what was fooled is run again, what is no part of a log is dropped."""
+"""Split validation: re-runs splits that started inside a record, and drops those past the end of the log."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ T = TypeVar("T", bound=SplitTask)
 Report = dict[str, Any]
 
 
-def prove_reports(
+def validate_reports(
     reports: Sequence[Report], tasks: list[T], run: Callable[[list[T]], Sequence[Report]]
 ) -> list[Report | None]:
-    """Return the report of each task, None where its split is no part of the log; `tasks` become those that gave it."""
+    """Return the report of each task, None if its split is not a part of the log; `tasks` become those that gave it."""
     proved: list[Report | None] = list(reports)
     walks = [WalkedSplit.from_report(report["walk"]) for report in reports]
     while wrong := unproved_splits(walks):

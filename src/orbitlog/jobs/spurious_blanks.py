@@ -1,8 +1,8 @@
-"""Segment ends that are none: a BLANK in the middle of a segment, with records of this log behind it.
+"""Spurious BLANKs: a segment end in the middle of a segment, with records of this log after it.
 
-Readers skip all that follows a BLANK, so a few bytes can hide most of a segment. But records may lie there rightly:
-a Java broker that recovers cuts its log without wiping it, and what it writes next may end the segment earlier than
-before. Such leftovers have no unit in any queue, and the message that opens the next segment had no room before them.
+Readers skip everything after a BLANK, so a few bytes can hide most of a segment. But there may be stale records after a
+valid one: a Java broker that recovers truncates its log without zeroing it, and may end the segment earlier.
+Stale records have no unit in any queue, and the first message of the next segment did not fit before them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.storefiles.mapped_view import mapped_view
 
 
-def hides_records(view: memoryview, split: LogSplit, position: int, behind: int, *, queue_file_bytes: int) -> bool:
-    """Tell whether the BLANK at `position` was never written by a broker; `behind` is the next record, or BLANK."""
-    following = _first_of_next(split)
-    if following is not None and fits(following.size_bytes, len(view) - position):
+def hides_records(view: memoryview, split: LogSplit, position: int, following: int, *, queue_file_bytes: int) -> bool:
+    """Return whether the BLANK at `position` is spurious; `following` is the position of the next record or BLANK."""
+    opening = _first_of_next(split)
+    if opening is not None and fits(opening.size_bytes, len(view) - position):
         return True
-    found = read_at(view, behind, base_physical_offset=split.base)
+    found = read_at(view, following, base_physical_offset=split.base)
     if not isinstance(found, Message):
         return False
-    return following is None or _has_unit(split.store_paths.root, found, queue_file_bytes)
+    return opening is None or _has_unit(split.store_paths.root, found, queue_file_bytes)
 
 
 def _first_of_next(split: LogSplit) -> Message | None:
@@ -43,7 +43,7 @@ def _first_of_next(split: LogSplit) -> Message | None:
 
 
 def _has_unit(root: Path, message: Message, queue_file_bytes: int) -> bool:
-    """Tell whether the queue that a message says it is of leads to it."""
+    """Return whether the queue of a message has a unit that points to it."""
     byte = message.queue_offset * ENTRY_BYTES
     base = byte // queue_file_bytes * queue_file_bytes
     try:

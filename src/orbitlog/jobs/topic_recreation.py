@@ -1,7 +1,8 @@
-"""Topics that were deleted while their messages are in the log, and perhaps created again: no damage.
+"""Topic re-creation: topics that were deleted, and perhaps created again, while their messages are in the log.
 
-A topic that is created again counts its queue offsets from 0 again. Queues are those of its last life; the messages of
-earlier lives are in the log, and in no queue. The rules are those of recovery (`store.recovery.queue_lives`).
+A topic that is created again counts its queue offsets from 0. Its queues have the messages since then; those of the
+earlier topic are in the log, and in no queue: that is not damage. The rules are those of recovery
+(`store.recovery.queue_lives`).
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ Queue = tuple[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class TopicLives:
-    """By queue the physical offset at which its last life begins, if there was another; and deleted queues."""
+class TopicRecreations:
+    """Queues that were created again, with the physical offset of their first message since; and deleted queues."""
 
     begins: dict[Queue, int]
     deleted: set[Queue]
@@ -49,14 +50,14 @@ class TopicLives:
         return {topic for topic, _ in self.deleted} - {topic for topic, _ in self.begins}
 
 
-def leave_out_earlier_lives(
+def drop_earlier_topics(
     store: StoreFiles,
     derivations: Sequence[SplitDerivation],
     *,
     is_rebuild: bool = False,
     use: StoreUse = SHARED_USE,
-) -> TopicLives:
-    """Take units of earlier lives and of deleted topics out of the derivations; return what they belong to.
+) -> TopicRecreations:
+    """Remove units of earlier and of deleted topics from the derivations; returns the topics concerned.
 
     A rebuild creates the queues of a crashed store that recovery would create: those of messages that may never have
     been dispatched.
@@ -78,10 +79,10 @@ def leave_out_earlier_lives(
             for part in derivation.slices
             if derivation.queues[part.queue] not in deleted and not _is_earlier(derivation, part, begins)
         ]
-        kept = [finding for finding in derivation.findings if not _is_of_earlier_life(finding, begins, deleted)]
+        kept = [finding for finding in derivation.findings if not _is_of_earlier_topic(finding, begins, deleted)]
         derivation.finding_count -= len(derivation.findings) - len(kept)
         derivation.findings = kept
-    return TopicLives(begins, deleted)
+    return TopicRecreations(begins, deleted)
 
 
 def _runs_of(derivations: Sequence[SplitDerivation]) -> dict[Queue, list[UnitRun]]:
@@ -168,7 +169,7 @@ def _is_earlier(derivation: SplitDerivation, part: UnitSlice, begins: dict[Queue
 
 
 def _without_earlier(part: UnitSlice, life: QueueLife) -> UnitSlice:
-    """Return a slice without the units from before the life, if the life begins inside it."""
+    """Return a slice without the units from before the re-creation, if that is inside it."""
     if life.replaced_at is None or part.physical_offset >= life.begins_at:
         return part
     count = life.first - part.first
@@ -180,8 +181,8 @@ def _without_earlier(part: UnitSlice, life: QueueLife) -> UnitSlice:
     )
 
 
-def _is_of_earlier_life(finding: Finding, begins: dict[Queue, int], deleted: set[Queue]) -> bool:
-    """Return whether a finding is about units of an earlier life or a deleted queue, or about where a life begins."""
+def _is_of_earlier_topic(finding: Finding, begins: dict[Queue, int], deleted: set[Queue]) -> bool:
+    """Return whether a finding is about an earlier topic, a deleted queue or the re-creation itself."""
     if (
         finding.topic is None
         or finding.queue_id is None
@@ -199,13 +200,13 @@ def _is_of_earlier_life(finding: Finding, begins: dict[Queue, int], deleted: set
     )
 
 
-def life_findings(store: StoreFiles, begins: dict[Queue, int], deleted: Iterable[str]) -> list[Finding]:
-    """Say of each topic what happened to it."""
+def recreation_findings(store: StoreFiles, begins: dict[Queue, int], deleted: Iterable[str]) -> list[Finding]:
+    """Return a finding for each topic that was deleted or created again."""
     table = known_topics(store.root)
     found: dict[str, Finding] = {}
     for (topic, _), begin in sorted(begins.items()):
         path = str(store.root / tree.CONSUMEQUEUE / topic)
-        reason = "its offsets begin again at 0: it was deleted and made again, and its earlier messages are in no queue"
+        reason = "its offsets restart at 0: it was deleted and created again, and its earlier messages are in no queue"
         if table is not None and table.topics and topic not in table.topics:
             reason = "was deleted, and its queue begins with the messages that were dispatched afterwards"
         found.setdefault(topic, Finding(FindingKind.TOPIC_LIFE, path, reason, physical_offset=begin, topic=topic))

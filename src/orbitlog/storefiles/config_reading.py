@@ -26,7 +26,7 @@ _CONFIG_BYTES_MAX = 256 * 1024 * 1024
 
 
 def read_config(path: Path) -> bytes:
-    """Return a file of config/, empty where there is none; of one that is too large for any table the beginning."""
+    """Return the bytes of a file of config/, empty if it is missing; only the start of one that is too large."""
     if not path.is_file():
         return b""
     with path.open("rb") as file:
@@ -34,7 +34,7 @@ def read_config(path: Path) -> bytes:
 
 
 def is_readable(path: Path) -> bool:
-    """Tell whether a file of config/ holds what a broker would load."""
+    """Return whether a broker would load a file of config/."""
     return bool(read_config(path)) and not config_problem(path)
 
 

@@ -1,4 +1,4 @@
-"""Bytes that should hold something and do not: what the walks over log and queues leave behind."""
+"""Damaged ranges: bytes that the walks over log and queues had to skip."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class DamagedRange:
     resumed_at: int | None = None
 
     def __str__(self) -> str:
-        went_on = "nothing follows" if self.resumed_at is None else f"reading went on at {self.resumed_at}"
+        resumed = "nothing follows" if self.resumed_at is None else f"reading continued at {self.resumed_at}"
         return (
             f"{self.path}: {self.counter} {self.start} (byte {self.position} of the file): {self.reason};"
-            f" {self.size_bytes} bytes skipped, {went_on}"
+            f" {self.size_bytes} bytes skipped, {resumed}"
         )
 
 
 class DamageList:
-    """Collects ranges during a walk; each learns where reading went on when the next good thing is met."""
+    """Collects ranges during a walk; `resume` completes them when the next valid record or unit is found."""
 
     def __init__(self, counter: str, *, unit_bytes: int = 1) -> None:
         self._counter = counter
@@ -43,7 +43,7 @@ class DamageList:
 
     @property
     def waits(self) -> bool:
-        """Tell whether a range does not know yet where reading went on."""
+        """Return whether a range has no end yet."""
         return bool(self._unresumed)
 
     def note(self, file: OffsetFile, position: int, end: int, reason: str) -> None:
@@ -51,7 +51,7 @@ class DamageList:
         self._add(file.path, file.base + position, position, max(end - position, 0), reason)
 
     def note_place(self, file: OffsetFile, expected_base: int) -> None:
-        """Add what is wrong with the place of a file if it does not follow the one before it."""
+        """Add a range if a file does not follow the previous one."""
         gap = file.base - expected_base
         if gap > 0:
             self._add(file.path, expected_base, 0, gap, f"{gap} bytes before this file are missing")
@@ -63,6 +63,6 @@ class DamageList:
         self._unresumed.append(DamagedRange(path, self._counter, start, position, size_bytes, reason))
 
     def resume(self, number: int) -> None:
-        """Say where reading went on."""
+        """Note where reading continued."""
         self._resumed += [replace(damage, resumed_at=number) for damage in self._unresumed]
         self._unresumed.clear()

@@ -1,9 +1,9 @@
-"""Everything that the store does to a file system, behind one small face.
+"""Disk: the file system operations with which stores are changed.
 
-`RealDisk` does it; `testing.crash_disk` does it in memory and can stop the world between any two steps. Nothing
-else in this room may change a file. Two promises hold everywhere: a byte written through a map lies on blocks
-that were allocated before (`allocate`), so a full disk is an `OSError` in a place that expects one and never a signal;
-and a small file is replaced whole or not at all (`replace_file`).
+`RealDisk` uses the operating system; `testing.crash_disk` keeps files in memory and can cut the power between any two
+steps. Nothing else may change a file of a store. Two promises hold everywhere: a byte written through a map has blocks
+that were allocated before (`allocate`), so a full disk is an `OSError` in a call that expects one and never a signal;
+and a small file is replaced completely or not at all (`replace_file`).
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class MappedFile(Protocol):
     def size_bytes(self) -> int: ...
 
     def read(self, position: int, count: int) -> bytes:
-        """Copy bytes out; fewer where the file ends."""
+        """Copy bytes out; fewer at the end of the file."""
         ...
 
     def view(self) -> memoryview:
-        """Lend the bytes for reading; release it soon, a lent view keeps the file from being closed."""
+        """Return the bytes for reading; release the view soon, it keeps the file from being closed."""
         ...
 
     def write(self, position: int, data: Bytes) -> None:
@@ -68,31 +68,31 @@ class MappedFile(Protocol):
         ...
 
     def write_many(self, position: int, data: bytes) -> None:
-        """Do the same with dozens of kilobytes, for which a call of the system costs less than a fault of each page."""
+        """The same for dozens of kilobytes, for which a system call costs less than page faults."""
         ...
 
     def edit(self, start: int, stop: int) -> memoryview:
-        """Lend a range for writing; release it before anything else happens to the file."""
+        """Return a range for writing; release it before anything else is done to the file."""
         ...
 
     def allocate(self, start: int, stop: int) -> None:
-        """Give a range real blocks, or raise `DiskFull`; what is there stays."""
+        """Allocate blocks for a range, or raise `DiskFull`; existing bytes stay."""
         ...
 
     def expect_scattered(self) -> None:
-        """Say that bytes far apart are read: neighbours of those that are need not be fetched from the disk."""
+        """Advise the kernel that reads are scattered: no read-ahead."""
         ...
 
     def fetch(self, start: int, stop: int) -> None:
-        """Have a range in memory before it is written to or read; may be called in any thread, even after `close`."""
+        """Read a range into the page cache; may be called in any thread, even after `close`."""
         ...
 
     def data_end(self) -> int:
-        """Return a position behind which nothing was ever written, as far as the file system can tell."""
+        """Return a position past which nothing was ever written, according to the file system."""
         ...
 
     def sync(self) -> None:
-        """Return when all that was written is on the disk; may be called in any thread."""
+        """Return when all written bytes are durable; may be called in any thread."""
         ...
 
     def close(self) -> None: ...
@@ -132,29 +132,29 @@ class Disk(Protocol):
     """The file system as the store sees it."""
 
     def list_directory(self, path: Path) -> list[DirectoryEntry]:
-        """List a directory by name; empty where there is none."""
+        """List a directory by name; empty if it does not exist."""
         ...
 
     def make_directory(self, path: Path, *, durable: bool = True) -> list[Path]:
-        """Make a directory and those above it; unless durably, returns which ones to sync to make it so."""
+        """Create a directory and its parents; if not `durable`, returns the directories to sync."""
         ...
 
     def create_file(self, path: Path, size_bytes: int) -> MappedFile:
-        """Make a new file of that size, full of zeros, and map it; its name is durable after `sync_directory`."""
+        """Create a file of that size, full of zeros, and map it; its name is durable after `sync_directory`."""
         ...
 
     def open_file(self, path: Path, *, writable: bool) -> MappedFile: ...
 
     def read_file(self, path: Path) -> bytes | None:
-        """Return a small file's bytes, or None where there is none."""
+        """Return the bytes of a small file; None if it does not exist."""
         ...
 
     def replace_file(self, path: Path, data: bytes) -> None:
-        """Put a small file in place, whole and durably: whoever looks sees the old one or the new one."""
+        """Replace a small file durably: readers and crashes find the old one or the new one."""
         ...
 
     def remove_file(self, path: Path) -> None:
-        """Remove a file if it is there; durable after `sync_directory`."""
+        """Remove a file if it exists; durable after `sync_directory`."""
         ...
 
     def rename_file(self, path: Path, name: str) -> None:
@@ -199,7 +199,7 @@ class Disk(Protocol):
         ...
 
     def lock_holder(self, path: Path) -> int | None:
-        """Return the id of the process that has that lock, 0 where it cannot be told; None where nobody has it."""
+        """Return the id of the process that has that lock, 0 if it is unknown; None if it is free."""
         ...
 
     def modified_ms(self, path: Path) -> int: ...
@@ -217,12 +217,12 @@ class Disk(Protocol):
 
 @contextmanager
 def disk_errors(what: str) -> Iterator[None]:
-    """Turn the operating system's words into the store's."""
+    """Turn an `OSError` into the store's errors."""
     try:
         yield
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise DiskFull(f"{what}: no space left; free some, the store goes on by itself") from error
+            raise DiskFull(f"{what}: no space left; free some, the store continues by itself") from error
         if error.errno == errno.ENOENT:
             raise StoreFileGone(f"{what}: {error.strerror}") from error
         raise StoreError(f"{what}: {error.strerror or error}") from error
@@ -251,7 +251,7 @@ class RealMappedFile:
         self._map[position : position + len(data)] = bytes(data) if isinstance(data, memoryview) else data
 
     def write_many(self, position: int, data: bytes) -> None:
-        # On Linux a call and the map show the same pages. Where the call cannot do it, the map does, or says why not.
+        # On Linux a call and the map use the same pages. If the call fails, the write through the map works or raises.
         if _IS_LINUX and position + len(data) <= self.size_bytes:
             with suppress(OSError):
                 if os.pwrite(self._descriptor, data, position) == len(data):
@@ -273,7 +273,7 @@ class RealMappedFile:
             self._map.madvise(mmap.MADV_RANDOM)
 
     def fetch(self, start: int, stop: int) -> None:
-        # Reads, and forgets what it read: touching the map would hold the interpreter's lock while the system works.
+        # Reads into a buffer that is dropped: touching the map would hold the interpreter's lock during the I/O.
         if not hasattr(os, "preadv"):
             return
         room = [bytearray(_FETCH_BYTES)]
@@ -293,7 +293,7 @@ class RealMappedFile:
 
     def close(self) -> None:
         self._map.close()
-        # Forgotten first: its number may be another file's soon, and nothing of ours may be written to that.
+        # Cleared first: the number may soon be another file's, which must not be written to.
         descriptor, self._descriptor = self._descriptor, -1
         os.close(descriptor)
 
@@ -356,7 +356,7 @@ def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
 
 
 def _write_back(descriptor: int, start: int, stop: int) -> None:
-    """Allocate where the system has no call for it: write what is there, and zeros behind it."""
+    """Allocate without a system call for it: write the existing bytes, and zeros after them."""
     while start < stop:
         chunk = os.pread(descriptor, min(1 << 20, stop - start), start) or bytes(min(1 << 20, stop - start))
         start += os.pwrite(descriptor, chunk, start)
@@ -366,7 +366,7 @@ def _write_back(descriptor: int, start: int, stop: int) -> None:
 _LOCKED_HERE: set[Path] = set()
 
 
-# struct flock, in which a question about a lock is asked and answered.
+# struct flock, for queries about a lock.
 _FLOCK = struct.Struct("hhqqi4x" if _IS_LINUX else "qqihh")
 
 
@@ -401,7 +401,7 @@ class DirectoryLock:
 
 
 def _describe(entry: os.DirEntry[str]) -> DirectoryEntry | None:
-    """Return what is behind a name, None where it was removed meanwhile: one file less is no empty directory."""
+    """Return an entry; None if it was removed meanwhile, which must not end the listing."""
     try:
         return DirectoryEntry(entry.name, 0 if entry.is_dir() else entry.stat().st_size, entry.is_dir())
     except FileNotFoundError:
@@ -423,14 +423,14 @@ class RealDisk:
         if path.is_dir():
             return []
         unsynced = self.make_directory(path.parent, durable=durable)
-        with disk_errors(f"making {path}"):
+        with disk_errors(f"creating {path}"):
             path.mkdir(exist_ok=True)
             if durable:
                 self.sync_directory(path.parent)
         return [] if durable else [*unsynced, path.parent]
 
     def create_file(self, path: Path, size_bytes: int) -> MappedFile:
-        with disk_errors(f"making {path}"):
+        with disk_errors(f"creating {path}"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
             try:
                 os.ftruncate(descriptor, size_bytes)
@@ -530,7 +530,7 @@ class RealDisk:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             # flock, because a record lock needs a file that can be written to, and 4.x refuses a CommitLog directory
-            # with a file that is no segment. Java takes no such lock: this keeps out Orbitlog alone.
+            # with a file that is not a segment. Java takes no such lock: this excludes Orbitlog processes only.
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             os.close(descriptor)
@@ -547,7 +547,7 @@ class RealDisk:
     def lock_holder(self, path: Path) -> int | None:
         import fcntl
 
-        # First of all: closing a descriptor of a file that this process has locked would give the lock up.
+        # First: closing a descriptor of a file that this process has locked would release the lock.
         if path.resolve() in _LOCKED_HERE:
             return os.getpid()
         try:
@@ -568,7 +568,7 @@ class RealDisk:
 
     def usage(self, path: Path) -> DiskUsage:
         found = os.statvfs(path)
-        # As df and Java: blocks that only the administrator may use are not there.
+        # As df and Java: blocks that are reserved for the administrator do not count.
         total_blocks = found.f_blocks - found.f_bfree + found.f_bavail
         return DiskUsage(total_blocks * found.f_frsize, found.f_bavail * found.f_frsize)
 

@@ -1,7 +1,7 @@
-"""The walk over a log that DLedger replicates: every record lies behind the header of its entry.
+"""DLedger walk: reads a log that DLedger replicates, where every record follows the header of its entry.
 
-A store that was converted starts with segments in the ordinary format; both kinds are told apart entry by entry.
-Entries that the members have not agreed upon yet are yielded too: they are what lies on this disk.
+A store that was converted starts with segments in the ordinary format; each entry shows which kind it is.
+Entries that the members have not agreed upon yet are yielded as well.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class DLedgerWalk(LogWalk):
     def _find(self, view: memoryview, start: int, base: int) -> int | None:
         search_from = start
         while (position := find_record(view, search_from, base_physical_offset=base)) is not None:
-            # A record of the ordinary format, the segment's end, or the record behind an entry's header.
+            # A record of the ordinary format, the segment's end, or the record after an entry's header.
             for entry_position in (position - ENTRY_HEADER_BYTES, position):
                 if entry_position >= start and isinstance(self._read(view, entry_position, base), Message | SegmentEnd):
                     return entry_position

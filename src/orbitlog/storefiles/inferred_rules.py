@@ -1,8 +1,7 @@
-"""By which rules a store's index was derived: files tell what no sign of a version does.
+"""Inferred rules: whether an index contains tag keys (5.4+), by sampling its entries; no version field records it.
 
-Brokers put a key for the tags of a message into the index from some 5.x on; those before did not, and nothing else in a
-store says which it was. So messages of the newest index file are looked up: the entries of the last ones have that key,
-or they do not. What an operator states (`compat`) is believed instead.
+Messages of the newest index file are looked up: the entries of the last ones have that key, or they do not. A given
+`compat` setting overrides the result.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.settings import store_settings as settings_table
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.inferred_geometry import told_geometry
+from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_files import StoreFiles
 from orbitlog.storefiles.store_inference import infer_compat, infer_rules
@@ -32,13 +31,13 @@ _VOTES_COUNTED = 5  # the last ones: an upgrade may have been a moment ago
 _PLACES = ("master_flushed_physical_offset", "confirm_physical_offset", "logics_physical_offset")
 
 
-def told_rules(store: StoreFiles, settings: StoreSettings) -> DeriveRules:
-    """Return the rules that the store's files were derived by, as far as they tell."""
+def sampled_rules(store: StoreFiles, settings: StoreSettings) -> DeriveRules:
+    """Return the rules by which the store's files were derived."""
     rules = infer_rules(_without_noise(store), settings)
     if not rules.compat.indexes_tags or settings.given(settings_table.COMPAT) is not None:
         return rules
     without = replace(rules, compat=replace(rules.compat, indexes_tags=False))
-    layout = told_geometry(store, settings).index_layout
+    layout = robust_geometry(store, settings).index_layout
     for file in reversed(store.index_files[-_FILES_SAMPLED:]):
         votes: list[bool] = []
         for physical_offset, hashes in _sampled(file.path, layout):
@@ -54,13 +53,13 @@ def told_rules(store: StoreFiles, settings: StoreSettings) -> DeriveRules:
     return rules
 
 
-def told_compat(store: StoreFiles, settings: StoreSettings) -> Compat:
-    """Return the version that the store's files tell of."""
+def sampled_compat(store: StoreFiles, settings: StoreSettings) -> Compat:
+    """Return the compatibility level of the store's files."""
     return infer_compat(_without_noise(store), settings)
 
 
 def _without_noise(store: StoreFiles) -> StoreFiles:
-    """Return the store without a checkpoint that cannot be true: what noise has in fields of 5.x is no sign of it."""
+    """Return the store without an invalid checkpoint: noise in fields of 5.x does not show that 5.x wrote it."""
     if store.checkpoint is None or store.checkpoint.size_bytes < CHECKPOINT.size_bytes:
         return store
     with store.checkpoint.path.open("rb") as file:

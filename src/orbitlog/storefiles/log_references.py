@@ -2,7 +2,7 @@
 
 An empty or missing CommitLog beside files that refer to messages is a contradiction: a disk that is not mounted, a
 segment that was renamed, a copy without its log. Deleting the queues would make the loss permanent, so such a store is
-not opened. After a crash queues may be ahead of the log by pages that never reached the disk; that is no contradiction,
+not opened. After a crash queues may be ahead of the log by pages that were never written back: that is consistent,
 and `refuse_short_log` counts only evidence that a crash cannot produce.
 """
 
@@ -30,7 +30,7 @@ _ENOUGH_EVIDENCE = 2
 
 
 def refuse_missing_log(paths: StorePaths, disk: Disk) -> None:
-    """Raise `StoreLayoutError` if there is no segment at all, although other files refer to messages."""
+    """Raise `StoreLayoutError` if there is no segment at all, but other files refer to messages."""
     root = paths.root
     with disk_errors(f"listing {root}"):
         for directory in paths.log_directories:

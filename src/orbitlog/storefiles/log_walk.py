@@ -1,7 +1,7 @@
 """A walk over the whole log, segment by segment, that survives damage.
 
 `LogWalk.records()` yields every record that can be read; what cannot be read is in `LogWalk.damage` afterwards, one
-`DamagedRange` each. Nothing is trusted: a record must lie where it says it does and its body must have its CRC.
+`DamagedRange` each. Nothing is assumed: a record must have its own physical offset, and its body the right CRC.
 
 What ends a segment, and what it means: BLANK: the next segment follows. Zeros: the end of the log, unless a record
 or another segment with records follows. End of file: the file was cut, for a segment always keeps room for a BLANK.
@@ -74,7 +74,7 @@ class LogWalk:
             if isinstance(found, Message):
                 if damage.waits:
                     damage.resume(found.physical_offset)
-                # Not simply `position`: where entries have headers the record lies behind its header.
+                # Not simply `position`: if entries have headers, the record follows its header.
                 record_position = found.physical_offset - base
                 size_bytes = _SIZE.unpack_from(view, record_position)[0]
                 yield found, size_bytes
@@ -91,7 +91,7 @@ class LogWalk:
         return read_at(view, position, base_physical_offset=base)
 
     def _find(self, view: memoryview, start: int, base: int) -> int | None:
-        """Return where the first record, or the end of the segment, lies at or after `start`."""
+        """Return the position of the first record, or of the end of the segment, at or after `start`."""
         return find_record(view, start, base_physical_offset=base)
 
     def _find_written(self, view: memoryview, segment: OffsetFile, start: int) -> int | None:
@@ -109,7 +109,7 @@ class LogWalk:
         return None
 
     def _first_position(self, view: memoryview, segment: OffsetFile) -> int:
-        """Return where the first record at or after the walk's start lies, or where the segment ends before it."""
+        """Return the position of the first record at or after the walk's start, or of the end of the segment."""
         wanted = self._start - segment.base
         if wanted <= 0:
             return 0
@@ -117,12 +117,12 @@ class LogWalk:
         found = self._read(view, position, segment.base)
         if isinstance(found, SegmentEnd) or (position >= wanted and not isinstance(found, Damage)):
             return position
-        # The way there is damaged, and what lies before the start is not asked for.
+        # The records before the start are damaged, and not wanted.
         following = self._find_written(view, segment, wanted)
         return max(wanted, position) if following is None else following
 
     def _jump(self, view: memoryview, wanted: int) -> int:
-        """Go from record to record by their sizes alone, at least as far as wanted or as the sizes make sense."""
+        """Go from record to record by their sizes alone, up to the start or to an invalid size."""
         position, end = 0, len(view) - BLANK_BYTES
         while position < wanted and position <= end:
             size_bytes, magic = _SIZE_AND_MAGIC.unpack_from(view, position)
@@ -139,7 +139,7 @@ class LogWalk:
         found: LogEnd | Damage | None,
         later: Sequence[OffsetFile],
     ) -> int | None:
-        """Deal with what is no record: return where the next one is in this segment, or None to leave it."""
+        """Skip damage: return the position of the next record in this segment, or None to leave the segment."""
         match found:
             case None:
                 self._note(segment, position, self._segment_bytes, "the file ends without a segment end")
@@ -159,7 +159,7 @@ class LogWalk:
         if written is None:
             goes_on = next((file for file in later if holds_data(file.path)), None)
             if goes_on is not None:
-                reason = f"only zeros up to the end of the segment, though the log goes on in {goes_on.path.name}"
+                reason = f"only zeros up to the end of the segment, though the log continues in {goes_on.path.name}"
                 self._note(segment, position, self._segment_bytes, reason)
             elif len(view) < self._segment_bytes:
                 self._note(segment, len(view), self._segment_bytes, "the file ends too early")
@@ -168,7 +168,7 @@ class LogWalk:
         following = self._find_written(view, segment, search_from)
         if following is None:
             end = self._end_of_damage(view, segment, position, later)
-            self._note(segment, position, end, f"zeros, and from byte {written} on something that is no record")
+            self._note(segment, position, end, f"zeros, and from byte {written} on bytes that are not a record")
         else:
             self._note(segment, position, following, "zeros where records should be")
         return following

@@ -1,7 +1,7 @@
 """A file's bytes for reading, mapped and not copied.
 
 The view is released and the map closed when the block ends, whatever happened in it: nothing of the view may be
-kept. A mapped file must not be cut short by somebody else meanwhile; brokers delete segments, they never cut them.
+kept. A mapped file must not be truncated by another process meanwhile; brokers delete segments, they never do that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def mapped_view(path: Path) -> Iterator[memoryview]:
 
 
 def written_until(path: Path) -> int:
-    """Return a position behind which the file is one hole: zeros for which the disk has no blocks.
+    """Return a position past which the file is one hole: zeros without blocks.
 
     Segments are mostly such a hole, and reading it would cost a second a gigabyte.
     """
@@ -46,7 +46,7 @@ def written_until(path: Path) -> int:
 
 
 def end_of_data(descriptor: int, size_bytes: int) -> int:
-    """Return where the last data of an open file ends, as far as its file system tells."""
+    """Return the end of the last data of an open file, according to its file system."""
     if not hasattr(os, "SEEK_DATA"):
         return size_bytes
     end = 0
@@ -54,7 +54,7 @@ def end_of_data(descriptor: int, size_bytes: int) -> int:
         while end < size_bytes:
             end = os.lseek(descriptor, os.lseek(descriptor, end, os.SEEK_DATA), os.SEEK_HOLE)
     except OSError as error:
-        # ENXIO: no data behind `end`. Anything else: this file system does not tell.
+        # ENXIO: no data after `end`. Any other error: this file system does not support it.
         return end if error.errno == errno.ENXIO else size_bytes
     return end
 
@@ -74,7 +74,7 @@ def first_written(view: memoryview, start: int, end: int | None = None) -> int |
 
 
 def end_of_written(view: memoryview, start: int, end: int | None = None) -> int:
-    """Return the position after the last byte from `start` to `end` that is not zero; `start` where there is none."""
+    """Return the position after the last byte from `start` to `end` that is not zero; `start` if there is none."""
     end = len(view) if end is None else min(end, len(view))
     while end > start:
         chunk = bytes(view[max(start, end - _CHUNK_BYTES_MAX) : end])
@@ -85,7 +85,7 @@ def end_of_written(view: memoryview, start: int, end: int | None = None) -> int:
 
 
 def holds_data(path: Path) -> bool:
-    """Tell whether any byte of a file is not zero."""
+    """Return whether any byte of a file is not zero."""
     end = written_until(path)
     with mapped_view(path) as view:
         return first_written(view, 0, end) is not None

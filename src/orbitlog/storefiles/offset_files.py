@@ -1,4 +1,4 @@
-"""Which file of config/ has the committed offsets of a store, as far as the files themselves tell.
+"""Offset files: which file of config/ has the committed offsets of a store, according to the files.
 
 A broker with `enableLmq` keeps all of them in `lmqConsumerOffset.json` and does not touch `consumerOffset.json`. What
 looks at a store from outside takes the one that was written last.

@@ -1,6 +1,6 @@
 """A walk over one ConsumeQueue, file by file, that survives damage.
 
-A unit that was never written is zero; zeros with units behind them are damage, zeros alone are the queue's end.
+A unit that was never written is zero; zeros before other units are damage, zeros alone are the queue's end.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class QueueWalk:
         error: FormatError | None,
         later: Sequence[OffsetFile],
     ) -> int | None:
-        """Deal with what is no unit: return where the next one is in this file, or None to leave it."""
+        """Skip damage: return the position of the next unit in this file, or None to leave the file."""
         following = _find_unit(view, position + ENTRY_BYTES)
         end = len(view) if following is None else following
         if error is not None:

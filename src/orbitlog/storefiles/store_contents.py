@@ -86,7 +86,7 @@ class Content(StrEnum):
     NEWER_CHECKPOINT = "checkpoint of a newer version"
 
 
-# The doctor's repair gives segments back their names and writes damaged checkpoints anew; a rebuild from a log that
+# The doctor's repair renames segments and replaces damaged checkpoints; a rebuild from a log that
 # lacks a segment would lose its units.
 REBUILDABLE = frozenset((Content.UNKNOWN_DIRECTORY, Content.NEWER_CHECKPOINT))
 REPAIRABLE = REBUILDABLE | {Content.UNKNOWN_SEGMENT}
@@ -307,7 +307,7 @@ def _topics_by_attribute(disk: Disk, root: Path) -> dict[str, list[str]]:
 
 
 def _read_file(disk: Disk, path: Path) -> bytes | None:
-    """Return the bytes of a small file; None if there is none. A directory may have the name: a topic `CURRENT`."""
+    """Return the bytes of a small file; None if it does not exist. A directory may have the name: a topic `CURRENT`."""
     try:
         return disk.read_file(path)
     except (IsADirectoryError, NotADirectoryError):

@@ -1,8 +1,8 @@
-"""What lies in a store directory: a look that opens nothing and changes nothing.
+"""Store files: lists the files of a store directory without opening or changing them.
 
 `find_store_files` lists a whole store; the smaller functions list one of its directories, for tools that were
 pointed at a part. Every entry is either known or reported as foreign, and a symbolic link is followed only while
-it stays inside: a store that somebody sent cannot lead a reader to other files.
+it stays inside: a store from elsewhere cannot make a reader open other files.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class SizedFile:
 
 @dataclass(frozen=True, slots=True)
 class ForeignEntry:
-    """An entry that is none of a store's."""
+    """An entry that does not belong to a store."""
 
     path: Path
     reason: str
@@ -108,18 +108,18 @@ class StoreFiles:
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing was ever written to it."""
+        """Return whether nothing was ever written to it."""
         return not (self.segments or self.dledger_segments or self.queues or self.checkpoint or self.config_files)
 
     def segment_at(self, physical_offset: int) -> OffsetFile | None:
-        """Return the segment in which an offset lies, if it is there."""
+        """Return the segment that contains an offset, if it exists."""
         return next((one for one in self.segments if one.base <= physical_offset < one.base + one.size_bytes), None)
 
 
 def find_store_files(root: Path, where: StorePaths | StoreSettings | None = None) -> StoreFiles:
     """List a store, or raise `StoreLayoutError` if `root` is not one.
 
-    `where` says where the CommitLog is: paths, or the settings from which they are made; None if below the root.
+    `where` has the paths of the CommitLog, or settings with them; None if it is below the root.
     """
     paths = StorePaths.of(root, where) if isinstance(where, StoreSettings) else where or StorePaths.below(root)
     if not root.exists():
@@ -129,7 +129,7 @@ def find_store_files(root: Path, where: StorePaths | StoreSettings | None = None
     store = _Listing(root.resolve()).store(paths)
     if not _looks_like_store(store):
         raise StoreLayoutError(
-            f"{root} is no RocketMQ store: looked for {_LOOKED_FOR}, and found {_shown_entries(root)};"
+            f"{root} is not a RocketMQ store: looked for {_LOOKED_FOR}, and found {_shown_entries(root)};"
             " give the broker's storePathRootDir (its default is ~/store)"
         )
     return store
@@ -137,7 +137,7 @@ def find_store_files(root: Path, where: StorePaths | StoreSettings | None = None
 
 @dataclass(frozen=True, slots=True)
 class ListedSegments:
-    """Segments by base, and the entries beside them that are none."""
+    """Segments by base, and other entries of their directories."""
 
     segments: tuple[OffsetFile, ...]
     foreign: tuple[ForeignEntry, ...]
@@ -284,7 +284,7 @@ class _Listing:
         return tuple(found)
 
     def plain_files(self, directory: Path | None) -> tuple[SizedFile, ...]:
-        """List the regular files of a directory by name; what else lies in it is foreign."""
+        """List the regular files of a directory by name; other entries are foreign."""
         if directory is None or not directory.is_dir():
             return ()
         directories, files = self._entries(directory)
@@ -347,8 +347,8 @@ class _Listing:
 
 
 def _why_unknown(name: str, kind_of_name: str) -> str:
-    """Say why an entry of a store's root is none of its own; `kind_of_name` is what a known one would be."""
-    return f"is no {kind_of_name}, as a store has it" if name in ROOT_ENTRIES else "is no part of a store"
+    """Return why an entry of a store's root does not belong to it; `kind_of_name` is what a known one would be."""
+    return f"is no {kind_of_name}, as a store has it" if name in ROOT_ENTRIES else "is not a part of a store"
 
 
 def _take(entries: dict[str, Path] | dict[str, SizedFile], names: frozenset[str]) -> list[Path]:

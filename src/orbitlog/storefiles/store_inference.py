@@ -1,4 +1,4 @@
-"""What the files of a store tell about how it was made: sizes of its files, and which versions wrote it.
+"""Store inference: file sizes of a store, and the versions that wrote it, from its files.
 
 A setting that was given wins. Sizes are part of the format (a broker refuses to start on a file of another size),
 so the files themselves are the best witness; of several sizes the most common one counts.
@@ -79,7 +79,7 @@ def common_size(files: Sequence[OffsetFile]) -> int | None:
 
 
 def infer_index_layout(files: Sequence[SizedFile], settings: StoreSettings) -> IndexLayout | None:
-    """Return slot and entry counts as given, or from the files; None where no file tells."""
+    """Return slot and entry counts from settings or files; None if neither has them."""
     if settings.index_layout is not None:
         return settings.index_layout
     sizes = Counter(file.size_bytes for file in files)

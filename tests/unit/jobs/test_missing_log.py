@@ -10,7 +10,7 @@ import pytest
 
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.finding_kinds import Severity
-from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_aside, rebuild_in_place
+from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_elsewhere, rebuild_in_place
 from orbitlog.doctor.repair.store_repair import apply_repair, plan_repair
 from orbitlog.errors import StoreLayoutError
 from orbitlog.jobs import missing_log
@@ -149,7 +149,7 @@ def test_incomplete_log_is_neither_rebuilt_nor_repaired(state: tuple[Path, str, 
     before = fingerprint(root)
     given, out = StoreSettings(), tmp_path / "out"
     rebuilds = {
-        "aside": lambda: rebuild_aside(root, out, RebuildWish(), given),
+        "aside": lambda: rebuild_elsewhere(root, out, RebuildWish(), given),
         "in place": lambda: rebuild_in_place(root, RebuildWish(), given),
         "spark": lambda: rebuild_with(run_here, [root], out=None, settings=given, split_bytes=SPLIT_BYTES_DEFAULT)[0],
     }

@@ -13,7 +13,7 @@ from orbitlog.formats.derived.checkpoint import decode_checkpoint
 from orbitlog.formats.records.message import encode_message
 from orbitlog.formats.records.properties import encode_properties
 from orbitlog.jobs.local_runner import run_here
-from orbitlog.jobs.rebuild import index_tasks, rebuild_publish, rebuild_tasks
+from orbitlog.jobs.rebuild import index_tasks, rebuild_tasks
 from orbitlog.jobs.rebuild.rebuild_publish import STAGING
 from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild, rebuild_with
 from orbitlog.settings.store_settings import StoreSettings
@@ -301,7 +301,7 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, number: int) -> list[str]:
 
     for owner, name in ((Path, "rename"), (Path, "replace"), (Path, "unlink"), (os, "link")):
         monkeypatch.setattr(owner, name, counted(name, getattr(owner, name)))
-    monkeypatch.setattr(rebuild_publish, "remove_tree", counted("rmtree", rebuild_publish.remove_tree))
+    monkeypatch.setattr(RealDisk, "remove_tree", counted("rmtree", RealDisk.remove_tree))
     return done
 
 
@@ -357,8 +357,8 @@ def test_a_split_that_a_power_cut_left_half_written_is_derived_again(tmp_path: P
     log = make_log(["plain"] * 30)
     root = write_log(tmp_path / "store", log)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(rebuild_tasks, "assemble", lambda task: (_ for _ in ()).throw(Killed))
-        patch.setattr("orbitlog.jobs.rebuild.store_rebuild.assemble", lambda task: (_ for _ in ()).throw(Killed))
+        patch.setattr(rebuild_tasks, "assemble", lambda task, disk: (_ for _ in ()).throw(Killed))
+        patch.setattr("orbitlog.jobs.rebuild.store_rebuild.assemble", lambda task, disk: (_ for _ in ()).throw(Killed))
         with pytest.raises(Killed):
             run(root, tmp_path / "out", split_bytes=700)
     staged = sorted((tmp_path / "out" / STAGING / "splits").iterdir())

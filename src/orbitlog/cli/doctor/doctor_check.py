@@ -1,4 +1,4 @@
-"""`orbitlog doctor check`: whether a store is whole, in plain words, with the command that mends what is not."""
+"""`orbitlog doctor check`: findings about a store, each with its consequence and the command that repairs it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from orbitlog.cli.store_options import read_settings, settings_options, store_ar
 @output_options
 @settings_options
 def command(*, store: Path, output: Output, config_path: Path | None, assignments: tuple[str, ...]) -> None:
-    """Say what is wrong with a store, and what mends it.
+    """Check a store, and show what repairs it.
 
-    Every record, queue, unit, index entry, the checkpoint, config and timer files, and files that are missing or do
-    not belong there. Nothing is changed, and a broker may run meanwhile. Exit code 0: nothing to mend, 1: something
-    is wrong, 2: wrong use. With --json one object for each finding, then one with the figures; with -f the findings."""
+    It reads every record, queue unit and index entry, the checkpoint, config and timer files, and looks for missing and
+    foreign files. Nothing is changed, and a broker may run meanwhile. Exit code 0: nothing to repair, 1: something is
+    wrong, 2: wrong use. With --json one object for each finding, then one with the figures; with -f the findings."""
     output.check(FINDING_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.doctor.examination import examine
@@ -42,7 +42,7 @@ def command(*, store: Path, output: Output, config_path: Path | None, assignment
         for diagnosis in found.diagnoses:
             click.echo(str(diagnosis))
         checked = found.check
-        verdict = "nothing to mend" if found.is_sound else "to be mended"
+        verdict = "nothing to repair" if found.is_sound else "needs a repair"
         speed = byte_count(int(checked.log_bytes / max(seconds, 0.001)))
         click.echo(
             f"{store}: {verdict}: {checked.messages} messages up to physical offset {checked.log_end},"

@@ -28,9 +28,9 @@ _HOSTS_SHOWN = 4
 @output_options
 @settings_options
 def command(*, store: Path, output: Output, config_path: Path | None, assignments: tuple[str, ...]) -> None:
-    """Say what a store is: versions, topics, times, what waits.
+    """Show versions, topics, times and pending messages of a store.
 
-    Told from queues, config and a few records: it takes a moment, whatever the size of the log."""
+    It reads queues, config and a few records, so the size of the log does not matter."""
     output.check(_FIELDS)
     settings = read_settings(config_path, assignments)
     from orbitlog.doctor.explanation import explain
@@ -48,12 +48,12 @@ def _lines(found: Explanation) -> list[tuple[str, str]]:
     times = "no message"
     if found.first_ms is not None and found.last_ms is not None:
         times = f"{local_time(found.first_ms)} to {local_time(found.last_ms)}"
-    growth = "cannot be told" if found.bytes_per_day is None else f"{byte_count(found.bytes_per_day)} a day"
+    growth = "unknown" if found.bytes_per_day is None else f"{byte_count(found.bytes_per_day)} a day"
     hours = ", ".join(f"{hour:02d}" for hour in found.delete_hours)
     lines = [
         ("store", found.store),
         ("written by", f"a broker of {found.compat}{signs}"),
-        ("brokers", ", ".join(found.store_hosts[:_HOSTS_SHOWN]) or "cannot be told"),
+        ("brokers", ", ".join(found.store_hosts[:_HOSTS_SHOWN]) or "unknown"),
         ("closed", "yes" if found.was_closed else "no: a broker uses it, or was killed"),
         ("messages", times),
         (
@@ -66,7 +66,7 @@ def _lines(found: Explanation) -> list[tuple[str, str]]:
         ("index", f"{found.index_files} files"),
         ("groups", f"{found.groups} with committed offsets"),
         ("delays", _delays(found)),
-        ("transactions", f"{found.pending_transactions} half messages not looked at yet"),
+        ("transactions", f"{found.pending_transactions} half messages not checked yet"),
         ("timers", f"{found.pending_timers} messages not on the timer wheel yet"),
     ]
     for one in found.topics[:_TOPICS_SHOWN]:
@@ -82,5 +82,5 @@ def _lines(found: Explanation) -> list[tuple[str, str]]:
 
 def _delays(found: Explanation) -> str:
     if not found.pending_delays:
-        return "none wait"
+        return "none pending"
     return ", ".join(f"{count} at level {level}" for level, count in found.pending_delays.items())

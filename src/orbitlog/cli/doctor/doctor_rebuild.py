@@ -1,4 +1,4 @@
-"""`orbitlog doctor rebuild`: queues, index or checkpoint of a store, made again from its log."""
+"""`orbitlog doctor rebuild`: rebuilds queues, index or checkpoint of a store from its log."""
 
 from __future__ import annotations
 
@@ -26,36 +26,38 @@ _PARTS = ("queues", "index", "checkpoint")
 
 @click.command("rebuild")
 @store_argument
-@click.option("--queues", is_flag=True, help="Only ConsumeQueues (with --index or --checkpoint: those, too).")
+@click.option("--queues", is_flag=True, help="Only ConsumeQueues; may be combined with --index and --checkpoint.")
 @click.option("--index", is_flag=True, help="Only index files.")
 @click.option("--checkpoint", is_flag=True, help="Only the checkpoint.")
-@click.option("--topic", help="Of the queues only those of this topic.")
-@click.option("--dry-run", is_flag=True, help="Say what is wrong with the derived files, and change nothing.")
+@click.option("--topic", help="Only the queues of this topic.")
+@click.option("--dry-run", is_flag=True, help="Report what is wrong with the derived files, and change nothing.")
 @click.option(
     "--out",
     type=click.Path(file_okay=False, path_type=Path),
-    help="A new directory for what is made; without it the store's own files are replaced, and kept for `undo`.",
+    help="New directory for the rebuilt files. Without it the store's files are replaced, and kept for `undo`.",
 )
-@click.option("--discard-old", is_flag=True, help="Keep nothing of what was replaced, now and by earlier repairs.")
-@click.option("--engine", type=click.Choice(["here", "spark"]), default="here", show_default=True, help="What runs it.")
+@click.option("--discard-old", is_flag=True, help="Delete replaced files, also those of earlier repairs.")
+@click.option(
+    "--engine", type=click.Choice(["here", "spark"]), default="here", show_default=True, help="Where it runs."
+)
 @split_option
 @master_option
 @output_options
 @settings_options
 def command(*, store: Path, engine: str, master: str, dry_run: bool, output: Output, **options: Any) -> None:
-    """Make queues, index or checkpoint again from the log.
+    """Rebuild queues, index or checkpoint from the log.
 
-    The files are byte for byte those that brokers write. They are made aside and swapped in when all are complete; a
-    killed run is taken up by the next one. A damaged log is reported, and nothing is made from it: exit code 1."""
+    The files are byte for byte those that brokers write. They are staged and swapped in when all are complete; the next
+    run continues one that was killed. Nothing is rebuilt from a damaged log: its findings are reported, exit code 1."""
     output.check(FINDING_FIELDS if dry_run else REBUILD_FIELDS)
     settings = read_settings(options["config_path"], options["assignments"])
     wanted = frozenset(part for part in _PARTS if options[part]) or frozenset(_PARTS)
     if options["topic"] is not None and not (options["index"] or options["checkpoint"]):
         wanted = frozenset(("queues",))
     if dry_run:
-        _tell(store, wanted, settings, output)
+        _report_findings(store, wanted, settings, output)
         return
-    from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_aside, rebuild_in_place
+    from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_elsewhere, rebuild_in_place
     from orbitlog.jobs.local_runner import run_here
 
     wish = RebuildWish(wanted, options["topic"])
@@ -68,7 +70,7 @@ def command(*, store: Path, engine: str, master: str, dry_run: bool, output: Out
         more = {"run": run, "split_bytes": options["split_bytes"], "progress": stack.enter_context(JobProgress())}
         started_s = time.perf_counter()
         if options["out"] is not None:
-            result = rebuild_aside(store, options["out"], wish, settings, **more)
+            result = rebuild_elsewhere(store, options["out"], wish, settings, **more)
         else:
             result = rebuild_in_place(store, wish, settings, discard_old=options["discard_old"], **more)
         seconds = time.perf_counter() - started_s
@@ -78,14 +80,14 @@ def command(*, store: Path, engine: str, master: str, dry_run: bool, output: Out
         speed = byte_count(int(result.log_bytes / max(seconds, 0.001)))
         place = options["out"] or store
         click.echo(
-            f"{place}: {', '.join(sorted(wanted))} made again from {result.messages} messages up to physical offset"
+            f"{place}: {', '.join(sorted(wanted))} rebuilt from {result.messages} messages up to physical offset"
             f" {result.log_end} ({seconds:.1f} s, {speed}/s)"
         )
     report_damage([str(finding) for finding in result.findings])
 
 
-def _tell(store: Path, wanted: frozenset[str], settings: Any, output: Output) -> None:
-    """Say what is wrong with what would be made again."""
+def _report_findings(store: Path, wanted: frozenset[str], settings: Any, output: Output) -> None:
+    """Report findings about the parts that would be rebuilt."""
     from orbitlog.doctor.examination import examine
     from orbitlog.doctor.finding_kinds import MEANINGS
 
@@ -99,7 +101,9 @@ def _tell(store: Path, wanted: frozenset[str], settings: Any, output: Output) ->
             click.echo(str(diagnosis))
         names = ", ".join(sorted(wanted))
         problem = "incomplete" if found.missing else "damaged"
-        verdict = f"would be refused, for the log is {problem}" if damage else f"{len(wrong)} findings would be mended"
+        verdict = (
+            f"would be refused, because the log is {problem}" if damage else f"{len(wrong)} findings would be repaired"
+        )
         click.echo(f"{store}: {names}: {verdict}; nothing was changed")
     if damage or wrong:
         click.get_current_context().exit(1)

@@ -1,4 +1,4 @@
-"""`orbitlog doctor undo`: the last repair or rebuild of a store taken back."""
+"""`orbitlog doctor undo`: undoes the last repair or rebuild of a store."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ _FIELDS = ("store", "changes", "steps")
 
 @click.command("undo")
 @store_argument
-@click.option("--force", is_flag=True, help="Even if files were changed since, by a broker that ran.")
+@click.option("--force", is_flag=True, help="Undo even if files were changed since, for example by a broker.")
 @output_options
 def command(*, store: Path, force: bool, output: Output) -> None:
-    """Take back the last repair of a store, byte for byte.
+    """Undo the last repair of a store, byte for byte.
 
-    The same for `orbitlog doctor rebuild` in place, unless its old files were discarded."""
+    It also undoes `orbitlog doctor rebuild` in place, unless the replaced files were deleted."""
     output.check(_FIELDS)
     from orbitlog.doctor.repair.repair_journal import undo_last
     from orbitlog.jobs.store_use import taken
@@ -30,4 +30,4 @@ def command(*, store: Path, force: bool, output: Output) -> None:
     if not output.is_table:
         output.write(_FIELDS, dict(zip(_FIELDS, (str(store), len(steps), steps), strict=True)))
         return
-    click.echo(f"{store}: {counted(len(steps), 'change')} taken back")
+    click.echo(f"{store}: {counted(len(steps), 'change')} undone")

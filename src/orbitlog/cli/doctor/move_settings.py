@@ -69,7 +69,7 @@ def _is_valid(key: str, text: str) -> bool:
 
 
 def orbitlog_setting_rows(root: Path, given: GivenSettings) -> Iterator[MoveRow]:
-    """Yield what Orbitlog's broker says about the settings at its start."""
+    """Yield the warnings of Orbitlog's broker about the settings."""
     rows = list(_verdict_rows(given))
     yield from rows
     yield from root_rows(root, given.texts, "Orbitlog's broker")

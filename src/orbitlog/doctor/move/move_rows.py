@@ -17,7 +17,7 @@ class MoveSeverity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class MoveRow:
-    """One thing to know before a store is moved: its kind, where it is, a sentence, and the next step if any."""
+    """One thing to know before a store is moved: kind, path or setting, a sentence, and the next step, if any."""
 
     severity: MoveSeverity
     kind: str

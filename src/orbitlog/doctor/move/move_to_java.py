@@ -21,8 +21,8 @@ from orbitlog.settings.setting_review import SettingClass, review_setting
 from orbitlog.settings.store_settings import LOG_PATH_SETTINGS, StoreSettings
 from orbitlog.store.log.property_crc_mode import find_records_without_crc
 from orbitlog.storefiles.config_reading import known_topics
-from orbitlog.storefiles.inferred_geometry import told_geometry
-from orbitlog.storefiles.inferred_rules import told_compat
+from orbitlog.storefiles.inferred_geometry import robust_geometry
+from orbitlog.storefiles.inferred_rules import sampled_compat
 from orbitlog.storefiles.offset_files import OffsetsFile, offsets_file
 from orbitlog.storefiles.store_contents import unsupported_attributes
 from orbitlog.storefiles.store_files import StoreFiles
@@ -40,7 +40,7 @@ def java_rows(
     store: StoreFiles, settings: StoreSettings, texts: Mapping[str, str], version: str | None
 ) -> Iterator[MoveRow]:
     """Yield what Java's broker of that version, None for the one that the files show, does with the store."""
-    version = version or told_compat(store, StoreSettings()).name
+    version = version or sampled_compat(store, StoreSettings()).name
     yield from _size_rows(store, settings, texts, version)
     yield from _version_rows(store, version)
     yield from _topic_rows(store, texts)
@@ -54,7 +54,7 @@ def java_rows(
 
 def _size_rows(store: StoreFiles, settings: StoreSettings, texts: Mapping[str, str], version: str) -> Iterator[MoveRow]:
     places = StoreSettings({key: text for key, text in settings.texts.items() if key in LOG_PATH_SETTINGS})
-    geometry = told_geometry(store, places)
+    geometry = robust_geometry(store, places)
     sizes = [
         (keys.SEGMENT_BYTES.key, bool(store.segments), geometry.segment_bytes, "CommitLog segments have"),
         (keys.QUEUE_FILE_BYTES.key, any(store.queues.values()), geometry.queue_file_bytes, "ConsumeQueue files have"),

@@ -1,4 +1,4 @@
-"""What to do about config files that cannot be read: the backup, what can be saved of them, or what the queues tell."""
+"""Config repair: replaces unreadable config files by their backups, or by what can be salvaged and inferred."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
 Queue = tuple[str, int]
-_SAVED_BYTES_MAX = 64 * 1024 * 1024
+_SALVAGED_BYTES_MAX = 64 * 1024 * 1024
 # A table in braces, with at most one more pair inside: the attributes of a topic.
 _OBJECT = re.compile(r"\{(?:[^{}]|\{[^{}]*\})*\}")
 _OFFSETS = re.compile(r'"([^"\s]+@[^"\s]+)"\s*:\s*(\{[^{}]*\})')
@@ -31,28 +31,28 @@ _PAIR = re.compile(r'"?(\d{1,10})"?\s*:\s*(\d{1,19})\b(?=\s*[,}])')
 def plan_config(
     journal: PlanJournal, store: StoreFiles, compat: Compat, findings: Sequence[Finding], queues: Iterable[Queue]
 ) -> None:
-    """Plan to replace each config file that a finding names, and to add the topics and queues that only the log has."""
+    """Plan to replace each config file that a finding is about, and to add topics and queues that only the log has."""
     topics_are_written = False
     needed = queues_in_log(queues)
     for finding in findings:
         path = Path(finding.path)
         if finding.kind == FindingKind.CONFIG_BACKUP_IN_USE:
             backup = path.with_name(path.name + tree.BACKUP_SUFFIX)
-            journal.put_file(path, read_config(backup), "as its backup has it")
-            # What the backup lacks is added in the next round.
+            journal.put_file(path, read_config(backup), "restored from its backup")
+            # Topics that the backup lacks are added in the next round.
             topics_are_written |= path.name == TOPICS.name
             continue
         if finding.kind != FindingKind.CONFIG:
             continue
         made = rebuilt_config(path, store, compat, needed)
         if made is not None:
-            journal.put_file(path, made, "what could be saved of it, and what the queues tell")
+            journal.put_file(path, made, "rebuilt from its readable entries and from the queues")
             topics_are_written |= path.name == TOPICS.name
         else:
-            # The backup, too: a Java broker does not start where both are there and neither can be read.
+            # The backup as well: a Java broker does not start if both exist and are unreadable.
             for unreadable in (path, path.with_name(path.name + tree.BACKUP_SUFFIX)):
                 if unreadable.exists():
-                    journal.quarantine(unreadable, "cannot be read, and nothing of it could be saved")
+                    journal.quarantine(unreadable, "is unreadable, and has no readable entry")
     without = topics_without_config(store)
     raised = [str(finding.topic) for finding in findings if finding.kind == FindingKind.QUEUE_COUNT]
     if not topics_are_written and (without or raised):
@@ -60,17 +60,17 @@ def plan_config(
         target = store.root / tree.CONFIG / TOPICS.name
         why = "; ".join(
             f"{words} {', '.join(topics)}"
-            for words, topics in (("knows now", without), ("has all queues now of", raised))
+            for words, topics in (("adds", without), ("adds queues to", raised))
             if topics
         )
         journal.put_file(target, _encode_topics(table.topics, store, without, compat, needed), why)
 
 
 def rebuilt_config(path: Path, store: StoreFiles, compat: Compat, needed: Mapping[str, int]) -> bytes | None:
-    """Return a new content for a file of config/, or None where nothing can be told."""
-    text = read_config(path)[:_SAVED_BYTES_MAX].decode("utf-8", "replace")
+    """Return new content for a file of config/; None if nothing can be salvaged."""
+    text = read_config(path)[:_SALVAGED_BYTES_MAX].decode("utf-8", "replace")
     if path.name == TOPICS.name:
-        saved = _saved_topics(text)
+        saved = _salvaged_topics(text)
         return _encode_topics(saved, store, [topic for topic, _ in store.queues if topic not in saved], compat, needed)
     if path.name in (CONSUMER_OFFSET.name, LMQ_CONSUMER_OFFSET.name):
         entries = ",".join(f'"{key}":{value}' for key, value in _OFFSETS.findall(text))
@@ -89,8 +89,8 @@ def _encoded(name: str, text: str, compat: Compat) -> bytes | None:
         return None
 
 
-def _saved_topics(text: str) -> dict[str, TopicConfig]:
-    """Return the topics whose entries are whole in a file that is not."""
+def _salvaged_topics(text: str) -> dict[str, TopicConfig]:
+    """Return the topics whose entries are complete in a damaged file."""
     saved: dict[str, TopicConfig] = {}
     for match in _OBJECT.finditer(text):
         if '"topicName"' not in match[0] or '"topicConfigTable"' in match[0]:
@@ -110,7 +110,7 @@ def _encode_topics(
     compat: Compat,
     needed: Mapping[str, int],
 ) -> bytes:
-    # To read only: how many are written to is for whoever made the topic smaller to say.
+    # Read queues only: the operator who reduced the topic decides about the number of write queues.
     topics = {
         topic: replace(config, read_queue_count=max(config.read_queue_count, needed.get(topic, 0)))
         for topic, config in known.items()

@@ -1,8 +1,7 @@
-"""Queues, index or checkpoint of one store made again from its log: into a directory, or in place with a journal.
+"""Derived rebuild: queues, index or checkpoint of one store, into a directory, or in place with a journal.
 
-In place, everything is made in a staging directory of the store first, which a killed run leaves for the next one; then
-the parts that were asked for are swapped in by renames, and what stood before stays in the journal until it is
-discarded.
+In place, everything is built in a staging directory of the store first, which a killed run leaves for the next one.
+Then the wanted parts are swapped in by renames, and the old files stay in the journal until they are discarded.
 """
 
 from __future__ import annotations
@@ -33,17 +32,17 @@ _PLACES = {QUEUES: tree.CONSUMEQUEUE, INDEX: tree.INDEX, CHECKPOINT: tree.CHECKP
 
 @dataclass(frozen=True, slots=True)
 class RebuildWish:
-    """What to make again; a topic narrows the queues."""
+    """The parts to rebuild; `topic` limits the queues."""
 
     parts: frozenset[str] = frozenset(PARTS)
     topic: str | None = None
 
     def __post_init__(self) -> None:
         if self.topic is not None and QUEUES not in self.parts:
-            raise StoreLayoutError("a topic narrows the queues that are made again; ask for queues, too")
+            raise StoreLayoutError("a topic limits the queues that are rebuilt; include the queues")
 
 
-def rebuild_aside(
+def rebuild_elsewhere(
     root: Path,
     out: Path,
     wish: RebuildWish,
@@ -53,7 +52,7 @@ def rebuild_aside(
     split_bytes: int = SPLIT_BYTES_DEFAULT,
     progress: PhaseProgress | None = None,
 ) -> StoreRebuild:
-    """Make the parts in a directory of their own; the store is only read."""
+    """Rebuild the parts into a directory of their own; the store is only read."""
     result = make_derived(run, root, out, settings, split_bytes=split_bytes, progress=progress)
     if result.is_published:
         _keep_only(out, wish.parts, wish.topic)

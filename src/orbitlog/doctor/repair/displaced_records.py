@@ -1,7 +1,7 @@
-"""Records that are whole and say that they lie elsewhere: put where they belong, or told where they are.
+"""Displaced records: valid records with the physical offset of another position; moved there, or corrected.
 
-A record knows its own physical offset, so bytes that were written to a wrong place are damage there. Where a queue unit
-leads to the record as it lies, the field is wrong; where the place it names is damaged, too, the record belongs there.
+A record has its own physical offset, so bytes that were written to a wrong position are damage there. If a queue unit
+points to the record at its position, the field is wrong; if the position in the field is damaged, it belongs there.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAGIC_POSITION = RECORD_PREFIX.position("magic")
 
 @dataclass(frozen=True, slots=True)
 class Displaced:
-    """A whole record, where it lies; the message says where it belongs."""
+    """A valid record at physical offset `place`, whose field has the offset `home`."""
 
     place: int
     message: Message
@@ -43,19 +43,19 @@ class Displaced:
 
 
 def plan_displaced(journal: PlanJournal, store: StoreFiles, ranges: Sequence[LogRange]) -> None:
-    """Plan to give such records their right offset, or their right place."""
+    """Plan to correct the offset of such records, or to move them."""
     found = list(_displaced(store, ranges))
     stays = {one.place for one in found if _unit_place(store, one.message) == one.place}
     for one in found:
         if one.place in stays:
-            why = f"says that it lies at {one.home}; its queue leads to it here"
+            why = f"has physical offset {one.home}, but its queue points to it here"
             plan_record(journal, store, one.message._replace(physical_offset=one.place), why)
     for one in _movable(found, ranges, stays, store):
-        plan_record(journal, store, one.message, f"lay at {one.place} and belongs here, as it says itself")
+        plan_record(journal, store, one.message, f"was at {one.place} and has this physical offset")
 
 
 def _displaced(store: StoreFiles, ranges: Sequence[LogRange]) -> Iterator[Displaced]:
-    """Yield the whole records of each damaged range; what was shifted begins with the rest of another."""
+    """Yield the valid records of each damaged range; shifted bytes begin with the rest of another record."""
     left = _RECORDS_MAX
     for damaged in ranges:
         segment = store.segment_at(damaged.start)
@@ -78,7 +78,7 @@ def _displaced(store: StoreFiles, ranges: Sequence[LogRange]) -> Iterator[Displa
 def _movable(
     found: Sequence[Displaced], ranges: Sequence[LogRange], stays: set[int], store: StoreFiles
 ) -> list[Displaced]:
-    """Return the records whose place is damaged and free, or becomes free: none is written over that stays."""
+    """Return the records whose home is damaged and free, or becomes free: no record that stays is overwritten."""
     claims = Counter(one.home for one in found)
     starts = [damaged.start for damaged in ranges]
     moved = [
@@ -102,7 +102,7 @@ def _movable(
 
 
 def _apart(ordered: list[Displaced]) -> list[Displaced]:
-    """Leave out those whose places would overlap."""
+    """Return those whose homes do not overlap."""
     together = {
         one.place for pair in pairwise(ordered) if pair[0].home + pair[0].size_bytes > pair[1].home for one in pair
     }
@@ -110,17 +110,17 @@ def _apart(ordered: list[Displaced]) -> list[Displaced]:
 
 
 def _hits(one: Displaced, standing: Sequence[Displaced]) -> bool:
-    """Tell whether the place of a record is covered by one that stays; `standing` is in the order of the log."""
+    """Return whether a record that stays covers the home of another; `standing` is in the order of the log."""
     number = bisect_right(standing, one.home, key=lambda other: other.place) - 1
     before = standing[number : number + 1] if number >= 0 else ()
-    behind = standing[number + 1 : number + 2]
+    after = standing[number + 1 : number + 2]
     return any(other.place + other.size_bytes > one.home for other in before) or any(
-        other.place < one.home + one.size_bytes for other in behind
+        other.place < one.home + one.size_bytes for other in after
     )
 
 
 def _unit_place(store: StoreFiles, message: Message) -> int | None:
-    """Return where the queue has this message, if it has one of its size under its offset."""
+    """Return the physical offset of the unit for this message, if it has the same size."""
     if not 0 <= message.queue_offset < 1 << 58:
         return None
     unit = unit_at(store, (message.topic, message.queue_id), message.queue_offset)

@@ -1,7 +1,7 @@
-"""Fields of a record that no checksum covers, put right where queue units or neighbours tell what they were.
+"""Header repair: corrects record fields that no checksum covers, from queue units.
 
-A flipped bit in a topic, a queue id or a queue offset leaves a record that can be read and belongs nowhere: its own
-queue has a gap, and another one a message too many.
+A flipped bit in a topic, a queue id or a queue offset leaves a readable record in the wrong queue: its own queue has a
+gap, and another one a message too many.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_files import StoreFiles
 
 OFFSETS_MAX = 100_000
-_UNITS_ASKED = 1000
+_UNITS_SAMPLED = 1000
 _STRANGERS_MAX = 3
 Queue = tuple[str, int]
 
 
 class QueueJumps:
-    """Where queues leave offsets out, and where they fall back: told from findings about their order."""
+    """Queue offsets that are left out, and those that fall back, from findings about queue order."""
 
     def __init__(self, findings: Iterable[Finding]) -> None:
         self.jumps: dict[Queue, list[Finding]] = defaultdict(list)
@@ -45,7 +45,7 @@ class QueueJumps:
             table[finding.topic, finding.queue_id].append(finding)
 
     def left_out(self) -> Iterator[tuple[Queue, int, Finding]]:
-        """Yield queue offsets that a queue leaves out, each with the finding about the message behind it."""
+        """Yield queue offsets that a queue leaves out, each with the finding about the message after it."""
         for queue, findings in self.jumps.items():
             for finding in findings:
                 assert finding.queue_offset is not None
@@ -54,7 +54,7 @@ class QueueJumps:
                     yield queue, queue_offset, finding
 
     def before_falls(self) -> Iterator[tuple[Queue, int]]:
-        """Yield the queue offset before each that a queue falls back to: its first message may have a wrong one."""
+        """Yield the queue offset before each that a queue falls back to: the message before may have a wrong one."""
         for queue, findings in self.falls.items():
             for finding in findings:
                 if finding.queue_offset:
@@ -62,7 +62,7 @@ class QueueJumps:
 
 
 def plan_headers(journal: PlanJournal, store: StoreFiles, check: StoreCheck) -> None:
-    """Plan to put right what units and neighbours tell."""
+    """Plan to correct records whose fields contradict the unit that points to them."""
     found = check.findings
     jumps = QueueJumps(found)
     log_has_its_beginning = bool(store.segments) and store.segments[0].base == 0
@@ -72,21 +72,21 @@ def plan_headers(journal: PlanJournal, store: StoreFiles, check: StoreCheck) -> 
         if queue not in store.queues or (log_has_its_beginning and ends.first > 0)
     }
     odd |= jumps.jumps.keys() | jumps.falls.keys()
-    mended: set[int] = set()
+    repaired: set[int] = set()
     left_out = ((queue, queue_offset) for queue, queue_offset, _ in jumps.left_out())
-    trusted: dict[Queue, bool] = {}
-    for queue, queue_offset in chain(left_out, jumps.before_falls(), _led_astray(found)):
-        if queue not in trusted:
-            trusted[queue] = _is_witness(store, queue)
-        right = _as_the_unit_says(store, queue, queue_offset, odd) if trusted[queue] else None
-        if right is not None and right.physical_offset not in mended:
-            mended.add(right.physical_offset)
-            why = f"is message {queue_offset} of {queue[0]} queue {queue[1]}, as the queue has it"
+    reliable: dict[Queue, bool] = {}
+    for queue, queue_offset in chain(left_out, jumps.before_falls(), _stray_units(found)):
+        if queue not in reliable:
+            reliable[queue] = _is_reliable(store, queue)
+        right = _corrected_by_unit(store, queue, queue_offset, odd) if reliable[queue] else None
+        if right is not None and right.physical_offset not in repaired:
+            repaired.add(right.physical_offset)
+            why = f"is message {queue_offset} of {queue[0]} queue {queue[1]}, according to its unit"
             plan_record(journal, store, right, why)
 
 
-def _led_astray(findings: Iterable[Finding]) -> Iterator[tuple[Queue, int]]:
-    """Yield the places of units that lead to messages which say that they belong elsewhere."""
+def _stray_units(findings: Iterable[Finding]) -> Iterator[tuple[Queue, int]]:
+    """Yield queue and queue offset of units that point to records of other queues or offsets."""
     for one in findings:
         if one.kind == FindingKind.QUEUE_UNIT and one.is_stray_unit and one.topic is not None:
             assert one.queue_id is not None
@@ -95,13 +95,13 @@ def _led_astray(findings: Iterable[Finding]) -> Iterator[tuple[Queue, int]]:
                 yield (one.topic, one.queue_id), queue_offset
 
 
-def _is_witness(store: StoreFiles, queue: Queue) -> bool:
-    """Tell whether a queue's files may testify: if most units lead to messages of others, they are another queue's."""
+def _is_reliable(store: StoreFiles, queue: Queue) -> bool:
+    """Return whether a queue's files are its own: if most units point to messages of other queues, they are not."""
     agreeing = disagreeing = 0
     files = store.queues.get(queue, ())
     for file in files:
         count = file.size_bytes // ENTRY_BYTES
-        for number in range(0, count, max(count * len(files) // _UNITS_ASKED, 1)):
+        for number in range(0, count, max(count * len(files) // _UNITS_SAMPLED, 1)):
             unit = _decoded(file.path, number * ENTRY_BYTES)
             message = None if unit is None else message_at(store, unit.physical_offset)
             if unit is None or message is None or message.size_bytes != unit.size_bytes:
@@ -114,11 +114,11 @@ def _is_witness(store: StoreFiles, queue: Queue) -> bool:
     return disagreeing <= max(agreeing, _STRANGERS_MAX)
 
 
-def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: Collection[Queue]) -> Message | None:
-    """Return the message that a unit leads to, with the fields that it should have; None where it is not that unit's.
+def _corrected_by_unit(store: StoreFiles, queue: Queue, queue_offset: int, odd: Collection[Queue]) -> Message | None:
+    """Return the message that a unit points to with corrected fields; None if it is not that unit's.
 
-    The log is right where its messages make a whole queue: files of two queues may have been swapped. And a message
-    that has a unit where it says it belongs is right, and the other unit wrong.
+    The log is right if its messages form a complete queue: files of two queues may have been swapped. And a message
+    with a unit in its own queue is right, and the other unit wrong.
     """
     unit = unit_at(store, queue, queue_offset)
     message = None if unit is None else message_at(store, unit.physical_offset)
@@ -127,7 +127,7 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
     if (message.topic, message.queue_id) not in odd:
         return None
     if not enters_queue(message.sys_flag) and message.queue_offset == queue_offset and message.topic == queue[0]:
-        # Flags are covered by no checksum, and only messages that enter queues are led to by units.
+        # No checksum covers flags, and units point only to messages that enter queues.
         is_of_transaction = message.properties.get(TRANSACTION_PREPARED) == "true"
         kind = TransactionType.COMMIT if is_of_transaction else TransactionType.NONE
         return message._replace(sys_flag=with_transaction_type(message.sys_flag, kind))
@@ -139,7 +139,7 @@ def _as_the_unit_says(store: StoreFiles, queue: Queue, queue_offset: int, odd: C
 
 
 def plan_record(journal: PlanJournal, store: StoreFiles, right: Message, why: str) -> None:
-    """Plan to write a record as it should have been; its size is the same, its property CRC is made anew."""
+    """Plan to write a corrected record of the same size, with a new property CRC."""
     segment = store.segment_at(right.physical_offset)
     assert segment is not None
     record = encode_message(right)
@@ -149,7 +149,7 @@ def plan_record(journal: PlanJournal, store: StoreFiles, right: Message, why: st
 
 
 def unit_at(store: StoreFiles, queue: Queue, queue_offset: int) -> QueueEntry | None:
-    """Return the unit of a queue offset as the queue files have it, if it can be one."""
+    """Return the unit of a queue offset from the queue files, if it is valid."""
     byte = queue_offset * ENTRY_BYTES
     for file in store.queues.get(queue, ()):
         if file.base <= byte and byte + ENTRY_BYTES <= file.base + file.size_bytes:
@@ -161,14 +161,14 @@ def _decoded(path: Path, position: int) -> QueueEntry | None:
     with path.open("rb") as file:
         file.seek(position)
         raw = file.read(ENTRY_BYTES)
-    # A unit that cannot be is no witness.
+    # An invalid unit proves nothing.
     is_possible = len(raw) == ENTRY_BYTES and raw[0] < 0x80 and raw[8] < 0x80
     entry = decode_entry(raw) if is_possible and raw[8:12] != bytes(4) else None
     return None if entry is None or entry.is_pre_blank else entry
 
 
 def message_at(store: StoreFiles, physical_offset: int) -> Message | None:
-    """Return the message at a place of the log, if there is one."""
+    """Return the message at a physical offset, if there is one."""
     segment = store.segment_at(physical_offset)
     if segment is None:
         return None

@@ -1,9 +1,9 @@
-"""Bytes that take the place of a damaged range of the log, so that Java and ours read past it.
+"""Log filling: records that replace a damaged range of the log, so that brokers read past it.
 
-A broker follows the log from record to record: whatever cannot be read must become records. Each message that is known
-to be lost becomes a placeholder, without a body, in its own topic and queue and under its own queue offset: queues stay
-without gaps, and consumers learn that something is missing. The rest becomes filler: rolled back transactions of a
-topic of their own, which enter no queue and no index. A range that reaches to the end of its segment ends with a BLANK.
+A broker follows the log from record to record: unreadable bytes must become records. Each message that is known to be
+lost becomes a placeholder without a body, in its topic and queue and with its queue offset: queues stay without gaps,
+and consumers see that a message is missing. The rest becomes filler: rolled back transactions of a topic of their own,
+which enter no queue and no index. A range that reaches to the end of its segment ends with a BLANK.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ _TIMER_DUE_PROPERTY = "TIMER_OUT_MS"
 
 @dataclass(frozen=True, slots=True)
 class Placeholder:
-    """A lost message: where it belongs, and the properties that could be saved."""
+    """A lost message: its queue, its queue offset, and the properties that could be salvaged."""
 
     topic: str
     queue_id: int
     queue_offset: int
     physical_offset: int
-    """Where it lay, or a place before which it must have lain."""
+    """Its physical offset, or one before which it must have been."""
     properties: dict[str, str] | None = None
     is_bare: bool = False
-    """Whether it is to be as short as it can be."""
+    """Whether it has no properties."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Filling:
 
 
 class CannotFill(Exception):
-    """A range that no record fits into."""
+    """The range is too small for a record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ def fill(
     ends_segment: bool,
     with_property_crc: bool = False,
 ) -> Filling:
-    """Return records for the bytes from physical offset `start` to `stop`, and a BLANK where a segment ends there.
+    """Return records for the bytes from physical offset `start` to `stop`, and a BLANK if a segment ends there.
 
     With `with_property_crc` they have one, unless there is less room then for lost messages.
     """
@@ -123,7 +123,7 @@ def _fill(start: int, stop: int, lost: Sequence[Placeholder], style: Style) -> F
 
 
 def _fitting(one: Placeholder, physical_offset: int, free: int, style: Style) -> bytes | None:
-    """Return a record that leaves nothing of `free`, or enough for a filler; None where it is too long."""
+    """Return a record that leaves nothing of `free`, or enough for a filler; None if it is too long."""
     for properties in ({},) if one.is_bare else (_properties(one), {}):
         record = _record(one, physical_offset, properties, style)
         rest = free - len(record)
@@ -205,7 +205,7 @@ def _record(
 def _properties(one: Placeholder) -> dict[str, str]:
     marked = {LOST_PROPERTY: str(one.physical_offset)}
     if one.topic == names.SCHEDULE_TOPIC:
-        # What leads back into the half topic is dropped by the delivery of delayed messages, with a line in its log.
+        # The delivery of delayed messages drops one for the half topic, with a line in its log.
         marked |= {REAL_TOPIC: names.HALF_TOPIC, REAL_QUEUE_ID: "0"}
     elif one.topic == names.TIMER_TOPIC:
         marked |= {_TIMER_DUE_PROPERTY: "0", REAL_TOPIC: LOST_TOPIC, REAL_QUEUE_ID: "0"}
@@ -215,7 +215,7 @@ def _properties(one: Placeholder) -> dict[str, str]:
 
 
 def _in_queue_order(lost: Sequence[Placeholder]) -> list[Placeholder]:
-    """Order by place; those of one queue by queue offset, whatever their places say."""
+    """Order by physical offset, but those of one queue by queue offset."""
     ordered = sorted(lost, key=lambda one: one.physical_offset)
     by_queue: dict[tuple[str, int], list[Placeholder]] = defaultdict(list)
     for one in ordered:

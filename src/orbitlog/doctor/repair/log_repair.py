@@ -1,7 +1,7 @@
-"""What to do about a damaged log: files brought to their place and size, a torn tail cut, damaged ranges filled.
+"""Log repair: restores names and sizes of segments, cuts a torn tail, fills damaged ranges.
 
-Three rounds at most, each planned from a new look at the store: names and sizes first, for they decide what is read at
-all; then the log, with placeholders for the messages that are known to be lost; last everything that is derived.
+Names and sizes come first, because they decide what is read at all; then the log, with placeholders for the messages
+that are known to be lost.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 
 Queue = tuple[str, int]
 _PLACES_TRIED = 1000
-_RECORDS_ASKED = 20
+_RECORDS_SAMPLED = 20
 
 
 def plan_places(journal: PlanJournal, store: StoreFiles, segment_bytes: int, foreign: Sequence[Finding]) -> None:
-    """Bring segments to their place and size, and what only is in the way aside."""
+    """Plan to rename and resize segments, and to quarantine entries that keep brokers from starting."""
     for finding in foreign:
-        journal.quarantine(Path(finding.path), "is none of the store's files and keeps brokers from starting")
+        journal.quarantine(Path(finding.path), "is not a file of the store, and keeps brokers from starting")
     moved = _plan_misplaced(journal, store, segment_bytes) | _plan_strays(journal, store, segment_bytes)
     for segment in store.segments:
         if segment.base not in moved and segment.size_bytes != segment_bytes:
@@ -42,7 +42,7 @@ def plan_places(journal: PlanJournal, store: StoreFiles, segment_bytes: int, for
 
 
 def _plan_misplaced(journal: PlanJournal, store: StoreFiles, segment_bytes: int) -> set[int]:
-    """Rename segments whose records say that they belong elsewhere, if that place is free or becomes so."""
+    """Rename segments whose records belong to another one, if that name is free or becomes free."""
     homes = {segment.base: home for segment in store.segments if (home := _home_of(segment, segment_bytes)) is not None}
     present = {segment.base: segment for segment in store.segments}
     # Of those that overlap their neighbour, and whose name no segment can have, likewise.
@@ -54,26 +54,26 @@ def _plan_misplaced(journal: PlanJournal, store: StoreFiles, segment_bytes: int)
             why = f"holds a second copy of the segment that starts at {home}"
             journal.quarantine(present[base].path, why)
         elif home not in belongs:
-            why = f"its records say that it starts at {home}, where this log has nothing: it is another log's"
+            why = f"its records are of a segment at {home}, which this log does not reach: it is another log's"
             journal.quarantine(present[base].path, why)
         else:
             movable[base] = home
-    # All aside first, then each to its place: two files may have been swapped.
+    # All into quarantine first, then each to its name: two files may have been swapped.
     made = {}
     displaced = {home for home in movable.values() if home in present and home not in away}
     for home in sorted(displaced):
-        journal.quarantine(present[home].path, "holds no record that can be read, and another file belongs here")
+        journal.quarantine(present[home].path, "has no readable record, and another file belongs here")
     for base, home in movable.items():
         why = f"its records belong to the segment that starts at {home}"
         made[base] = journal.quarantine(present[base].path, why)
     for base, home in movable.items():
         target = store.paths.find_segment(home, segment_bytes)
-        journal.put(made[base], target, f"its records say that it starts at {home}")
+        journal.put(made[base], target, f"its records are of the segment that starts at {home}")
     return set(away) | displaced
 
 
 def _of_this_log(standing: set[int], homes: set[int], segment_bytes: int) -> set[int]:
-    """Return those places that lie between the segments that stand, or next to them: others would leave a hole."""
+    """Return those bases that are between the segments in place, or next to them: others would leave a gap."""
     if not standing:
         return homes
     first, end = min(standing), max(standing) + segment_bytes
@@ -85,7 +85,7 @@ def _of_this_log(standing: set[int], homes: set[int], segment_bytes: int) -> set
 
 
 def _plan_strays(journal: PlanJournal, store: StoreFiles, segment_bytes: int) -> set[int]:
-    """Set segments aside that hold no record of their own and lie where none can be, or apart behind the last."""
+    """Quarantine segments without a record whose base is invalid, or that are past a gap after the last."""
     strays = set()
     for number, segment in enumerate(store.segments):
         is_misaligned = (segment.base - store.segments[0].base) % segment_bytes != 0
@@ -93,26 +93,26 @@ def _plan_strays(journal: PlanJournal, store: StoreFiles, segment_bytes: int) ->
         is_apart = is_last and number > 0 and segment.base != store.segments[number - 1].base + segment_bytes
         if _home_of(segment, segment_bytes) is None and (is_misaligned or (is_apart and not holds_data(segment.path))):
             strays.add(segment.base)
-            journal.quarantine(segment.path, "lies where no segment can be, and holds no record")
+            journal.quarantine(segment.path, "has an invalid base, and no record")
     return strays
 
 
 def _home_of(segment: OffsetFile, segment_bytes: int) -> int | None:
-    """Return the physical offset of a segment's first byte as its records have it; None where there is none.
+    """Return the base of a segment according to its records; None if it has none.
 
-    Most of the first ones decide: any of them may be damaged, and a flipped bit makes another segment's place of its
-    own. A body can hold a record of elsewhere: whoever says a place that no segment has is believed last.
+    The majority of the first ones decides: any of them may be damaged, and a flipped bit makes another segment's offset
+    of its own. A body can contain a record of another log: a base that no segment can have counts last.
     """
     homes: Counter[int] = Counter()
-    behind = 0
+    next_position = 0
     with mapped_view(segment.path) as view, view[: written_until(segment.path)] as written:
         places = [match.start() - MAGIC_POSITION for match in islice(MAGIC.finditer(written), _PLACES_TRIED)]
         for position in places:
-            found = read_at(written, position) if position >= behind else None
+            found = read_at(written, position) if position >= next_position else None
             if isinstance(found, Message) and found.physical_offset >= position:
                 homes[found.physical_offset - position] += 1
-                behind = position + found.size_bytes
-            if homes.total() == _RECORDS_ASKED:
+                next_position = position + found.size_bytes
+            if homes.total() == _RECORDS_SAMPLED:
                 break
     named = Counter({home: count for home, count in homes.items() if home % segment_bytes == 0}) or homes
     most = max(named.values(), default=0)
@@ -122,7 +122,7 @@ def _home_of(segment: OffsetFile, segment_bytes: int) -> int | None:
 def plan_log(
     journal: PlanJournal, store: StoreFiles, segment_bytes: int, found: Examination, lines: Mapping[Queue, Line]
 ) -> list[str]:
-    """Cut the tail, fill ranges; returns what could not be mended."""
+    """Plan to cut the tail and to fill ranges; returns what could not be repaired."""
     log_end = found.check.log_end
     tail = [one for one in found.ranges if one.start >= log_end]
     inner = [one for one in found.ranges if one.start < log_end]
@@ -147,11 +147,11 @@ def plan_log(
 
 
 def _plan_cut(journal: PlanJournal, store: StoreFiles, segment_bytes: int, end: int) -> None:
-    """Let the log end at `end`: zeros behind it, and no segment that holds none of it."""
+    """Plan to end the log at `end`: zeros after it, and no later segment with data."""
     for segment in store.segments:
         if segment.base >= end and segment.base > store.segments[0].base:
             if holds_data(segment.path):
-                journal.quarantine(segment.path, "lies behind the end of the log and holds no record")
+                journal.quarantine(segment.path, "is past the end of the log, and has no record")
             continue
         if segment.base + segment_bytes <= end:
             continue
@@ -159,14 +159,14 @@ def _plan_cut(journal: PlanJournal, store: StoreFiles, segment_bytes: int, end: 
         with mapped_view(segment.path) as view:
             stop = end_of_written(view, position, written_until(segment.path))
         if stop > position:
-            why = f"{stop - position} bytes behind the last whole record are no record"
+            why = f"{stop - position} bytes after the last complete record are not a record"
             journal.write(segment.path, position, bytes(stop - position), why)
 
 
 def _plan_fill(
     journal: PlanJournal, store: StoreFiles, segment_bytes: int, spot: LogRange, lost: Sequence[Placeholder]
 ) -> list[str]:
-    """Fill what is damaged of one segment; one that is missing is made."""
+    """Plan to fill a damaged range of one segment; a missing segment is created."""
     start, stop = spot.start, spot.stop
     base = start // segment_bytes * segment_bytes
     time_ms, ends_segment = _time_near(store, spot), stop == base + segment_bytes
@@ -178,7 +178,7 @@ def _plan_fill(
     except CannotFill as error:
         return [f"physical offset {start} to {stop}: {error}"]
     kept = f"; placeholders for {len(filling.placed)} lost messages" if filling.placed else ""
-    why = f"physical offset {start} to {stop} could not be read{kept}"
+    why = f"physical offset {start} to {stop} is unreadable{kept}"
     segment = next((one for one in store.segments if one.base == base), None)
     if segment is None:
         journal.put_sparse_file(store.paths.find_segment(base, segment_bytes), filling.data, segment_bytes, why)
@@ -188,7 +188,7 @@ def _plan_fill(
 
 
 def _time_near(store: StoreFiles, damaged: LogRange) -> int:
-    """Return the store time of the first message behind a range."""
+    """Return the store timestamp of the first message after a range."""
     for segment in store.segments:
         with mapped_view(segment.path) as view:
             position = max(damaged.stop - segment.base, 0)

@@ -1,6 +1,6 @@
-"""Wrong queue offsets, queue ids and topics of single messages, put right from the order of the log alone.
+"""Order repair: corrects queue offsets, queue ids and topics of single messages from the order of the log alone.
 
-For stores whose queue files are gone or wrong, too: `header_repair` asks those first.
+It works without queue files; `header_repair` uses those first.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from orbitlog.doctor.examination import Examination
 from orbitlog.doctor.repair.header_repair import QueueJumps, message_at, plan_record, unit_at
 from orbitlog.doctor.repair.plan_journal import PlanJournal
-from orbitlog.doctor.repair.queue_order import Line, Room, Run, gaps_of, read_runs, straighten
+from orbitlog.doctor.repair.queue_order import Line, Room, Run, gaps_of, read_runs, solve_order
 from orbitlog.doctor.surveys.store_survey import QUEUES_MAX
 from orbitlog.formats import names
 from orbitlog.formats.derived.derive import DeriveRules
@@ -20,62 +20,62 @@ from orbitlog.storefiles.config_reading import known_topics
 from orbitlog.storefiles.findings import FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
-_STRANGERS_MAX = 3  # of a queue that only flipped bits made
+_DOUBTFUL_MAX = 3  # messages of a queue that only flipped bits created
 _TOPIC_BITS_MAX = 2
 Queue = tuple[str, int]
 
 
 class QueueOrder:
-    """The queues of a log whose offsets are not in order, and what is true of them."""
+    """The queues of a log whose offsets are not in order, and the order that they must have had."""
 
     def __init__(self, store: StoreFiles, found: Examination, geometry: StoreGeometry, rules: DeriveRules) -> None:
         self._store = store
         self.lines: dict[Queue, Line] = {}
-        self._strangers: dict[Queue, list[Run]] = {}
+        self._doubtful: dict[Queue, list[Run]] = {}
         log_start = store.segments[0].base if store.segments else 0
         queues = _troubled(found, log_start)
         if not queues:
             return
         runs = read_runs(store, geometry, rules, queues)
-        self._strangers = {queue: each for queue, each in runs.items() if self._is_strange(queue, each, log_start)}
-        room = Room(found.ranges, tuple(sorted(place for place, _, _ in self._strange_messages())))
+        self._doubtful = {queue: each for queue, each in runs.items() if self._is_doubtful(queue, each, log_start)}
+        room = Room(found.ranges, tuple(sorted(place for place, _, _ in self._doubtful_messages())))
         for queue, each in runs.items():
-            is_strange = queue in self._strangers
-            line = straighten(each, room, log_start=log_start) if self._may_be(queue) or not is_strange else None
-            # A queue that may be none is believed in where one of its messages vouches for the others.
-            if line is not None and (line.moved or not is_strange):
+            is_doubtful = queue in self._doubtful
+            line = solve_order(each, room, log_start=log_start) if self._is_known(queue) or not is_doubtful else None
+            # A queue that may not exist counts if its messages agree with each other.
+            if line is not None and (line.moved or not is_doubtful):
                 self.lines[queue] = line
-                self._strangers.pop(queue, None)
+                self._doubtful.pop(queue, None)
 
-    def _is_strange(self, queue: Queue, runs: Sequence[Run], log_start: int) -> bool:
-        """Tell whether a queue may be none: a few messages that say so, and nothing else."""
-        if sum(len(run.places) for run in runs) > _STRANGERS_MAX or self._has_unit(queue, runs):
+    def _is_doubtful(self, queue: Queue, runs: Sequence[Run], log_start: int) -> bool:
+        """Return whether a queue may not exist: it has a few messages, and nothing else refers to it."""
+        if sum(len(run.places) for run in runs) > _DOUBTFUL_MAX or self._has_unit(queue, runs):
             return False
         table = known_topics(self._store.root)
         is_unknown = table is not None and queue[0] not in table.topics
         return is_unknown or (log_start == 0 and bool(runs) and runs[0].first != 0)
 
     def _has_unit(self, queue: Queue, runs: Sequence[Run]) -> bool:
-        """Tell whether a broker put one of these messages where it says it belongs."""
+        """Return whether a unit of the queue points to one of these messages."""
         said = ((run.first + at, place) for run in runs for at, place in enumerate(run.places.tolist()))
         units = ((unit_at(self._store, queue, queue_offset), place) for queue_offset, place in said)
         return any(unit is not None and unit.physical_offset == place for unit, place in units)
 
-    def _strange_messages(self) -> Iterator[tuple[int, Queue, int]]:
-        for queue, runs in self._strangers.items():
+    def _doubtful_messages(self) -> Iterator[tuple[int, Queue, int]]:
+        for queue, runs in self._doubtful.items():
             for run in runs:
                 for at, place in enumerate(run.places.tolist()):
                     yield place, queue, run.first + at
 
     def plan(self, journal: PlanJournal) -> None:
-        """Plan to give messages the queues and offsets that they must have had."""
+        """Plan to correct the queues and queue offsets of messages."""
         for (topic, queue_id), line in self.lines.items():
             for place, queue_offset in line.moved.items():
                 message = message_at(self._store, place)
                 if message is not None:
-                    why = f"can only be message {queue_offset} of {topic} queue {queue_id}, as its neighbours tell"
+                    why = f"can only be message {queue_offset} of {topic} queue {queue_id}, because of its neighbours"
                     plan_record(journal, self._store, message._replace(queue_offset=queue_offset), why)
-        for place, queue, queue_offset in self._strange_messages():
+        for place, queue, queue_offset in self._doubtful_messages():
             homes = [home for home, gap in gaps_of(self.lines) if gap.after < place < gap.before]
             near = {home for home in homes if _is_near(queue, home) and self._leaves_out(home, queue_offset)}
             message = message_at(self._store, place)
@@ -84,16 +84,16 @@ class QueueOrder:
                 why = f"can only be message {queue_offset} of {topic} queue {queue_id}, which leaves it out"
                 plan_record(journal, self._store, message._replace(topic=topic, queue_id=queue_id), why)
             elif message is not None and self._is_alone(queue, queue_offset):
-                why = f"is the only message of {queue[0]} queue {queue[1]}, and its offset cannot be"
+                why = f"is the only message of {queue[0]} queue {queue[1]}, and its offset is out of range"
                 plan_record(journal, self._store, message._replace(queue_offset=0), why)
 
     def _is_alone(self, queue: Queue, queue_offset: int) -> bool:
-        """Tell whether a message is all that there is of a queue that brokers know, under an offset that none has."""
-        is_one = sum(len(run.places) for run in self._strangers[queue]) == 1
-        return is_one and self._may_be(queue) and not 0 <= queue_offset <= QUEUE_OFFSET_MAX
+        """Return whether a message with an offset out of range is the only one of a known queue."""
+        is_one = sum(len(run.places) for run in self._doubtful[queue]) == 1
+        return is_one and self._is_known(queue) and not 0 <= queue_offset <= QUEUE_OFFSET_MAX
 
-    def _may_be(self, queue: Queue) -> bool:
-        """Tell whether brokers have this queue, as far as a table tells."""
+    def _is_known(self, queue: Queue) -> bool:
+        """Return whether brokers have this queue, according to topics.json."""
         table = known_topics(self._store.root)
         if table is None:
             return True
@@ -105,7 +105,7 @@ class QueueOrder:
 
 
 def _troubled(found: Examination, log_start: int) -> set[Queue]:
-    """Name the queues whose offsets break off, fall back, cannot be, or do not begin where the log does."""
+    """Return the queues whose offsets have gaps, fall back, are out of range, or do not start where the log does."""
     jumps = QueueJumps(found.check.findings)
     queues = set(jumps.jumps) | set(jumps.falls)
     for finding in found.check.findings:
@@ -118,7 +118,7 @@ def _troubled(found: Examination, log_start: int) -> set[Queue]:
 
 
 def _is_near(queue: Queue, other: Queue) -> bool:
-    """Tell whether a few flipped bits make one queue's name of another's; a number that none has may be any."""
+    """Return whether a few flipped bits turn one queue into another; an invalid queue id may have been any."""
     if queue[0] == other[0] and not 0 <= queue[1] < QUEUES_MAX:
         return True
     if queue[0] == other[0]:

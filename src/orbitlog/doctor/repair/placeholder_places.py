@@ -1,8 +1,8 @@
-"""Which messages a damaged log held, and where their placeholders go: as headers, queue units and gaps tell.
+"""Placeholder places: which messages a damaged range contained, and where their placeholders go.
 
-A placeholder lies where its message lay, if that is known; else in some damaged range between its neighbours, as long
-as there is room. Room is counted in placeholders without properties: `log_filling` leaves those out where they do not
-fit.
+Headers, queue units and gaps show them. A placeholder goes to the offset of its message, if that is known; else into a
+damaged range between its neighbours, if there is room. Room is counted in placeholders without properties:
+`log_filling` leaves those out if they do not fit.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def spots_of(damaged: LogRange, segment_bytes: int) -> Iterator[LogRange]:
 def placeholders_of(
     store: StoreFiles, spots: Sequence[LogRange], found: Examination, lines: Mapping[Queue, Line]
 ) -> tuple[dict[LogRange, list[Placeholder]], list[Placeholder]]:
-    """Say of each spot which messages it held; and those for which there is no room anywhere."""
+    """Return the messages of each spot, and those for which there is no room."""
     known: dict[tuple[str, int, int], Placeholder] = {}
     for one in _from_headers(store, spots):
         known[one.topic, one.queue_id, one.queue_offset] = one
@@ -101,7 +101,7 @@ class _Table:
 def _believable(known: Known, missing: Mapping[Queue, set[int]], found: Examination) -> Iterable[Placeholder]:
     """Yield those that fit what the log has of their queue: in a gap, or joined to its beginning or its end.
 
-    A queue file can be damaged, too, or be another queue's.
+    A queue file can be damaged as well, or be another queue's.
     """
     by_queue: dict[Queue, dict[int, Placeholder]] = defaultdict(dict)
     for (topic, queue_id, queue_offset), one in known.items():

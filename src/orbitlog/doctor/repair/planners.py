@@ -28,8 +28,8 @@ from orbitlog.formats.compat import Compat
 from orbitlog.jobs.missing_log import ACCEPT_OPTION
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.storefiles.findings import Finding, FindingKind
-from orbitlog.storefiles.inferred_geometry import told_geometry
-from orbitlog.storefiles.inferred_rules import told_compat, told_rules
+from orbitlog.storefiles.inferred_geometry import robust_geometry
+from orbitlog.storefiles.inferred_rules import sampled_compat, sampled_rules
 from orbitlog.storefiles.store_files import StoreFiles
 
 _QUEUE_KINDS = (FindingKind.QUEUE_UNIT, FindingKind.QUEUE_FILE)
@@ -55,18 +55,18 @@ class Round:
 
     @cached_property
     def geometry(self) -> StoreGeometry:
-        return told_geometry(self.store, self.settings)
+        return robust_geometry(self.store, self.settings)
 
     @cached_property
     def compat(self) -> Compat:
-        return told_compat(self.store, self.settings)
+        return sampled_compat(self.store, self.settings)
 
     @cached_property
     def order(self) -> QueueOrder:
-        return QueueOrder(self.store, self.found, self.geometry, told_rules(self.store, self.settings))
+        return QueueOrder(self.store, self.found, self.geometry, sampled_rules(self.store, self.settings))
 
     def refusals(self) -> list[str]:
-        """Return why nothing may be changed: a part of the store is behind a link, unreadable or missing."""
+        """Return why nothing may be changed: a part of the store is a link, unreadable or missing."""
         accepted = {part.finding.path for part in self.found.missing if part.may_be_lost and self.accepts_loss}
         missing = {part.finding.path: part for part in self.found.missing}
         elsewhere = [*self.of(FindingKind.LINK), *(part.finding for part in missing.values())]

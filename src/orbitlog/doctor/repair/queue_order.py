@@ -1,6 +1,6 @@
 """Queues as the log has them: which messages keep their places, which say a wrong queue offset, what is left out.
 
-The messages of a queue lie in the log in the order of their queue offsets. A message that breaks the order has a wrong
+The messages of a queue are in the log in the order of their queue offsets. A message that breaks the order has a wrong
 offset; one that is left out must have lain in a damaged range between its neighbours, and there must have been room for
 it. So the heaviest chain of messages that can be true is taken for true, and the others are given the offsets between.
 """
@@ -42,7 +42,7 @@ class Run(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Queue offsets that a queue leaves out, and the physical offsets between which their messages lay."""
+    """Queue offsets that a queue leaves out, and the physical offsets between which their messages were."""
 
     first: int
     stop: int
@@ -75,7 +75,7 @@ class Room:
 def read_runs(
     store: StoreFiles, geometry: StoreGeometry, rules: DeriveRules, queues: Collection[Queue]
 ) -> dict[Queue, list[Run]]:
-    """Read the log once more for the messages of some queues."""
+    """Read the messages of some queues from the log."""
     found: dict[Queue, list[Run]] = {queue: [] for queue in queues}
     for split in plan_splits(store, geometry.segment_bytes, split_bytes=geometry.segment_bytes):
         derivation, units, _ = derive_split(split, rules, queue_file_bytes=geometry.queue_file_bytes, check_crc=True)
@@ -91,8 +91,8 @@ def read_runs(
     return found
 
 
-def straighten(runs: Sequence[Run], room: Room, *, log_start: int) -> Line | None:
-    """Say what is true of a queue; None where nothing can be told."""
+def solve_order(runs: Sequence[Run], room: Room, *, log_start: int) -> Line | None:
+    """Return the right order of a queue; None if it is ambiguous."""
     chain = _heaviest_chain(runs, room, has_beginning=log_start == 0) if len(runs) <= _RUNS_MAX else []
     if not chain:
         return None
@@ -100,7 +100,7 @@ def straighten(runs: Sequence[Run], room: Room, *, log_start: int) -> Line | Non
     edges = [None, *chain, None]
     for left, right in pairwise(edges):
         inside = runs[0 if left is None else left + 1 : len(runs) if right is None else right]
-        # Several that agree are no accident: the topic was made again, or messages are gone without a trace.
+        # Several that agree are not damage: the topic was created again, or messages are lost.
         if any(len(run.places) > 1 for run in inside):
             return None
         after = -1 if left is None else int(runs[left].places[-1])

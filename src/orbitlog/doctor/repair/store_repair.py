@@ -175,7 +175,7 @@ def _build_derived(
     accepts_loss: bool,
     progress: PhaseProgress | None,
 ) -> tuple[DerivedSet | None, list[str]]:
-    """Rebuild the derived files into `out`; returns why that was not possible, if it was not."""
+    """Rebuild the derived files into `out`; returns the problems if that fails."""
     try:
         result = make_derived(
             run_here,

@@ -1,7 +1,7 @@
-"""Messages that queues still lead to and that lay before the log begins: retired with their segments, or lost.
+"""Expired messages: queue units for messages before the start of the log, deleted with their segments or lost.
 
-Brokers remove the oldest segments, and the queue files that lead to nothing else; units in a file with younger ones
-stay. A first segment that went missing leaves the same log, but whole queue files that nobody needs any more.
+Brokers delete the oldest segments, and queue files all of whose units are for them; a file with a younger unit stays.
+A first segment that went missing leaves the same log, but also queue files that retention would have deleted.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from orbitlog.storefiles.store_files import StoreFiles
 
 
 def retired_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding]:
-    """Say how many messages of which topics lay before the first segment, as far as queues know."""
+    """Yield a finding with the number of messages before the first segment, by topic, that queues have units for."""
     log_start = store.segments[0].base if store.segments and checked.messages else 0
     if not log_start:
         return
@@ -32,7 +32,7 @@ def retired_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding
     queues, useless_files = 0, 0
     for queue, files in store.queues.items():
         if queue[0].startswith(LMQ_PREFIX):
-            continue  # its units lead to records of other topics
+            continue  # its units point to records of other topics
         ends = checked.ends.get(queue)
         before = 0
         for file in files:
@@ -46,14 +46,14 @@ def retired_findings(store: StoreFiles, checked: StoreCheck) -> Iterator[Finding
             queues += 1
     if counts:
         total = counts.total()
-        reason = f"the log begins here, and {total} messages of {queues} queues lay before: {named_topics(counts)}"
+        reason = f"the log starts here, and {total} messages of {queues} queues are before it: {named_topics(counts)}"
         if useless_files:
-            reason += f"; {useless_files} queue files lead to nothing else, which brokers remove with what they retire"
+            reason += f"; {useless_files} queue files are for deleted messages only, and brokers delete such files"
         yield Finding(FindingKind.RETIRED, str(store.segments[0].path), reason, count=total, physical_offset=log_start)
 
 
 def _units_before(path: Path, log_start: int) -> int:
-    """Count the units of a queue file that lead to messages before the log."""
+    """Count the units of a queue file that point to messages before the log."""
     end = written_until(path)
     with mapped_view(path) as view:
         units = np.frombuffer(view, UNIT, min(end, len(view)) // ENTRY_BYTES)

@@ -1,7 +1,7 @@
-"""Which messages a damaged range of the log held, as far as the queues still tell.
+"""Lost messages: what a damaged range of the log contained, according to the queues.
 
-A ConsumeQueue unit names place and size of its message, so the queues know what the log has lost: topic, queue, queue
-offset and where each record lay.
+A ConsumeQueue unit has offset and size of its message, so queues know which messages the log has lost: topic, queue,
+queue offset and physical offset.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class LostMessage:
-    """A message that a queue unit leads to and the log does not have."""
+    """A message that a queue unit points to and the log does not have."""
 
     physical_offset: int
     size_bytes: int
@@ -44,7 +44,7 @@ class LostMessage:
 
 
 def damaged_ranges(findings: Iterable[Finding]) -> list[LogRange]:
-    """Return the ranges that findings about the log speak of, joined where they touch."""
+    """Return the damaged ranges of the log from findings, joined if they touch."""
     found = sorted(
         LogRange(finding.physical_offset, finding.physical_offset + finding.count)
         for finding in findings
@@ -62,7 +62,7 @@ def damaged_ranges(findings: Iterable[Finding]) -> list[LogRange]:
 
 
 def find_lost(store: StoreFiles, ranges: Sequence[LogRange]) -> list[LostMessage]:
-    """Return what the queues say lay in the ranges, in the order of the log; `ranges` do not overlap."""
+    """Return the messages of queue units in the ranges, in the order of the log; `ranges` do not overlap."""
     if not ranges:
         return []
     starts = np.array([one.start for one in ranges], np.int64)
@@ -70,7 +70,7 @@ def find_lost(store: StoreFiles, ranges: Sequence[LogRange]) -> list[LostMessage
     lost: list[LostMessage] = []
     for (topic, queue_id), files in store.queues.items():
         if topic.startswith(LMQ_PREFIX):
-            continue  # its units lead to records of other topics
+            continue  # its units point to records of other topics
         for file in files:
             lost += _lost_of_file(file.path, topic, queue_id, file.base, starts, stops)
     return sorted(lost, key=lambda message: (message.physical_offset, message.topic, message.queue_id))
@@ -96,9 +96,9 @@ def _lost_of_file(  # noqa: PLR0917
 
 
 def describe_lost(lost: Sequence[LostMessage]) -> str:
-    """Say how many messages of which topics and queues."""
+    """Return a phrase with the number of messages by topic."""
     if not lost:
-        return "no queue leads to it"
+        return "no queue has a unit for it"
     counts = Counter(message.topic for message in lost)
     queues = {(message.topic, message.queue_id) for message in lost}
     noun = "message" if len(lost) == 1 else "messages"
@@ -106,7 +106,7 @@ def describe_lost(lost: Sequence[LostMessage]) -> str:
 
 
 def describe_units(units: Sequence[LostMessage]) -> str:
-    """Say how many messages of which topics queues have units for, in a part of the log that is not there."""
+    """Return a phrase with the number of messages by topic, for a part of the log that is missing."""
     if not units:
         return "no queue has a unit for it"
     counts = Counter(message.topic for message in units)
@@ -114,7 +114,7 @@ def describe_units(units: Sequence[LostMessage]) -> str:
 
 
 def named_topics(counts: Counter[str]) -> str:
-    """Name the topics with most messages, and how many others there are."""
+    """Return the topics with most messages, and the number of others."""
     named = ", ".join(f"{count} of {topic}" for topic, count in counts.most_common(_TOPICS_NAMED_MAX))
     more = len(counts) - _TOPICS_NAMED_MAX
     return named + (f" and {more} more topics" if more > 0 else "")

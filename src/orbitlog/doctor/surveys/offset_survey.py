@@ -1,11 +1,11 @@
-"""Offsets of groups and of delay levels that no queue can have: told, and brought back between their queues' bounds.
+"""Offset survey: committed offsets of consumer groups and delay levels that are outside of their queues.
 
-A number below zero, or behind the end of a queue whose messages the log has, comes from damage, from a table that was
-copied from another broker, or from a log that lost its tail. Queues of which the log has no message are not judged:
-nobody knows how far they were.
+An offset below zero, or past the end of a queue with messages in the log, comes from damage, from a table that was
+copied from another broker, or from a log that lost its tail. Queues without a message in the log are not judged:
+their ends are unknown.
 
-Consumers go on at the end. What waits must not be passed over: a delay level goes on with the first message that was
-not due when the log was written to last, and checks of transactions begin anew, for op messages say which are ended.
+Consumers continue at the end. Pending messages must not be skipped: a delay level continues with the first message that
+was not due when the log was last written to, and transaction checks start over, because op messages record the ends.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Ends = Mapping[tuple[str, int], QueueEnds]
 
 
 def offset_findings(store: StoreFiles, ends: Ends, last_ms: int, use: StoreUse = SHARED_USE) -> Iterator[Finding]:
-    """Name offsets that cannot be; of very many only the first. A running broker's table is its own business."""
+    """Yield findings for invalid offsets, at most 100; none while a broker runs, which has newer ones in memory."""
     if use.is_in_use(store):
         return
     table_name = offsets_file(store.root).name
@@ -57,8 +57,8 @@ def offset_findings(store: StoreFiles, ends: Ends, last_ms: int, use: StoreUse =
 def _finding(  # noqa: PLR0917
     store: StoreFiles, name: str, whose: str, queue: tuple[str, int], queue_offset: int, right: int
 ) -> Finding:
-    problem = f"{queue_offset} cannot be" if queue_offset < 0 else f"{queue_offset} lies behind its end"
-    problem += f"; it goes on at {right}"
+    problem = f"{queue_offset} is negative" if queue_offset < 0 else f"{queue_offset} is past its end"
+    problem += f"; it continues at {right}"
     return Finding(
         FindingKind.OFFSET,
         str(store.root / tree.CONFIG / name),
@@ -101,8 +101,8 @@ def _first_waiting(files: Iterable[OffsetFile], first: int, last_ms: int) -> int
             due_ms, sizes = units["tags_code"].astype(np.int64), units["size_bytes"].astype(np.int64)
             del units
         queue_offsets = file.base // ENTRY_BYTES + np.arange(len(sizes))
-        is_told = due_ms > _NO_TIME_MS  # else nobody knows when it is due
-        waits = (sizes > 0) & (queue_offsets >= first) & (~is_told | (due_ms > last_ms - _SLACK_MS))
+        has_due_time = due_ms > _NO_TIME_MS  # else the due time is unknown
+        waits = (sizes > 0) & (queue_offsets >= first) & (~has_due_time | (due_ms > last_ms - _SLACK_MS))
         if waits.any():
             return int(queue_offsets[waits][0])
     return LONG_MAX
@@ -111,7 +111,7 @@ def _first_waiting(files: Iterable[OffsetFile], first: int, last_ms: int) -> int
 def wrong_offsets(table: ConsumerOffsets, ends: Ends) -> Iterator[tuple[TopicGroup, int, int, int]]:
     """Yield group, queue, its offset, and what it should be."""
     checks = {key: queues for key, queues in table.offsets.items() if _is_check(key)}
-    is_check_wrong = any(_is_behind(key, queue, ends) for key, queues in checks.items() for queue in queues.items())
+    is_check_wrong = any(_is_past_end(key, queue, ends) for key, queues in checks.items() for queue in queues.items())
     for key, queues in table.offsets.items():
         for queue_id, queue_offset in queues.items():
             bounds = ends.get((key.topic, queue_id))
@@ -123,10 +123,10 @@ def wrong_offsets(table: ConsumerOffsets, ends: Ends) -> Iterator[tuple[TopicGro
 
 
 def _is_check(key: TopicGroup) -> bool:
-    """Tell whether an offset is one of the two cursors of checks of transactions, which belong together."""
+    """Return whether an offset is one of the two cursors of transaction checks, which belong together."""
     return key.group == names.TRANSACTION_GROUP and key.topic in (names.HALF_TOPIC, names.OP_HALF_TOPIC)
 
 
-def _is_behind(key: TopicGroup, queue: tuple[int, int], ends: Ends) -> bool:
+def _is_past_end(key: TopicGroup, queue: tuple[int, int], ends: Ends) -> bool:
     bounds = ends.get((key.topic, queue[0]))
     return bounds is not None and queue[1] > bounds.next_offset

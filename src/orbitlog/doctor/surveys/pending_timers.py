@@ -1,7 +1,7 @@
 """Messages that wait for their moment, held against the timer log: which of them a Java broker would pass over.
 
-Java puts every message of the timer topic on its wheel once, and never looks at it again: `timercheck` says how far it
-came. What waits and lies before that place must have a unit in the timer log; what has none is never delivered.
+Java puts every message of the timer topic on its wheel once: `timercheck` has the offset up to which it did. A pending
+message before that offset must have a unit in the timer log; one without is never delivered.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 
-# Of the messages without a unit the newest so many are read: most were delivered, and their units deleted.
+# Messages without a unit that are read, the newest first: most were delivered, and their units deleted.
 _MESSAGES_MAX = 20_000
 Places = npt.NDArray[np.int64]
 
 
 def waiting_findings(store: StoreFiles) -> Iterator[Finding]:
-    """Tell of messages that wait and that the timer log does not know."""
+    """Yield a finding for pending messages without a unit in the timer log."""
     checkpoint = timer_checkpoint(store)
     files = store.queues.get((names.TIMER_TOPIC, 0), ())
     if checkpoint is None or not files:
@@ -66,7 +66,7 @@ def _not_among(places: Places, known: Places) -> Places:
 
 
 def _still_waits(store: StoreFiles, physical_offset: int, checkpoint: TimerCheckpoint) -> bool:
-    """Tell whether a message can be read, and is for a second that Java has not come to."""
+    """Return whether a message is readable, and due after the last second that Java has processed."""
     segment = store.segment_at(physical_offset)
     if segment is None:
         return False

@@ -1,7 +1,7 @@
-"""How far delivery says it is, where that cannot be: `timercheck`, and the files in which our broker notes its own.
+"""Progress survey: positions and times of delivery that the log contradicts, in `timercheck` and Orbitlog's own files.
 
-A number behind the end of a queue, or a time that is yet to come, passes over messages that wait. Numbers come back
-between the bounds of their queues; where nothing tells what was delivered, all of it counts as not delivered.
+A position past the end of a queue, or a time in the future, skips pending messages. A repair sets positions back
+between the bounds of their queues; if the delivered messages are unknown, all count as not delivered.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from orbitlog.storefiles.config_reading import is_readable, read_config
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.store_files import StoreFiles
 
-# Clocks differ, and a broker that nobody sends to goes on: only what lies clearly ahead of both cannot be.
+# Clocks differ, and an idle broker notes later times than its last message: only a time well past both is invalid.
 _AHEAD_MS_MAX = 24 * 3600 * 1000
 Ends = Mapping[tuple[str, int], QueueEnds]
 
 
 def progress_findings(store: StoreFiles, ends: Ends, last_ms: int, use: StoreUse = SHARED_USE) -> Iterator[Finding]:
-    """Name what cannot be; `last_ms` is when the last message was stored. A running broker's are its own business."""
+    """Yield findings, none while a broker runs; `last_ms` is when the last message was stored."""
     if use.is_in_use(store):
         return
     latest_ms = latest_possible_ms(last_ms)
@@ -37,14 +37,12 @@ def progress_findings(store: StoreFiles, ends: Ends, last_ms: int, use: StoreUse
     if checkpoint is not None:
         path = str(store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE)
         if not 0 <= checkpoint.last_read_time_ms <= latest_ms or checkpoint.last_log_flush_position < 0:
-            yield Finding(
-                FindingKind.TIMER, path, f"says that all was delivered up to {checkpoint.last_read_time_ms} ms"
-            )
-        for told in wrong_timer_offsets(checkpoint, ends):
-            yield Finding(FindingKind.OFFSET, path, told, topic=names.TIMER_TOPIC, queue_id=0)
-    for name, repaired, told in repaired_files(store, ends, latest_ms):
+            yield Finding(FindingKind.TIMER, path, f"records delivery up to {checkpoint.last_read_time_ms} ms")
+        for reason in wrong_timer_offsets(checkpoint, ends):
+            yield Finding(FindingKind.OFFSET, path, reason, topic=names.TIMER_TOPIC, queue_id=0)
+    for name, repaired, reason in repaired_files(store, ends, latest_ms):
         if repaired is not None:
-            yield Finding(FindingKind.OFFSET, str(store.root / tree.CONFIG / name), told)
+            yield Finding(FindingKind.OFFSET, str(store.root / tree.CONFIG / name), reason)
 
 
 def latest_possible_ms(last_ms: int) -> int:
@@ -68,8 +66,8 @@ def repaired_files(store: StoreFiles, ends: Ends, latest_ms: int) -> Iterator[tu
     pops = _read(store, POP_PROGRESS.name)
     if isinstance(pops, PopProgress):
         kept = tuple(each for each in pops.queues if _can_be(each, ends))
-        told = f"{len(pops.queues) - len(kept)} queues were popped to where they cannot be"
-        yield POP_PROGRESS.name, PopProgress(kept) if len(kept) < len(pops.queues) else None, told
+        reason = f"{len(pops.queues) - len(kept)} queues have invalid POP positions"
+        yield POP_PROGRESS.name, PopProgress(kept) if len(kept) < len(pops.queues) else None, reason
 
 
 def _repaired_timers(said: TimerProgress, ends: Ends, latest_ms: int) -> tuple[TimerProgress | None, str]:
@@ -77,13 +75,13 @@ def _repaired_timers(said: TimerProgress, ends: Ends, latest_ms: int) -> tuple[T
     places = (said.queue_offset, said.first_pending)
     if not 0 <= said.done_to_ms <= latest_ms:
         return replace(said, done_to_ms=0, queue_offset=0, first_pending=0), (
-            f"says that all was delivered up to {said.done_to_ms} ms"
+            f"records delivery up to {said.done_to_ms} ms"
         )
     if min(places) < 0 or (bounds is not None and max(places) > bounds.next_offset):
-        # Which wait, the messages say; which were delivered, the time does.
+        # The messages themselves have their due times, and `done_to_ms` separates the delivered ones.
         end = bounds.next_offset if bounds is not None else 0
         made = replace(said, queue_offset=max(min(said.queue_offset, end), 0), first_pending=0)
-        return made, f"says that all before {max(places)} was looked at, the timer topic ends at {end}"
+        return made, f"records that all before {max(places)} was read, the timer topic ends at {end}"
     return None, ""
 
 

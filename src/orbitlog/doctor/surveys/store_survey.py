@@ -1,4 +1,4 @@
-"""What can be told about a store without reading its log: config, topics, timer files, foreign entries."""
+"""Store survey: findings about config, topics, timer files and foreign entries, without a look at the log."""
 
 from __future__ import annotations
 
@@ -28,17 +28,16 @@ from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.store_files import ROOT_ENTRIES, StoreFiles
 
-# A broker of these makes their queues itself, with or without an entry in topics.json.
+# Brokers create the queues of these by themselves, with or without an entry in topics.json.
 _TOPICS_WITHOUT_CONFIG = (names.LMQ_PREFIX, names.SYSTEM_TOPIC_PREFIX)
-# Where an entry that is none of the store's keeps brokers from starting: its directory, and how deep it lies.
+# Foreign entries that keep brokers from starting, by directory and depth.
 _FOREIGN_KINDS = {(name, 1): FindingKind.FOREIGN_SEGMENT for name in ROOT_ENTRIES} | {
     (tree.COMMITLOG, 2): FindingKind.FOREIGN_SEGMENT,
     (tree.CONSUMEQUEUE, 4): FindingKind.FOREIGN_SEGMENT,
     (tree.TIMER_LOG, 2): FindingKind.FOREIGN_SEGMENT,
     (tree.LOCK, 1): FindingKind.LOCK,
 }
-# What each table of Java's has, if anything; an object without it reads as an empty table.
-QUEUES_MAX = 1 << 16  # more than anybody has: a queue id above is damage
+QUEUES_MAX = 1 << 16  # more than any topic has: a queue id above is damage
 _LINKS_MATTER = (
     tree.COMMITLOG,
     tree.CONSUMEQUEUE,
@@ -51,7 +50,7 @@ _LINKS_MATTER = (
 
 
 def survey(store: StoreFiles) -> list[Finding]:
-    """Name everything that names, sizes and small files tell."""
+    """Return the findings from names, sizes and small files."""
     return [
         *config_findings(store.root),
         *_topic_findings(store),
@@ -67,16 +66,16 @@ def survey(store: StoreFiles) -> list[Finding]:
 
 
 def config_findings(root: Path) -> Iterator[Finding]:
-    """Name config files that cannot be read; the backup decides how bad that is."""
+    """Yield findings for unreadable config files; the backup decides about the severity."""
     for name in sorted(CONFIG_CODECS):
         main, backup = root / tree.CONFIG / name, root / tree.CONFIG / (name + tree.BACKUP_SUFFIX)
         if not main.exists() and not backup.exists():
             continue
-        # timercheck is written in place, and nobody looks for a backup of it.
+        # timercheck is written in place, and brokers do not look for a backup of it.
         backup_is_good = is_readable(backup) and name != TIMER_CHECKPOINT_FILE
         if is_readable(main):
             if backup.exists() and not backup_is_good and read_config(backup):
-                yield Finding(FindingKind.CONFIG_NOTE, str(backup), "the backup cannot be read")
+                yield Finding(FindingKind.CONFIG_NOTE, str(backup), "the backup is unreadable")
             continue
         if main.is_file() and not read_config(main) and not backup.exists() and name not in CONFIG_TABLES:
             continue  # a new one
@@ -85,19 +84,19 @@ def config_findings(root: Path) -> Iterator[Finding]:
             # Java renames the old file before the new one: a kill in between leaves the backup alone.
             was_killed = not os.path.lexists(main) and os.path.lexists(root / tree.ABORT)
             kind = FindingKind.CONFIG_BACKUP_READ if was_killed else FindingKind.CONFIG_BACKUP_IN_USE
-            yield Finding(kind, str(main), f"{problem}; its backup can be read")
+            yield Finding(kind, str(main), f"{problem}; its backup is readable")
         else:
-            yield Finding(FindingKind.CONFIG, str(main), f"{problem}, and there is no backup that can be read")
+            yield Finding(FindingKind.CONFIG, str(main), f"{problem}, and there is no readable backup")
 
 
 def _why_unread(path: Path) -> str:
     if not path.is_file():
-        return "is no file" if path.exists() else "is missing"
+        return "is not a file" if path.exists() else "is missing"
     return config_problem(path) if read_config(path) else "is empty"
 
 
 def topics_without_config(store: StoreFiles) -> list[str]:
-    """Name topics with queues and no entry in topics.json; those that brokers add by themselves do not count."""
+    """Return topics with queues and without an entry in topics.json, except those that brokers add by themselves."""
     table = known_topics(store.root)
     # Brokers register a topic under the name that its entry has, not under the entry's key.
     known = {topic for topic, entry in table.topics.items() if topic == entry.topic} if table is not None else set()
@@ -110,7 +109,7 @@ def topics_without_config(store: StoreFiles) -> list[str]:
 
 
 def queues_in_log(queues: Iterable[tuple[str, int]]) -> dict[str, int]:
-    """Say how many queues each topic needs for the messages of the log; brokers see to those of their own topics."""
+    """Return the number of queues that each topic needs for the messages of the log, without brokers' own topics."""
     needed: dict[str, int] = {}
     for topic, queue_id in queues:
         is_brokers = topic.startswith(_TOPICS_WITHOUT_CONFIG) or names.is_system_topic(topic)
@@ -120,9 +119,9 @@ def queues_in_log(queues: Iterable[tuple[str, int]]) -> dict[str, int]:
 
 
 def queue_count_findings(store: StoreFiles, ends: Mapping[tuple[str, int], QueueEnds]) -> Iterator[Finding]:
-    """Name topics that have fewer queues to read than the log has messages for, unless all those were consumed.
+    """Yield findings for topics with fewer read queues than the log has messages for.
 
-    Operators narrow a topic after its consumers have emptied the queues that go.
+    Operators reduce the queues of a topic after consumers have emptied them: then the finding is a note.
     """
     table = known_topics(store.root)
     for topic, needed in sorted(queues_in_log(ends).items()) if table is not None else ():
@@ -155,11 +154,11 @@ def _topic_findings(store: StoreFiles) -> Iterator[Finding]:
         return
     for topic in without:
         path = store.root / tree.CONSUMEQUEUE / topic
-        yield Finding(FindingKind.TOPIC, str(path), "topics.json does not know this topic", topic=topic)
+        yield Finding(FindingKind.TOPIC, str(path), "topics.json has no entry for this topic", topic=topic)
 
 
 def _progress_findings(root: Path) -> Iterator[Finding]:
-    """Name the table of consumers' progress where it is gone, though groups were here: they had topics for retries."""
+    """Yield a finding if the table of committed offsets is missing, though retry topics show that there were groups."""
     path = root / tree.CONFIG / offsets_file(root).name
     table = known_topics(root)
     if path.exists() or backup_of(path).exists() or table is None:
@@ -176,42 +175,40 @@ def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
         # In a CommitLog directory outside the root an entry is what it would be in commitlog/.
         parts = entry.path.relative_to(store.root).parts if is_below else (tree.COMMITLOG, entry.path.name)
         if parts[0] in _LINKS_MATTER and entry.path.is_symlink() and entry.path.exists():
-            # What it leads to is a part of the store that was not looked at, and must not be taken for missing.
+            # Its target is a part of the store that was not checked, and must not be taken for missing.
             yield Finding(FindingKind.LINK, str(entry.path), entry.reason)
             continue
         kind = _FOREIGN_KINDS.get((parts[0], len(parts)), FindingKind.LAYOUT)
         if kind is FindingKind.LAYOUT and len(parts) == 1 and entry.path.is_dir() and any(entry.path.iterdir()):
-            # A store of another kind for example: brokers may need it, so no word about what it is for.
+            # A store of another kind for example: brokers may need it.
             yield Finding(FindingKind.UNCHECKED, str(entry.path), "is a directory that Orbitlog does not read")
         else:
             yield Finding(kind, str(entry.path), entry.reason)
 
 
 def _unchecked_findings(store: StoreFiles) -> Iterator[Finding]:
-    """Name batch queues: they are neither compared with the log nor rebuilt."""
+    """Yield findings for batch queues: they are neither compared with the log nor rebuilt."""
     for topic in sorted({topic for topic, _ in store.batch_queues}):
         path = store.root / tree.BATCH_CONSUMEQUEUE / topic
         yield Finding(FindingKind.UNCHECKED, str(path), "is a batch queue, which Orbitlog does not read", topic=topic)
 
 
 def _queue_id_findings(store: StoreFiles) -> Iterator[Finding]:
-    """Name directories of queues that no topic can have; what lies in them is held against the log like any other."""
+    """Yield findings for empty directories of invalid queue ids; files in others are compared with the log."""
     for (topic, queue_id), files in store.queues.items():
         if not 0 <= queue_id < QUEUES_MAX and not files:
             path = store.root / tree.CONSUMEQUEUE / topic / str(queue_id)
-            yield Finding(FindingKind.LAYOUT, str(path), "is empty, and no queue can have this number")
+            yield Finding(FindingKind.LAYOUT, str(path), "is empty, and not a valid queue id")
 
 
 def _own_file_findings(store: StoreFiles) -> Iterator[Finding]:
-    """Name what stands in the place of the files that our broker keeps beside Java's."""
+    """Yield findings for entries that have the names of Orbitlog's own files, and are not files."""
     for name in (STATE_FILE, CONFIRMED_FILE):
         path = store.root / name
         if os.path.lexists(path) and not path.is_file():
-            yield Finding(FindingKind.FOREIGN_SEGMENT, str(path), "is no file: a broker of Orbitlog does not start")
+            yield Finding(FindingKind.FOREIGN_SEGMENT, str(path), "is not a file: Orbitlog's broker does not start")
 
 
 def _abort_findings(store: StoreFiles) -> Iterator[Finding]:
     if store.abort is not None:
-        yield Finding(
-            FindingKind.ABORT, str(store.abort.path), "is there, as while a broker runs or after one was killed"
-        )
+        yield Finding(FindingKind.ABORT, str(store.abort.path), "exists: a broker is running, or was killed")

@@ -41,7 +41,7 @@ BROKER_TABLES: tuple[JsonFile[Any], ...] = (
 
 
 def read_table(root: Path, file: JsonFile[R]) -> R | None:
-    """Return a table; None if there is none, or none that can be read."""
+    """Return a table; None if it is missing or unreadable."""
     try:
         return load_table(root, file)
     except FormatError:
@@ -49,14 +49,14 @@ def read_table(root: Path, file: JsonFile[R]) -> R | None:
 
 
 def read_offsets(root: Path, file: OffsetsFile) -> ConsumerOffsets | None:
-    """Return one of the two tables of committed offsets; None if there is none, or none that can be read."""
+    """Return one of the two tables of committed offsets; None if it is missing or unreadable."""
     if file is LMQ_CONSUMER_OFFSET:
         return read_table(root, LMQ_CONSUMER_OFFSET)
     return read_table(root, CONSUMER_OFFSET)
 
 
 def load_table(root: Path, file: JsonFile[R]) -> R | None:
-    """Return a table, None if there is none; raise `FormatError` if neither the file nor its backup can be read."""
+    """Return a table, None if it is missing; raise `FormatError` if the file and its backup are unreadable."""
     disk = RealDisk()
     path = root / tree.CONFIG / file.name
     try:

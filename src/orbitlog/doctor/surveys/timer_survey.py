@@ -1,9 +1,7 @@
-"""Timer files of 5.x looked at: slots of the wheel where their times belong, and the units of the log they lead to.
+"""Timer survey: findings about the timer wheel, the timer log and `timercheck` of 5.x.
 
-What waits is in the log, under a topic of its own; which of it was delivered is in no other file. So a repair sets
-the files aside, and a Java broker reads that topic from its beginning: what was delivered comes again, nothing is lost.
-The wheel alone is less: Java makes it again from the last two files of the timer log (`TimerMessageStore.recover`), as
-it does where our own broker was the last, which leaves none.
+A slot of the wheel must have the time that belongs to it, and point to a unit of the timer log. Java rebuilds a missing
+wheel from the last two files of the timer log (`TimerMessageStore.recover`); Orbitlog's broker leaves none.
 """
 
 from __future__ import annotations
@@ -37,7 +35,7 @@ _WHEEL_BYTES = wheel_bytes(TURN_SLOTS_DEFAULT)
 
 
 def timer_findings(store: StoreFiles) -> Iterator[Finding]:
-    """Name what is wrong with the timer wheel and the timer log.
+    """Yield findings for the timer wheel and the timer log.
 
     A wheel without a timer log is sound: 5.x creates the wheel when it starts, and the log with the first timer
     message. A timer log that was deleted shows in `timercheck` and in the slots of the wheel.
@@ -64,7 +62,7 @@ def timer_findings(store: StoreFiles) -> Iterator[Finding]:
 
 
 def timer_checkpoint(store: StoreFiles) -> TimerCheckpoint | None:
-    """Return what `timercheck` says; None where it is missing or cannot be read."""
+    """Return `timercheck`; None if it is missing or unreadable."""
     path = store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE
     try:
         return decode_timer_checkpoint(path.read_bytes()) if path.is_file() else None
@@ -73,7 +71,7 @@ def timer_checkpoint(store: StoreFiles) -> TimerCheckpoint | None:
 
 
 def is_wheel_rebuilt(store: StoreFiles, checkpoint: TimerCheckpoint | None) -> bool:
-    """Tell whether a Java broker would put every unit of the timer log on a new wheel."""
+    """Return whether a Java broker would put every unit of the timer log on a new wheel."""
     if checkpoint is None or not store.timer_log:
         return False
     first, last = store.timer_log[0], store.timer_log[-1]
@@ -81,7 +79,7 @@ def is_wheel_rebuilt(store: StoreFiles, checkpoint: TimerCheckpoint | None) -> b
 
 
 def units_of(file: OffsetFile) -> npt.NDArray[np.int64]:
-    """Return place and size of each message that a file of the timer log has a unit for."""
+    """Return physical offset and size of each message that a file of the timer log has a unit for."""
     count = min(_log_stop(file)[0], file.size_bytes) // TIMER_UNIT_BYTES
     with mapped_view(file.path) as view:
         units = np.frombuffer(view, _UNIT, count)
@@ -93,7 +91,7 @@ def units_of(file: OffsetFile) -> npt.NDArray[np.int64]:
 def _against_checkpoint(
     store: StoreFiles, checkpoint: TimerCheckpoint | None, log_end: int, *, has_units: bool
 ) -> Iterator[Finding]:
-    """Name where the timer log and `timercheck` contradict each other: Java would pass over messages that wait."""
+    """Yield contradictions between the timer log and `timercheck`: Java would skip pending messages."""
     file = store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE
     path = str(file)
     if checkpoint is None:
@@ -101,14 +99,14 @@ def _against_checkpoint(
             yield Finding(FindingKind.TIMER, path, "is missing or empty, though there is a timer log")
         return
     if checkpoint.last_log_flush_position > log_end:
-        reason = f"ends at {log_end}, though timercheck says that it reached {checkpoint.last_log_flush_position}"
+        reason = f"ends at {log_end}, though timercheck records position {checkpoint.last_log_flush_position}"
         yield Finding(FindingKind.TIMER, str(store.root / tree.TIMER_LOG), reason)
     if has_units and not checkpoint.last_read_time_ms:
-        yield Finding(FindingKind.TIMER, path, "says nothing, though there is a timer log")
+        yield Finding(FindingKind.TIMER, path, "has no time, though there is a timer log")
 
 
 def _log_stop(file: OffsetFile) -> tuple[int, str]:
-    """Return where the units of a file end, and what is wrong there, if anything is."""
+    """Return the end of a file's units, and what is wrong there, if anything."""
     with mapped_view(file.path) as view:
         whole = len(view) // TIMER_UNIT_BYTES
         position = whole * TIMER_UNIT_BYTES
@@ -124,14 +122,14 @@ def _log_stop(file: OffsetFile) -> tuple[int, str]:
     if isinstance(found, Damage):
         return position, f"{found.error.field}: {found.error.problem}"
     if isinstance(found, TimerLogUnit):
-        return position, "a unit has a time that cannot be, or leads to one behind it"
+        return position, "a unit has an invalid time, or points to a later unit"
     if rest > position:
-        return position, f"{rest - position} bytes behind the last unit are none"
+        return position, f"{rest - position} bytes after the last unit are not a unit"
     return (file.size_bytes if isinstance(found, SegmentEnd) else position), ""
 
 
 def _are_none(units: npt.NDArray[np.void], first_position: int) -> npt.NDArray[np.bool_]:
-    """Tell which rows are no units: lists run backwards, and nothing is put on the wheel for a moment before."""
+    """Return which rows are not units: a list points backwards, and no due time is before the time of writing."""
     positions = first_position + TIMER_UNIT_BYTES * np.arange(len(units))
     return np.asarray(
         (units["size"] != TIMER_UNIT_BYTES)
@@ -145,21 +143,21 @@ def _are_none(units: npt.NDArray[np.void], first_position: int) -> npt.NDArray[n
 
 
 def _place_findings(files: Sequence[OffsetFile]) -> Iterator[Finding]:
-    """Name files of the timer log that do not follow each other: positions in units and on the wheel count over all."""
+    """Yield findings for files of the timer log that do not follow each other: positions count over all of them."""
     for before, file in zip([None, *files], files, strict=False):
         is_last = file is files[-1]
         if file.size_bytes and file.base % file.size_bytes:
-            reason = f"begins at {file.base}, which is no multiple of its {file.size_bytes} bytes"
+            reason = f"starts at {file.base}, which is not a multiple of its {file.size_bytes} bytes"
             yield Finding(FindingKind.TIMER, str(file.path), reason)
         elif before is not None and (file.base != before.base + before.size_bytes or not (file.size_bytes or is_last)):
-            reason = f"begins at {file.base}, the file before it ends at {before.base + before.size_bytes}"
+            reason = f"starts at {file.base}, the file before it ends at {before.base + before.size_bytes}"
             yield Finding(FindingKind.TIMER, str(file.path), reason)
 
 
 def _wheel_findings(store: StoreFiles, log_end: int, read_to_ms: int) -> Iterator[Finding]:
-    """Name the slots that hold another time than theirs, or lead to no unit of the timer log.
+    """Yield a finding for slots that have the wrong time, or do not point to a unit of the timer log.
 
-    Those that were delivered may lead to files that are gone.
+    Delivered ones may point to files that were deleted.
     """
     assert store.timer_wheel is not None
     path, slots = store.timer_wheel.path, _WHEEL_BYTES // SLOT_BYTES
@@ -171,11 +169,11 @@ def _wheel_findings(store: StoreFiles, log_end: int, read_to_ms: int) -> Iterato
             numbers = np.arange(start, start + len(part))
             is_used = part["time"] != 0
             is_elsewhere = part["time"] % slots != numbers
-            leads_nowhere = (part["last"] >= log_end) | (part["first"] > part["last"]) | (part["count"] < 0)
+            points_nowhere = (part["last"] >= log_end) | (part["first"] > part["last"]) | (part["count"] < 0)
             is_no_unit = (part["last"] < log_start) | (part["last"] % file_bytes % TIMER_UNIT_BYTES != 0)
             waits = part["time"] > read_to_ms // PRECISION_MS_DEFAULT
-            wrong += numbers[is_used & (is_elsewhere | leads_nowhere | (waits & is_no_unit))].tolist()
+            wrong += numbers[is_used & (is_elsewhere | points_nowhere | (waits & is_no_unit))].tolist()
             del part
     if wrong:
-        reason = f"{len(wrong)} slots hold times that are not theirs, or lead to no unit of the timer log"
+        reason = f"{len(wrong)} slots have wrong times, or do not point to a unit of the timer log"
         yield Finding(FindingKind.TIMER, str(path), reason, position=wrong[0] * SLOT_BYTES, count=len(wrong))

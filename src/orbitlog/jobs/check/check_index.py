@@ -1,8 +1,7 @@
-"""The task that checks one IndexFile, of which splits have mostly proved the entries: its links, slots and header.
+"""Index check task: verifies links, slots and header of one IndexFile whose entries the splits have compared.
 
-Where anything is other than it should be, the file is built again in memory from the log, and compared: that tells what
-is wrong. Where its first keys are older than the log it cannot be built; then its entries for messages that are there
-are compared one by one.
+If anything differs, the file is rebuilt in memory from the log and compared, which shows what is wrong. If its first
+keys are older than the log it cannot be rebuilt; then its entries for messages in the log are compared one by one.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ FileBytes = npt.NDArray[np.uint8]
 
 @dataclass(frozen=True, slots=True)
 class CheckIndexTask:
-    """Check an index file against the splits that its messages lie in; `before` is the file before it."""
+    """Check an index file against the splits that contain its messages; `before` is the previous file."""
 
     path: str
     before: str | None
@@ -88,7 +87,7 @@ def _check(task: CheckIndexTask, data: FileBytes) -> dict[str, Any]:
         return _report([])
     if header.begin_physical_offset < 0:
         position = INDEX_HEADER.position("begin_physical_offset")
-        return _report([_finding(task, f"the header says that it begins at {header.begin_physical_offset}", position)])
+        return _report([_finding(task, f"the header has start offset {header.begin_physical_offset}", position)])
     if header.begin_physical_offset < task.log_start:
         return _check_newer_entries(task, data, header)
     if task.proof is not None and rest_is_right(data, layout, header, task.proof, _before(task)):
@@ -124,7 +123,7 @@ def _check_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> 
         findings = [_finding(task, reason, INDEX_HEADER.position("index_count"))]
         return _report(findings, first_key, header.key_count, repeated)
     if before is None:
-        # The file that would tell is gone: the time of the first entry was counted from that one's end.
+        # The previous file is missing, and the time of the first entry counts from its end: it is not compared.
         place = task.layout.entry_position(1) + _TIME
         made[place : place + 4] = data[place : place + 4]
     made[: INDEX_HEADER.size_bytes] = np.frombuffer(encode_header(built), np.uint8)
@@ -134,7 +133,7 @@ def _check_whole(task: CheckIndexTask, data: FileBytes, header: IndexHeader) -> 
 def _repeated_keys(task: CheckIndexTask, data: FileBytes, columns: DispatchColumns, row: int, skipped: int) -> int:
     """Return how many keys of the first message the file before has as well.
 
-    A Java broker that recovers puts the last message of the index files that it kept into the next one once more.
+    A Java broker that recovers puts the last message of the index files that it kept into the next one as well.
     """
     start, stop = (int(columns.key_ends[row - 1]) if row else 0), int(columns.key_ends[row])
     if start == stop:
@@ -194,7 +193,7 @@ def _differences(task: CheckIndexTask, data: FileBytes, made: FileBytes, header:
     wrong_slots = np.flatnonzero(data[head:slots_end].view(">i4") != made[head:slots_end].view(">i4"))
     if len(wrong_slots):
         place = head + 4 * int(wrong_slots[0])
-        reason = f"slot {int(wrong_slots[0])} leads to another entry than the log gives"
+        reason = f"slot {int(wrong_slots[0])} points to another entry than the log gives"
         findings.append(_finding(task, reason, place, len(wrong_slots)))
     seen, right = (part[slots_end : len(made)].view(INDEX_ENTRY_DTYPE) for part in (data, made))
     wrong = np.flatnonzero(seen != right)

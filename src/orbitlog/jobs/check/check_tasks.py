@@ -61,11 +61,11 @@ def check_split(task: CheckSplitTask) -> dict[str, Any]:
         topic, queue_id = derivation.queues[part.queue]
         wanted = units[part.place : part.place + part.unit_count]
         if not 0 <= part.first <= QUEUE_OFFSET_MAX:
-            continue  # the derivation says so
+            continue  # the derivation has a finding for it
         try:
             path = Path(task.root, tree.queue_directory(topic, queue_id), tree.offset_file_name(part.file_base))
         except FormatError:
-            continue  # the derivation says so
+            continue  # the derivation has a finding for it
         found = _read_units(path, part)
         absent, wrong = _compare(wanted, found, ignores_tags=task.has_ext_queues)
         units_seen += len(wanted)
@@ -85,7 +85,7 @@ def _read_units(path: Path, part: UnitSlice) -> Units:
     position = part.first * ENTRY_BYTES - part.file_base
     size_bytes = part.unit_count * ENTRY_BYTES
     try:
-        # What stands in a file's place may be a directory, or a pipe that nobody writes to.
+        # An entry of that name may be a directory, or a pipe: opening that would wait for a writer.
         raw = _pread(path, size_bytes, position) if path.is_file() else b""
     except (FileNotFoundError, NotADirectoryError):
         raw = b""
@@ -98,7 +98,7 @@ def _pread(path: Path, size_bytes: int, position: int) -> bytes:
 
 
 def _compare(wanted: Units, found: Units, *, ignores_tags: bool) -> tuple[Bools, Bools]:
-    """Return which units were never written, and which are others than the log says."""
+    """Return which units were never written, and which differ from the log."""
     compared = _EXT_COMPARED_BYTES if ignores_tags else ENTRY_BYTES
     left = wanted.view(np.uint8).reshape(-1, ENTRY_BYTES)[:, :compared]
     right = found.view(np.uint8).reshape(-1, ENTRY_BYTES)
@@ -125,8 +125,8 @@ def _wrong_unit(  # noqa: PLR0917
     return Finding(
         FindingKind.QUEUE_UNIT,
         str(path),
-        f"holds {seen}, the log says {right} (physical offset, size, tags code)"
-        + (f"; so do the {count - 1} units behind it" if count > 1 else ""),
+        f"is {seen}, the log gives {right} (physical offset, size, tags code)"
+        + (f"; the {count - 1} units after it differ as well" if count > 1 else ""),
         position=(part.first + first) * ENTRY_BYTES - part.file_base,
         count=count,
         physical_offset=right[0],
@@ -159,7 +159,7 @@ class CheckQueuesTask:
 
 
 def check_queues(task: CheckQueuesTask) -> dict[str, Any]:
-    """Report units that lead to messages which the log does not have; older ones than the log are only old."""
+    """Report units that point to messages which the log does not have, except those before the start of the log."""
     findings = []
     for queue in task.queues:
         for path, base, size_bytes in queue.files:
@@ -180,7 +180,7 @@ def _check_queue_file(
             )
         )
     written = min(written_until(path), task.queue_file_bytes)
-    # Units between the bounds were compared with the log; those before and behind are looked at here.
+    # Units between the bounds were compared with the log; those before and after are checked here.
     before_until, behind_from = (offset * ENTRY_BYTES - base for offset in (queue.first, queue.next_offset))
     for start, stop in ((0, min(before_until, written)), (max(behind_from, 0), written)):
         if start < stop:
@@ -191,7 +191,7 @@ def _check_queue_file(
 def _strays(  # noqa: PLR0917
     task: CheckQueuesTask, queue: CheckedQueue, path: Path, base: int, start: int, stop: int
 ) -> list[Finding]:
-    """Name the units of a part of a file that lead to what the log should have and has not."""
+    """Return findings for units of a part of a file that point to messages which the log does not have."""
     raw = _pread(path, stop - start, start)
     if not raw.strip(b"\0"):
         return []

@@ -1,10 +1,10 @@
 """Index files proved right without being built again: splits find their keys in them, and links are followed apart.
 
-A split knows its keys when its records were checked. It looks up where the first of them lies in the index files, by
+A split knows its keys when its records were checked. It looks up the first of them in the index files, by
 the physical offsets there, and compares entry by entry from there on. Where what the splits found joins up, from a
 file's first entry to its last and from key to key of the log, the entries of that file are right; then only its links,
 slots and header are left to look at, for which the log is not needed. Whatever does not join up proves nothing: such a
-file is built again and compared (`check_index`), which tells what is wrong with it.
+file is rebuilt and compared (`check_index`), which shows what is wrong with it.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class IndexHead:
 
 
 class MatchedKeys(NamedTuple):
-    """So many keys of a split, from number `key` on, that are the entries of a file from number `entry` on."""
+    """A run of keys of a split, from number `key` on, that are the entries of a file from number `entry` on."""
 
     file: int
     entry: int
@@ -62,7 +62,7 @@ class IndexProof:
 
 
 def match_keys(files: Sequence[IndexHead], layout: IndexLayout, keys: KeyColumns) -> list[MatchedKeys]:
-    """Find the keys of a split in the index files, as far as they agree."""
+    """Find the keys of a split in the index files, up to the first difference."""
     found: list[MatchedKeys] = []
     count, key = len(keys.key_hashes), 0
     if count == 0:
@@ -136,9 +136,9 @@ def _joined(header: IndexHeader, parts: Sequence[tuple[int, MatchedKeys]]) -> In
 def rest_is_right(
     data: npt.NDArray[np.uint8], layout: IndexLayout, header: IndexHeader, proof: IndexProof, before: IndexHeader | None
 ) -> bool:
-    """Tell whether header, slots and links of a file whose entries are proved are what its keys give.
+    """Return whether header, slots and links of a file whose entries are proved match its keys.
 
-    Without the header of the file before nobody can tell from when the time of the first entry counts.
+    Without the header of the previous file, the start of the first entry's time is unknown.
     """
     first, last = (decode_index_entry(data.data, layout.entry_position(number)) for number in (1, header.key_count))
     expected = IndexHeader(

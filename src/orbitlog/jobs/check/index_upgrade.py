@@ -18,7 +18,7 @@ from orbitlog.formats.derived.derive import DeriveRules, index_hashes
 from orbitlog.formats.derived.index_layout import IndexEntry, IndexLayout, decode_header, decode_index_entry
 from orbitlog.settings import store_settings as settings_table
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.inferred_geometry import told_geometry
+from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.inferred_rules import message_at
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_files import StoreFiles
@@ -38,7 +38,7 @@ def untagged_before(store: StoreFiles, settings: StoreSettings, rules: DeriveRul
     """Return the physical offset before which the index has no keys for tags; 0 if it has them throughout."""
     if not rules.compat.indexes_tags or settings.given(settings_table.COMPAT) is not None or not store.segments:
         return 0
-    return _Boundary(store, told_geometry(store, settings).index_layout, rules).search()
+    return _Boundary(store, robust_geometry(store, settings).index_layout, rules).search()
 
 
 class _Boundary:
@@ -71,7 +71,7 @@ class _Boundary:
         return self._first_after(low, high + _WINDOW)
 
     def _is_before(self, place: int, stop: int) -> bool:
-        """Return whether entries at this place, or the next ones that tell, were written before the upgrade."""
+        """Return whether entries at this position, or the next ones that show it, were written before the upgrade."""
         for start in range(place, min(stop, place + _NEUTRAL_MAX * _WINDOW), _WINDOW):
             verdict = self._verdict(start, start + _WINDOW)
             if verdict is not None:
@@ -79,7 +79,7 @@ class _Boundary:
         return False
 
     def _verdict(self, start: int, stop: int) -> bool | None:
-        """Return whether the first message between these entries that tells has its tags in the index."""
+        """Return whether the first message with tags between these entries has them in the index."""
         return next((has_tags for _, has_tags in self._messages(start, stop)), None)
 
     def _first_after(self, start: int, stop: int) -> int:

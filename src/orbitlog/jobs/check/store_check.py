@@ -1,11 +1,11 @@
-"""Check log and derived files of whole stores: every record, queue unit and index entry, and the checkpoint.
+"""Store check: compares every record, queue unit and index entry and the checkpoint of whole stores with the log.
 
     stage 1   one task a split: magic, lengths, offsets and CRC of records, the units and index entries they ask for
     driver    splits proved by stitching, queues and keys followed through them
     stage 2   units that no message asks for, and the links of each index file
 
-The log is the truth; findings say where something else is. What a broker that was killed had not derived yet is no
-damage, for the next one derives it: it is told as `behind`.
+The log is the truth; a finding is a difference from it. Messages that a killed broker had not dispatched yet are not
+damage, because the next one dispatches them: they are counted as `behind`.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ from orbitlog.jobs.local_runner import PhaseProgress, Runner, phase_of
 from orbitlog.jobs.log_splits import LogSplit, cut_at, plan_splits
 from orbitlog.jobs.missing_log import with_readable_segments
 from orbitlog.jobs.rebuild.rebuild_plan import QueueEnds, order_findings
-from orbitlog.jobs.resumable_reports import KeptReports
+from orbitlog.jobs.resumable_reports import ReportCache
 from orbitlog.jobs.segment_places import is_removed_when_empty, segment_findings
 from orbitlog.jobs.split_derivation import SplitDerivation
-from orbitlog.jobs.split_validation import prove_reports
+from orbitlog.jobs.split_validation import validate_reports
 from orbitlog.jobs.store_use import SHARED_USE, StoreUse
-from orbitlog.jobs.topic_recreation import leave_out_earlier_lives, life_findings
+from orbitlog.jobs.topic_recreation import drop_earlier_topics, recreation_findings
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.storefiles.config_reading import topics_with_batch_queues
 from orbitlog.storefiles.findings import Finding, FindingKind
-from orbitlog.storefiles.inferred_geometry import told_geometry
-from orbitlog.storefiles.inferred_rules import told_rules
+from orbitlog.storefiles.inferred_geometry import robust_geometry
+from orbitlog.storefiles.inferred_rules import sampled_rules
 from orbitlog.storefiles.log_presence import check_log_is_there
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_contents import CHECKABLE, refuse_reading
@@ -67,7 +67,7 @@ Queue = tuple[str, int]
 
 @dataclass(slots=True)
 class StoreCheck:
-    """What was seen in one store and what is wrong with it; of very many findings `finding_count` tells more."""
+    """Figures and findings of one store; `finding_count` also counts findings beyond those that are listed."""
 
     store: str
     messages: int = 0
@@ -84,8 +84,8 @@ class StoreCheck:
     ends: dict[Queue, QueueEnds] = field(default_factory=dict)
     """Bounds of each queue as the log has them."""
     last_stored_ms: int = 0
-    lives: list[Finding] = field(default_factory=list)
-    """Topics that were deleted, or made again: nothing to mend."""
+    recreated_topics: list[Finding] = field(default_factory=list)
+    """Topics that were deleted, or created again: nothing to repair."""
 
     def add(self, findings: Iterable[Finding]) -> None:
         for finding in findings:
@@ -175,7 +175,7 @@ def check_with(
     """Check stores, tasks run by `run`. With `state`, a directory of its own, a killed run is taken up by the next."""
     refuse_shared_log(roots, settings)
     works = [_plan(number, root, settings, split_bytes, use) for number, root in enumerate(roots)]
-    kept = KeptReports(None if state is None else str(state / _STATE))
+    kept = ReportCache(None if state is None else str(state / _STATE))
     _check_splits(run, works, kept, progress)
     for work in works:
         _follow_queues(work)
@@ -203,7 +203,7 @@ def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int, us
     if store.paths.is_configured:
         check_log_is_there(store)
     refuse_reading(root, except_for=CHECKABLE)
-    geometry, rules = told_geometry(store, settings), told_rules(store, settings)
+    geometry, rules = robust_geometry(store, settings), sampled_rules(store, settings)
     splits = plan_splits(
         store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=use.confirmed_to(store)
     )
@@ -228,7 +228,7 @@ def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int, us
 
 
 def _header_of(path: Path) -> IndexHeader:
-    """Read the header of an index file; one that is none promises no entry, and is looked at later."""
+    """Read the header of an index file; an invalid one counts as empty, and is checked later."""
     with path.open("rb") as opened:
         try:
             return decode_header(opened.read(INDEX_HEADER.size_bytes))
@@ -236,11 +236,11 @@ def _header_of(path: Path) -> IndexHeader:
             return IndexHeader()
 
 
-def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progress: PhaseProgress | None) -> None:
+def _check_splits(run: Runner, works: Sequence[_Work], kept: ReportCache, progress: PhaseProgress | None) -> None:
     tasks = [task for work in works for task in work.tasks]
     phase = phase_of(progress, "reading", sum(task.split.stop - task.split.start for task in tasks))
     reports = run(kept.of(check_split), tasks, progress=phase, name="check: log")
-    proved = prove_reports(reports, tasks, lambda again: run(kept.of(check_split), again, name="check: prove"))
+    proved = validate_reports(reports, tasks, lambda again: run(kept.of(check_split), again, name="check: prove"))
     start = 0
     for work in works:
         stop = start + len(work.tasks)
@@ -263,14 +263,14 @@ def _check_splits(run: Runner, works: Sequence[_Work], kept: KeptReports, progre
 
 
 def _follow_queues(work: _Work) -> None:
-    """Follow queues through the splits, and tell units that are missing from units that come later."""
+    """Follow queues through the splits, and separate units that are missing from units that are not dispatched yet."""
     result = work.result
-    lives = leave_out_earlier_lives(work.store, work.derivations, use=work.use)
+    recreations = drop_earlier_topics(work.store, work.derivations, use=work.use)
     for derivation in work.derivations:
         result.findings += derivation.findings
         result.finding_count += derivation.finding_count
     work.ends, disorder = order_findings(work.derivations)
-    result.lives = life_findings(work.store, lives.begins, lives.deleted_topics)
+    result.recreated_topics = recreation_findings(work.store, recreations.begins, recreations.deleted_topics)
     result.ends = work.ends
     result.queues = len(work.ends)
     result.keys = sum(derivation.key_count for derivation in work.derivations)
@@ -278,14 +278,16 @@ def _follow_queues(work: _Work) -> None:
     result.add(disorder)
     derived_from = work.recovery_start
     missing = (
-        units for units in work.missing if units[4] >= lives.begins.get(units[:2], 0) and units[:2] not in lives.deleted
+        units
+        for units in work.missing
+        if units[4] >= recreations.begins.get(units[:2], 0) and units[:2] not in recreations.deleted
     )
     with_files = {topic for (topic, _), files in work.store.queues.items() if files}
     for queue, first, count, physical_offset in _joined(missing):
         is_at_end = first + count == work.ends[queue].next_offset
         base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes
         path = work.store.root / tree.queue_directory(*queue) / tree.offset_file_name(base)
-        # Dispatch goes through the log: a file that it had not come to is for what lies behind all that it had.
+        # Dispatch follows the log: a file that it had not created yet is for messages after all that it had dispatched.
         is_behind = -1 < work.last_present < physical_offset or work.is_in_use
         is_behind |= path.exists() and physical_offset >= derived_from
         if is_at_end and is_behind and work.may_be_behind:
@@ -293,7 +295,7 @@ def _follow_queues(work: _Work) -> None:
             continue
         reason = f"{count} messages of the log have no unit" if path.exists() else f"is missing, with {count} units"
         if queue[0] not in with_files and not is_system_topic(queue[0]):
-            # No file tells a deleted directory from a topic without messages since it was created again.
+            # A deleted directory looks like that of a topic without messages since it was created again.
             reason += "; so are all queues of this topic, as after it was deleted and created again"
         position = first * ENTRY_BYTES - base if path.exists() else None
         kind = FindingKind.QUEUE_UNIT if path.exists() else FindingKind.QUEUE_FILE
@@ -317,12 +319,12 @@ def _queue_tasks(work: _Work) -> list[CheckQueuesTask]:
     queues = []
     for (topic, queue_id), files in work.store.queues.items():
         if topic.startswith(LMQ_PREFIX) and not work.rules.multi_dispatch:
-            continue  # nobody said that the log is to be read for light queues
+            continue  # the settings do not enable light queues
         ends = work.ends.get((topic, queue_id), QueueEnds(_NO_MESSAGE, _NO_MESSAGE))
         named = tuple((str(file.path), file.base, file.size_bytes) for file in files)
         queues.append(CheckedQueue(topic, queue_id, named, ends.first, ends.next_offset))
     groups = [tuple(queues[start : start + _QUEUES_IN_TASK]) for start in range(0, len(queues), _QUEUES_IN_TASK)]
-    # A log without a message tells nothing about where it began.
+    # A log without a message does not show where it starts.
     log_start = work.log_start if work.result.messages else _NO_MESSAGE
     return [
         CheckQueuesTask(group, work.geometry.queue_file_bytes, log_start, work.last_may_be_empty) for group in groups
@@ -330,7 +332,7 @@ def _queue_tasks(work: _Work) -> list[CheckQueuesTask]:
 
 
 def _index_tasks(work: _Work) -> list[CheckIndexTask]:
-    """Say for each index file which splits hold its messages; without a sound log nothing can be told about keys."""
+    """Return a task for each index file with the splits of its messages; none if the log is damaged."""
     if any(finding.kind in (FindingKind.RECORD, FindingKind.SEGMENT) for finding in work.result.findings):
         return []
     with_messages = [derivation for derivation in work.derivations if derivation.walk.message_count]
@@ -365,7 +367,7 @@ def _index_tasks(work: _Work) -> list[CheckIndexTask]:
 def _splits_between(
     splits: Sequence[LogSplit], key_ends: Sequence[int], header: IndexHeader
 ) -> tuple[tuple[LogSplit, ...], int]:
-    """Return the splits that the messages of an index file lie in, and how many keys lie before them."""
+    """Return the splits with the messages of an index file, and the number of keys before them."""
     begin, end = header.begin_physical_offset, header.end_physical_offset
     wanted = [
         number
@@ -408,7 +410,7 @@ def _check_derived(task: CheckIndexTask | CheckQueuesTask) -> dict[str, Any]:
 
 
 def _checkpoint_findings(work: _Work) -> list[Finding]:
-    """Name what the checkpoint says and the log does not bear out."""
+    """Return findings for fields of the checkpoint that the log contradicts."""
     file = work.store.checkpoint
     if file is None:
         return []
@@ -422,17 +424,17 @@ def _checkpoint_findings(work: _Work) -> list[Finding]:
     checkpoint = decode_checkpoint(file.path.read_bytes())
     last_ms = work.result.last_stored_ms
     findings = []
-    # One of a broker that was killed in its first minute says nothing either.
+    # That of a broker that was killed in its first minute has no times either.
     is_young = work.store.abort is not None and last_ms - _first_stored_ms(work.store) < _FIRST_CHECKPOINT_MS
     says_nothing = checkpoint.physic_msg_timestamp_ms == checkpoint.logics_msg_timestamp_ms == 0
     if says_nothing and work.result.messages and not is_young and not work.is_in_use:
-        findings.append("says nothing: after the next kill a broker would read the whole log again")
+        findings.append("has no times: after the next crash a broker would read the whole log")
     for name in ("physic_msg_timestamp_ms", "logics_msg_timestamp_ms", "index_msg_timestamp_ms"):
         said = getattr(checkpoint, name)
         if said > last_ms and work.result.messages and not work.is_in_use:
             findings.append(f"{name} is {said}, the last message of the log was stored at {last_ms}")
         elif said < 0:
-            findings.append(f"{name} is {said}, which cannot be")
+            findings.append(f"{name} is {said}, which is invalid")
     for name in ("master_flushed_physical_offset", "confirm_physical_offset", "logics_physical_offset"):
         said = getattr(checkpoint, name)
         if said > work.result.log_end and not work.is_in_use:
@@ -441,7 +443,7 @@ def _checkpoint_findings(work: _Work) -> list[Finding]:
 
 
 def _first_stored_ms(store: StoreFiles) -> int:
-    """Return when the first message of a log was stored; 0 where that cannot be read, or is not its first any more."""
+    """Return when the first message of a log was stored; 0 if it is unreadable, or was deleted."""
     if not store.segments or store.segments[0].base:
         return 0
     with mapped_view(store.segments[0].path) as view:

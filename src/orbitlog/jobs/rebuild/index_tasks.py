@@ -1,9 +1,9 @@
-"""The tasks that make index files from the staged keys of splits: which splits, prefix sums over their key counts tell.
+"""Index tasks: build index files from the staged keys of splits; prefix sums of key counts decide which splits.
 
-An index file is made by one task, under a name of its own until it is whole (`build_index`). Where several cores would
-wait for that one, and all tasks are done by processes of this machine, pieces of it are written at once into one file
-(`write_piece`): each piece goes over the hashes before it to know the slots that it begins with, and the last one
-writes the slots. Such a file belongs to one run: whatever is left of an earlier run writes into another one.
+An index file is built by one task, under a temporary name until it is complete (`build_index`). If several cores would
+wait for that one, and all tasks run on this machine, pieces of it are written in parallel into one file
+(`write_piece`): each piece reads the hashes before it to know the slots that it begins with, and the last one writes
+the slots. Such a file belongs to one run: a process that is left of an earlier run writes into another one.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from orbitlog.storefiles.disk import Disk, PlainFile, RealDisk, disk_errors
 INDEX_PARTS = "index-parts"
 _SLOTS_AT_ONCE = 1 << 14
 _PIECE_KEYS_MIN = 200_000
-_PIECES_MAX = 8  # more would mostly go over each other's keys: all take a fifth of the whole at least
+_PIECES_MAX = 8  # more would mostly read each other's keys: each takes a fifth of the whole at least
 # What else takes time, counted in keys that are put: one that is passed over, and a slot that is written at the end.
 _PASSED_OVER_COST, _SLOT_COST = 0.2, 0.12
 
@@ -56,7 +56,7 @@ class IndexTask:
     layout: IndexLayout
     parts: tuple[KeyPart, ...]
     keys_before: int
-    """How many keys of the log lie before the first of the parts."""
+    """The number of keys of the log before the first of the parts."""
     key_count: int
 
     @property
@@ -75,7 +75,7 @@ class IndexTask:
 
 @dataclass(frozen=True, slots=True)
 class IndexPiece:
-    """Write some of an index file's keys, from number `first` to before `stop`, into a file that others write, too."""
+    """Write the keys from number `first` to before `stop` of an index file, which other tasks write as well."""
 
     index: IndexTask
     path: str
@@ -105,10 +105,10 @@ def index_header(task: IndexTask) -> IndexHeader:
 
 @contextmanager
 def pieces_of(task: IndexTask, writers: int, *, disk: Disk | None = None) -> Iterator[tuple[IndexPiece, ...]]:
-    """Lend the pieces of an index file, which take equally long; it has its name when they were written in the block.
+    """Yield the pieces of an index file, of equal cost; it gets its name when they were written in the block.
 
-    There are none where one task is enough, or the file is there. The file they are written into stays open meanwhile,
-    or an error of the disk might be told to nobody.
+    There are none if one task is enough, or if the file exists. The file they are written into stays open meanwhile:
+    else a failed writeback might be reported to no process.
     """
     firsts = _equal_pieces(task.key_count, writers, round(task.layout.slot_count * _SLOT_COST))
     if len(firsts) == 1 or task.target.exists():
@@ -145,7 +145,7 @@ def write_piece(piece: IndexPiece, *, disk: Disk | None = None) -> dict[str, Any
 
 
 def _fill(task: IndexTask, file: PlainFile, first: int, stop: int) -> None:
-    """Write the file's keys from number `first` on; with the last of them, all that comes of them together."""
+    """Write the file's keys from number `first` on; with the last of them also slots and header."""
     stream: EntryStream | None = None
     for columns, next_key in _columns_of(task):
         row, key = 0, next_key
@@ -180,7 +180,7 @@ def _columns_of(task: IndexTask) -> Iterator[tuple[KeyColumns, int]]:
 
 
 def _begin_file(task: IndexTask, columns: KeyColumns, key: int) -> tuple[EntryStream, int]:
-    """Begin a file, behind another one with the time of that one's last key; returns the row to go on at."""
+    """Start a file, after another one with the time of that one's last key; returns the row to continue at."""
     if task.number == 0:
         return EntryStream(task.layout, IndexHeader()), 0
     row = int(np.searchsorted(columns.key_ends, key, side="left"))

@@ -1,4 +1,4 @@
-"""What a rebuild has to put together, told from what its splits reported: pure arithmetic on the driver."""
+"""Rebuild plan: which files a rebuild has to build, from the reports of its splits; pure arithmetic on the driver."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def queue_slices(derivation: SplitDerivation) -> Iterator[tuple[Queue, UnitSlice
 
 
 def order_findings(derivations: Sequence[SplitDerivation]) -> tuple[dict[Queue, QueueEnds], list[Finding]]:
-    """Follow every queue through the splits of one log: its offsets must go on where the split before ended."""
+    """Follow every queue through the splits of one log: its offsets must continue where the previous split ended."""
     ends: dict[Queue, QueueEnds] = {}
     findings: list[Finding] = []
     for derivation in derivations:
@@ -113,7 +113,7 @@ def index_file_count(derivations: Sequence[SplitDerivation], layout: IndexLayout
 def index_tasks(
     tasks: Sequence[DeriveTask], derivations: Sequence[SplitDerivation], layout: IndexLayout, staging: str
 ) -> list[IndexTask]:
-    """Say for each index file which splits hold its keys, and the one before them."""
+    """Return a task for each index file, with the splits of its keys and of the key before them."""
     pairs = zip(tasks, derivations, strict=True)
     with_messages = [(task, derivation) for task, derivation in pairs if derivation.walk.message_count]
     parts = [KeyPart(str(task.target), task.split.stop - task.split.start) for task, _ in with_messages]

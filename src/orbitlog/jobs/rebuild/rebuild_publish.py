@@ -1,13 +1,13 @@
-"""How the files of a rebuild take their place: a staging directory beside them, a plan, a commit, renames.
+"""Rebuild publication: moves rebuilt files into place from a staging directory, after a commit.
 
-    .orbitlog-rebuild/plan.json     what is rebuilt from what; a run with another plan begins anew
-    .orbitlog-rebuild/splits/…      what splits gave
+    .orbitlog-rebuild/plan.json     what is rebuilt from what; a run with another plan starts over
+    .orbitlog-rebuild/splits/…      the results of splits
     .orbitlog-rebuild/new/…         what will be published
-    .orbitlog-rebuild/commit.json   all of it is there and on the disk: from here on a rebuild only rolls forward
-    .orbitlog-rebuild/old/…         what stood there before, until everything new stands
+    .orbitlog-rebuild/commit.json   all of it is complete and durable: from here on a rebuild only rolls forward
+    .orbitlog-rebuild/old/…         the replaced files, until all new ones are in place
 
-A directory is published by two renames: the old one aside, the new one into its place. A run that was killed between
-them is ended by the next one, and whatever stood before is removed only when the last replacement stands.
+A directory is published by two renames: the old one into `old`, the new one into its place. The next run finishes one
+that was killed between them, and replaced files are removed only when the last new one is in place.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Target:
         return self.out / STAGING
 
     def plan(self, *, split_bytes: int, check_crc: bool) -> dict[str, Any]:
-        """Describe everything that decides the result, and by which later runs know that they may go on."""
+        """Return everything that decides the result: a later run with the same plan may continue."""
         layout = self.geometry.index_layout
         return {
             "version": _PLAN_VERSION,
@@ -71,7 +71,7 @@ class Target:
 
 
 def _identities(store: StoreFiles) -> list[list[Any]]:
-    """Tell a log from the same log at another time."""
+    """Return names, sizes and times of the segments, which differ if the log has changed."""
     found = [(segment.path.name, segment.path.stat()) for segment in store.segments]
     return [[name, status.st_size, status.st_mtime_ns] for name, status in found]
 
@@ -104,10 +104,10 @@ def finished_report(target: Target, plan: dict[str, Any]) -> dict[str, Any] | No
 
 
 def roll_forward(disk: Disk, out: Path, store: StoreFiles, *, is_in_place: bool) -> dict[str, Any] | None:
-    """End the publication of a committed run; returns its plan and report.
+    """Finish the publication of a committed run; returns its plan and report.
 
-    This comes before anything is told from the derived files of a store: in the middle of a publication some of them
-    are not in their place. If the log has changed since, what was put aside is put back instead.
+    Call this before sizes and rules are inferred from derived files: in the middle of a publication some of them are
+    not in place. If the log has changed since, the old files are put back instead.
     """
     staging = out / STAGING
     plan, committed = _read_json(staging / _PLAN), _read_json(staging / _COMMIT)
@@ -138,7 +138,7 @@ def take_up(target: Target, plan: dict[str, Any]) -> None:
 
 
 def commit(target: Target, plan: dict[str, Any], report: dict[str, Any]) -> None:
-    """Declare everything in `new` complete, and publish it."""
+    """Commit everything in `new`, and publish it."""
     staging, disk = target.staging, target.disk
     _sync_names(disk, staging / NEW)
     if not target.is_in_place:
@@ -167,7 +167,7 @@ def publish(disk: Disk, out: Path, *, is_in_place: bool) -> None:
     new, old = staging / NEW, staging / _OLD
     disk.make_directory(old)
     if is_in_place:
-        # They would vouch for files that are gone; without them a store looks for itself.
+        # They are about files that are replaced; without them a store scans its files when it is opened.
         for name in (STATE_FILE, MARKS_FILE):
             disk.remove_file(out / name)
     for name in _in_order(found["names"]):
@@ -196,7 +196,7 @@ def _free_name(path: Path) -> Path:
 
 
 def _in_order(names: Sequence[str]) -> list[str]:
-    """The checkpoint vouches for queues and index: it comes after them, and the mark of the finished run last."""
+    """Sort names: the checkpoint after queues and index, which it covers, the mark of the finished run last."""
     order = {name: number for number, name in enumerate((*_PUBLISHED, FINISHED))}
     return sorted(names, key=lambda name: order.get(name, -1))
 

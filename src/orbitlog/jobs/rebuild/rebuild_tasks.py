@@ -53,7 +53,7 @@ class DeriveTask:
 
 
 def derive(task: DeriveTask, *, disk: Disk | None = None) -> dict[str, Any]:
-    """Derive a split, or take what an earlier run made of it; reports the derivation and where its units lie."""
+    """Derive a split, or read the result of an earlier run; reports the derivation and the position of its units."""
     report = read_staged(task.target)
     if report is None:
         derivation, units, keys = derive_split(
@@ -84,7 +84,7 @@ def _write_staged(disk: Disk, task: DeriveTask, report: dict[str, Any], units: U
 
 
 def read_staged(path: Path) -> dict[str, Any] | None:
-    """Return the report of a staged split, or None where there is none or a power cut left only a part of it."""
+    """Return the report of a staged split; None if it is missing, or if a power cut left only a part of it."""
     if not path.exists():
         return None
     with mapped_view(path) as view:
@@ -107,7 +107,7 @@ def units_position(path: Path) -> int:
 def staged_keys(path: Path) -> KeyColumns:
     """Map the keys of a staged split, for as long as the columns are kept."""
     with path.open("rb") as file:
-        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # kernels are compiled for arrays of one's own
+        mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)  # kernels are compiled for writable arrays
     _, length, _, messages, keys = _HEAD.unpack_from(mapping)
     start, column_bytes = _HEAD.size + length, 8 * messages
     starts = [start + number * column_bytes for number in range(len(KeyColumns._fields))]
@@ -120,7 +120,7 @@ def _keys_bytes(messages: int, keys: int) -> int:
 
 
 class QueuePart(NamedTuple):
-    """Units of a queue file that lie together in a staged split; a tuple, for there are many, and all are sent."""
+    """Units of a queue file that are together in a staged split; a tuple, because there are many, and all are sent."""
 
     path: str
     unit_number: int

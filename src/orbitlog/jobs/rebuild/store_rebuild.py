@@ -38,15 +38,15 @@ from orbitlog.jobs.rebuild.rebuild_tasks import (
 )
 from orbitlog.jobs.segment_places import is_removed_when_empty, segment_findings
 from orbitlog.jobs.split_derivation import SplitDerivation
-from orbitlog.jobs.split_validation import prove_reports
+from orbitlog.jobs.split_validation import validate_reports
 from orbitlog.jobs.staging import TEMPORARY, put_bytes
 from orbitlog.jobs.store_use import SHARED_USE, StoreUse
-from orbitlog.jobs.topic_recreation import leave_out_earlier_lives
+from orbitlog.jobs.topic_recreation import drop_earlier_topics
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.findings import Finding
-from orbitlog.storefiles.inferred_geometry import told_geometry
-from orbitlog.storefiles.inferred_rules import told_rules
+from orbitlog.storefiles.inferred_geometry import robust_geometry
+from orbitlog.storefiles.inferred_rules import sampled_rules
 from orbitlog.storefiles.log_presence import check_log_is_there
 from orbitlog.storefiles.store_contents import REBUILDABLE, refuse_writing
 from orbitlog.storefiles.store_files import StoreFiles, find_store_files
@@ -133,12 +133,12 @@ def rebuild_with(
     """Rebuild stores, tasks run by `run`: into `out` (of several: into a directory of its name in it), or in place.
 
     `index_writers` may write an index file at once, if they are all on this machine and end before `run` does.
-    Raises `StoreLayoutError` if a part of the log is behind a link, unreadable or missing at its end, unless no file
+    Raises `StoreLayoutError` if a part of the log is a link, unreadable or missing at its end, unless no file
     of it exists and `accept_lost_segments` gives it up.
     """
     for root in roots:
         store = find_store_files(root, settings)
-        segment_bytes = told_geometry(store, settings).segment_bytes
+        segment_bytes = robust_geometry(store, settings).segment_bytes
         refuse_incomplete_log(store, segment_bytes, accept_lost_segments=accept_lost_segments, use=use)
     disk = disk or RealDisk()
     done: dict[int, StoreRebuild] = {}
@@ -184,7 +184,7 @@ def _places(roots: Sequence[Path], out: Path | None) -> Iterator[tuple[Path, Pat
 def _prepare(
     disk: Disk, root: Path, place: Path, settings: StoreSettings, locks: ExitStack, *, is_in_place: bool
 ) -> tuple[Target, dict[str, Any] | None]:
-    """Lock a store, end what an earlier run had committed, and only then tell sizes and rules from its files."""
+    """Lock a store, finish the publication of an earlier run, and only then infer sizes and rules from its files."""
     store = find_store_files(root, settings)
     refuse_rebuilding(store)
     if is_in_place:
@@ -193,7 +193,7 @@ def _prepare(
             raise StoreLocked(f"{place} is being dispatched by another process; stop it first")
     earlier = roll_forward(disk, place, store, is_in_place=is_in_place)
     store = find_store_files(root, settings)
-    target = Target(store, place, is_in_place, told_geometry(store, settings), told_rules(store, settings), disk)
+    target = Target(store, place, is_in_place, robust_geometry(store, settings), sampled_rules(store, settings), disk)
     check_output(target)
     return target, earlier
 
@@ -221,12 +221,12 @@ def _plan_work(
 
 
 def _derive_all(run: Runner, works: Sequence[_Work], disk: Disk, progress: PhaseProgress | None) -> None:
-    """Derive the splits of all stores, and again those that turn out to be fooled."""
+    """Derive the splits of all stores, and once more those that started inside a record."""
     tasks = [task for work in works for task in work.tasks]
     phase = phase_of(progress, "scanning", sum(task.split.stop - task.split.start for task in tasks))
     on_disk = partial(derive, disk=disk)
     reports = run(on_disk, tasks, progress=phase, name="rebuild: scan")
-    proved = prove_reports(reports, tasks, lambda again: run(on_disk, again, name="rebuild: prove"))
+    proved = validate_reports(reports, tasks, lambda again: run(on_disk, again, name="rebuild: prove"))
     found = [
         SplitDerivation(WalkedSplit(task.split, None, task.split.start, 0))
         if report is None
@@ -242,12 +242,12 @@ def _derive_all(run: Runner, works: Sequence[_Work], disk: Disk, progress: Phase
 
 
 def _findings(work: _Work) -> tuple[list[Finding], int]:
-    """Collect everything for which the log cannot be rebuilt from, in the order of the log."""
+    """Return the findings because of which nothing can be rebuilt from the log, in the order of the log."""
     target = work.target
     empty_last = is_removed_when_empty(target.store, target.rules)
     findings = segment_findings(target.store, target.geometry.segment_bytes, last_may_be_empty=empty_last)
     count = len(findings)
-    leave_out_earlier_lives(work.target.store, work.derivations, is_rebuild=True, use=work.use)
+    drop_earlier_topics(work.target.store, work.derivations, is_rebuild=True, use=work.use)
     for derivation in work.derivations:
         findings += derivation.findings
         count += derivation.finding_count
@@ -270,7 +270,7 @@ def _put_together(
     phase = phase_of(progress, "building", sum(task.log_bytes for task in index))
     with ExitStack() as shared:
         for task in index:
-            # Where there are as many files as writers, each writes its own: nobody has to go over another's keys.
+            # With as many files as writers each writes its own, and none has to read another's keys.
             builds += shared.enter_context(pieces_of(task, -(-index_writers // len(index)), disk=disk)) or (task,)
         run(partial(_build, disk=disk), builds, progress=phase, name="rebuild: build", cost=lambda task: task.cost)
 
@@ -323,8 +323,8 @@ def _publish(work: _Work) -> StoreRebuild:
 def _name_index_files(work: _Work) -> int:
     """Name index files after the time of their first message; return until when they are complete.
 
-    Brokers say so of all but the last. Where one was killed it is the last one's end: Java's removes every index file
-    that ends later than its checkpoint says, and derives again from the last segments only. These are on the disk.
+    Brokers set the time to the end of the last but one. After a crash it is the end of the last: Java's broker removes
+    every index file that ends later than its checkpoint, and indexes only the last segments. These files are durable.
     """
     directory = work.target.staging / NEW / tree.INDEX
     disk = work.target.disk
@@ -348,7 +348,7 @@ def _name_index_files(work: _Work) -> int:
 
 
 def _old_checkpoint(store: StoreFiles, end: int) -> Checkpoint:
-    """Return the checkpoint that stands: what it says about replicas stays true, unless that cannot be."""
+    """Return the store's checkpoint: its fields about replicas stay, unless they are invalid."""
     if store.checkpoint is None or store.checkpoint.size_bytes < CHECKPOINT.size_bytes:
         return Checkpoint()
     with store.checkpoint.path.open("rb") as file:
@@ -358,7 +358,7 @@ def _old_checkpoint(store: StoreFiles, end: int) -> Checkpoint:
 
 
 def log_end(walks: Sequence[WalkedSplit]) -> int:
-    """Return the physical offset behind the last record."""
+    """Return the physical offset after the last record."""
     with_messages = [walk for walk in walks if walk.message_count]
     return with_messages[-1].split.base + with_messages[-1].next_position if with_messages else 0
 

@@ -42,8 +42,8 @@ def damaged(root: Path, name: str) -> Path:
 def test_a_sound_store(root: Path) -> None:
     result = run("check", root)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert "nothing to mend: 547 messages up to physical offset 413332, 38 queues, 1615 keys in 5" in result.stdout
-    assert run("repair", root).stdout == f"{root}: nothing to mend\n"
+    assert "nothing to repair: 547 messages up to physical offset 413332, 38 queues, 1615 keys in 5" in result.stdout
+    assert run("repair", root).stdout == f"{root}: nothing to repair\n"
 
 
 def test_findings_say_what_follows_and_what_mends(root: Path) -> None:
@@ -79,9 +79,9 @@ def test_segment_behind_a_link_stops_every_command_that_writes(
     before = fingerprint(root)
     checked = run("check", root)
     assert checked.exit_code == 1 and "Repair it" not in checked.stdout
-    assert f"is behind a link to {tmp_path / segment.name}" in checked.stdout.splitlines()[0]
+    assert f"is a link to {tmp_path / segment.name}" in checked.stdout.splitlines()[0]
     dry_run = run("rebuild", root, "--dry-run")
-    assert dry_run.exit_code == 1 and "would be refused, for the log is incomplete" in dry_run.stdout
+    assert dry_run.exit_code == 1 and "would be refused, because the log is incomplete" in dry_run.stdout
     monkeypatch.setattr("orbitlog.cli.pipeline.pipeline_rebuild.spark_session", lambda *_, **__: nullcontext())
     monkeypatch.setattr("orbitlog.pipeline.rebuild.runner", lambda _: run_here)
     monkeypatch.setattr("orbitlog.pipeline.rebuild.index_writers", lambda _: 1)
@@ -142,13 +142,13 @@ def test_a_plan_changes_nothing_and_an_undone_repair_neither(root: Path) -> None
     before = fingerprint(root)
     plan = run("repair", root)
     assert plan.exit_code == 1
-    assert "nothing was changed, --apply does it" in plan.stdout
+    assert "nothing was changed, --apply carries them out" in plan.stdout
     assert fingerprint(root) == before
     applied = run("repair", root, "--apply")
     assert applied.exit_code == 0, applied.output
-    assert "nothing is left to mend" in applied.stdout
+    assert "nothing is left to repair" in applied.stdout
     assert run("check", root).exit_code == 0
-    assert "changes taken back" in run("undo", root).stdout
+    assert "changes undone" in run("undo", root).stdout
     assert fingerprint(root) == before
 
 
@@ -159,19 +159,19 @@ def test_wrong_use(root: Path, tmp_path: Path) -> None:
     empty.mkdir()
     result = run("check", empty)
     assert result.exit_code == 1
-    assert "is no RocketMQ store" in result.stderr
-    assert "has no repair that could be taken back" in run("undo", root).stderr
+    assert "is not a RocketMQ store" in result.stderr
+    assert "has no repair to undo" in run("undo", root).stderr
 
 
 def test_a_queue_is_made_again(root: Path) -> None:
     sound = fingerprint(root)
     damaged(root, "flipped_bit_in_a_unit")
     dry = run("rebuild", root, "--queues", "--dry-run")
-    assert (dry.exit_code, "1 findings would be mended; nothing was changed" in dry.stdout) == (1, True)
+    assert (dry.exit_code, "1 findings would be repaired; nothing was changed" in dry.stdout) == (1, True)
     topic, _ = next(iter(find_store_files(root).queues))
     result = run("rebuild", root, "--topic", topic)
     assert result.exit_code == 0, result.output
-    assert "queues made again from 547 messages" in result.stdout
+    assert "queues rebuilt from 547 messages" in result.stdout
     assert {name: found for name, found in fingerprint(root).items() if name in sound} == sound
     assert run("undo", root).exit_code == 0
     assert run("check", root).exit_code == 1

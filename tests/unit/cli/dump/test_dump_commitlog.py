@@ -167,7 +167,7 @@ def test_a_flipped_byte_costs_one_message(golden: GoldenStore, golden_copy: Copy
     check_rest(ran, copy, {place})
     following = place + message["storeSize"]
     assert ran.sentences[0].startswith(f"orbitlog: {segment}: physical offset {place} (byte {place} of the file): ")
-    assert ran.sentences[0].endswith(f"{message['storeSize']} bytes skipped, reading went on at {following}")
+    assert ran.sentences[0].endswith(f"{message['storeSize']} bytes skipped, reading continued at {following}")
 
 
 def test_flips_anywhere_never_end_in_a_traceback(golden_497: GoldenStore, golden_copy: Copy, run: Any) -> None:
@@ -218,7 +218,7 @@ def test_a_zeroed_segment_in_the_middle(golden: GoldenStore, golden_copy: Copy, 
     offsets = [row["commitLogOffset"] for row in expected_rows(copy)]
     ran = run("dump", "commitlog", copy.store, "--json")
     check_rest(ran, copy, {offset for offset in offsets if base <= offset < base + size})
-    assert f"{size} bytes skipped, reading went on at {base + size}" in ran.stderr
+    assert f"{size} bytes skipped, reading continued at {base + size}" in ran.stderr
 
 
 def test_zeros_at_the_end_of_the_last_segment_are_the_end_of_the_log(

@@ -162,7 +162,7 @@ def test_zeros_before_a_later_file(golden_497: GoldenStore, golden_copy: Copy, r
     second.write_bytes(bytes(1000))
     ran = run("dump", "consumequeue", directory, "--json")
     assert (ran.exit_code, len(ran.sentences)) == (1, 1)
-    assert "1000 bytes skipped, reading went on at 100" in ran.stderr
+    assert "1000 bytes skipped, reading continued at 100" in ran.stderr
 
 
 def test_wrong_paths(golden_497: GoldenStore, run: Any, tmp_path: Path) -> None:

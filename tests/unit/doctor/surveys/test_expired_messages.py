@@ -22,7 +22,7 @@ def test_messages_before_the_log_are_counted(golden_497: GoldenStore, tmp_path: 
     told = [one for one in found.diagnoses if one.finding.kind == "retired"]
     assert [one.finding.count for one in told] == [len(gone)]
     assert f"{len(gone)} messages of {len({(one.topic, one.queue_id) for one in gone})} queues" in str(told[0])
-    assert "queue files lead to nothing else" in str(told[0])
+    assert "queue files are for deleted messages only" in str(told[0])
     assert "put them back" in told[0].consequence
 
 

@@ -40,7 +40,7 @@ def test_a_directory_in_the_place_of_a_small_table_is_set_aside(golden_497: Gold
     in_the_way.mkdir()
     (told,) = [each for each in examine(root).diagnoses if each.finding.kind == "config"]
     assert told.finding.path == str(in_the_way)
-    assert told.severity is Severity.ERROR and "is no file" in told.finding.reason
+    assert told.severity is Severity.ERROR and "is not a file" in told.finding.reason
     assert apply_repair(root).is_sound and not in_the_way.exists()
 
 

@@ -17,7 +17,7 @@ from orbitlog.formats.tables.topic_config import TOPICS, TopicConfig, TopicTable
 from orbitlog.jobs.check.index_upgrade import untagged_before
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.store.message_store import MessageStore
-from orbitlog.storefiles.inferred_rules import told_rules
+from orbitlog.storefiles.inferred_rules import sampled_rules
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.sample_messages import sample_messages
@@ -46,7 +46,7 @@ def written(root: Path, *turns: tuple[Compat, int, int]) -> Path:
 def test_upgraded_index_is_sound(before: int, split_bytes: int, tmp_path: Path) -> None:
     root = written(tmp_path / "store", (COMPAT_4_9, 0, before), (COMPAT_5_5, before, 300))
     store = find_store_files(root)
-    assert untagged_before(store, StoreSettings(), told_rules(store, StoreSettings())) > 0
+    assert untagged_before(store, StoreSettings(), sampled_rules(store, StoreSettings())) > 0
     found = examine(root, split_bytes=split_bytes)
     assert found.is_sound, [str(one) for one in found.problems]
     assert found.check.keys > 500
@@ -74,10 +74,10 @@ def test_missing_keys_for_tags_are_not_taken_for_an_upgrade(tmp_path: Path) -> N
 def test_store_of_one_version_has_no_boundary(compat: Compat, tmp_path: Path) -> None:
     root = written(tmp_path / "store", (compat, 0, 100))
     store = find_store_files(root)
-    assert untagged_before(store, StoreSettings(), told_rules(store, StoreSettings())) == 0
+    assert untagged_before(store, StoreSettings(), sampled_rules(store, StoreSettings())) == 0
     shutil.rmtree(root / "index")
     store = find_store_files(root)
-    assert untagged_before(store, StoreSettings(), told_rules(store, StoreSettings())) == 0
+    assert untagged_before(store, StoreSettings(), sampled_rules(store, StoreSettings())) == 0
 
 
 def test_messages_without_tags_do_not_hide_the_boundary(tmp_path: Path) -> None:
