@@ -5,7 +5,7 @@ It implements `storefiles.disk.Disk`; pass it to `MessageStore.open`. Every chan
     disk = CrashDisk()
     disk.cut_at = 57                 # step 57 and all later ones raise PowerCut
     ...
-    found = disk.crash(seed=1)       # one of the possible disks after the power cut
+    image = disk.crash(seed=1)       # one of the possible disks after the power cut
 
 `crash` can be called at any time, also without a power cut. `on_step` is called before each step, which is the cheapest
 way to examine every state of a run. `crash_images` defines the possible states.
@@ -192,22 +192,22 @@ class CrashDisk:
         chance = Random(seed)  # noqa: S311 (crash images, not secrets)
         survival = chance.choice([Survival.NOTHING, Survival.EVERYTHING, *[Survival.ANY] * 6])
         self._settle()
-        found = CrashDisk()
+        image = CrashDisk()
         images: dict[int, Inode] = {}
         for path, directory in sorted(self._directories.items()):
-            if path != path.parent and path.name not in found._names(path.parent):
+            if path != path.parent and path.name not in image._names(path.parent):
                 continue  # the directory itself did not survive
             names = directory.crashed(chance, survival)
             for name, entry in sorted(names.items()):
                 if isinstance(entry, Inode):
                     names[name] = images.setdefault(id(entry), entry.crashed(chance, survival))
-            found._directories[path] = Directory(dict(names), names)
-        return found
+            image._directories[path] = Directory(dict(names), names)
+        return image
 
     def kill(self) -> CrashDisk:
         """Return the disk after the process alone was killed: nothing is lost, and unsynced data stays unsynced."""
         self._settle()
-        found = CrashDisk()
+        image = CrashDisk()
         copies: dict[int, Inode] = {}
 
         def copied(entries: Mapping[str, Inode | Folder | Gone]) -> dict[str, Inode | Folder | Gone]:
@@ -222,8 +222,8 @@ class CrashDisk:
             copy.sync()
             for change in directory.pending:
                 copy.change(copied(change))
-            found._directories[path] = copy
-        return found
+            image._directories[path] = copy
+        return image
 
     # The file system
 

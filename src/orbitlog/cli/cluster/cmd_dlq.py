@@ -101,13 +101,13 @@ def list_letters(*, group: str | None, limit: int, cluster: Cluster, output: Out
 
         return [
             {
-                "group": each.group,
-                "brokerName": each.place.broker_name,
-                "queueId": each.place.queue_id,
-                "letters": each.end - each.first,
-                "firstOffset": each.first,
+                "group": queue.group,
+                "brokerName": queue.place.broker_name,
+                "queueId": queue.place.queue_id,
+                "letters": queue.end - queue.first,
+                "firstOffset": queue.first,
             }
-            for each in await DeadLetters(admin).queues()
+            for queue in await DeadLetters(admin).queues()
         ]
 
     if group is None:
