@@ -130,12 +130,12 @@ def equal(left: Node, right: Node) -> Node:
     left_value, right_value, compare = left.evaluate, right.evaluate, comparison(left.kind, right.kind)
 
     def is_equal(properties: Properties) -> bool | None:
-        one, other = left_value(properties), right_value(properties)
-        if one is None:
-            return True if other is None else None
-        if other is None:
+        first, second = left_value(properties), right_value(properties)
+        if first is None:
+            return True if second is None else None
+        if second is None:
             return False
-        return compare(one, other) == 0
+        return compare(first, second) == 0
 
     return truth(is_equal, left, right)
 
@@ -147,11 +147,11 @@ def ordered(left: Node, right: Node, accepts: Callable[[int], bool]) -> Node:
         compare = _compare_texts_as_doubles
 
     def is_ordered(properties: Properties) -> bool | None:
-        one = left_value(properties)
-        if one is None:
+        first = left_value(properties)
+        if first is None:
             return None
-        other = right_value(properties)
-        return None if other is None else accepts(compare(one, other))
+        second = right_value(properties)
+        return None if second is None else accepts(compare(first, second))
 
     return truth(is_ordered, left, right)
 
@@ -190,24 +190,24 @@ def comparison(left: Kind, right: Kind) -> Callable[[Any, Any], int]:
         return _refuse  # Java throws a ClassCastException here
     if right is Kind.TEXT and left in _PARSERS:
         parse_right, compare = _PARSERS[left], comparison(left, left)
-        return lambda one, other: compare(one, parse_right(other))
+        return lambda first, second: compare(first, parse_right(second))
     if left is Kind.TEXT and right in _PARSERS:
         parse_left, compare = _PARSERS[right], comparison(right, right)
-        return lambda one, other: compare(parse_left(one), other)
-    return lambda one, other: -1
+        return lambda first, second: compare(parse_left(first), second)
+    return lambda first, second: -1
 
 
-def _compare(one: Any, other: Any) -> int:
-    return int(one > other) - int(one < other)
+def _compare(first: Any, second: Any) -> int:
+    return int(first > second) - int(first < second)
 
 
-def _compare_as_doubles(one: float, other: float) -> int:
-    return numbers.compare_doubles(float(one), float(other))
+def _compare_as_doubles(first: float, second: float) -> int:
+    return numbers.compare_doubles(float(first), float(second))
 
 
-def _compare_texts_as_doubles(one: str, other: str) -> int:
-    return numbers.compare_doubles(numbers.parse_double(one), numbers.parse_double(other))
+def _compare_texts_as_doubles(first: str, second: str) -> int:
+    return numbers.compare_doubles(numbers.parse_double(first), numbers.parse_double(second))
 
 
-def _refuse(one: object, other: object) -> int:
-    raise ValueError(f"{one} cannot be compared with {other!r}")
+def _refuse(first: object, second: object) -> int:
+    raise ValueError(f"{first} cannot be compared with {second!r}")

@@ -103,7 +103,7 @@ def messages(
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The bytes of a segment and its messages; `blank_position` is None if zeros or nothing follow them."""
+    """The bytes of a segment and its messages; `blank_position`: None without a BLANK record."""
 
     data: bytes
     base_physical_offset: int

@@ -25,8 +25,8 @@ def _light() -> Iterator[None]:
         yield
 
 
-def is_stand_in(kind: type, name: str) -> bool:
-    return bool(kind.__dict__[name].__code__.co_name == "stand_in")
+def is_placeholder(kind: type, name: str) -> bool:
+    return bool(kind.__dict__[name].__code__.co_name == "placeholder")
 
 
 @pytest.fixture
@@ -41,13 +41,13 @@ def point() -> Any:
 
 
 def test_each_method_is_compiled_at_its_first_call_and_once(point: Any) -> None:
-    assert all(is_stand_in(point, name) for name in ("__init__", "__eq__", "__hash__", "__lt__", "__setattr__"))
+    assert all(is_placeholder(point, name) for name in ("__init__", "__eq__", "__hash__", "__lt__", "__setattr__"))
     one = point(1)
-    assert not is_stand_in(point, "__init__") and is_stand_in(point, "__eq__")
+    assert not is_placeholder(point, "__init__") and is_placeholder(point, "__eq__")
     compiled = point.__init__
     assert point(2).x == 2 and point.__init__ is compiled
     assert compiled.__qualname__.endswith("Point.__init__") and compiled.__name__ == "__init__"
-    assert one == point(1) and not is_stand_in(point, "__eq__")
+    assert one == point(1) and not is_placeholder(point, "__eq__")
 
 
 def test_they_do_what_others_do(point: Any) -> None:
@@ -82,7 +82,7 @@ def test_classes_below_have_the_methods_of_those_above() -> None:
     class Undecorated(Above):
         pass
 
-    assert Undecorated(2).twice == 4 and not is_stand_in(Above, "__init__")
+    assert Undecorated(2).twice == 4 and not is_placeholder(Above, "__init__")
     below = Below(3)
     assert (below.twice, below.y, below == Below(3)) == (6, 1, True)
     assert "__init__" not in Undecorated.__dict__ and "__init__" not in Below.__dict__

@@ -101,13 +101,13 @@ def list_letters(*, group: str | None, limit: int, cluster: Cluster, output: Out
 
         return [
             {
-                "group": each.group,
-                "brokerName": each.queue.broker_name,
-                "queueId": each.queue.queue_id,
-                "letters": each.end - each.first,
-                "firstOffset": each.first,
+                "group": queue.group,
+                "brokerName": queue.queue.broker_name,
+                "queueId": queue.queue.queue_id,
+                "letters": queue.end - queue.first,
+                "firstOffset": queue.first,
             }
-            for each in await DeadLetters(admin).queues()
+            for queue in await DeadLetters(admin).queues()
         ]
 
     if group is None:
@@ -196,44 +196,13 @@ def replay(
     path = record_path or Path(f"orbitlog-replay-{group}.jsonl")
 
     async def work(admin: Administration) -> list[dict[str, Any]]:
-        from orbitlog.client.admin.dead_letters import DeadLetters, paced, target_topic
-        from orbitlog.client.admin.replay_record import ReplayRecord
+        from orbitlog.cli.cluster.letter_replay import LetterReplay
 
-        dead, record, turns = DeadLetters(admin), ReplayRecord(path), paced(rate)
-        rows: list[dict[str, Any]] = []
-        if dry_run:
-            async for letter in dead.letters(group, wanted):
-                stored = letter.stored
-                if limit is not None and len(rows) == limit:
-                    break
-                if record.find((stored.topic, letter.broker_name, stored.queue_id, stored.queue_offset)) is None:
-                    target = target_topic(letter, group, to_origin=to_origin, to_topic=to_topic)
-                    rows.append(_planned(letter, target))
-            return rows
-        with record:
-            await dead.settle(record)
-            async for letter in dead.letters(group, wanted):
-                if limit is not None and len(rows) == limit:
-                    break
-                target = target_topic(letter, group, to_origin=to_origin, to_topic=to_topic)
-                line = await dead.replay(letter, target, record)
-                if line is not None:
-                    rows.append({column.title: getattr(line, column.title) for column in _REPLAY_COLUMNS})
-                    await anext(turns)
-        return rows
+        letters = LetterReplay(group, wanted, path, to_origin, to_topic, rate, limit)
+        return await (letters.plan(admin) if dry_run else letters.run(admin))
 
     rows = run_with_admin(cluster, work)
     show_rows(_REPLAY_COLUMNS, rows, output)
     if output.is_table:
         done = "would be replayed" if dry_run else f"replayed; recorded in {path}"
         click.echo(f"{counted(len(rows), 'dead letter')} {done}")
-
-
-def _planned(letter: Received, target: str) -> dict[str, Any]:
-    return {
-        "msgId": letter.message_id,
-        "toTopic": target,
-        "newMsgId": None,
-        "toQueueId": None,
-        "toQueueOffset": None,
-    }

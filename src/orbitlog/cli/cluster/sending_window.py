@@ -49,6 +49,7 @@ async def input_lines() -> AsyncIterator[bytes]:
     """
     loop = asyncio.get_running_loop()
     lines: asyncio.Queue[bytes | OSError | None] = asyncio.Queue()
+    # Backpressure: the queue itself is unbounded, because the reading thread cannot await it.
     room = threading.Semaphore(_LINES_AHEAD)
 
     def read() -> None:

@@ -67,19 +67,19 @@ def _load(main: Path, backup: Path | None) -> _Loaded | None:
     name = main.name
     main_bytes = main.read_bytes() if main.exists() else None
     backup_bytes = backup.read_bytes() if backup is not None else None
-    known = name.removesuffix(BACKUP_SUFFIX) in CONFIG_CODECS
+    is_known = name.removesuffix(BACKUP_SUFFIX) in CONFIG_CODECS
     if name == TIMER_CHECKPOINT_FILE:
         data, used_backup = main_bytes or backup_bytes, not main_bytes
-    elif not known and name.endswith(_UNREAD_SUFFIXES):
+    elif not is_known and name.endswith(_UNREAD_SUFFIXES):
         return None
     else:
         # Known files are parsed by their codec: a broker loads the backup also for valid JSON of another shape.
-        chosen = choose_config(main_bytes, backup_bytes, partial(_read_table, name) if known else read_json)
+        chosen = choose_config(main_bytes, backup_bytes, partial(_read_table, name) if is_known else read_json)
         used_backup = chosen is not None and chosen.source is ConfigSource.BACKUP
         data = backup_bytes if used_backup else main_bytes
     if not data:
         return None
-    if not known:
+    if not is_known:
         return _Loaded(name, read_json(utf8_decode(data)), None, used_backup)
     codec = config_codec(name)
     return _Loaded(name, codec.to_json(data), codec.decode(data), used_backup)

@@ -120,9 +120,9 @@ async def broker_consume_stats(session: VerbSession, given: FlagValues) -> None:
             diff = progress.broker_queue_offset - progress.consumer_queue_offset
             if diff < level or progress.last_timestamp_ms <= 0:
                 continue
-            place = (front(queue.topic, 64), group, front(queue.broker_name, 32), queue.queue_id)
+            names = (front(queue.topic, 64), group, front(queue.broker_name, 32), queue.queue_id)
             offsets = (progress.broker_queue_offset, progress.consumer_queue_offset)
-            session.row(_CONSUME, *place, *offsets, diff, second_time(progress.last_timestamp_ms))
+            session.row(_CONSUME, *names, *offsets, diff, second_time(progress.last_timestamp_ms))
     session.row("\nDiff Total: %d", stats_of_groups.total_diff)
 
 

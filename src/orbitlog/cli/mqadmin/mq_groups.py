@@ -258,17 +258,17 @@ async def consumer_status(session: VerbSession, given: FlagValues) -> None:
         session.print("%s", running_info_text(info))
         return
     session.row(_STATUS, "#Index", "#ClientId", "#Version", "#ConsumerRunningInfoFile")
-    found: dict[str, RunningInfo] = {}
+    members: dict[str, RunningInfo] = {}
     now_ms = time.time_ns() // 1_000_000
     for connection in connected.connections:
         client_id = connection.client_id
         info = await session.groups.running_info(group, client_id, with_stacks=with_stacks)
-        found[client_id] = info
+        members[client_id] = info
         path = _write_info(str(now_ms), client_id, running_info_text(info))
-        session.row(_STATUS, len(found), client_id, version_text(connection.version), path)
-    if not found:
+        session.row(_STATUS, len(members), client_id, version_text(connection.version), path)
+    if not members:
         return
-    if _subscribe_to_the_same(list(found.values()), now_ms):
+    if _subscribe_to_the_same(list(members.values()), now_ms):
         session.print("\n\nSame subscription in the same group of consumer")
         session.print("\n\nRebalance OK\n")
     else:
@@ -302,16 +302,17 @@ def running_info_text(info: RunningInfo) -> str:
     parts = ["#Consumer Properties#\n"]
     parts += [f"{name:<40}: {value}\n" for name, value in info.properties.items()]
     parts.append("\n\n#Consumer Subscription#\n")
-    for number, each in enumerate(sorted(info.subscriptions, key=lambda one: one.topic), 1):
+    for number, subscription in enumerate(sorted(info.subscriptions, key=lambda subscription: subscription.topic), 1):
         parts.append(
-            f"{number:03d} Topic: {each.topic:<40} ClassFilter: {'false':<8} SubExpression: {each.expression}\n"
+            f"{number:03d} Topic: {subscription.topic:<40} ClassFilter: {'false':<8}"
+            f" SubExpression: {subscription.expression}\n"
         )
     parts.append("\n\n#Consumer Offset#\n")
     heads = ("#Topic", "#Broker Name", "#QID")
     parts.append(printf("%-64s  %-32s  %-4s  %-20s\n", *heads, "#Consumer Offset"))
     for queue, each_queue in sorted(info.queues.items()):
-        place = (queue.topic, queue.broker_name, queue.queue_id)
-        parts.append(printf("%-32s  %-32s  %-4d  %-20d\n", *place, each_queue.commit_queue_offset))
+        names = (queue.topic, queue.broker_name, queue.queue_id)
+        parts.append(printf("%-32s  %-32s  %-4d  %-20d\n", *names, each_queue.commit_queue_offset))
     parts.append("\n\n#Consumer MQ Detail#\n")
     parts.append(printf("%-64s  %-32s  %-4s  %-20s\n", *heads, "#ProcessQueueInfo"))
     for queue, each_queue in sorted(info.queues.items()):

@@ -37,11 +37,11 @@ async def query_msg_by_id(session: VerbSession, given: FlagValues) -> None:
 async def query_msg_by_unique_key(session: VerbSession, given: FlagValues) -> None:
     if "g" in given and "d" in given:
         raise VerbFailed("pushing a message to one consumer is not supported")
-    found = [each async for each in session.admin.find(given["t"], given["i"], count=32, by_id=True)]
-    if not found:
+    messages = [each async for each in session.admin.find(given["t"], given["i"], count=32, by_id=True)]
+    if not messages:
         raise _NOTHING
-    found.sort(key=lambda each: each.stored.store_timestamp_ms)
-    for number, message in enumerate(found if "a" in given else found[:1]):
+    messages.sort(key=lambda each: each.stored.store_timestamp_ms)
+    for number, message in enumerate(messages if "a" in given else messages[:1]):
         await show_message(session, message, with_offset_id=False, number=number)
 
 
@@ -57,11 +57,11 @@ async def query_msg_by_offset(session: VerbSession, given: FlagValues) -> None:
 
 async def query_msg_by_key(session: VerbSession, given: FlagValues) -> None:
     words = {"count": given.number("m", 64), "begin": _moment(given, "b"), "end": _moment(given, "e")}
-    found = [each async for each in session.admin.find(given["t"], given["k"], **words)]  # type: ignore[arg-type]
-    if not found:
+    messages = [each async for each in session.admin.find(given["t"], given["k"], **words)]  # type: ignore[arg-type]
+    if not messages:
         raise _NOTHING
     session.row(_FOUND, "#Message ID", "#QID", "#Offset")
-    for message in found:
+    for message in messages:
         session.row(_FOUND, message.message_id, message.queue_id, message.queue_offset)
 
 
@@ -186,15 +186,15 @@ async def _show_tracks(session: VerbSession, message: Received, *, with_ends: bo
 async def _track(session: VerbSession, message: Received, group: str) -> tuple[str, str | None]:
     """Return the state of a message in a group, like `messageTrackDetail`."""
     try:
-        told = await session.groups.connections(group)
+        connected = await session.groups.connections(group)
     except BrokerRefused as error:
         kind = "NOT_ONLINE" if error.code == ResponseCode.CONSUMER_NOT_ONLINE else "UNKNOWN"
         return kind, f"CODE:{error.code} DESC:{error.remark}"
     except OrbitlogError as error:
         return "UNKNOWN", str(error)
-    if told.consume_type == "CONSUME_ACTIVELY":
+    if connected.consume_type == "CONSUME_ACTIVELY":
         return "PULL", None
-    if told.message_model == "BROADCASTING":
+    if connected.message_model == "BROADCASTING":
         return "CONSUME_BROADCASTING", None
     try:
         stats = await session.groups.stats(group)
@@ -203,7 +203,7 @@ async def _track(session: VerbSession, message: Received, group: str) -> tuple[s
     topic, queue_id = message.stored.topic, message.queue_id
     for queue, each in stats.offsets.items():
         if (queue.topic, queue.queue_id) == (topic, queue_id) and each.consumer_queue_offset > message.queue_offset:
-            tags = told.subscriptions[topic].tags if topic in told.subscriptions else ()
+            tags = connected.subscriptions[topic].tags if topic in connected.subscriptions else ()
             wanted = not tags or "*" in tags or message.tags in tags
             return ("CONSUMED" if wanted else "CONSUMED_BUT_FILTERED"), None
     return "NOT_CONSUME_YET", None
@@ -220,12 +220,12 @@ async def query_cq(session: VerbSession, given: FlagValues) -> None:
         raise VerbFailed("No topic route data!")
     index = given.number("i", 0)
     words = (broker, given["t"], given.number("q", 0), index, given.number("c", 10), given.get("g"))
-    told = await session.brokers.queue_units(*words)
-    if told.filter_data is not None:
-        session.row("Filter data: \n%s\n%s", told.filter_data, _RULE)
-    session.row("Queue data: \nmax: %d, min: %d", told.max_queue_offset, told.min_queue_offset)
+    queue_units = await session.brokers.queue_units(*words)
+    if queue_units.filter_data is not None:
+        session.row("Filter data: \n%s\n%s", queue_units.filter_data, _RULE)
+    session.row("Queue data: \nmax: %d, min: %d", queue_units.max_queue_offset, queue_units.min_queue_offset)
     session.row("%s", _RULE)
-    for number, unit in enumerate(told.units, index):
+    for number, unit in enumerate(queue_units.units, index):
         session.row("idx: %d", number)
         session.row(
             "ConsumeQueueData{physicOffset=%d, physicSize=%d, tagsCode=%d, extendDataJson='%s', bitMap='%s', "

@@ -79,6 +79,7 @@ class DispatchQuery:
         self._owner: ExternalDispatch | None = None
         self._failure: OrbitlogError | None = None
         self._messages = self._batches = 0
+        # Internal source: Spark discovers only those of `pyspark_*` packages.
         spark.dataSource.register(DispatchSource)
         spark.conf.set("spark.sql.streaming.minBatchesToRetain", _BATCHES_KEPT)
         spark.conf.set("spark.sql.streaming.stopTimeout", _STOPS_WITHIN_MS)
@@ -144,6 +145,7 @@ class DispatchQuery:
 
     def _serve(self, owner: ExternalDispatch, stop: threading.Event, *, once: bool) -> None:
         """Run a query under one lease: until it is recalled, `stop` is set, or everything is dispatched."""
+        # Set before the query starts: `_put` compares it in a callback thread and ignores batches of other leases.
         self._owner, self._failure = owner, None
         self._on_progress(self._progress(owner.lease.epoch, owner.dispatched_to, owner.confirmed_to))
         query, stall = self._start(owner, once=once), _StallDetector(owner)
@@ -156,6 +158,7 @@ class DispatchQuery:
             # finish; a later one finds `_owner` None and writes nothing, so the lease can be handed back.
             with self._put_lock:
                 self._owner = None
+        # A recalled lease or a stop ends the query with errors of its own, which do not matter.
         if not owner.is_wanted or stop.is_set():
             return
         if self._failure is not None:
@@ -186,6 +189,7 @@ class DispatchQuery:
 
     def _put(self, frame: DataFrame, owner: ExternalDispatch) -> None:
         """Write one micro-batch; runs in this process, in a py4j callback thread."""
+        # Spark returns partitions in any order; units and keys must be written in log order.
         ranges = sorted((_derived(row) for row in frame.collect()), key=lambda derived: derived.start)
         with self._put_lock:
             if self._owner is not owner or self._failure is not None:

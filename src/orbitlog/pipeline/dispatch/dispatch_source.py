@@ -69,6 +69,7 @@ class DispatchStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()  # a batch must end at a record boundary, so `maxbytes` limits it instead
 
     def prepareForTriggerAvailableNow(self) -> None:
+        # availableNow must end: the log keeps growing, so the end is fixed before the first batch.
         self._target = self._plan().confirmed_to()
 
     def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:

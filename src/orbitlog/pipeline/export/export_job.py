@@ -157,11 +157,11 @@ def next_batch(
             f"{state.directory} has no plan of batch {done}, which {request.target} contains; restore it to continue"
         )
     with open_subscribed_queues(options) as queues:
-        known: Offsets = {} if previous is None else previous.end
-        start = queues.start() if previous is None else dict(known)
-        latest = {**known, **queues.latest}
+        exported: Offsets = {} if previous is None else previous.end
+        start = queues.start() if previous is None else dict(exported)
+        latest = {**exported, **queues.latest}
         if until is not None:
-            latest = {key: max(min(stop, until.get(key, 0)), known.get(key, 0)) for key, stop in latest.items()}
+            latest = {key: max(min(stop, until.get(key, 0)), exported.get(key, 0)) for key, stop in latest.items()}
         for key in latest:
             start.setdefault(key, queues.bounds[key].earliest if key in queues.bounds else 0)
         end = limit_offsets(start, latest, request.batch_messages)

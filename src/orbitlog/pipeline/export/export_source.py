@@ -70,6 +70,8 @@ class ExportStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from orbitlog.pipeline.sources.topic_offsets import nested
 
         request, number = ExportRequest.from_text(self._request), int(start["batch"])
+        # Spark may call this again for the same start, after a restart for example: a saved plan must be reused,
+        # because its files may already be written.
         state = ExportState(request.target)
         batch = state.load(number)
         if batch is None:

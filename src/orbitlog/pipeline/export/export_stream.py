@@ -104,6 +104,7 @@ class ExportQuery:
 
     def _start(self, trigger_s: float | None) -> StreamingQuery:
         checkpoint = self._state.directory / _CHECKPOINT
+        # Spark would resume at its checkpoint, which may be one batch older or newer than the table.
         shutil.rmtree(checkpoint, ignore_errors=True)
         source = self._spark.readStream.format("orbitlog-export").option("request", self._request.as_text())
         self._queries += 1
@@ -120,6 +121,7 @@ class ExportQuery:
             if self._current_query != query:
                 return  # the plan stays, and the next run repeats it
             began = time.monotonic()
+            # Collecting runs the tasks, exactly once: a second action on the frame would write all files again.
             rows = frame.collect()
             if not rows:
                 return

@@ -50,6 +50,8 @@ class LocalTaskQueue:
             number, *progress = _read_header(descriptor)
             if number == self._count:
                 return None
+            # The worker's entry before the counter: a worker killed between the two writes has taken nothing, and the
+            # next one overwrites the entry. In the other order the task would be lost.
             os.pwrite(descriptor, _WORKER.pack(worker + 1), _HEADER.size + number * _WORKER.size)
             os.pwrite(descriptor, _HEADER.pack(number + 1, *progress), 0)
         return number
@@ -68,6 +70,7 @@ class LocalTaskQueue:
 
     @contextmanager
     def _locked(self) -> Iterator[int]:
+        # A descriptor per call: flock belongs to the open file, and closing it releases the lock, even after a kill.
         descriptor = os.open(self._path, os.O_RDWR)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

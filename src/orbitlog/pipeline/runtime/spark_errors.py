@@ -8,7 +8,7 @@ _LINE_MAX = 500
 def failure_line(error: BaseException) -> str:
     """Return the line with the cause: the last error of a traceback, else the first line of Spark's message."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    # py4j wraps the traceback in errors of its own, which name only the call.
+    # py4j wraps the traceback in its own errors, which name only the call.
     causes = [line for line in lines if line.startswith("orbitlog.") or ("Error: " in line and "py4j" not in line)]
     return (causes or lines or [type(error).__name__])[-1 if causes else 0][:_LINE_MAX]
 

@@ -179,6 +179,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
                     position = _first_offset(snapshot)
                 end[name] = follower.end_of_log(position, bytes_max)
                 if self._frozen is not None:
+                    # Never less than the start, or Spark would plan a batch backwards.
                     end[name] = max(min(end[name], self._frozen.get(name, position)), position)
         return end
 

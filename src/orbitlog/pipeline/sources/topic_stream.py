@@ -60,13 +60,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._frozen = queues.latest
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        known = from_nested(start)
+        committed = from_nested(start)
         self._warn_if_restarted()
         with open_subscribed_queues(self._options) as queues:
             latest = queues.latest if self._frozen is None else self._frozen
             # A queue that was deleted or truncated keeps its offset, so that `partitions` reports the loss.
-            end = {**known, **{key: max(stop, known.get(key, 0)) for key, stop in latest.items()}}
-            begun = {key: known.get(key, queues.bounds[key].earliest if key in queues.bounds else 0) for key in end}
+            end = {**committed, **{key: max(stop, committed.get(key, 0)) for key, stop in latest.items()}}
+            begun = {key: committed.get(key, queues.bounds[key].earliest if key in queues.bounds else 0) for key in end}
             return nested(self._limited(queues, begun, end, limit))
 
     def _limited(self, queues: SubscribedQueues, start: Offsets, end: Offsets, limit: ReadLimit) -> Offsets:

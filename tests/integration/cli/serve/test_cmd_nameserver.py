@@ -58,8 +58,8 @@ def test_settings_can_be_seen(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["nameserver", "-c", str(path), "--host", "0.0.0.0", "--print-settings"])
     assert result.exit_code == 0
     assert "listenPort=1234\n" in result.stdout and "bindAddress=0.0.0.0\n" in result.stdout
-    assert "rocketmqHome is Java's" in result.stderr
-    assert "noSuchKey is unknown" in result.stderr
+    assert "rocketmqHome of Java" in result.stderr
+    assert "unknown setting noSuchKey" in result.stderr
 
 
 def test_a_bad_setting_is_wrong_use() -> None:
