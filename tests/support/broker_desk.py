@@ -79,7 +79,7 @@ class Desk:
         )
 
     async def pull(self, topic: str = "Orders", queue_id: int = 0, queue_offset: int = 0, **more: Any) -> Command:
-        """Pull; without waiting, and with a subscription of its own, unless told otherwise."""
+        """Pull; by default without long polling, and with its own subscription."""
         fields: dict[str, Any] = {
             "group": "G",
             "message_count_max": 32,
@@ -160,5 +160,5 @@ def at_desk(root: Path, work: Callable[[Desk], Awaitable[None]], *, now_ms: NowM
 async def until(is_true: Callable[[], bool]) -> None:
     """Wait for something that happens soon."""
     async with asyncio.timeout(TIMEOUT_S):
-        while not is_true():  # noqa: ASYNC110 - what is waited for is no event
+        while not is_true():  # noqa: ASYNC110 - the condition has no event
             await asyncio.sleep(0.001)

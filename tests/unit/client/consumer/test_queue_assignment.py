@@ -157,7 +157,7 @@ def test_in_order_only_locked_queues_are_taken_and_lost_ones_are_dropped() -> No
     run(scenario, orderly=True)
 
 
-def test_in_order_a_queue_is_handed_over_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_orderly_queue_is_revoked_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitlog.client.consumer.queue_assignment.REVOKE_SECONDS", 0.01)
 
     async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
