@@ -384,7 +384,8 @@ def wrapped_signature(name: str, text: str) -> str:
 
 def example_of(documented: object) -> str:
     """Return the example of a docstring, or an empty string."""
-    return textwrap.dedent((inspect.getdoc(documented) or "").partition("Example:\n")[2]).strip()
+    text = textwrap.dedent((inspect.getdoc(documented) or "").partition("Example:\n")[2]).strip()
+    return re.sub(r"(\n    [^\n]*)\n\n(?=\S)", r"\1\n\n\n", text)  # two blank lines after a function, as ruff formats
 
 
 def description_of(documented: object) -> str:

@@ -17,9 +17,9 @@ from orbitlog.client.connection.signature import Credentials
 from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import BrokerRefused
+from tests.integration.client import test_delivery_settling as words
 from tests.integration.client import test_send_and_consume as sending
 from tests.integration.client import test_transactions_and_replies as replies
-from tests.integration.client import test_words_on_messages as words
 from tests.interop.harness.clients import Client
 from tests.interop.harness.matrix import java_clients
 from tests.interop.harness.packages import ApachePackages
@@ -41,22 +41,22 @@ SECONDS_MAX = 60
 STARTER = ThreadPoolExecutor(1)
 
 SCENARIOS = [
-    sending.test_what_was_sent_is_consumed,
-    sending.test_a_member_goes_on_where_the_group_was,
-    sending.test_what_is_not_acknowledged_comes_again,
+    sending.test_sent_messages_are_consumed,
+    sending.test_member_continues_at_the_committed_offset,
+    sending.test_unacknowledged_message_is_redelivered,
     sending.test_two_members_share_the_queues,
     sending.test_tags,
     sending.test_in_order_by_key,
-    sending.test_the_twin_without_an_event_loop,
+    sending.test_blocking_client_sends_and_consumes,
     replies.test_only_committed_messages_are_consumed,
     replies.test_a_request_is_answered,
     replies.test_reading_back_and_forth,
-    replies.test_what_operators_ask,
-    words.test_a_loop_joins_and_leaves_by_itself,
-    words.test_in_order_a_retry_inside_a_loop_holds_the_line_and_ends_among_dead_letters,
-    words.test_what_raises_comes_again_with_its_topic,
-    words.test_everybody_gets_everything_and_remembers_where_it_was,
-    words.test_batches_are_done_when_the_next_is_asked_for,
+    replies.test_administration_returns_topics_groups_and_messages,
+    words.test_loop_over_consume_joins_and_leaves_the_group,
+    words.test_orderly_retry_blocks_its_queue_and_ends_in_dead_letters,
+    words.test_failed_message_is_redelivered_with_its_topic,
+    words.test_broadcasting_members_get_all_messages_and_keep_their_offsets,
+    words.test_batch_is_acknowledged_when_the_next_is_requested,
     words.expressions_choose,
     replies.started_again_and_asked,
 ]
@@ -111,7 +111,7 @@ def test_nothing_is_lost_when_brokers_are_killed(system: System, orderly: bool) 
 
 @pytest.mark.parametrize("kind", wanted_kinds((APACHE_497, APACHE_550)))
 def test_nobody_stands_still_while_the_name_server_is_gone(kind: str, system_of: Callable[[str], System]) -> None:
-    """Ours is part of the broker's process there; `tests/integration/client/test_outliving.py` has it apart."""
+    """Ours is part of the broker's process there; `tests/integration/client/test_server_restarts.py` has it apart."""
     system = system_of(kind)
     assert isinstance(system, ApacheSystem)
 

@@ -79,7 +79,7 @@ class Desk:
         )
 
     async def pull(self, topic: str = "Orders", queue_id: int = 0, queue_offset: int = 0, **more: Any) -> Command:
-        """Pull without long polling and with a subscription of its own, unless overridden."""
+        """Pull; by default without long polling, and with its own subscription."""
         fields: dict[str, Any] = {
             "group": "G",
             "message_count_max": 32,

@@ -16,7 +16,7 @@ from orbitlog.cli.main import cli
 
 @dataclass(frozen=True)
 class Ran:
-    """What a command left behind."""
+    """Exit code and output of a command."""
 
     exit_code: int
     stdout: str
@@ -36,7 +36,7 @@ Run = Callable[..., Ran]
 
 @pytest.fixture
 def run() -> Run:
-    """Run `orbitlog` with the arguments; anything that is no clean exit fails the test."""
+    """Run `orbitlog` with the arguments; any other than a clean exit fails the test."""
 
     def invoke(*arguments: str | Path) -> Ran:
         result = CliRunner(env={"COLUMNS": "160"}).invoke(cli, list(map(str, arguments)), prog_name="orbitlog")

@@ -12,7 +12,7 @@ from orbitlog.pipeline.export.iceberg_export import latest_metadata
 
 
 def read_table(target: Path, table_format: str) -> list[dict[str, Any]]:
-    """Read a table with somebody else's reader, in the order of queues."""
+    """Read a table with an independent reader, in the order of queues."""
     if table_format == "delta":
         from deltalake import DeltaTable
 

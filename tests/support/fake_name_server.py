@@ -14,24 +14,24 @@ from orbitlog.wire.command import Command
 
 
 class NameServer:
-    """Says where topics are; `brokers` is the address of each, by name, or nobody answers."""
+    """Answers route requests from `topics`: broker addresses by name, by topic. Fails while `is_down`."""
 
     name_servers = ("ns:9876",)
 
     def __init__(self, topics: Mapping[str, Mapping[str, str]]) -> None:
         self.topics = dict(topics)
-        self.is_away = False
-        self.asked: list[str] = []
+        self.is_down = False
+        self.requested: list[str] = []
 
     async def invoke_name_server(self, code: RequestCode, header: Any, *, accept: object) -> Command:
         await asyncio.sleep(0)
-        if self.is_away:
-            raise ConnectFailed("nobody there")
+        if self.is_down:
+            raise ConnectFailed("name server is down")
         if code == RequestCode.GET_BROKER_CLUSTER_INFO:
             known = {name: address for brokers in self.topics.values() for name, address in brokers.items()}
             info = ClusterInfo({name: BrokerData(name, "c", {0: address}) for name, address in known.items()})
             return Command(ResponseCode.SUCCESS, body=encode_body(info))
-        self.asked.append(header.topic)
+        self.requested.append(header.topic)
         if header.topic not in self.topics:
             return Command(ResponseCode.TOPIC_NOT_EXIST)
         brokers = self.topics[header.topic]

@@ -38,7 +38,7 @@ def check_recovered(disk: CrashDisk, config: StoreConfig, ledger: Ledger) -> int
     """Open what was found after a crash and check everything that was promised; returns where the log ends."""
     store = reopen(disk, config)
     end = store.written_to
-    assert not store.damage, f"damage was reported that nobody did: {store.damage}"
+    assert not store.damage, f"damage was reported that was not done: {store.damage}"
     assert end >= ledger.durable_to, f"the log ends at {end}, but was promised up to {ledger.durable_to}"
     check_log(disk, ledger, end)
     check_derived(disk, config)
@@ -54,7 +54,7 @@ def check_log(disk: CrashDisk, ledger: Ledger, end: int) -> None:
     assert {start: found[start] for start in known} == known, "a message has other bytes than were taken"
     lost = [start for start in ledger.records if start < end and start not in found]
     assert not lost, f"messages at {lost} are missing before the end of the log at {end}"
-    assert all(start < end for start in found), "records lie behind the end of the log"
+    assert all(start < end for start in found), "there are records past the end of the log"
 
 
 def check_derived(disk: CrashDisk, config: StoreConfig) -> None:

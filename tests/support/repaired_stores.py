@@ -38,7 +38,7 @@ def readable(root: Path) -> Readable:
 
 
 def still_readable(root: Path, before: Readable) -> Readable:
-    """Messages that can still be read, as they were before the damage: a wrong header field is no excuse."""
+    """Messages that can still be read, as they were before the damage: a wrong header field does not excuse a loss."""
     return {at: before[at] for at, found in readable(root).items() if at in before and found[3] == before[at][3]}
 
 

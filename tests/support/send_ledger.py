@@ -13,7 +13,7 @@ SECONDS_MAX = 30
 
 
 class Ledger:
-    """What brokers said they have, and what came out again."""
+    """Acknowledged sends, and messages that were consumed."""
 
     def __init__(self) -> None:
         self.sent: list[int] = []

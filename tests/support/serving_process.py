@@ -19,7 +19,7 @@ def start(*words: str) -> subprocess.Popen[str]:
 
 @contextmanager
 def serving(*words: str) -> Iterator[tuple[subprocess.Popen[str], dict[str, Any]]]:
-    """A server and what its ready line says; killed if the test did not stop it."""
+    """A server process and its ready line; killed if the test did not stop it."""
     process = start(*words, "--json")
     try:
         assert process.stdout is not None

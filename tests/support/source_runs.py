@@ -43,7 +43,7 @@ def read_batch(
     reader = made.reader(schema)
     if filters:
         reader.pushFilters(list(filters))
-    # Where there are none Spark makes one up.
+    # Without any, Spark creates one.
     partitions = pickle.loads(pickle.dumps(reader.partitions())) or [InputPartition(None)]
     reader = pickle.loads(pickle.dumps(reader))
     return _table(schema, (batch for partition in partitions for batch in reader.read(partition)))

@@ -1,6 +1,6 @@
 """Store directories that Orbitlog does not support, as additions to a small ordinary store.
 
-The names and sizes are those that real brokers leave behind; `tests/interop/test_unsupported_stores.py` makes the same
+The names and sizes are those of real brokers; `tests/interop/test_unsupported_stores.py` makes the same
 kinds with real brokers.
 """
 

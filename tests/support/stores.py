@@ -61,7 +61,7 @@ def files_below(root: Path) -> Derived:
 
 
 def forged_log() -> Log:
-    """A log whose bodies hold whole records that state the very place where they lie, across several splits."""
+    """A log whose bodies contain whole records with their own offsets, across several splits."""
     messages, data = [], b""
     head_bytes = len(encode_message(make_message("T", b""))) - len("T") - 3
     for number in range(4):

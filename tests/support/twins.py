@@ -1,4 +1,4 @@
-"""The two ways to read a log, behind one face, so that every case can be put to both."""
+"""The two log readers with one interface, so that every case runs against both."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ QueueKey = tuple[str, int, int]
 
 @dataclass(frozen=True)
 class Seen:
-    """Where messages lie, and how the run ended: kind, position, and for damage the kind of error and its words."""
+    """Positions of messages, and how the walk ended: kind, position, and for damage the error and its message."""
 
     positions: list[int]
     ending: tuple[str, int, str] | None

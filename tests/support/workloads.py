@@ -72,7 +72,7 @@ class Clock:
 
 @dataclass
 class Ledger:
-    """Every message that was taken, by its physical offset, and how far the log was promised."""
+    """Every acknowledged message by its physical offset, and the offset up to which the log is acknowledged."""
 
     records: dict[int, bytes] = field(default_factory=dict)
     durable_to: int = 0

@@ -26,13 +26,14 @@ from orbitlog.client.connection.server_requests import ServerRequests
 from orbitlog.client.connection.signature import Credentials
 from orbitlog.client.consumer.group_consumer import CLOSE_SECONDS, Consumer, ConsumerContext
 from orbitlog.client.consumer.group_link import GroupLink, StartFrom, start_of
-from orbitlog.client.consumer.queue_assignment import CONSUME_SECONDS, ConsumeOptions
+from orbitlog.client.consumer.member_assignment import CONSUME_SECONDS, ConsumeOptions, MemberAssignment
+from orbitlog.client.consumer.queue_feed import Deliver
 from orbitlog.client.consumer.received import Received
 from orbitlog.client.consumer.subscriptions import make_subscription
 from orbitlog.client.consumer.topic_reader import Reader
 from orbitlog.client.producer.fast_producer import SEND_SECONDS
 from orbitlog.client.producer.message_producer import Producer
-from orbitlog.client.producer.outgoing import Outgoing, body_bytes, make_batch, make_outgoing
+from orbitlog.client.producer.outgoing import OutgoingMessage, body_bytes, make_batch, make_outgoing
 from orbitlog.client.producer.receipts import Receipt
 from orbitlog.client.producer.request_reply import Reply, RequestReply
 from orbitlog.client.producer.tracing import Tracer
@@ -271,7 +272,7 @@ class RocketMQ:
         tags: str | None,
         keys: str | Iterable[str],
         properties: Mapping[str, str] | None,
-    ) -> Outgoing:
+    ) -> OutgoingMessage:
         topic = wrapped(self._namespace, topic)
         return make_outgoing(topic, body, self._unique_ids.make(), tags=tags, keys=keys, user_properties=properties)
 
@@ -342,15 +343,13 @@ class RocketMQ:
                     "%s: no broker serves topic %s yet; consumption starts when one does", group, subscription.topic
                 )
         await link.warn_of_mismatch(subscriptions)
-        consumer = Consumer(
-            link,
-            self._routes,
-            subscriptions,
-            options,
-            send_heartbeat=self._send_heartbeats,
-            on_close=self._forget_consumer,
-            tracer=self._tracer,
-        )
+
+        def make_assignment(deliver: Deliver) -> MemberAssignment:
+            return MemberAssignment(
+                link, self._routes, subscriptions, options, deliver, send_heartbeat=self._send_heartbeats
+            )
+
+        consumer = Consumer(link, options, make_assignment, on_close=self._forget_consumer, tracer=self._tracer)
         self._consumers.append(consumer)
         async with AsyncExitStack() as undo:
             undo.push_async_callback(consumer.close)
@@ -476,6 +475,8 @@ class RocketMQ:
         """
         if self._is_closed:
             return
+        # Order: readers, consumers and sends first; then their traces; then the unregistration, after which brokers
+        # no longer know this client; the connections last.
         self._is_closed = True
         self._loop_task.cancel()
         await asyncio.gather(self._loop_task, return_exceptions=True)

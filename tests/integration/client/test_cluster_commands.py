@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.cluster_commands import objects, run
 
 
-def test_a_day_with_a_cluster(cluster: str) -> None:
+def test_cluster_commands_end_to_end(cluster: str) -> None:
     (made,) = objects(cluster, "topic", "create", "Daily", "--queues", "2")
     assert made == {"topic": "Daily", "brokerName": "broker-a", "queues": 2}
     sent = objects(cluster, "send", "Daily", "one", "-", "--key", "k1", "--tags", "t", text="two\nthree\n")
@@ -37,7 +37,7 @@ def test_lists_hide_system_names_unless_all_are_wanted(cluster: str) -> None:
     assert {"TOOLS_CONSUMER", *groups} <= {row["group"] for row in objects(cluster, "group", "list", "--all")}
 
 
-def test_mistakes_are_sentences(cluster: str) -> None:
+def test_cluster_command_errors_are_one_sentence(cluster: str) -> None:
     assert "no broker serves topic Nowhere" in run(cluster, "topic", "show", "Nowhere", exit_code=1)
     assert "is not earliest, latest, an offset" in run(cluster, "tail", "Daily", "--from", "then", exit_code=2)
     nobody = run("127.0.0.1:1", "topic", "list", exit_code=1)

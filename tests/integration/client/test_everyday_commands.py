@@ -74,7 +74,7 @@ def test_the_order_of_an_ordered_topic_is_kept(orbitlog: Orbitlog, cluster: str)
     assert "orderConf=[broker-a:3]" in told.stdout
 
 
-def test_a_name_that_is_nearly_right_is_suggested(orbitlog: Orbitlog) -> None:
+def test_misspelled_name_gets_a_suggestion(orbitlog: Orbitlog) -> None:
     orbitlog("topic", "create", "Suggested", "--queues", "1")
     for words in (["topic", "show"], ["topic", "update", "--queues", "2"], ["tail"], ["message", "find"]):
         word = ["key"] if words == ["message", "find"] else []
@@ -97,7 +97,7 @@ def test_a_group_is_made_changed_and_deleted(orbitlog: Orbitlog) -> None:
     assert "unknown group" in orbitlog("group", "update", "made-group", "--consume", exit_code=1).stderr
 
 
-def test_offsets_of_a_group_without_members_go_exactly_where_they_are_sent(orbitlog: Orbitlog) -> None:
+def test_offset_reset_of_a_group_without_members_is_exact(orbitlog: Orbitlog) -> None:
     orbitlog("topic", "create", "Moved", "--queues", "1")
     orbitlog("group", "create", "moved-group")
     orbitlog("send", "Moved", *"0123")
@@ -134,7 +134,7 @@ def test_offsets_of_a_group_without_members_go_exactly_where_they_are_sent(orbit
     )
 
 
-def test_a_group_that_is_running_is_told_at_once(orbitlog: Orbitlog, cluster: str) -> None:
+def test_offset_reset_notifies_a_running_group(orbitlog: Orbitlog, cluster: str) -> None:
     orbitlog("topic", "create", "MovedLive", "--queues", "1")
 
     async def live() -> tuple[list[str], list[str]]:
@@ -190,11 +190,11 @@ def test_lines_and_objects_are_sent_from_standard_input(orbitlog: Orbitlog) -> N
         ('{"body": 1}', "invalid body: 1"),
     ],
 )
-def test_a_line_that_is_no_message_is_named(orbitlog: Orbitlog, line: str, sentence: str) -> None:
+def test_invalid_input_line_is_reported_by_number(orbitlog: Orbitlog, line: str, sentence: str) -> None:
     assert sentence in orbitlog("send", "Piped", "-", "--input", "json", text=line, exit_code=2).stderr
 
 
-def test_a_tail_ends_at_the_end_that_was_there(orbitlog: Orbitlog) -> None:
+def test_tail_without_follow_ends_at_the_end_of_the_topic(orbitlog: Orbitlog) -> None:
     orbitlog("topic", "create", "Tailed", "--queues", "3")
     assert orbitlog("tail", "Tailed", "--from", "earliest", "--no-follow").stdout == ""
     orbitlog("send", "Tailed", *map(str, range(30)), "--tags", "odd")
@@ -218,7 +218,7 @@ def test_formats_and_their_mistakes(orbitlog: Orbitlog) -> None:
     assert "\x1b" not in orbitlog("tail", "Formatted", "--from", "earliest", "--no-follow").stdout
 
 
-def test_health_tells_of_each_part_and_of_a_group_that_is_stuck(orbitlog: Orbitlog, cluster: str) -> None:
+def test_health_reports_each_part_and_a_stuck_group(orbitlog: Orbitlog, cluster: str) -> None:
     found = rows(orbitlog, "cluster", "health", "--disk-max", "1")
     checks = [row["check"] for row in found]
     assert checks[:5] == ["name server", "broker", "disk", "dispatch lag", "flush lag"]
@@ -252,7 +252,7 @@ def test_health_tells_of_each_part_and_of_a_group_that_is_stuck(orbitlog: Orbitl
     assert ran.exit_code == 1
 
 
-def test_health_of_a_name_server_that_is_not_there(orbitlog: Orbitlog, cluster: str) -> None:
+def test_health_reports_an_unreachable_name_server(orbitlog: Orbitlog, cluster: str) -> None:
     address = cluster.removeprefix("rocketmq://")
     found = rows(orbitlog, "cluster", "health", "-n", f"{address},127.0.0.1:1", exit_code=1)
     servers = [row for row in found if row["check"] == "name server"]

@@ -160,7 +160,7 @@ def test_messages(mqadmin: Mqadmin, filled: tuple[str, str], tmp_path: Path) -> 
 def test_traces(mqadmin: Mqadmin, filled: tuple[str, str]) -> None:
     deadline = time.monotonic() + 60
     shown: list[str] = []
-    # Traces are written down behind the back of those who send and consume.
+    # Traces are recorded in the background of sends and deliveries.
     while not any(line.startswith("Sub") for line in shown) and time.monotonic() < deadline:
         shown = mqadmin(f"queryMsgTraceById -i {filled[0]}").splitlines()
     assert [line.split()[0] for line in shown if line] == ["#Type", "Pub", "#Type", "Sub"]

@@ -1,4 +1,4 @@
-"""Commands over what brokers keep aside: dead letters, transactions, delayed messages, traces."""
+"""Commands over system topics: dead letters, transactions, scheduled messages, traces."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def letter_count(cluster: str, group: str) -> int:
     return sum(each["letters"] for each in objects(cluster, "dlq", "list") if each["group"] == group)
 
 
-def test_dead_letters_are_listed_shown_and_sent_again_once(cluster: str, tmp_path: Path) -> None:
+def test_dead_letters_are_listed_shown_and_replayed_once(cluster: str, tmp_path: Path) -> None:
     bodies = [f"letter {number}" for number in range(6)]
     kill_letters(cluster, "Dead", "dead-group", bodies)
     assert letter_count(cluster, "dead-group") == 6
@@ -71,7 +71,7 @@ def test_dead_letters_are_listed_shown_and_sent_again_once(cluster: str, tmp_pat
     assert letter_count(cluster, "dead-group") == 6
 
 
-def test_a_replay_that_was_cut_off_sends_nothing_twice(cluster: str, tmp_path: Path) -> None:
+def test_interrupted_replay_sends_nothing_twice(cluster: str, tmp_path: Path) -> None:
     kill_letters(cluster, "Dead", "cut-group", ["a", "b", "c"])
     run(cluster, "topic", "create", "RebornOnce", "--queues", "1")
     record = tmp_path / "record.jsonl"
@@ -91,7 +91,7 @@ def test_a_replay_that_was_cut_off_sends_nothing_twice(cluster: str, tmp_path: P
     assert "line 1: not a valid replay record" in run(cluster, *replay, exit_code=1)
 
 
-def test_a_letter_goes_back_to_its_group_alone(cluster: str, tmp_path: Path) -> None:
+def test_dead_letter_is_replayed_to_its_group_only(cluster: str, tmp_path: Path) -> None:
     kill_letters(cluster, "Dead", "again-group", ["once more"])
     record = tmp_path / "record.jsonl"
     (sent,) = objects(cluster, "dlq", "replay", "again-group", "--record", str(record))
@@ -107,7 +107,7 @@ def test_a_letter_goes_back_to_its_group_alone(cluster: str, tmp_path: Path) -> 
     assert asyncio.run(asyncio.wait_for(consume(), 60)) == b"once more"
 
 
-def test_transactions_that_are_not_ended(cluster: str) -> None:
+def test_pending_transactions_are_listed(cluster: str) -> None:
     async def prepare() -> list[str]:
         async with connect(cluster) as mq:
             await mq.admin.create_topic("Halves", 1)
@@ -133,7 +133,7 @@ def test_transactions_that_are_not_ended(cluster: str) -> None:
     assert objects(cluster, "transactions", "--older-than", "3600") == []
 
 
-def test_messages_that_wait_and_one_that_is_taken_back(cluster: str) -> None:
+def test_scheduled_messages_are_listed_and_recalled(cluster: str) -> None:
     objects(cluster, "send", "Later", "in an hour", "--delay", "3600")
     (later,) = objects(cluster, "send", "Later", "in two hours", "--delay", "7200")
 
@@ -182,7 +182,7 @@ def test_the_life_of_a_message(cluster: str) -> None:
     assert "no trace" in run(cluster, "message", "trace", one, "--trace-topic", "NobodyTraced", exit_code=1)
 
 
-def test_this_client_writes_traces_that_it_reads(cluster: str) -> None:
+def test_traces_of_this_client_are_readable(cluster: str) -> None:
     async def live() -> str:
         async with connect(cluster, trace=True) as mq:
             await mq.admin.create_topic("TracedHere", 1)

@@ -13,7 +13,7 @@ from orbitlog.errors import ClientError, ConnectFailed, NoRoute
 from tests.support.taken_messages import SECONDS_MAX, take
 
 
-def test_what_was_sent_is_consumed(cluster: str) -> None:
+def test_sent_messages_are_consumed(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
             receipt = await mq.send("Sent", b"one", tags="new", keys=["k1", "k2"], properties={"colour": "red"})
@@ -34,7 +34,7 @@ def test_what_was_sent_is_consumed(cluster: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_member_goes_on_where_the_group_was(cluster: str) -> None:
+def test_member_continues_at_the_committed_offset(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
             for number in range(20):
@@ -49,7 +49,7 @@ def test_a_member_goes_on_where_the_group_was(cluster: str) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_not_acknowledged_comes_again(cluster: str) -> None:
+def test_unacknowledged_message_is_redelivered(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
             await mq.send("Unfinished", "work")
@@ -95,7 +95,7 @@ def test_tags(cluster: str) -> None:
     asyncio.run(scenario())
 
 
-def test_a_group_may_begin_later(cluster: str) -> None:
+def test_group_may_start_at_a_timestamp(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
             await mq.send("Later", "before")
@@ -128,7 +128,7 @@ def test_in_order_by_key(cluster: str) -> None:
     asyncio.run(scenario())
 
 
-def test_the_twin_without_an_event_loop(cluster: str) -> None:
+def test_blocking_client_sends_and_consumes(cluster: str) -> None:
     with connect(cluster) as mq:
         mq.send("Twin", "hello")
         with mq.consume("Twin", group="twins", start_from="first") as consumer:
@@ -137,7 +137,7 @@ def test_the_twin_without_an_event_loop(cluster: str) -> None:
                 break
 
 
-def test_errors_say_what_to_do(cluster: str) -> None:
+def test_client_errors_contain_advice(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
             with pytest.raises(ClientError, match="give one of delay, deliver_at and delay_level"):

@@ -20,7 +20,7 @@ from orbitlog.wire.consume_headers import ConsumeDirectlyRequest, ConsumerRunnin
 SECONDS_MAX = 20
 
 
-def test_an_operator_looks_into_a_consumer_and_hands_it_a_message(orbitlog_broker: RunningBroker) -> None:
+def test_operator_reads_running_info_and_sends_a_message_directly(orbitlog_broker: RunningBroker) -> None:
     async def scenario() -> None:
         link = ClusterLink([orbitlog_broker.address], lambda _, request: not_supported(request))
         async with orbitlog_broker.connect() as mq:
@@ -54,7 +54,7 @@ def test_an_operator_looks_into_a_consumer_and_hands_it_a_message(orbitlog_broke
     asyncio.run(scenario())
 
 
-def test_a_running_consumer_is_sent_back_to_the_beginning(orbitlog_broker: RunningBroker) -> None:
+def test_running_consumer_is_reset_to_the_first_offset(orbitlog_broker: RunningBroker) -> None:
     async def scenario() -> None:
         async with orbitlog_broker.connect() as mq:
             await mq.send("Again", "one")
@@ -66,7 +66,7 @@ def test_a_running_consumer_is_sent_back_to_the_beginning(orbitlog_broker: Runni
             await mq.admin.reset_offsets("again", "Again", datetime.fromtimestamp(0, UTC))
             message = await consumer.next(SECONDS_MAX)
             assert message is not None and message.text == "one"
-            await held.ack()  # of the time before: it says nothing about the one that came again
+            await held.ack()  # stale: it must not settle the redelivered one
             assert await asyncio.to_thread(orbitlog_broker.lag, "again") == 1
             await message.ack()
             assert await asyncio.to_thread(orbitlog_broker.lag, "again") == 0

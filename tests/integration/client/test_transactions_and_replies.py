@@ -86,7 +86,7 @@ async def wait_for_queues(mq: RocketMQ, topic: str) -> list[object]:
     return queues
 
 
-def test_what_operators_ask(cluster: str) -> None:
+def test_administration_returns_topics_groups_and_messages(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
             assert len(await mq.admin.brokers()) == 1
@@ -138,5 +138,5 @@ def started_again_and_asked(cluster: str) -> None:
     assert set(asked) == {"Paid"}
 
 
-def test_a_process_that_was_started_again_is_asked(make_orbitlog_broker: MakeBroker) -> None:
+def test_restarted_process_answers_transaction_checks(make_orbitlog_broker: MakeBroker) -> None:
     started_again_and_asked(make_orbitlog_broker(transactionTimeOut=1, transactionCheckInterval=100).address)

@@ -16,7 +16,7 @@ from orbitlog.client.admin.replay_record import SENDING, SENT, ReplayedMessage, 
 from orbitlog.client.connection.client_identity import UniqueIdMaker
 from orbitlog.client.connection.routes import Route, Routes
 from orbitlog.client.consumer.received import Received
-from orbitlog.client.producer.outgoing import Outgoing, compressed, send_request
+from orbitlog.client.producer.outgoing import OutgoingMessage, compressed, send_request
 from orbitlog.client.producer.receipts import STATUS_OF_CODE
 from orbitlog.errors import ClientError, NoRoute
 from orbitlog.formats import names
@@ -161,7 +161,7 @@ def target_topic(letter: Received, group: str, *, to_origin: bool, to_topic: str
     return origin
 
 
-def _copy(letter: Received, to_topic: str, new_id: str) -> Outgoing:
+def _copy(letter: Received, to_topic: str, new_id: str) -> OutgoingMessage:
     stored = letter.stored
     kept = {name: value for name, value in letter.properties.items() if name not in _NOT_COPIED}
     if not to_topic.startswith(names.RETRY_PREFIX):
@@ -169,7 +169,7 @@ def _copy(letter: Received, to_topic: str, new_id: str) -> Outgoing:
     kept[REPLAYED_FROM] = f"{stored.topic}:{letter.broker_name}:{stored.queue_id}:{stored.queue_offset}"
     kept[REPLAYED_ID] = letter.message_id
     kept |= {props.UNIQ_KEY: new_id, props.WAIT: "true"}
-    message = Outgoing(to_topic, letter.body, kept, stored.flag)
+    message = OutgoingMessage(to_topic, letter.body, kept, stored.flag)
     return compressed(message) if message.is_worth_compressing else message
 
 

@@ -11,21 +11,20 @@ import logging
 import time
 from bisect import bisect_left
 from collections import deque
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
 
 from orbitlog.client.connection.namespaces import unwrapped
-from orbitlog.client.connection.routes import Routes
 from orbitlog.client.consumer.delivery import Delivery, DirectDelivery
 from orbitlog.client.consumer.group_link import GroupLink
-from orbitlog.client.consumer.queue_assignment import ConsumeOptions, QueueAssignment
-from orbitlog.client.consumer.queue_feed import QueueFeed
+from orbitlog.client.consumer.member_assignment import ConsumeOptions, MemberAssignment
+from orbitlog.client.consumer.queue_feed import Deliver, QueueFeed
 from orbitlog.client.producer.tracing import Tracer
 from orbitlog.errors import ClientError, OrbitlogError
 from orbitlog.formats.delay_levels import STANDARD_LEVELS
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records import properties
 from orbitlog.formats.records.message import Message
-from orbitlog.wire.bodies.heartbeat_bodies import ConsumerData, SubscriptionData
+from orbitlog.wire.bodies.heartbeat_bodies import ConsumerData
 from orbitlog.wire.consume_headers import SendBackRequest
 
 log = logging.getLogger(__name__)
@@ -61,11 +60,9 @@ class Consumer:
     def __init__(
         self,
         link: GroupLink,
-        routes: Routes,
-        subscriptions: Sequence[SubscriptionData],
         options: ConsumeOptions,
+        make_assignment: Callable[[Deliver], MemberAssignment],
         *,
-        send_heartbeat: Callable[[], Awaitable[None]],
         on_close: Callable[[Consumer], Awaitable[None]],
         tracer: Tracer | None = None,
     ) -> None:
@@ -73,9 +70,7 @@ class Consumer:
         self._options = options
         self._on_close = on_close
         self.tracer = tracer
-        self.assignment = QueueAssignment(
-            link, routes, subscriptions, options, send_heartbeat=send_heartbeat, deliver=self._deliver
-        )
+        self.assignment = make_assignment(self._deliver)
         self._ready: deque[Delivery] = deque()
         self._arrived = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.error_advice import refusal
 from orbitlog.client.connection.routes import Routes
-from orbitlog.client.producer.outgoing import COMPRESS_BYTES_MIN, Outgoing, send_request
+from orbitlog.client.producer.outgoing import COMPRESS_BYTES_MIN, OutgoingMessage, send_request
 from orbitlog.client.producer.queue_choice import QueueChoice
 from orbitlog.client.producer.receipts import STATUS_OF_CODE, Receipt
 from orbitlog.errors import RequestTimeout
@@ -93,7 +93,7 @@ class FastProducer:
 
     def _make_template(self, queue: MessageQueue) -> _Template:
         names.check_topic(queue.topic)
-        header, _ = send_request(Outgoing(queue.topic, b"", {}), queue, self._group)
+        header, _ = send_request(OutgoingMessage(queue.topic, b"", {}), queue, self._group)
         header.born_timestamp_ms, header.properties = _BORN_MS, _PROPERTIES
         command = Command(RequestCode.SEND_MESSAGE_V2, _OPAQUE, ext_fields=header.to_ext_fields())
         first, rest = encode_command(command)[FRAME_START_BYTES:].split(b"%d" % _OPAQUE)

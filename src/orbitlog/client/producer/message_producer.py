@@ -19,8 +19,8 @@ from orbitlog.client.connection.routes import Route, Routes
 from orbitlog.client.producer.fast_producer import SEND_SECONDS, FastProducer
 from orbitlog.client.producer.outgoing import (
     COMPRESS_IN_THREAD_BYTES,
-    Outgoing,
     OutgoingBatch,
+    OutgoingMessage,
     batch_request,
     compressed,
     make_outgoing,
@@ -77,7 +77,7 @@ class Producer:
 
     async def send(
         self,
-        message: Outgoing,
+        message: OutgoingMessage,
         *,
         seconds: float,
         ordered_by: str | None = None,
@@ -145,7 +145,7 @@ class Producer:
         message_id = ",".join(batch.unique_ids)
         return await self._send_with_retries(RequestCode.SEND_BATCH_MESSAGE, batch.topic, message_id, request, seconds)
 
-    async def send_oneway(self, message: Outgoing) -> None:
+    async def send_oneway(self, message: OutgoingMessage) -> None:
         """Send without response and without retry."""
         self._check_open()
         message = await _ready_to_send(message)
@@ -285,7 +285,7 @@ class Producer:
         return int(self._loop.time() * 1000)
 
 
-async def _ready_to_send(message: Outgoing) -> Outgoing:
+async def _ready_to_send(message: OutgoingMessage) -> OutgoingMessage:
     """Compress large bodies; very large ones in a thread, so that the event loop is not blocked."""
     if not message.is_worth_compressing:
         return message

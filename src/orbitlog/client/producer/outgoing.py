@@ -36,7 +36,7 @@ _RESERVED = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Outgoing:
+class OutgoingMessage:
     """A validated message to send."""
 
     topic: str
@@ -79,7 +79,7 @@ def make_outgoing(
     delay_level: int | None = None,
     ordered_by: str | None = None,
     flag: int = 0,
-) -> Outgoing:
+) -> OutgoingMessage:
     """Build a message from user arguments; raise `ClientError` if one is invalid."""
     topic_name(topic)
     raw = body_bytes(body)
@@ -96,7 +96,7 @@ def make_outgoing(
     _check_properties(given)
     given[properties.UNIQ_KEY] = unique_id
     given[properties.WAIT] = "true"
-    return Outgoing(topic, raw, given, flag)
+    return OutgoingMessage(topic, raw, given, flag)
 
 
 def _check_properties(given: Mapping[str, str]) -> None:
@@ -180,7 +180,7 @@ def _delay_properties(
 
 
 def send_request(
-    message: Outgoing, queue: MessageQueue, group: str, *, transaction: TransactionType = TransactionType.NONE
+    message: OutgoingMessage, queue: MessageQueue, group: str, *, transaction: TransactionType = TransactionType.NONE
 ) -> tuple[SendMessageV2Request, bytes]:
     """Return header and body of the request that sends a message to a queue."""
     text = properties.encode_properties(message.properties).decode()
@@ -188,7 +188,7 @@ def send_request(
     return _header(message.topic, queue, group, text, sys_flag=sys_flag, flag=message.flag), message.body
 
 
-def compressed(message: Outgoing) -> Outgoing:
+def compressed(message: OutgoingMessage) -> OutgoingMessage:
     """Return the message with a compressed body, or unchanged if compression does not make it smaller."""
     smaller = compress_body(message.body, CompressionType.ZLIB)
     if len(smaller) >= len(message.body):

@@ -15,7 +15,7 @@ from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import AUTO_CREATE_TOPIC, Routes
 from orbitlog.client.consumer.received import Received
 from orbitlog.client.producer.message_producer import Producer
-from orbitlog.client.producer.outgoing import Outgoing
+from orbitlog.client.producer.outgoing import OutgoingMessage
 from orbitlog.errors import ClientError, NoRoute, RequestTimeout
 from orbitlog.formats import names
 from orbitlog.formats.java import utf8_encode
@@ -67,7 +67,9 @@ class RequestReply:
         self._client_id = client_id
         self._pending: dict[str, asyncio.Future[Reply]] = {}
 
-    async def request(self, message: Outgoing, register: Callable[[str], Awaitable[None]], *, seconds: float) -> Reply:
+    async def request(
+        self, message: OutgoingMessage, register: Callable[[str], Awaitable[None]], *, seconds: float
+    ) -> Reply:
         """Send a request and wait for its reply; `register` must have made this client known to the broker before."""
         correlation = str(uuid.uuid4())
         message.properties[CORRELATION_ID] = correlation

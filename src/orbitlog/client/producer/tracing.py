@@ -17,7 +17,7 @@ from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import Routes
 from orbitlog.client.consumer.received import Received
 from orbitlog.client.producer.message_producer import Producer
-from orbitlog.client.producer.outgoing import Outgoing, make_outgoing
+from orbitlog.client.producer.outgoing import OutgoingMessage, make_outgoing
 from orbitlog.client.producer.receipts import Receipt
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
@@ -60,7 +60,9 @@ class Tracer:
         self._flush_timer: asyncio.TimerHandle | None = None
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def sent(self, message: Outgoing, group: str, receipt: Receipt | None, started_ms: int, *, is_half: bool) -> None:
+    def sent(
+        self, message: OutgoingMessage, group: str, receipt: Receipt | None, started_ms: int, *, is_half: bool
+    ) -> None:
         """Record a send; `receipt` is None if it failed."""
         now_ms = _now_ms()
         fields = message.properties

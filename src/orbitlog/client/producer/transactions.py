@@ -14,7 +14,7 @@ from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.routes import Routes
 from orbitlog.client.consumer.received import NamespacedMessage, Received
 from orbitlog.client.producer.message_producer import Producer
-from orbitlog.client.producer.outgoing import Outgoing
+from orbitlog.client.producer.outgoing import OutgoingMessage
 from orbitlog.client.producer.receipts import Receipt
 from orbitlog.errors import ClientError, OrbitlogError, RemotingError
 from orbitlog.formats.records import properties
@@ -50,7 +50,7 @@ class Transactions:
         """Use `check` to answer the transaction checks of brokers; it replaces an earlier one."""
         self._check = check
 
-    async def send(self, message: Outgoing, branch: Branch, *, seconds: float) -> tuple[Receipt, Outcome]:
+    async def send(self, message: OutgoingMessage, branch: Branch, *, seconds: float) -> tuple[Receipt, Outcome]:
         """Send a half message, run the branch, and commit if it returns True; roll back if it raises."""
         message.properties[properties.TRANSACTION_PREPARED] = "true"
         message.properties[properties.PRODUCER_GROUP] = self._producer.group

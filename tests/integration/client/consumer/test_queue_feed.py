@@ -29,7 +29,7 @@ def found(*messages: Message, broker_id: int = 0) -> PullResult:
 
 
 class Broker:
-    """Answers pulls as it is told, in turn; then they wait."""
+    """Answers pulls with the given results in turn; later pulls wait."""
 
     def __init__(self, *answers: PullResult | OrbitlogError) -> None:
         self.answers = list(answers)
@@ -71,7 +71,7 @@ def offsets(messages: list[Message]) -> list[int]:
     return [message.queue_offset for message in messages]
 
 
-def test_what_only_shares_a_hash_is_passed_over_and_committed() -> None:
+def test_message_with_colliding_tag_hash_is_skipped_and_committed() -> None:
     async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
         assert offsets(delivered) == [1]
         assert feed.window.commit_offset == 1
@@ -81,7 +81,7 @@ def test_what_only_shares_a_hash_is_passed_over_and_committed() -> None:
     run(scenario, Broker(found(record(0, "BBBB"), record(1, "AaAa"), record(2, "BBBB"))), tags="AaAa")
 
 
-def test_in_order_the_next_waits_for_the_one_before() -> None:
+def test_ordered_feed_delivers_one_message_at_a_time() -> None:
     async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
         assert offsets(delivered) == [0]
         feed.mark_busy()
@@ -95,7 +95,7 @@ def test_in_order_the_next_waits_for_the_one_before() -> None:
     run(scenario, Broker(found(record(0), record(1))), ordered=True)
 
 
-def test_a_word_about_the_time_before_a_move_counts_no_more() -> None:
+def test_delivery_from_before_a_reset_is_stale() -> None:
     async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
         before = feed.window
         feed.requeue(before, delivered[0], 0)
@@ -108,7 +108,7 @@ def test_a_word_about_the_time_before_a_move_counts_no_more() -> None:
     run(scenario, Broker(found(record(0))))
 
 
-def test_an_offset_that_is_gone_is_left_for_the_one_that_is_there() -> None:
+def test_deleted_offset_moves_to_the_first_available_one() -> None:
     moved = PullResult(b"", 70, 70, 90, True)
     broker = Broker(moved, found(record(70)))
 
@@ -119,7 +119,7 @@ def test_an_offset_that_is_gone_is_left_for_the_one_that_is_there() -> None:
     run(scenario, broker)
 
 
-def test_a_copy_is_read_when_the_master_says_so_and_never_committed_to() -> None:
+def test_replica_is_read_if_suggested_and_never_committed_to() -> None:
     broker = Broker(found(record(0), broker_id=1), found(record(1), broker_id=1), ConnectionLost("gone"))
 
     async def scenario(feed: QueueFeed, delivered: list[Message]) -> None:
@@ -130,7 +130,7 @@ def test_a_copy_is_read_when_the_master_says_so_and_never_committed_to() -> None
     run(scenario, broker)
 
 
-def test_a_broker_that_is_lost_is_asked_again_and_told_everything_again(monkeypatch: Any) -> None:
+def test_lost_broker_is_pulled_again_and_gets_the_commit_repeated(monkeypatch: Any) -> None:
     monkeypatch.setattr("orbitlog.client.consumer.queue_feed.AFTER_FAILURE_SECONDS", 0.0)
     broker = Broker(found(record(0)), ConnectionLost("gone"), found(record(1)))
     lost: list[bool] = []
@@ -145,7 +145,7 @@ def test_a_broker_that_is_lost_is_asked_again_and_told_everything_again(monkeypa
     run(scenario, broker, on_unreachable=lambda: lost.append(True))
 
 
-def test_one_that_was_stopped_leaves_nothing_for_the_collector() -> None:
+def test_stopped_feed_leaves_no_garbage_cycles() -> None:
     async def whole() -> None:
         feed = QueueFeed(QUEUE, 0, Broker(found(record(0))), make_subscription("Orders", "*"), lambda *_: None)  # type: ignore[arg-type]
         for _ in range(10):
@@ -163,7 +163,7 @@ def test_one_that_was_stopped_leaves_nothing_for_the_collector() -> None:
         gc.enable()
 
 
-def test_one_that_is_stopped_before_it_began() -> None:
+def test_feed_stopped_before_its_first_pull() -> None:
     async def whole() -> None:
         broker = Broker()
         await QueueFeed(QUEUE, 0, broker, make_subscription("Orders", "*"), lambda *_: None).stop()  # type: ignore[arg-type]

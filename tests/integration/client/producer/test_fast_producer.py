@@ -1,4 +1,4 @@
-"""The short way of a send: the same request as the long one, the same errors, and the long way where it fails."""
+"""Fast path of a send: the same request and errors as the slow path, which takes over on failures."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def header_of(request: Command) -> dict[str, Any]:
     "more",
     [{}, {"tags": "t", "keys": ["k1", "k2"]}, {"user_properties": {"a": 'quoted "x" \\ and Übung', "b": "\t"}}],
 )
-def test_both_ways_send_the_same(more: dict[str, Any]) -> None:
+def test_fast_and_slow_path_send_the_same_request(more: dict[str, Any]) -> None:
     async def scenario() -> None:
         place = Place()
         async with producer_to(place) as producer:
@@ -98,7 +98,7 @@ def test_both_ways_send_the_same(more: dict[str, Any]) -> None:
     asyncio.run(scenario())
 
 
-def test_a_refusal_is_an_error_or_another_try() -> None:
+def test_error_code_is_raised_or_retried() -> None:
     async def scenario() -> None:
         place = Place()
         async with producer_to(place) as producer:
@@ -113,7 +113,7 @@ def test_a_refusal_is_an_error_or_another_try() -> None:
     asyncio.run(scenario())
 
 
-def test_a_connection_that_is_lost_is_dialled_anew() -> None:
+def test_lost_connection_is_reopened() -> None:
     def cut(connection: Connection, _: Command) -> Answer:
         connection.abort()
         return None
@@ -128,7 +128,7 @@ def test_a_connection_that_is_lost_is_dialled_anew() -> None:
     asyncio.run(scenario())
 
 
-def test_no_answer_is_a_timeout_and_nothing_stays_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_response_times_out_and_leaves_nothing_pending(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(quick_sending, "SEND_SECONDS", 0.05)
 
     async def scenario() -> None:
@@ -145,7 +145,7 @@ def test_no_answer_is_a_timeout_and_nothing_stays_behind(monkeypatch: pytest.Mon
     asyncio.run(scenario())
 
 
-def test_what_is_large_goes_the_long_way_and_is_compressed() -> None:
+def test_large_body_takes_the_slow_path_and_is_compressed() -> None:
     async def scenario() -> None:
         place = Place()
         async with producer_to(place) as producer:
@@ -155,8 +155,8 @@ def test_what_is_large_goes_the_long_way_and_is_compressed() -> None:
     asyncio.run(scenario())
 
 
-def test_every_broker_has_its_turn() -> None:
-    """The short way knows only brokers that are connected; the others must not be passed over for that."""
+def test_fast_path_gives_every_broker_its_turn() -> None:
+    """The fast path uses open connections only; brokers without one must still get their turn."""
 
     async def scenario() -> None:
         other = Place()

@@ -35,7 +35,7 @@ def test_who_would_create_a_topic_does_not_share_the_answer_of_who_would_not() -
             routes.refresh("New"), routes.refresh("New", create=True), routes.refresh("New"), return_exceptions=True
         )
         assert [isinstance(each, NoRoute) for each in answers] == [True, False, True]
-        assert name_server.asked.count("New") == 2
+        assert name_server.requested.count("New") == 2
         with pytest.raises(NoRoute):
             await routes.of("New")
 
@@ -45,11 +45,11 @@ def test_who_would_create_a_topic_does_not_share_the_answer_of_who_would_not() -
 def test_what_is_known_goes_on_counting_while_no_name_server_answers() -> None:
     async def scenario(name_server: NameServer, routes: Routes) -> None:
         before = await routes.freshest("Known")
-        name_server.is_away = True
+        name_server.is_down = True
         assert await routes.freshest("Known") == before
         with pytest.raises(ConnectFailed):
             await routes.freshest("Unknown")
-        name_server.is_away = False
+        name_server.is_down = False
         del name_server.topics["Known"]
         with pytest.raises(NoRoute):
             await routes.freshest("Known")

@@ -96,7 +96,7 @@ def test_an_address_that_another_server_has_now_is_worth_another_try() -> None:
     assert caught.value.retriable
 
 
-def test_when_the_time_is_over_the_error_says_what_kept_failing() -> None:
+def test_timeout_raises_the_last_failure() -> None:
     class Vanished(Brokers):
         async def invoke_name_server(self, *_: Any, **__: Any) -> Command:
             if self.tried:
@@ -167,7 +167,7 @@ def test_a_send_waits_for_brokers_that_have_not_registered_yet() -> None:
         topics, brokers.topics = brokers.topics, {}
         producer = Producer(brokers, Routes(brokers), "group")  # type: ignore[arg-type]
         task = asyncio.create_task(producer.send(make_outgoing("Orders", "one", "ID"), seconds=60.0))
-        while len(brokers.asked) < 12:  # noqa: ASYNC110 - more often than a send tries what may have been done
+        while len(brokers.requested) < 12:  # noqa: ASYNC110 - more often than a send tries what may have been done
             await asyncio.sleep(0)
         brokers.topics = topics
         assert (await task).status is SendStatus.SENT

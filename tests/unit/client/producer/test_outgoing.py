@@ -70,7 +70,7 @@ def test_what_is_given_becomes_properties() -> None:
         ({"deliver_at": 5}, "deliver_at must be a datetime, not int"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_sent(given: dict[str, Any], reason: str) -> None:
+def test_invalid_arguments_raise_client_error(given: dict[str, Any], reason: str) -> None:
     with pytest.raises(ClientError, match=reason):
         make_outgoing("Orders", given.pop("body", b"x"), "ID", **given)
 

@@ -10,7 +10,7 @@ import pytest
 
 from orbitlog.client.connection.routes import Route
 from orbitlog.client.consumer.group_link import PullResult
-from orbitlog.client.consumer.queue_assignment import ConsumeOptions, QueueAssignment
+from orbitlog.client.consumer.member_assignment import ConsumeOptions, MemberAssignment
 from orbitlog.client.consumer.subscriptions import make_subscription
 from orbitlog.errors import ConnectFailed, NoRoute
 from orbitlog.formats.message_queue import MessageQueue
@@ -65,10 +65,10 @@ async def nothing() -> None:
     pass
 
 
-def run(scenario: Callable[[Cluster, QueueAssignment], Coroutine[Any, Any, None]], **options: Any) -> None:
+def run(scenario: Callable[[Cluster, MemberAssignment], Coroutine[Any, Any, None]], **options: Any) -> None:
     async def whole() -> None:
         cluster = Cluster()
-        assignment = QueueAssignment(
+        assignment = MemberAssignment(
             cluster,  # type: ignore[arg-type]
             cluster,  # type: ignore[arg-type]
             [make_subscription("Orders")],
@@ -82,12 +82,12 @@ def run(scenario: Callable[[Cluster, QueueAssignment], Coroutine[Any, Any, None]
     asyncio.run(whole())
 
 
-def ids(assignment: QueueAssignment) -> list[int]:
+def ids(assignment: MemberAssignment) -> list[int]:
     return sorted(queue.queue_id for queue in assignment.feeds)
 
 
 def test_a_share_shrinks_and_grows_and_what_goes_is_committed() -> None:
-    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
+    async def scenario(cluster: Cluster, assignment: MemberAssignment) -> None:
         await assignment.start()
         assert ids(assignment) == [0, 1, 2, 3]
         cluster.members_now = ["me", "you"]
@@ -102,7 +102,7 @@ def test_a_share_shrinks_and_grows_and_what_goes_is_committed() -> None:
 
 
 def test_nothing_changes_while_nobody_can_say_who_the_members_are() -> None:
-    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
+    async def scenario(cluster: Cluster, assignment: MemberAssignment) -> None:
         await assignment.start()
         cluster.silent = True
         assert not await assignment.rebalance()
@@ -114,9 +114,9 @@ def test_nothing_changes_while_nobody_can_say_who_the_members_are() -> None:
 
 
 def test_a_change_while_shares_are_told_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orbitlog.client.consumer.queue_assignment.UNBALANCED_SECONDS", 3600.0)
+    monkeypatch.setattr("orbitlog.client.consumer.member_assignment.UNBALANCED_SECONDS", 3600.0)
 
-    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
+    async def scenario(cluster: Cluster, assignment: MemberAssignment) -> None:
         await assignment.start()
         looks = 0
 
@@ -139,7 +139,7 @@ def test_a_change_while_shares_are_told_is_not_overlooked(monkeypatch: pytest.Mo
 
 
 def test_in_order_only_locked_queues_are_taken_and_lost_ones_are_dropped() -> None:
-    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
+    async def scenario(cluster: Cluster, assignment: MemberAssignment) -> None:
         cluster.taken = {QUEUES[3]}
         assert not await assignment.rebalance()
         assert ids(assignment) == [0, 1, 2]
@@ -157,10 +157,10 @@ def test_in_order_only_locked_queues_are_taken_and_lost_ones_are_dropped() -> No
     run(scenario, orderly=True)
 
 
-def test_in_order_a_queue_is_handed_over_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("orbitlog.client.consumer.queue_assignment.REVOKE_SECONDS", 0.01)
+def test_orderly_queue_is_revoked_between_two_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("orbitlog.client.consumer.member_assignment.REVOKE_SECONDS", 0.01)
 
-    async def scenario(cluster: Cluster, assignment: QueueAssignment) -> None:
+    async def scenario(cluster: Cluster, assignment: MemberAssignment) -> None:
         await assignment.rebalance()
         assignment.feeds[QUEUES[2]].mark_busy()
         cluster.members_now = ["me", "you"]

@@ -1,4 +1,4 @@
-"""What the client makes of brokers and name servers that go away and come back: nothing lost, nobody stuck."""
+"""The client during restarts of brokers and name servers: no message is lost, and no call hangs."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_order_is_kept_when_brokers_are_restarted(orbitlog_broker: RunningBroker
     asyncio.run(scenario())
 
 
-def test_closing_ends_though_everybody_is_gone(orbitlog_broker: RunningBroker) -> None:
+def test_close_returns_if_all_servers_are_down(orbitlog_broker: RunningBroker) -> None:
     async def scenario() -> None:
         async with asyncio.timeout(SECONDS_MAX), orbitlog_broker.connect() as mq:
             await mq.send("Gone", "one")
@@ -88,7 +88,7 @@ def test_closing_ends_though_everybody_is_gone(orbitlog_broker: RunningBroker) -
     asyncio.run(scenario())
 
 
-def test_closing_ends_though_nobody_takes_its_traces(
+def test_close_returns_if_traces_cannot_be_sent(
     orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("orbitlog.client.producer.tracing.CLOSE_SECONDS", 0.2)
@@ -105,10 +105,10 @@ def test_closing_ends_though_nobody_takes_its_traces(
     assert "dropped the last trace records" in caplog.text
 
 
-def test_closing_ends_though_a_broker_does_not_answer(
+def test_close_returns_if_a_broker_does_not_answer(
     orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that takes connections and says nothing: a machine that hangs, a process that was stopped."""
+    """A server that accepts connections and never answers, like a stopped process."""
     monkeypatch.setattr("orbitlog.client.consumer.group_consumer.CLOSE_SECONDS", 0.5)
 
     async def scenario() -> None:
@@ -128,7 +128,7 @@ def test_closing_ends_though_a_broker_does_not_answer(
     asyncio.run(scenario())
 
 
-def test_what_was_on_its_way_arrives_before_the_client_closes(orbitlog_broker: RunningBroker) -> None:
+def test_close_waits_for_sends_in_flight(orbitlog_broker: RunningBroker) -> None:
     async def scenario() -> None:
         async with orbitlog_broker.connect() as mq:
             await mq.send("OnItsWay", "first")
@@ -145,7 +145,7 @@ def test_what_was_on_its_way_arrives_before_the_client_closes(orbitlog_broker: R
     asyncio.run(scenario())
 
 
-def test_members_that_come_and_go_share_all_messages(orbitlog_broker: RunningBroker) -> None:
+def test_members_that_join_and_leave_consume_all_messages(orbitlog_broker: RunningBroker) -> None:
     async def scenario() -> None:
         ledger = Ledger()
         chance = random.Random(7)
@@ -171,7 +171,7 @@ def test_members_that_come_and_go_share_all_messages(orbitlog_broker: RunningBro
     asyncio.run(scenario())
 
 
-def test_the_address_of_a_broker_is_not_that_of_a_name_server(orbitlog_broker: RunningBroker) -> None:
+def test_broker_address_as_name_server_is_reported(orbitlog_broker: RunningBroker) -> None:
     async def scenario() -> None:
         async with orbitlog.connect(orbitlog_broker.broker_address) as mq:
             with pytest.raises(BrokerRefused, match=r"is 127\.0\.0\.1:\d+ a name server\?"):
@@ -180,12 +180,12 @@ def test_the_address_of_a_broker_is_not_that_of_a_name_server(orbitlog_broker: R
     asyncio.run(scenario())
 
 
-def test_a_client_that_closes_waits_for_a_consumer_that_is_leaving(
+def test_close_waits_for_a_consumer_that_is_leaving(
     orbitlog_broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:
         async with orbitlog_broker.connect() as mq:
-            await mq.admin.create_topic("Leaving", 512)  # to give back so many takes a while
+            await mq.admin.create_topic("Leaving", 512)  # revoking this many queues takes a while
             consumer = await mq.consume("Leaving", group="leaving", start_from="first")
             leaving = asyncio.create_task(consumer.close())
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Words on messages: done, again, given up; in loops that end early, in order, and when everybody gets everything."""
+"""Settling of deliveries: ack, retry and dead letters; in loops that end early, orderly, and broadcasting."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def one(consumer: Consumer) -> Delivery:
     return message
 
 
-def test_a_message_at_hand_is_not_done_when_its_loop_ends(orbitlog_broker: RunningBroker) -> None:
+def test_current_message_is_not_acknowledged_when_its_loop_ends(orbitlog_broker: RunningBroker) -> None:
     async def scenario() -> None:
         async with orbitlog_broker.connect() as mq:
             await mq.admin.create_topic("Loops", 1)
@@ -52,7 +52,7 @@ def test_a_message_at_hand_is_not_done_when_its_loop_ends(orbitlog_broker: Runni
     asyncio.run(scenario())
 
 
-def test_a_loop_joins_and_leaves_by_itself(cluster: str) -> None:
+def test_loop_over_consume_joins_and_leaves_the_group(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
             await mq.send("Short", "one")
@@ -72,7 +72,7 @@ def test_a_loop_joins_and_leaves_by_itself(cluster: str) -> None:
     asyncio.run(scenario())
 
 
-def test_in_order_a_retry_inside_a_loop_holds_the_line_and_ends_among_dead_letters(
+def test_orderly_retry_blocks_its_queue_and_ends_in_dead_letters(
     cluster: str,
 ) -> None:
     async def scenario() -> None:
@@ -95,7 +95,7 @@ def test_in_order_a_retry_inside_a_loop_holds_the_line_and_ends_among_dead_lette
     asyncio.run(scenario())
 
 
-def test_what_raises_comes_again_with_its_topic(cluster: str) -> None:
+def test_failed_message_is_redelivered_with_its_topic(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster, namespace="shop") as mq:
             await mq.send("Failing", "one", tags="t")
@@ -106,7 +106,7 @@ def test_what_raises_comes_again_with_its_topic(cluster: str) -> None:
                 seen.append((message.topic, message.attempts))
                 if message.attempts == 0:
                     await message.retry(after=1)
-                    raise ValueError("this was said already, so that it changes nothing")
+                    raise ValueError("already settled, so this has no effect")
                 await consumer.close()
 
             async with asyncio.timeout(SECONDS_MAX):
@@ -117,7 +117,7 @@ def test_what_raises_comes_again_with_its_topic(cluster: str) -> None:
     asyncio.run(scenario())
 
 
-def test_everybody_gets_everything_and_remembers_where_it_was(cluster: str) -> None:
+def test_broadcasting_members_get_all_messages_and_keep_their_offsets(cluster: str) -> None:
     async def scenario(directory: str) -> None:
         path = Path(directory) / "kept" / "offsets.json"
         async with connect(cluster) as mq:
@@ -155,11 +155,11 @@ def expressions_choose(cluster: str) -> None:
     asyncio.run(scenario())
 
 
-def test_an_expression_that_no_broker_understands_is_refused_at_once(make_orbitlog_broker: MakeBroker) -> None:
+def test_invalid_filter_expression_is_refused_on_joining(make_orbitlog_broker: MakeBroker) -> None:
     expressions_choose(make_orbitlog_broker(enablePropertyFilter=True).address)
 
 
-def test_batches_are_done_when_the_next_is_asked_for(cluster: str) -> None:
+def test_batch_is_acknowledged_when_the_next_is_requested(cluster: str) -> None:
     async def scenario() -> None:
         async with connect(cluster) as mq:
             await mq.send_batch("Batches", [str(number) for number in range(40)])
@@ -177,7 +177,7 @@ def test_batches_are_done_when_the_next_is_asked_for(cluster: str) -> None:
     asyncio.run(scenario())
 
 
-def test_what_is_held_too_long_goes_back_and_comes_again(make_orbitlog_broker: MakeBroker) -> None:
+def test_message_not_settled_in_time_is_redelivered(make_orbitlog_broker: MakeBroker) -> None:
     broker = make_orbitlog_broker(messageDelayLevel="1s 1s 1s 1s")
 
     async def scenario() -> None:
@@ -199,7 +199,7 @@ def test_what_is_held_too_long_goes_back_and_comes_again(make_orbitlog_broker: M
     asyncio.run(scenario())
 
 
-def test_a_queue_that_is_paused_gives_nothing_until_it_is_resumed(orbitlog_broker: RunningBroker) -> None:
+def test_paused_queue_delivers_nothing_until_resumed(orbitlog_broker: RunningBroker) -> None:
     async def scenario() -> None:
         async with orbitlog_broker.connect() as mq:
             await mq.admin.create_topic("Paused", 2)
@@ -233,7 +233,7 @@ def test_a_queue_that_is_paused_gives_nothing_until_it_is_resumed(orbitlog_broke
     asyncio.run(scenario())
 
 
-def test_members_that_want_different_things_are_warned(
+def test_members_with_other_subscriptions_are_warned(
     orbitlog_broker: RunningBroker, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def scenario() -> None:

@@ -1,9 +1,10 @@
-"""The client without an event loop: the same names, the same results."""
+"""The blocking client: same methods, signatures and results as the asyncio client."""
 
 from __future__ import annotations
 
 import inspect
 import threading
+import time
 from collections.abc import Callable
 
 import pytest
@@ -18,7 +19,7 @@ from orbitlog.client.blocking import (
     BlockingRocketMQ,
 )
 from orbitlog.client.consumer.delivery import Delivery
-from orbitlog.client.consumer.group_consumer import Consumer
+from orbitlog.client.consumer.group_consumer import WORK_SECONDS, Consumer
 from orbitlog.client.consumer.topic_reader import Reader
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import ClientClosed, ClientError, RemotingError
@@ -70,7 +71,7 @@ def test_blocking_module_has_no_untyped_options() -> None:
     assert "**options" not in inspect.getsource(blocking)
 
 
-def test_a_day_without_an_event_loop(orbitlog_broker: RunningBroker) -> None:
+def test_blocking_client_end_to_end(orbitlog_broker: RunningBroker) -> None:
     with orbitlog_broker.connect() as mq:
         mq.admin.create_topic("Plain", 1)
         receipt = mq.send("Plain", "one", keys=["k"])
@@ -101,6 +102,21 @@ def test_a_day_without_an_event_loop(orbitlog_broker: RunningBroker) -> None:
     mq.close()
 
 
+def test_listener_that_closes_its_consumer_does_not_wait_for_itself(orbitlog_broker: RunningBroker) -> None:
+    with orbitlog_broker.connect() as mq:
+        mq.send("Closing", "one")
+        consumer = mq.consume("Closing", group="closing", start_from="first")
+        closed_in: list[float] = []
+
+        def listener(_: BlockingDelivery) -> None:
+            started = time.monotonic()
+            consumer.close()
+            closed_in.append(time.monotonic() - started)
+
+        consumer.run(listener, concurrency=1)
+        assert closed_in[0] < WORK_SECONDS
+
+
 def test_batches_and_a_reader_that_pauses(orbitlog_broker: RunningBroker) -> None:
     with orbitlog_broker.connect() as mq:
         mq.admin.create_topic("Twin", 1)
@@ -123,7 +139,7 @@ def test_batches_and_a_reader_that_pauses(orbitlog_broker: RunningBroker) -> Non
                 reader.resume(MessageQueue("Twin", "nobody", 0))
 
 
-def test_nobody_waits_for_a_client_that_is_closed_meanwhile(orbitlog_broker: RunningBroker) -> None:
+def test_call_during_close_raises_client_closed(orbitlog_broker: RunningBroker) -> None:
     """Threads that ask while another one closes: each gets its answer, or hears that the client is closed."""
     told: list[str] = []
 
@@ -148,9 +164,7 @@ def test_nobody_waits_for_a_client_that_is_closed_meanwhile(orbitlog_broker: Run
     assert len(told) == 20
 
 
-def test_nobody_waits_for_a_thread_that_a_fork_left_behind(
-    orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_call_after_fork_raises_client_error(orbitlog_broker: RunningBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     with orbitlog_broker.connect() as mq:
         with monkeypatch.context() as child:
             child.setattr("orbitlog.client.connection.loop_thread.os.getpid", lambda: -1)
@@ -159,12 +173,12 @@ def test_nobody_waits_for_a_thread_that_a_fork_left_behind(
         mq.admin.topics()
 
 
-def test_a_connection_that_was_not_entered_says_how(orbitlog_broker: RunningBroker) -> None:
+def test_client_used_without_entering_raises_with_advice(orbitlog_broker: RunningBroker) -> None:
     with pytest.raises(AttributeError, match=r"async with orbitlog\.connect"):
         orbitlog_broker.connect().send("Plain", "one")
 
 
-def test_a_mistake_leaves_no_thread_behind(orbitlog_broker: RunningBroker) -> None:
+def test_failed_connect_leaves_no_thread(orbitlog_broker: RunningBroker) -> None:
     with pytest.raises(ClientError), orbitlog_broker.connect(producer_group="no name!"):
         pass
     assert "orbitlog client" not in {thread.name for thread in threading.enumerate()}

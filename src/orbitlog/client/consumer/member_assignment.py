@@ -61,7 +61,7 @@ class ConsumeOptions:
         return MAX_ATTEMPTS if self.max_attempts is None and not self.orderly else self.max_attempts
 
 
-class QueueAssignment:
+class MemberAssignment:
     """The queues of every subscribed topic that are assigned to this member."""
 
     def __init__(
@@ -70,9 +70,9 @@ class QueueAssignment:
         routes: Routes,
         subscriptions: Sequence[SubscriptionData],
         options: ConsumeOptions,
+        deliver: Deliver,
         *,
         send_heartbeat: Callable[[], Awaitable[None]],
-        deliver: Deliver,
     ) -> None:
         self._link = link
         self._routes = routes
