@@ -27,8 +27,8 @@ from orbitlog.jobs.store_use import SHARED_USE
 from orbitlog.settings import store_settings as keys
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.storefiles.disk import Disk, RealDisk
-from orbitlog.storefiles.inferred_geometry import told_geometry
-from orbitlog.storefiles.inferred_rules import told_rules
+from orbitlog.storefiles.inferred_geometry import robust_geometry
+from orbitlog.storefiles.inferred_rules import sampled_rules
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.replicated_log import ReplicatedLog
 from orbitlog.storefiles.store_contents import Content, find_obstacles
@@ -104,7 +104,7 @@ def convert_store(
         raise StoreLocked(f"{root} is used by a broker; stop it first")
     work = out.with_name(out.name + _SUFFIX)
     readable = _with_data_files(store)
-    geometry, rules = told_geometry(readable, settings), told_rules(readable, settings)
+    geometry, rules = robust_geometry(readable, settings), sampled_rules(readable, settings)
     result = Conversion(str(root), str(out), kinds, is_dry_run=dry_run)
     if dry_run:
         return _surveyed(store, result, accept_uncommitted=accept_uncommitted, progress=progress)
