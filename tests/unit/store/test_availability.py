@@ -24,7 +24,7 @@ def test_is_limited_follows_full_disk_failure_and_close() -> None:
 
 def test_a_failed_sync_is_permanent() -> None:
     availability = Availability(Path("store"))
-    with pytest.raises(StoreError, match="sync failed .*read-only until a restart"), availability.failing_for_good():
+    with pytest.raises(StoreError, match=r"sync failed .*read-only until a restart"), availability.failing_for_good():
         raise OSError("no such device")
     assert availability.is_limited
     availability.note_full_disk("")
