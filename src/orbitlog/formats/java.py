@@ -76,7 +76,7 @@ def string_hash(text: str) -> int:
 
 
 def abs_or_zero(value: int) -> int:
-    """Absolute value of an int whose minimum has none: `Math.abs(value)`, and 0 where that stays negative."""
+    """Return `Math.abs(value)`, but 0 for the int minimum, whose absolute value is negative in Java."""
     return 0 if value == INT_MIN else abs(value)
 
 

@@ -76,7 +76,7 @@ class ArrowDecoder:
         self.schema = pa.schema([SCHEMA.field(name) for name in names])
         self.ended: tuple[int, Stop] = 0, None
         self._batch_rows = batch_rows
-        # Columns that nobody keeps are filled into the same arrays again and again.
+        # Columns that are not in the result reuse the same arrays.
         self._scratch = HeaderColumns.allocate(batch_rows)
         self._fixed = [name for name in names if name in HeaderColumns._fields]
         self._fixed_dtypes = [getattr(self._scratch, name).dtype for name in self._fixed]
@@ -94,7 +94,7 @@ class ArrowDecoder:
         base_physical_offset: int | None = None,
         check_crc: bool = True,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield the messages that start in the range; `ended` then says where and why it ended."""
+        """Yield the messages that start in the range; `ended` then has the position and the reason."""
         source = SourceBytes(buffer, base_physical_offset)
         position, stop = source.range(start, stop)
         why = OUTPUT_FULL
@@ -148,7 +148,7 @@ class ArrowDecoder:
 
 
 class BatchParts:
-    """One batch in the making: its header columns, the parts already copied, and where the rest lies."""
+    """A batch being built: its header columns, the parts already copied, and the positions of the rest."""
 
     def __init__(self, source: SourceBytes, header: HeaderColumns, rows: int, copies: dict[str, CopiedPart]) -> None:
         self._source = source

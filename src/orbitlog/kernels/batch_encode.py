@@ -1,8 +1,8 @@
-"""The records of a batch, straight from the bytes of the request: the twin of `formats.records.batch_records`.
+"""Batch encoder: encodes the records of a batch request with a kernel, the twin of `formats.records.batch_records`.
 
-One pass over the members: each is proved to lie within the request, its checksum is made, and its record is put behind
-the one before. Whatever is unusual about one of them, or wrong, ends the pass: plain Python looks at such a batch, and
-says what it is.
+One pass over the members: each is checked to be within the request, its CRC is computed, and its record is written
+after the one before. A member that is not eligible or invalid ends the pass; plain Python then encodes or refuses the
+batch.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ _BODY_CRC, _RECORD_FLAG, _QUEUE_OFFSET, _PHYSICAL_OFFSET, _RECORD_BODY_LENGTH = 
     RECORD_PREFIX.position(name) for name in ("body_crc", "flag", "queue_offset", "physical_offset", "body_length")
 )
 _SEPARATOR = ord(props.PROPERTY_END)
-# The beginnings of names that a member may not have, or not without a closer look.
+# The first four bytes of property names that need the slow path.
 _DELAY = int.from_bytes(props.DELAY.encode()[:4], "little")
 _INNER_NUM = int.from_bytes(props.INNER_NUM.encode()[:4], "little")
 _CRC32 = int.from_bytes(props.CRC32.encode()[:4], "little")
-_UNUSUAL_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6 | flags.TRANSACTION_MASK | flags.INNER_BATCH
+_SLOW_PATH_BITS = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6 | flags.TRANSACTION_MASK | flags.INNER_BATCH
 _MEMBERS_MAX = 4096
-_UNUSUAL, _NO_ROOM = -1, -2
+_NOT_ELIGIBLE, _NO_ROOM = -1, -2
 _ROOM_MIN = 64 * 1024
 
 
 @inlined
-def _are_plain(source, first, end):
-    """Tell whether properties have neither a zero nor anything that begins like a name they may not have."""
+def _are_eligible(source, first, end):
+    """Return whether properties contain neither a zero byte nor the start of a name that needs the slow path."""
     for at in range(first, end - 3):
         word = load_half_word(source, at)
         if word == _DELAY or word == _INNER_NUM or word == _CRC32 or (word & np.uint32(0xFF)) == 0:
@@ -52,9 +52,9 @@ def _are_plain(source, first, end):
 
 @kernel
 def put_records(members, shared, added_bytes, queue_offset, physical_offset, records, places):
-    """Put the records of all members; returns how many bytes and how many members, or why not.
+    """Write the records of all members; return their bytes and count, or a negative reason and the count so far.
 
-    `shared` is a record's prefix, the topic with its length, and what is added to the properties of each.
+    `shared` is a record's prefix, the topic with its length, and the properties added to each member.
     """
     source, end = members.ctypes.data, np.int64(members.shape[0])
     constant, target, room = shared.ctypes.data, records.ctypes.data, np.int64(records.shape[0])
@@ -62,23 +62,23 @@ def put_records(members, shared, added_bytes, queue_offset, physical_offset, rec
     position, written, count = np.int64(0), np.int64(0), np.int64(0)
     while position < end:
         if count == places.shape[0] or position + _HEAD + 2 > end:
-            return _UNUSUAL, count
+            return _NOT_ELIGIBLE, count
         body_bytes = np.int64(load_i32(source, position + _BODY_LENGTH))
         if body_bytes <= 0 or position + _HEAD + body_bytes + 2 > end:
-            return _UNUSUAL, count
+            return _NOT_ELIGIBLE, count
         body_start = position + _HEAD
         first = body_start + body_bytes + 2
         raw_bytes = np.int64(load_u16(source, first - 2))
         following = first + raw_bytes
         if following > end:
-            return _UNUSUAL, count
-        if not _are_plain(source, first, following):
-            return _UNUSUAL, count
+            return _NOT_ELIGIBLE, count
+        if not _are_eligible(source, first, following):
+            return _NOT_ELIGIBLE, count
         separator = 1 if added_bytes > 0 and raw_bytes > 0 and load_u8(source, following - 1) != _SEPARATOR else 0
         properties_bytes = raw_bytes + separator + added_bytes
         size = _PREFIX + body_bytes + topic_bytes + 2 + properties_bytes
         if properties_bytes > PROPERTIES_BYTES_MAX:
-            return _UNUSUAL, count
+            return _NOT_ELIGIBLE, count
         if written + size > room:
             return _NO_ROOM, count
         copy_bytes(target, written, constant, np.int64(0), np.int64(_PREFIX))
@@ -110,7 +110,7 @@ def put_records(members, shared, added_bytes, queue_offset, physical_offset, rec
 
 
 class BatchEncoder:
-    """Makes records of batches, in memory of its own that is used again; for one thread."""
+    """Encodes batches into a buffer that is reused; for one thread."""
 
     def __init__(self) -> None:
         self._places = np.empty(_MEMBERS_MAX, np.int64)
@@ -121,7 +121,7 @@ class BatchEncoder:
         self._view = self._records.data
 
     def load(self) -> None:
-        """Have the kernel in memory: a first call compiles it, or fetches what was compiled before."""
+        """Load the kernel: the first call compiles it or reads compiled code from the cache."""
         shared = np.frombuffer(bytes(_PREFIX + 2), np.uint8)
         put_records(np.frombuffer(b"", np.uint8), shared, 0, 0, 0, self._records, self._places)
 
@@ -130,7 +130,7 @@ class BatchEncoder:
     ) -> BatchRecords | None:
         """Return what its twin in `formats` returns."""
         template = template_of(batch)
-        if template is None or template.sys_flag & _UNUSUAL_BITS or 0 in added:
+        if template is None or template.sys_flag & _SLOW_PATH_BITS or 0 in added:
             return None
         prefix = template.pack_prefix(
             0,

@@ -1,7 +1,7 @@
-"""Header fields of many records as numpy columns: one row a message.
+"""Header columns: the fixed fields of many records as numpy columns, one row per message.
 
-The columns carry the names of `formats.records.message.Message`; `size_bytes` and the places of body, topic and
-properties come with them, so that whoever needs more of a record finds it without walking again.
+Columns have the names of `formats.records.message.Message`; `size_bytes` and the positions of body, topic and
+properties are included, so that other fields can be read without another walk.
 """
 
 from __future__ import annotations
@@ -125,13 +125,13 @@ _BORN_IPV6 = flags.BORN_HOST_IPV6
 
 @inlined
 def store_time_position(position, sys_flag):
-    """Return where a record's store time lies: behind the born host, whose size varies."""
+    """Return the position of a record's store timestamp: it follows the born host, whose size varies."""
     return position + _STORE_TIME + (_IPV6_EXTRA if sys_flag & _BORN_IPV6 else 0)
 
 
 @inlined
 def fill_row(address, row, position, parts, columns):
-    """Decode the fixed fields of one proved record into row `row`."""
+    """Decode the fixed fields of one checked record into row `row`."""
     total_size, body_start, body_length, topic_start, topic_length, properties_length = parts
     sys_flag = load_i32(address, position + _SYS_FLAG)
     columns.position[row] = position
@@ -144,7 +144,7 @@ def fill_row(address, row, position, parts, columns):
     columns.sys_flag[row] = sys_flag
     columns.born_timestamp_ms[row] = load_i64(address, position + _BORN_TIME)
     columns.store_timestamp_ms[row] = load_i64(address, store_time_position(position, sys_flag))
-    # What follows the store host is fixed again; its place is known from the body's.
+    # Fields after the store host have a fixed distance from the body.
     columns.reconsume_times[row] = load_i32(address, body_start + _RECONSUME)
     columns.prepared_transaction_offset[row] = load_i64(address, body_start + _PREPARED)
     columns.body_position[row] = body_start

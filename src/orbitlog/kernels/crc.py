@@ -45,7 +45,7 @@ _LOW = np.uint64(0xFF)
 
 
 def _cpu_folds() -> bool:
-    """Tell whether the code that numba makes here may use carry-less multiplication."""
+    """Return whether code that numba compiles here may use carry-less multiplication."""
     if numba.config.CPU_NAME or numba.config.CPU_FEATURES:
         return False
     return bool(llvmlite.binding.get_host_cpu_features().get("pclmul"))

@@ -176,9 +176,9 @@ class DispatchScan:
         base_physical_offset: int | None = None,
         check_crc: bool = False,
     ) -> Iterator[DispatchColumns]:
-        """Yield the columns of every message that starts in the range; `ended` then says where and why it ended.
+        """Yield the columns of every message that starts in the range; `ended` then has the position and the reason.
 
-        A chunk's arrays are used again for the next one: take what you need before going on.
+        A chunk's arrays are reused for the next one: copy what must outlive it.
         """
         source = SourceBytes(buffer, base_physical_offset)
         position, stop = source.range(start, stop)
@@ -199,7 +199,7 @@ class DispatchScan:
         return self._columns.rows(rows)
 
     def _fill(self, source: SourceBytes, position: int, stop: int, *, check_crc: bool) -> tuple[int, int, int]:
-        """Fill the columns; returns the number of rows, where that ended, and why."""
+        """Fill the columns; return the number of rows, the next position, and the reason."""
         if self.queues.is_full:
             self.queues.grow()
         rows, position, why = fill_dispatch(

@@ -33,7 +33,7 @@ class CopiedPart(NamedTuple):
 
 @inlined
 def copy_rows(address, places, lengths, first, last, part):
-    """Copy one part of the rows `first` to `last`; returns the first row for which there is no room, or `last`."""
+    """Copy one part of the rows `first` to `last`; return the first row that does not fit, or `last`."""
     if not part.wanted:
         return last
     target, room = part.data.ctypes.data, part.data.shape[0]
@@ -92,7 +92,7 @@ def total_length(lengths):
 
 @kernel
 def copy_parts(address, places, lengths, ends, data):
-    """Copy each part behind the one before; `ends` gets one more element than there are parts."""
+    """Copy each part after the one before; `ends` has one more element than there are parts."""
     target = data.ctypes.data
     filled = np.int64(0)
     ends[0] = 0
@@ -149,8 +149,8 @@ def _same_name(address, left, right, length):
 def split_properties(address, columns, readable_end, row_ends, places, lengths):
     """Split each row's properties into items; item n's name and value are columns n of `places` and `lengths`.
 
-    Returns the number of items, or -1 where a name comes twice in a row or a text is no UTF-8 (a case for `formats`),
-    or -2 where there is no room for another item.
+    Returns the number of items; -1 if a row repeats a name or a text is not UTF-8 (`formats` decodes such rows), -2 if
+    there is no room for another item.
     """
     items = 0
     room = places.shape[1]

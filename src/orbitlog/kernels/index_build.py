@@ -99,7 +99,7 @@ def put_keys(columns, row, key, address, slot_count, entry_count, state):
 def put_into(
     data: npt.NDArray[np.uint8], header: IndexHeader, layout: IndexLayout, columns: DispatchColumns, row: int, key: int
 ) -> tuple[IndexHeader, int, int]:
-    """Put keys into the bytes of a file; returns its header, which is not written, and where to go on."""
+    """Put keys into the bytes of a file; return its header, which is not written, and the next row and key."""
     state = np.array(astuple(header), np.int64)
     row, key = put_keys(columns, row, key, data.ctypes.data, layout.slot_count, layout.entry_count, state)
     return IndexHeader(*state.tolist()), int(row), int(key)
@@ -122,7 +122,7 @@ class IndexBuilder:
         return IndexHeader(*(int(value) for value in self._state))
 
     def resume(self, file: npt.NDArray[np.uint8]) -> None:
-        """Go on in a file that was begun before."""
+        """Continue a file that was started earlier."""
         self._take(file)
         self._state[:] = astuple(decode_header(file.data))
 

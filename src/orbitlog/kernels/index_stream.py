@@ -1,7 +1,7 @@
-"""IndexFile entries one block after the other: of the file itself only the slots are kept.
+"""Index stream: builds or compares the entries of an IndexFile block by block; only its slots are kept in memory.
 
-An entry is written once and its number only grows, so a file can be made, and compared, in one go from its beginning
-to its end, in memory that does not depend on its size. Keys come as columns that may have been kept on disk.
+An entry is written once and entry numbers only grow, so a file can be built or compared in one pass, in memory that
+does not depend on its size. Keys come as columns that may have been stored on disk.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class KeyColumns(NamedTuple):
 
 @inlined
 def _link(key_hashes, key, count, number, slots, ahead, previous):
-    """Link `count` keys, the first of which gets this number, into the slots; returns how many slots they began.
+    """Link `count` keys, numbered from `number` on, into the slots; return how many slots were empty before.
 
-    Slots lie all over their table: all of them are asked for before the first is needed. And nothing else is done
-    between two of them, or the processor could not look far enough ahead: it makes a random key twice as fast.
+    Slots are scattered over their table, so all of them are prefetched before the first is used. Nothing else is done
+    between two of them, so that the processor can overlap the loads: random keys are linked twice as fast.
     """
     slot_count = np.uint32(slots.shape[0])
     address = slots.ctypes.data
@@ -61,8 +61,8 @@ def _link(key_hashes, key, count, number, slots, ahead, previous):
 def put_entries(columns, row, key, slots, block, stop_number, state):
     """Put entries from key number `key` on, which belongs to `row` or later, until number `stop_number` is next.
 
-    `block` takes them from its beginning. Returns the row and key to go on at, or (rows, keys). A row needs a number
-    that is free even if it has no keys.
+    They are written from the start of `block`. Returns the next row and key, or (rows, keys). A row without keys also
+    needs a free number.
     """
     rows, keys = columns.physical_offset.shape[0], columns.key_hashes.shape[0]
     address, place = block.ctypes.data, np.int64(0)
@@ -173,9 +173,9 @@ class EntryStream:
         return IndexHeader(*self._state.tolist())
 
     def put(self, columns: KeyColumns, row: int, key: int, stop_number: int) -> tuple[npt.NDArray[np.uint8], int, int]:
-        """Put keys until entry `stop_number` is next, or block or columns are through; returns where to go on, too.
+        """Put keys until entry `stop_number` is next or block or columns end; return entries, next row and next key.
 
-        The entries lie behind each other and behind those of the call before; the next call overwrites them.
+        The entries follow those of the call before; the next call overwrites them.
         """
         number = int(self._state[_NEXT_ENTRY])
         stop = min(number + self._block_entries, stop_number)
@@ -184,9 +184,9 @@ class EntryStream:
         return self._block[: made * _ENTRY_BYTES], int(row), int(key)
 
     def pass_over(self, columns: KeyColumns, key: int, stop_number: int) -> tuple[int, int]:
-        """Go on as if keys had been put, until entry `stop_number` is next; returns the row and key to go on at.
+        """Skip keys until entry `stop_number` is next, as if they had been put; return the next row and key.
 
-        Takes a fifth of putting and writing them. The header tells the file's end once a key has been put behind them.
+        Takes a fifth of the time of `put`. The header's end fields are valid only after a later key was put.
         """
         number = int(self._state[_NEXT_ENTRY])
         stop_key = min(key + stop_number - number, len(columns.key_hashes))
@@ -200,7 +200,7 @@ class EntryStream:
 
 
 def _row_of(columns: KeyColumns, key: int) -> int:
-    """Return the row that a key belongs to, or the number of rows behind the last key."""
+    """Return the row that a key belongs to; after the last key, the number of rows."""
     return int(np.searchsorted(columns.key_ends, key, side="right"))
 
 
@@ -217,9 +217,9 @@ def equal_entries(
 
 
 def right_links(entries: npt.NDArray[np.uint8], number: int, slots: npt.NDArray[np.int32]) -> tuple[int, int]:
-    """Return how many entries, of which the first has this number, are linked right, and how many slots they began.
+    """Return how many entries, numbered from `number` on, have the right links, and how many slots were empty before.
 
-    `slots` are those before them, and become those behind them.
+    `slots` are updated from their state before the entries to that after them.
     """
     right, used = follow_links(entries.ctypes.data, number, len(entries) // _ENTRY_BYTES, slots)
     return int(right), int(used)

@@ -1,9 +1,9 @@
-"""How kernels are compiled: `@kernel` is numba's `njit` with a cache that can be trusted.
+"""Kernel compilation: `@kernel` is numba's `njit` with a cache that is invalidated correctly.
 
-numba decides by one function's own source file whether its cached machine code is current, so a caller in one
-file goes on using an old callee from another. Kernels call each other across files; the cache directory is
-therefore named after the sources of all of them, and any change to one makes all of them compile anew
-(docs/adr/0003). The cache lies in the user's cache directory, or below NUMBA_CACHE_DIR where that is set.
+numba checks only a function's own source file to decide whether its cached machine code is current, so a caller would
+keep an old callee of another file. Kernels call each other across files. Therefore the cache directory is named after
+the sources of all kernels, and a change to one recompiles all (docs/adr/0003). The cache is in the user's cache
+directory, or below NUMBA_CACHE_DIR if that is set.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @functools.cache
 def cache_directory() -> Path:
-    """Return where the machine code of these very kernels is kept."""
+    """Return the cache directory for the current sources of the kernels."""
     digest = hashlib.sha256(numba.__version__.encode())
     room = Path(__file__).parent
     # `flags` has a function that kernels compile.
@@ -43,7 +43,7 @@ def _cache_root() -> Path:
 
 
 def kernel(function: F) -> F:
-    """Compile on first call, without the interpreter's lock, and keep the machine code for the next process."""
+    """Compile on the first call, release the GIL in it, and cache the machine code for other processes."""
     outside = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_directory())
     try:

@@ -1,8 +1,7 @@
-"""Records at given places of a segment as Arrow batches: what a ConsumeQueue leads to.
+"""Listed records: decodes records at given positions of a segment, such as those of a ConsumeQueue, into Arrow batches.
 
-Where `arrow_batches` walks from record to record, here a list says where each lies and how long it is. Every record
-is proved before it is read, and one that is not what the list says is named and passed over: the caller decides what
-that means.
+`arrow_batches` walks from record to record; here a list gives position and size of each. Every record is checked before
+it is read, and one that does not match the list is reported and skipped: the caller decides what that means.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ _AHEAD = 4
 def fill_listed(address, places, sizes, first, end, base, check_crc, bytes_max, columns, body, topic, properties):
     """Fill rows from the listed records `first` on; returns (rows, next of the list, why it stopped).
 
-    DAMAGE: the next one is not what the list says. OUTPUT_FULL with no row: one record is larger than all the room.
+    DAMAGE: the next record does not match the list. OUTPUT_FULL without a row: one record is larger than the buffers.
     """
     rows, count = columns.position.shape[0], places.shape[0]
     for part in (body, topic, properties):
@@ -73,7 +72,7 @@ def fill_listed(address, places, sizes, first, end, base, check_crc, bytes_max, 
 
 @dataclass(frozen=True, slots=True)
 class ListedBatch:
-    """Rows for the listed records from `first` on; `batch` is None where that one is not what the list says."""
+    """Rows for the listed records from `first` on; `batch` is None if that record does not match the list."""
 
     first: int
     batch: pa.RecordBatch | None

@@ -35,7 +35,7 @@ assert (len(names.TAGS), len(names.KEYS), len(names.UNIQ_KEY), len(names.DELAY))
 
 @inlined
 def separators(address, position, end, readable_end):
-    """Mark the separators among the next 64 bytes that lie before `end`; reads nothing at or past `readable_end`."""
+    """Mark the separators among the next 64 bytes before `end`; reads nothing at or past `readable_end`."""
     count = end - position
     if position + 64 <= readable_end:
         marks = separator_mask(address, position)
@@ -50,7 +50,7 @@ def separators(address, position, end, readable_end):
 
 @inlined
 def _kind_of_name(address, position, length):
-    """Tell which name this is (0 TAGS, 1 KEYS, 2 UNIQ_KEY, 3 DELAY, 4 INNER_MULTI_DISPATCH), or -1."""
+    """Return the number of a name (0 TAGS, 1 KEYS, 2 UNIQ_KEY, 3 DELAY, 4 INNER_MULTI_DISPATCH), or -1."""
     if length == 4:
         name = load_u32(address, position)
         return 0 if name == TAGS_NAME else 1 if name == KEYS_NAME else -1
@@ -72,7 +72,7 @@ def _kind_of_name(address, position, length):
 def find_known(address, position, end, readable_end):
     """Find the values of TAGS, KEYS, UNIQ_KEY and DELAY; returns four (start, end) pairs, start -1 for none.
 
-    The ninth element tells whether the message was also sent to light queues.
+    The ninth element is whether the message was also sent to light queues.
     """
     none = np.int64(-1)
     tags_start = keys_start = unique_start = delay_start = none
@@ -83,7 +83,7 @@ def find_known(address, position, end, readable_end):
         marks = np.uint64(0)
         if position < end:
             marks = separators(address, position, end, readable_end)
-        # The end of the string ends its last item, too: one more turn with no mark left.
+        # The end of the string also ends its last item: one more turn without a separator.
         is_last = position + 64 >= end
         while marks != 0 or is_last:
             at = position + trailing_zeros(marks) if marks != 0 else end
@@ -133,7 +133,7 @@ def _digit(code):
 
 @inlined
 def parse_delay_level(address, position, end):
-    """Read a delay level as Java's `Integer.parseInt`; 0 where it is no positive number, which delays nothing."""
+    """Read a delay level as Java's `Integer.parseInt`; 0, which delays nothing, if it is not a positive number."""
     first = load_u8(address, position)
     if first == 45:  # -
         return np.int64(0)

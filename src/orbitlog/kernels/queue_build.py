@@ -1,8 +1,8 @@
-"""ConsumeQueue bytes from dispatch columns: each unit goes where its queue offset says.
+"""Queue build: writes ConsumeQueue units from dispatch columns, each at the position of its queue offset.
 
-A queue's offsets rise along the log, so almost every unit goes to the file that the one before it went to. The
-kernel runs until a unit needs another file, the caller provides it, and the kernel goes on. Writing the same units
-again gives the same bytes: work may be repeated.
+A queue's offsets rise along the log, so almost every unit goes to the same file as the one before. The kernel runs
+until a unit needs another file, the caller provides it, and the kernel continues. Writing the same units twice gives
+the same bytes, so work may be repeated.
 """
 
 from __future__ import annotations

@@ -22,10 +22,10 @@ _BEFORE_ANY = -2  # no queue offset follows it
 
 
 class SortedUnits(NamedTuple):
-    """Units by queue; `begins` marks those that do not go on where the unit before them left off.
+    """Units by queue; `begins` marks units that start a new run.
 
-    That is: the first of a queue, the first of a queue file, one whose queue offset does not follow the one before, and
-    every one whose queue offset cannot be.
+    These are the first unit of a queue, the first of a queue file, one whose queue offset does not follow the one
+    before, and every one with an invalid queue offset.
     """
 
     raw: npt.NDArray[np.uint8]
@@ -45,7 +45,7 @@ def count_units(columns, counts):
 
 @kernel
 def place_sorted(columns, places, last_offsets, units_in_file, units):
-    """Put the units of a chunk where `places` says, and move those on."""
+    """Put the units of a chunk at `places`, and advance them."""
     address = units.raw.ctypes.data
     for row in range(columns.sys_flag.shape[0]):
         if not enters_queue(columns.sys_flag[row]):

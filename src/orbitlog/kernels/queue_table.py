@@ -1,8 +1,8 @@
-"""Numbers for queues: each distinct (topic, queue id) met in a scan gets the next one.
+"""Queue table: numbers each distinct (topic, queue id) of a scan.
 
-A hash table in plain arrays, so that kernels can look up and add without leaving machine code. With each queue stand
-the things that its topic decides: whether it is the schedule topic, and the Java hash of `topic#`, from which the
-hash of every index key goes on.
+A hash table in plain arrays, so that kernels can look up and add queues without leaving machine code. Each queue has
+attributes of its topic: whether it is the schedule topic, and the Java hash of `topic#`, which the hash of every index
+key continues.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _same_bytes(left, left_position, right, right_position, length):
 
 @inlined
 def find_queue(address, position, length, queue_id, table):
-    """Return the number of a queue, adding it if it is new; TABLE_FULL or BAD_TOPIC where that cannot be."""
+    """Return the number of a queue, adding it if it is new; TABLE_FULL or BAD_TOPIC if it cannot be added."""
     known = table.topics.ctypes.data
     slot_count = table.slots.shape[0]
     slot = _slot_of(address, position, length, queue_id, slot_count)
@@ -160,7 +160,7 @@ class QueueTable:
         _refill_slots(self.arrays)
 
     def queue(self, code: int) -> tuple[str, int]:
-        """Return the topic and queue id behind a number."""
+        """Return the topic and queue id of a number."""
         arrays = self.arrays
         topic = arrays.topics[code, : arrays.topic_lengths[code]].tobytes().decode()
         return topic, int(arrays.queue_ids[code])

@@ -1,8 +1,8 @@
 """Walking records in a range of bytes, with every check that `formats.records.message.decode_message` makes.
 
-`look_at` is the only place that reads a record whose bounds are not proved yet; it proves them. What it returns
-may then be read with the unchecked loads of `unaligned`. A walk stops at the first thing that is not a message
-and says what that is; the words for damage come from `formats`, which looks at the same position.
+`look_at` is the only function that reads a record before its bounds are checked; it checks them. The parts that it
+returns may be read with the unchecked loads of `unaligned`. A walk stops at the first bytes that are not a message and
+returns their kind; errors for damage come from `formats`, which decodes the same position.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.text import is_utf8
 from orbitlog.kernels.unaligned import load_i32, load_i64, load_u8, load_u16, load_u32, load_word, prefetch
 
-# Why a walk stopped. The first two are the caller's limits, the others what lies at the position.
+# Why a walk stopped. The first two are limits of the caller, the others the kind of bytes at the position.
 RANGE_END, OUTPUT_FULL, SEGMENT_END, LOG_END, DAMAGE = 0, 1, 2, 3, 4
 MESSAGE = 5
 
@@ -183,7 +183,7 @@ Stop = SegmentEnd | LogEnd | Damage | None
 class SourceBytes:
     """Bytes that kernels may read: keeps them alive, knows their address and bounds.
 
-    `base_physical_offset` is that of the first byte; without it records need not lie where they say.
+    `base_physical_offset` is that of the first byte; without it the physical offsets of records are not checked.
     """
 
     __slots__ = ("address", "array", "base", "check_offset", "view")
@@ -199,14 +199,14 @@ class SourceBytes:
         return len(self.view)
 
     def range(self, start: int, stop: int | None) -> tuple[int, int]:
-        """Return the range after checking that it lies inside the bytes: kernels rely on it."""
+        """Return the range after checking that it is inside the bytes: kernels rely on it."""
         stop = len(self) if stop is None else stop
         if not 0 <= start <= stop <= len(self):
             raise ValueError(f"range {start}..{stop} is not inside {len(self)} bytes")
         return start, stop
 
     def explain(self, position: int, why: int, *, check_crc: bool) -> Stop:
-        """Say in `formats`' terms why a walk stopped at `position`."""
+        """Return the reason why a walk stopped at `position`, as `formats` reports it."""
         if why in (RANGE_END, OUTPUT_FULL):
             return None
         base = self.base if self.check_offset else None
@@ -218,7 +218,7 @@ class SourceBytes:
 
 @dataclass(frozen=True, slots=True)
 class Walk:
-    """What a walk found: positions of messages, where it stopped, and why (None at the end of the range)."""
+    """Result of a walk: positions of messages, the next position, and the reason (None at the end of the range)."""
 
     positions: npt.NDArray[np.int64]
     next_position: int

@@ -1,9 +1,8 @@
-"""Cutting a segment into ranges that can be read apart, and the proof that nothing fell between them.
+"""Splits: cuts a segment into ranges that are read independently, and verifies that their records connect.
 
-A range begins somewhere inside a record, so its reader first finds a place where a record may start. A message body
-can hold bytes that look exactly like one. The proof costs nothing: the chain of records that starts in one range must
-end where the next range's chain begins. Where it does not, that next range was fooled, and is walked again from the
-place that the chain before it proved.
+A range usually starts inside a record, so its reader first searches for a record start. A message body can contain
+bytes that look exactly like one. The check is free: the chain of records of one range must end at the start of the next
+range's chain. If it does not, the next range was misaligned, and is walked from the end of the chain before it.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ _NONE = -1
 
 @kernel
 def find_record_start(address, position, stop, end, base, check_crc):
-    """Return the first position before `stop` where a record or the segment's BLANK lies, or -1."""
+    """Return the first position before `stop` of a record or the segment's BLANK, or -1."""
     while position < stop and position + 8 <= end:
         byte = load_u8(address, position + 4)
         if byte == _FIRST_OF_MAGIC or byte == _FIRST_OF_BLANK:
@@ -43,7 +42,7 @@ def find_record_start(address, position, stop, end, base, check_crc):
 def find_record(
     buffer: Bytes, start: int, stop: int | None = None, *, base_physical_offset: int, check_crc: bool = True
 ) -> int | None:
-    """Get into step: the twin of `formats.records.message_scan.find_record`."""
+    """Return the next record start: the twin of `formats.records.message_scan.find_record`."""
     source = SourceBytes(buffer, base_physical_offset)
     start, stop = source.range(start, stop)
     position = int(find_record_start(source.address, start, stop, len(source), source.base, check_crc))
@@ -60,9 +59,9 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class SplitWalk:
-    """What was found in a split: where its chain begins and where the next one must, how many messages, why it ended.
+    """Result of a split: start of its chain, required start of the next one, number of messages, reason for its end.
 
-    `first` is None where no record starts in the split: one that began before covers it.
+    `first` is None if no record starts in the split: one that started earlier covers it.
     """
 
     split: Split
@@ -80,7 +79,7 @@ def cut(size_bytes: int, split_bytes: int) -> list[Split]:
 
 
 def walk_split(source: SourceBytes, split: Split, *, first: int | None = None, check_crc: bool = False) -> SplitWalk:
-    """Walk one split, from `first` where that is proved, else from the first place that looks like a record."""
+    """Walk one split from `first` if that is known, else from the first position that looks like a record."""
     assert source.check_offset, "a split is found by the physical offsets that records state"
     start, stop = source.range(split.start, split.stop)
     end = len(source)
@@ -95,9 +94,9 @@ def walk_split(source: SourceBytes, split: Split, *, first: int | None = None, c
 
 
 def unproved(walks: Sequence[SplitWalk]) -> tuple[int, int] | None:
-    """Return the first walk whose beginning is not where the chain before it ends, and where it must begin.
+    """Return the first walk that does not start at the end of the chain before it, and its required start.
 
-    Walks are in order and start at 0. After a stop (segment end, zeros, damage) there is no chain to prove.
+    Walks are in order and start at 0. After a stop (segment end, zeros, damage) there is no chain to check.
     """
     expected = 0
     for number, found in enumerate(walks):
@@ -116,7 +115,7 @@ def unproved(walks: Sequence[SplitWalk]) -> tuple[int, int] | None:
 def walk_in_splits(
     buffer: Bytes, split_bytes: int, *, base_physical_offset: int, check_crc: bool = False
 ) -> list[SplitWalk]:
-    """Walk a segment in splits and prove them: what one process does here, a cluster does with tasks."""
+    """Walk a segment in splits and verify them, as a cluster does with tasks."""
     source = SourceBytes(buffer, base_physical_offset)
     walks = [walk_split(source, split, check_crc=check_crc) for split in cut(len(source), split_bytes)]
     while (wrong := unproved(walks)) is not None:

@@ -1,8 +1,8 @@
-"""Counting a range of the log by queue, tag, hour and producer's address, in one pass and without copying a message.
+"""Tally: counts a range of the log by queue, tag, hour and producer address, in one pass without copying messages.
 
-Each distinct value gets a row of numbers: messages, bytes, the first and last store time, and a histogram of body
-sizes whose steps are 3 % wide, so that sums of parts give quantiles of the whole. A table that is full ends the pass;
-what it holds is taken out, and the pass goes on with empty tables: memory is bounded whatever the log holds.
+Each distinct value gets a row of numbers: messages, bytes, the first and last store timestamp, and a histogram of body
+sizes with steps of 3 %, so that sums of ranges give quantiles of the whole. When a table is full its rows are taken out
+and the pass continues with empty tables: memory is bounded.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ assert bucket_bounds(BUCKETS - 1)[1] == INT_MAX
 
 @inlined
 def _find_numbers(topic_code, high, low, table):
-    """Return the number of a group, adding it if it is new; TABLE_FULL where there is no room."""
+    """Return the number of a group, adding it if it is new; TABLE_FULL if there is no room."""
     slot_count = table.slots.shape[0]
     mixed = (np.uint64(high) * _MIX ^ np.uint64(low)) * _MIX ^ np.uint64(topic_code)
     mixed = (mixed ^ mixed >> np.uint64(32)) * _MIX
@@ -215,7 +215,7 @@ class Counted(NamedTuple):
 
 
 class Tally:
-    """Counts one range after another; `take` hands out what was counted and begins anew."""
+    """Counts one range after another; `take` returns the counts and resets them."""
 
     def __init__(self) -> None:
         self.ended: tuple[int, Stop] = 0, None
@@ -231,7 +231,7 @@ class Tally:
     def count(
         self, buffer: Bytes, start: int, stop: int, *, base_physical_offset: int, check_crc: bool = False
     ) -> Iterator[list[Counted]]:
-        """Count a range; yields in between where the tables were full. `ended` then says where and why it ended."""
+        """Count a range; yields counts whenever the tables are full. `ended` then has the position and the reason."""
         source = SourceBytes(buffer, base_physical_offset)
         position, stop = source.range(start, stop)
         why = OUTPUT_FULL
@@ -253,7 +253,7 @@ class Tally:
         self.ended = position, source.explain(position, why, check_crc=check_crc)
 
     def take(self) -> list[Counted]:
-        """Return everything counted since the last time."""
+        """Return everything counted since the last call."""
         topics = [topic for topic, _ in self._topics.queues()]
         queue_sums, tag_sums, hour_sums, host_sums = self._sums
         queues = self._queues.queues()

@@ -78,11 +78,11 @@ def character_at(address, position, end):
 
 @inlined
 def is_utf8(address, position, end):
-    """Tell whether the bytes are well-formed UTF-8."""
+    """Return whether the bytes are well-formed UTF-8."""
     while position + 8 <= end and load_word(address, position) & _HIGH_BITS == 0:
         position += 8
         if position < end < position + 8 and load_word(address, end - 8) & _HIGH_BITS == 0:
-            return True  # the rest is ASCII, too: looked at together with bytes seen before
+            return True  # the rest is ASCII: checked in one word that overlaps the bytes before
     while position < end:
         code, taken = character_at(address, position, end)
         if code < 0:
@@ -133,7 +133,7 @@ def _hash_character(address, position, end, value):
 
 @inlined
 def index_hash(value):
-    """Make a Java hash an index hash: its absolute value, 0 where it has none."""
+    """Return the index hash of a Java hash: its absolute value, 0 for the int minimum, which has none."""
     if value >= 0:
         return value
     return np.int32(0) if value == np.int32(-2147483648) else np.int32(-value)

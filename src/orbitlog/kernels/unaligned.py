@@ -1,7 +1,7 @@
 """Loads, stores and copies at any byte address: the machine instructions under every kernel.
 
 Everything on disk is big-endian and unaligned; a load with alignment 1 and a byte swap is one instruction each.
-**Nothing here checks bounds.** A kernel may call these only on bytes that it has proved to be inside its buffer.
+**Nothing here checks bounds.** A kernel may call these only on bytes that it has checked to be inside its buffer.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ store_i64 = _big_endian_store(64, types.int64)
 load_u8 = _native_load(8, types.uint8)
 load_half_word = _native_load(32, types.uint32)
 load_word = _native_load(64, types.uint64)
-"""Eight bytes as they lie, the first in the lowest bits on every machine that numba runs on."""
+"""Eight bytes in memory order, the first in the lowest bits on every machine that numba supports."""
 
 
 @intrinsic

@@ -1,4 +1,4 @@
-"""The unit of a BatchConsumeQueue: where one batch record of a queue lies, and which queue offsets it holds (5.x).
+"""BatchConsumeQueue unit: physical offset and queue offsets of one batch record of a queue (5.x).
 
 Fixed 46 bytes, appended one after the other: unlike those of a plain ConsumeQueue they are found by search, not by
 arithmetic. Only topics with the attribute `queue.type=BatchCQ` have them. Mirrors Java `BatchConsumeQueue`.

@@ -1,4 +1,4 @@
-"""The bloom filter behind filter bitmaps: a few bits for each SQL consumer, set where its expression was true.
+"""Bloom filter of the filter bitmaps: a few bits for each SQL consumer, set if its expression was true.
 
 The bitmap of a message has the bits of every registered consumer that it matched; a consumer whose bits are not
 all set need not have the message evaluated again. Mirrors Java `BloomFilter` and `BitsArray`; the hash is Guava's

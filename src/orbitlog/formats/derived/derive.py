@@ -53,7 +53,7 @@ def tags_code(message: Message, properties: dict[str, str], levels: DelayLevels)
 def queue_units(message: Message, rules: DeriveRules, properties: dict[str, str] | None = None) -> list[QueueUnit]:
     """Return the message's unit, and one more for each light queue it was also sent to.
 
-    Whoever has decoded the properties already gives them along.
+    A caller that has decoded the properties passes them.
     """
     if not flags.enters_queue(message.sys_flag):
         return []

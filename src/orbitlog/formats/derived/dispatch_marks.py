@@ -1,9 +1,9 @@
-"""Who owns dispatch of a store, and how far it is: three small files beside the checkpoint, which Java ignores.
+"""Dispatch marks and lease: the owner of dispatch and its progress, in small files that Java ignores.
 
-The lease is text for humans and programs: it names the one owner, and grows an epoch with each change of hands. The
-marks are a mapped file that changes many times a second: the broker says in it whom it wants to dispatch, the owner
-how far it is. A mark is written into the older of two places, with a checksum, so that whoever reads finds a whole
-one. Marks hold as long as the machine runs: after a power cut the state file alone is believed.
+The lease is a text file: it names the owner, and its epoch grows with each change of ownership. The marks are a mapped
+file that changes many times a second: the broker writes which engine it wants, the owner its progress. A mark is
+written over the older of two, with a checksum, so that a reader always finds a complete one. Marks are not synced:
+after a power cut only the state file is used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _TEXT_MAX = 200
 
 @dataclass(frozen=True, slots=True)
 class DispatchMark:
-    """How far dispatch is: everything that the next owner needs to go on, without a gap and without a key twice."""
+    """Progress of dispatch: what the next owner needs to continue without a gap and without a duplicate key."""
 
     dispatched_to: int = 0
     index_from: int = 0

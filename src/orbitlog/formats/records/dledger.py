@@ -1,9 +1,9 @@
 """A log replicated by DLedger: its entries, its index, and the two text files beside them.
 
-An entry is a 48-byte header and then an ordinary CommitLog record; the record's physical offset is the entry's
-position plus 48, and ConsumeQueues and IndexFiles point at the record. A data file ends with an i32 of -1. What lies
-behind the entry numbered `committed_index` is not agreed upon yet. A store that was converted to DLedger starts
-with files in the old format, which `scan_entries` recognises. Mirrors Java `DLedgerEntryCoder`, `MmapFileList`
+An entry is a 48-byte header and then a CommitLog record; the record's physical offset is the entry's position plus
+48, and ConsumeQueues and IndexFiles point to the record. A data file ends with an i32 of -1. Entries after
+`committed_index` are not committed yet. A store that was converted to DLedger starts with files in the old format,
+which `scan_entries` recognises. Mirrors Java `DLedgerEntryCoder`, `MmapFileList`
 and `DLedgerMmapFileStore` (DLedger 0.2 and 0.3 write the same bytes).
 """
 
@@ -237,7 +237,7 @@ class DLedgerCheckpoint:
 
 @dataclass(frozen=True, slots=True)
 class DLedgerTerm:
-    """The file `currterm`: the term this member has seen, and whom it voted for in it (empty: nobody)."""
+    """The file `currterm`: the current term of this member, and its vote in it (empty if it has not voted)."""
 
     term: int
     vote_for: str

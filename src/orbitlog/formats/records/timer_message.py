@@ -1,4 +1,4 @@
-"""Messages for a moment of their own (5.x): what their properties say, and the handle that takes one back.
+"""Timer messages (5.x): their properties, and the handle that recalls one.
 
 A sender gives TIMER_DELIVER_MS, TIMER_DELAY_MS or TIMER_DELAY_SEC. The broker puts the message aside in
 rmq_sys_wheel_timer with TIMER_OUT_MS, the second in which its wheel turns it out. Mirrors Java
@@ -53,7 +53,7 @@ def _number(properties: Mapping[str, str], name: str) -> int:
 
 
 def out_ms(due: int) -> int:
-    """Return the second of the wheel for a moment: the one before it."""
+    """Return the second of the wheel for a timestamp: the one before it."""
     return due - PRECISION_MS if due % PRECISION_MS == 0 else due // PRECISION_MS * PRECISION_MS
 
 

@@ -41,7 +41,7 @@ def write_pretty(value: Json, *, int_keys_on_own_line: bool) -> str:
 
 
 def write_compact(value: Json, *, int_keys_on_own_line: bool = True) -> str:
-    """Write without any space; the flag tells whose escapes are meant, as in `write_pretty`."""
+    """Write without spaces; the flag selects the escapes, as in `write_pretty`."""
     return _compact(value, _FASTJSON_2 if int_keys_on_own_line else _FASTJSON_1)
 
 

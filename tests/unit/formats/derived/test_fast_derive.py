@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from orbitlog.formats import names
 from orbitlog.formats.compat import COMPAT_4_9, COMPAT_5_5, Compat
-from orbitlog.formats.derived import fast_derive as quick_derive
+from orbitlog.formats.derived import fast_derive as fast_derive_module
 from orbitlog.formats.derived.derive import DeriveRules, index_hashes, queue_units
 from orbitlog.formats.derived.fast_derive import FastDerive
 from orbitlog.formats.java import ascii_hash, string_hash
@@ -64,8 +64,8 @@ def test_the_hash_that_has_no_absolute_value() -> None:
 
 
 def test_what_is_remembered_of_names_ends_somewhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quick_derive, "_TOPICS_MAX", 3)
-    monkeypatch.setattr(quick_derive, "_TAGS_MAX", 3)
+    monkeypatch.setattr(fast_derive_module, "_TOPICS_MAX", 3)
+    monkeypatch.setattr(fast_derive_module, "_TAGS_MAX", 3)
     quick, rules = FastDerive(DeriveRules()), DeriveRules()
     for number in range(10):
         message = make_message(f"T{number}", b"", properties={"TAGS": f"t{number}", "KEYS": "k"})

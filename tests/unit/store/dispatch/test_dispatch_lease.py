@@ -145,6 +145,24 @@ def test_closing_waits_for_the_engine_and_is_unclean_without_it(store: MessageSt
     assert not (store._root / tree.ABORT).exists()
 
 
+def test_opening_with_sleep_waits_until_the_engine_hands_back(store: MessageStore) -> None:
+    store.hand_over_dispatch()
+    with_lease = take(store)
+    store.append(message(1))
+    with pytest.raises(StoreLocked, match="held by engine spark"):
+        store.close()
+    naps: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        naps.append(seconds)
+        if len(naps) == 3:
+            with_lease.hand_back()
+
+    with MessageStore.open(store._root, CONFIG, lambda: NOW_MS, sleep=sleep) as reopened:
+        assert reopened.dispatched_to == reopened.written_to > 0
+    assert naps == [0.02] * 3
+
+
 def test_a_store_opened_for_spark_hands_over_at_once(tmp_path: Path) -> None:
     from dataclasses import replace
 
