@@ -166,9 +166,10 @@ def run(function, tasks, **more):
         from pyspark import TaskContext
         context = TaskContext.get()
         number, is_first = context.partitionId(), context.attemptNumber() == 0
-        Path(marks, f"{function.__name__}-{number}-{uuid.uuid4().hex}").touch()
+        name = getattr(function, "func", function).__name__  # a partial, with the disk
+        Path(marks, f"{name}-{number}-{uuid.uuid4().hex}").touch()
         report = function(task)
-        if is_first and function.__name__ == "derive":
+        if is_first and name == "derive":
             if number == 1:
                 raise OSError("the report is lost")
             if number == 0:
