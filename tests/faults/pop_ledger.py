@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import cast
-
-import pytest
 
 from orbitlog.broker.pop.pop_consumption import PopConsumption
 from orbitlog.broker.runtime.broker_opening import load_broker_state
@@ -138,11 +134,3 @@ class Pops:
         done = {"consumerGroup": GROUP, "topic": out.topic, "queueId": 0, "offset": out.queue_offset}
         answer = self._ask(RequestCode.ACK_MESSAGE, extraInfo=out.receipt, **done)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
-
-
-@pytest.fixture
-def repeatable() -> Iterator[None]:
-    """A broker chooses between a topic and its retry topic by chance."""
-    before = random.getstate()
-    yield
-    random.setstate(before)
