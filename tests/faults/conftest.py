@@ -7,6 +7,7 @@ sums stand at the end of the run.
 from __future__ import annotations
 
 import os
+import random
 from collections import Counter
 from collections.abc import Callable, Iterator
 
@@ -65,3 +66,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("faults")
         for word, count in sorted(total.items()):
             terminalreporter.write_line(f"{count:>9,} {word} checked")
+
+
+@pytest.fixture
+def repeatable() -> Iterator[None]:
+    """Restore the random state: a broker chooses between a topic and its retry topic at random."""
+    before = random.getstate()
+    yield
+    random.setstate(before)

@@ -156,11 +156,3 @@ class Pops:
         done = {"consumerGroup": GROUP, "topic": out.topic, "queueId": 0, "offset": out.queue_offset}
         answer = self._ask(RequestCode.ACK_MESSAGE, extraInfo=out.receipt, **done)
         assert answer.code == ResponseCode.SUCCESS, answer.remark
-
-
-@pytest.fixture
-def repeatable() -> Iterator[None]:
-    """A broker chooses between a topic and its retry topic by chance."""
-    before = random.getstate()
-    yield
-    random.setstate(before)

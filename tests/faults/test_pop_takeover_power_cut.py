@@ -16,9 +16,7 @@ import pytest
 from orbitlog.broker.pop.pop_consumption import PopConsumption
 from orbitlog.testing.crash_disk import CrashDisk, PowerCut
 from tests.faults.kept_aside import Clock
-from tests.faults.pop_ledger import INVISIBLE_MS, LIVES, STEPS, Ledger, Out, Pops, repeatable
-
-__all__ = ["repeatable"]
+from tests.faults.pop_ledger import INVISIBLE_MS, LIVES, STEPS, Ledger, Out, Pops
 
 IMAGES = "images of a disk while POP check points change hands"
 SETTLE_MS = 3_000

@@ -174,7 +174,7 @@ def _copy(letter: Received, to_topic: str, new_id: str) -> OutgoingMessage:
 
 
 async def paced(rate: float | None, clock: Callable[[], float] = time.monotonic) -> AsyncIterator[None]:
-    """Yield at most `rate` times a second; without limit if it is None."""
+    """Yield at most `rate` times a second; without limit for None."""
     next_at = clock()
     while True:
         yield

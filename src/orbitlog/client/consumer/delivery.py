@@ -80,7 +80,7 @@ class Delivery(Received):
         """Have the message redelivered after about `after` seconds.
 
         An orderly consumer requeues it locally, and the rest of its queue waits. Otherwise the broker redelivers it:
-        brokers have 18 delays from 1 s to 2 h. If `after` is None, each attempt has a longer delay than the last.
+        brokers have 18 delays from 1 s to 2 h. Without `after`, each attempt has a longer delay than the last.
 
         Example:
             await message.retry(after=30)

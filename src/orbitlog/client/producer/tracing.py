@@ -63,7 +63,7 @@ class Tracer:
     def sent(
         self, message: OutgoingMessage, group: str, receipt: Receipt | None, started_ms: int, *, is_half: bool
     ) -> None:
-        """Record a send; `receipt` is None if it failed."""
+        """Record a send; a failed one has no `receipt`."""
         now_ms = _now_ms()
         fields = message.properties
         kind = _HALF if is_half else _DELAYED if properties.DELAY in fields or wants_timer(fields) else _NORMAL
