@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import cast
-
-import pytest
 
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.delayed.timed_delivery import TimedDelivery

@@ -33,7 +33,7 @@ from orbitlog.testing.crash_disk import CrashDisk
 from orbitlog.testing.sample_messages import sample_messages
 from tests.support.damage_zoo import ZOO
 from tests.support.mirrored_disk import MirroredDisk, write_image
-from tests.unit.doctor.repair.test_store_repair import fingerprint
+from tests.support.repaired_stores import fingerprint
 
 IMAGES = 8
 """For each case, in the suite."""
