@@ -71,7 +71,7 @@ class LogSplit:
 
 @dataclass(frozen=True, slots=True)
 class WalkedSplit:
-    """The walk of a split: where its chain begins (None if there is none), where it ends, and why."""
+    """The walk of a split: where its chain begins (None without a record), where it ends, and why."""
 
     split: LogSplit
     first: int | None

@@ -115,7 +115,7 @@ assert bucket_bounds(BUCKETS - 1)[1] == INT_MAX
 
 @inlined
 def _find_numbers(topic_code, high, low, table):
-    """Return the number of a group, adding it if it is new; TABLE_FULL if there is no room."""
+    """Return the number of a group, adding it if it is new; TABLE_FULL without room."""
     slot_count = table.slots.shape[0]
     mixed = (np.uint64(high) * _MIX ^ np.uint64(low)) * _MIX ^ np.uint64(topic_code)
     mixed = (mixed ^ mixed >> np.uint64(32)) * _MIX
@@ -190,7 +190,7 @@ def tally_range(address, position, stop, end, base, check_crc, tables, queue_sum
             high, low = load_i64(address, position + _BORN_HOST), load_i64(address, position + _BORN_HOST + 8)
         else:
             high, low = np.int64(0), np.int64(load_u32(address, position + _BORN_HOST))
-        # IPv4 addresses are marked, so that an IPv6 address of mostly zeros is none of them.
+        # IPv4 addresses are marked, so that an IPv6 address of mostly zeros is not among them.
         is_ipv6 = np.int64(1) if sys_flag & _BORN_IPV6 else np.int64(0)
         host = _find_numbers(topic_code * 2 + is_ipv6, high, low, hosts)
         if tag < 0 or hour < 0 or host < 0:

@@ -127,7 +127,7 @@ class ReplicatedLog:
                 return
 
     def translate_start(self, physical_offset: int) -> tuple[bool, int | None] | None:
-        """Return whether the record at an offset is in a DLedger entry, and its number; None if there is no record."""
+        """Return whether the record at an offset is in a DLedger entry, and its number; None without a record."""
         part = next(
             (one for one in self.files if one.file.base <= physical_offset < one.file.base + one.file.size_bytes), None
         )

@@ -96,7 +96,7 @@ def convert_store(
     progress: PhaseProgress | None = None,
     disk: Disk | None = None,
 ) -> Conversion:
-    """Write an ordinary store into `out`, which must not exist; raise `StoreLayoutError` if that is not possible."""
+    """Write an ordinary store into `out`, which must not exist; raise `StoreLayoutError` if it cannot be converted."""
     store = find_store_files(root, settings)
     kinds = _kinds(store, settings)
     _check_places(store, out)

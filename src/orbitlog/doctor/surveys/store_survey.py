@@ -86,7 +86,7 @@ def config_findings(root: Path) -> Iterator[Finding]:
             kind = FindingKind.CONFIG_BACKUP_READ if was_killed else FindingKind.CONFIG_BACKUP_IN_USE
             yield Finding(kind, str(main), f"{problem}; its backup is readable")
         else:
-            yield Finding(FindingKind.CONFIG, str(main), f"{problem}, and there is no readable backup")
+            yield Finding(FindingKind.CONFIG, str(main), f"{problem}, without a readable backup")
 
 
 def _why_unread(path: Path) -> str:

@@ -40,7 +40,7 @@ DISPATCH_MARK = Layout(
     Field("unit_count", "i64", "sum over all queues of the units ever put"),
     Field("last_store_timestamp_ms", "i64", "of the last message dispatched"),
     Field("last_physical_offset", "i64", "of the last message dispatched"),
-    Field("index_file", "i64", "name of the last index file as a number, 0 where there is none"),
+    Field("index_file", "i64", "name of the last index file as a number, 0 without one"),
     Field("begin_timestamp_ms", "i64", "header of that file at this moment, as in IndexFile"),
     Field("end_timestamp_ms", "i64", "the same"),
     Field("begin_physical_offset", "i64", "the same"),

@@ -17,7 +17,7 @@ from orbitlog.formats.records.message import MAGIC_V2, RECORD_PREFIX
 from orbitlog.formats.records.property_crc import ends_with_crc, seal_record
 
 Translate = Callable[[int], int | None]
-"""Returns the new physical offset of an earlier record, None if there is no record at the old one."""
+"""Returns the new physical offset of an earlier record, None without a record at the old one."""
 
 _I16, _I32, _U32, _I64 = struct.Struct(">h"), struct.Struct(">i"), struct.Struct(">I"), struct.Struct(">q")
 _MAGIC = RECORD_PREFIX.position("magic")

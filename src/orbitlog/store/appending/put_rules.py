@@ -48,7 +48,7 @@ class PutRules:
         if message.sys_flag & flags.INNER_BATCH:
             return _illegal("a batch that is to stay one record needs a batch queue, and this store has none")
         if _INNER_NUM in message.properties_raw and props.INNER_NUM in message.properties:
-            return _illegal(f"it has the property {props.INNER_NUM}, but is no batch")
+            return _illegal(f"it has the property {props.INNER_NUM}, but is not a batch")
         return None
 
     def is_too_long(self, batch: Message, added: bytes, count: int) -> bool:
