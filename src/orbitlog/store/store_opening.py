@@ -84,16 +84,18 @@ class OpenedStore:
         self.confirmed: MappedFile | None = None
         self.notices: list[str] = []
         self.has_property_crc = False
+        # Removed when recovery begins, not before: a store that is refused stays as it is.
+        self._empty_files: list[Path] = []
 
     def recover(self, progress: Progress | None) -> None:
         """Load the files and make them consistent with the log."""
         disk, root, parts = self.disk, self.root, self.parts
         log = parts.log
         self.dispatch.claim()
-        log.segments.load()
+        log.segments.load(self._empty_files)
         log.written_to = log.flushed_to = parts.dispatcher.dispatched_to = log.min_physical_offset
-        parts.queues.load()
-        parts.index.load()
+        parts.queues.load(self._empty_files)
+        parts.index.load(self._empty_files)
         self.checkpoint = read_checkpoint(disk, root)
         self.notices = notices_of(disk, root)
         found = FoundStore(
@@ -124,6 +126,9 @@ class OpenedStore:
             write_recovery_note(self.disk, self.root, note)
         process_id = os.getpid() if self.config.rules.compat.abort_holds_process_id else None
         self.disk.replace_file(self.root / tree.ABORT, tree.encode_abort(process_id))
+        for path in self._empty_files:
+            self.disk.remove_file(path)
+        self._empty_files.clear()
 
     def _distrust_keys(self, state: StoreState) -> None:
         """Let the state file cover queues only, until the next flush of queues and index."""

@@ -97,6 +97,17 @@ def test_missing_last_segments_are_refused(removed: tuple[str, ...], is_closed: 
     assert "the last segment of" in refused(tmp_path)
 
 
+def test_refused_store_keeps_empty_files_that_a_crash_left(tmp_path: Path) -> None:
+    make_store(tmp_path)
+    segments = sorted((tmp_path / "commitlog").iterdir())
+    for segment in segments[-2:]:
+        segment.unlink()
+    segments[1].touch()
+    (tmp_path / "index" / "20260101000000000").touch()
+    assert "the last segment of" in refused(tmp_path)  # which compares the tree
+    assert segments[1].exists() and (tmp_path / "index" / "20260101000000000").exists()
+
+
 def test_missing_middle_segment_is_refused(tmp_path: Path) -> None:
     make_store(tmp_path)
     sorted((tmp_path / "commitlog").iterdir())[1].unlink()

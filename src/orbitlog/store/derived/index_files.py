@@ -239,10 +239,11 @@ class IndexFiles:
         self._writable = writable
         self._files: list[IndexFile] = []
 
-    def load(self) -> None:
+    def load(self, empty_files: list[Path] | None = None) -> None:
         """Open files of the right size that are not open yet; ignore anything else.
 
-        An empty file is removed: a crash left it before it got its size, and its name is needed for the next file.
+        An empty file is removed, or added to `empty_files`: a crash left it before it got its size, and its name is
+        needed for the next file.
         """
         known = {file.name for file in self._files}
         for entry in self._disk.list_directory(self._directory):
@@ -252,6 +253,8 @@ class IndexFiles:
             if entry.size_bytes == self._layout.file_bytes:
                 file = self._disk.open_file(path, writable=self._writable)
                 self._files.append(IndexFile(entry.name, file, self._layout))
+            elif entry.size_bytes == 0 and empty_files is not None:
+                empty_files.append(path)
             elif entry.size_bytes == 0 and self._writable:
                 self._disk.remove_file(path)
 

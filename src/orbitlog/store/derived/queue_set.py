@@ -37,8 +37,8 @@ class QueueSet:
         # Held while a file is closed: another thread may be syncing it.
         self._closing = Lock()
 
-    def load(self) -> None:
-        """Find every queue directory that is not loaded yet."""
+    def load(self, empty_files: list[Path] | None = None) -> None:
+        """Find every queue directory that is not loaded yet; `empty_files` as in `Segments.load`."""
         directory = self._root / tree.CONSUMEQUEUE
         for topic_entry in self._disk.list_directory(directory):
             if not topic_entry.is_directory or not _is_topic(topic_entry.name):
@@ -47,7 +47,7 @@ class QueueSet:
                 queue_id = tree.parse_queue_id(queue_entry.name) if queue_entry.is_directory else None
                 if queue_id is not None and (topic_entry.name, queue_id) not in self._queues:
                     queue = self._make(topic_entry.name, queue_id)
-                    queue.segments.load()
+                    queue.segments.load(empty_files)
 
     def list_again(self, trusted_to: int) -> None:
         """Remove files that a killed process created after the units of records before `trusted_to`.

@@ -89,16 +89,18 @@ class Segments:
         self.tail: MappedFile | None = None
         self.tail_base = self.tail_allocated_to = 0
 
-    def load(self) -> None:
+    def load(self, empty_files: list[Path] | None = None) -> None:
         """List the files; raise `StoreLayoutError` if one has another size.
 
-        A crash between creating a file and setting its size leaves an empty last file: it is removed. A reader may see
-        one that is just being created.
+        A crash between creating a file and setting its size leaves an empty last file. It is removed, or added to
+        `empty_files` for the caller to remove. A reader may see one that is just being created.
         """
         known = self._list_files()
         if known and known[-1][1] == 0:
             base, _ = known.pop()
-            if self._writable:
+            if empty_files is not None:
+                empty_files.append(self._path(base))
+            elif self._writable:
                 self._remove(base)
         for base, size_bytes in known:
             if size_bytes != self.file_bytes:
