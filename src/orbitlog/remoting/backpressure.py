@@ -30,6 +30,10 @@ class Backpressure:
         self.is_reading_paused = False
         self.is_writing_paused = False
 
+    def lose_connection(self, lost: Connection) -> None:
+        """Refer to a stand-in from now on: the connection has ended."""
+        self._connection = lost
+
     def pause_reading(self, transport: asyncio.Transport | None) -> None:
         """Stop reading from the socket until `resume_reading`."""
         if self.is_reading_paused or transport is None or transport.is_closing():

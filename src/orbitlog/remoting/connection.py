@@ -33,6 +33,25 @@ log = logging.getLogger(__name__)
 Address = tuple[str, int]
 
 
+class LostConnection:
+    """Stands in for a connection after its end, in the parts that refer to it; does nothing."""
+
+    __slots__ = ("peer",)
+    is_closed = is_closing = True
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+
+    def write_frames(self, frames: list[bytes]) -> None:
+        frames.clear()
+
+    def respond(self, request: Command, answer: Command | bytes) -> None:
+        """Drop a response that was ready too late."""
+
+    def forget(self, request: Command) -> None:
+        """Drop a request that ended too late."""
+
+
 class Connection(asyncio.Protocol):
     """One connection; `handler` gets the peer's requests.
 
@@ -230,6 +249,11 @@ class Connection(asyncio.Protocol):
         self._flow.closed(self, self.incoming.close())
         callbacks, self._close_callbacks = self._close_callbacks, []
         self._call_back(callbacks)
+        # Without its parts' references the connection is freed at once. In a cycle it would stay, with its buffers,
+        # until the next full garbage collection, which is minutes away.
+        lost = cast(Connection, LostConnection(self.peer))
+        for part in (self.incoming, self.outgoing, self._backpressure):
+            part.lose_connection(lost)
 
     def _call_back(self, callbacks: list[Callable[[Connection], object]]) -> None:
         for callback in callbacks:

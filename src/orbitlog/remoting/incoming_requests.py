@@ -135,6 +135,10 @@ class IncomingRequests:
     def when_answered(self, request: Command, callback: Callable[[], object]) -> None:
         self._answer_callbacks.setdefault(id(request), []).append(callback)
 
+    def lose_connection(self, lost: Connection) -> None:
+        """Refer to a stand-in from now on: the connection has ended."""
+        self._connection = lost
+
     def close(self) -> int:
         """Drop all requests; return the bytes that those in flight were counted with."""
         self.backlog.clear()

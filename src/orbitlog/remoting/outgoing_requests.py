@@ -73,6 +73,10 @@ class OutgoingRequests:
         if future is not None and not future.done():
             future.set_result(response)
 
+    def lose_connection(self, lost: Connection) -> None:
+        """Refer to a stand-in from now on: the connection has ended."""
+        self._connection = lost
+
     def close(self) -> None:
         """Raise `ConnectionLost` in every caller that waits for a response."""
         for future in self._pending.values():
