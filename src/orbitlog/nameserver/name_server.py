@@ -23,6 +23,7 @@ from orbitlog.remoting.connection import Address, Connection, Handler
 from orbitlog.remoting.flow import RemotingLimits
 from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
+from orbitlog.settings.limits import Limits
 from orbitlog.wire import nameserver_headers as headers
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.list_bodies import KvTable, TopicList
@@ -50,6 +51,7 @@ class NameServer:
             delete_topics_left_out=self.settings.delete_topic_with_broker_registration,
         )
         self.kv_configs = KvConfigs(self.settings.kv_config_path)
+        self.limits = Limits(self.settings.limits)
         self._now_ms = now_ms or (lambda: int(time.time() * 1000))
         self.own_broker_addresses: tuple[str, ...] = ()
         """Registered addresses of brokers in this process, to be replaced in responses by the address a client used."""

@@ -8,10 +8,11 @@ so that a file written for Java does not cause warnings of unknown keys.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from orbitlog.settings.limits import NAMESERVER_LIMITS
 from orbitlog.settings.properties_file import parse_properties
 from orbitlog.settings.setting import Setting, number_between, parse_truth, split_assignment
 
@@ -23,36 +24,27 @@ def _path(text: str) -> Path | None:
     return Path(text).expanduser() if text else None
 
 
-NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {
-    setting.key: setting
-    for setting in (
-        Setting("listenPort", number_between(0, 65535), PORT_DEFAULT, "port to listen on; 0 takes a free one"),
-        Setting("bindAddress", str, "127.0.0.1", "address to listen on; 0.0.0.0 for every address of the machine"),
-        Setting(
-            "kvConfigPath",
-            _path,
-            None,
-            "file of key-value configs; without it they are lost at exit",
-        ),
-        Setting("orderMessageEnable", parse_truth, False, "routes of ordered topics contain the order of their queues"),
-        Setting(
-            "returnOrderTopicConfigToBroker", parse_truth, True, "brokers get the ordered topics when they register"
-        ),
-        Setting("supportActingMaster", parse_truth, False, "a slave replaces a master that is offline"),
-        Setting(
-            "deleteTopicWithBrokerRegistration", parse_truth, False, "remove topics that a broker no longer registers"
-        ),
-        Setting("enableTopicList", parse_truth, True, "allow lists of a cluster's topics"),
-        Setting("enableAllTopicList", parse_truth, True, "allow lists of all topics"),
-        Setting(
-            "scanNotActiveBrokerInterval", number_between(10), 5000, "milliseconds between scans for silent brokers"
-        ),
-        Setting(
-            "serverChannelMaxIdleTimeSeconds", number_between(1), 120, "seconds until an idle connection is closed"
-        ),
-        Setting("connectionsMax", number_between(1), 20000, "maximum of open connections"),
-    )
-}
+_ALL: tuple[Setting[Any], ...] = (
+    Setting("listenPort", number_between(0, 65535), PORT_DEFAULT, "port to listen on; 0 takes a free one"),
+    Setting("bindAddress", str, "127.0.0.1", "address to listen on; 0.0.0.0 for every address of the machine"),
+    Setting(
+        "kvConfigPath",
+        _path,
+        None,
+        "file of key-value configs; without it they are lost at exit",
+    ),
+    Setting("orderMessageEnable", parse_truth, False, "routes of ordered topics contain the order of their queues"),
+    Setting("returnOrderTopicConfigToBroker", parse_truth, True, "brokers get the ordered topics when they register"),
+    Setting("supportActingMaster", parse_truth, False, "a slave replaces a master that is offline"),
+    Setting("deleteTopicWithBrokerRegistration", parse_truth, False, "remove topics that a broker no longer registers"),
+    Setting("enableTopicList", parse_truth, True, "allow lists of a cluster's topics"),
+    Setting("enableAllTopicList", parse_truth, True, "allow lists of all topics"),
+    Setting("scanNotActiveBrokerInterval", number_between(10), 5000, "milliseconds between scans for silent brokers"),
+    Setting("serverChannelMaxIdleTimeSeconds", number_between(1), 120, "seconds until an idle connection is closed"),
+    Setting("connectionsMax", number_between(1), 20000, "maximum of open connections"),
+    *NAMESERVER_LIMITS,
+)
+NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {setting.key: setting for setting in _ALL}
 
 JAVA_KEYS = frozenset(
     """
@@ -84,12 +76,16 @@ class NameServerSettings:
     scan_not_active_broker_interval: int = 5000
     server_channel_max_idle_time_seconds: int = 120
     connections_max: int = 20000
+    limits: Mapping[str, int] = field(default_factory=lambda: {limit.key: limit.default for limit in NAMESERVER_LIMITS})
     unknown: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
 
     def texts(self) -> dict[str, str]:
         """The settings as in a properties file."""
-        values = ((key, getattr(self, _attribute(key))) for key in NAMESERVER_SETTINGS)
+        limits = self.limits
+        values = (
+            (key, limits[key] if key in limits else getattr(self, _attribute(key))) for key in NAMESERVER_SETTINGS
+        )
         return {key: _as_text(value) for key, value in values}
 
 
@@ -103,8 +99,9 @@ def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-assert {_attribute(key) for key in NAMESERVER_SETTINGS} == (
-    {field.name for field in fields(NameServerSettings)} - {"unknown", "idle"}
+_LIMIT_KEYS = frozenset(limit.key for limit in NAMESERVER_LIMITS)
+assert {_attribute(key) for key in NAMESERVER_SETTINGS.keys() - _LIMIT_KEYS} == (
+    {field.name for field in fields(NameServerSettings)} - {"limits", "unknown", "idle"}
 )
 
 
@@ -119,6 +116,7 @@ def load_nameserver_settings(
     sources.append(("the environment", {name.removeprefix(ENVIRONMENT_PREFIX): text for name, text in given.items()}))
     sources.append(("the command line", dict(map(split_assignment, assignments))))
     values: dict[str, Any] = {}
+    limits = {limit.key: limit.default for limit in NAMESERVER_LIMITS}
     unknown: list[str] = []
     idle: list[str] = []
     for source, texts in sources:
@@ -127,5 +125,9 @@ def load_nameserver_settings(
             if setting is None:
                 (idle if key in JAVA_KEYS else unknown).append(key)
                 continue
-            values[_attribute(key)] = setting.check(text, source)
-    return NameServerSettings(**values, unknown=tuple(unknown), idle=tuple(idle))
+            value = setting.check(text, source)
+            if key in limits:
+                limits[key] = value
+            else:
+                values[_attribute(key)] = value
+    return NameServerSettings(**values, limits=limits, unknown=tuple(unknown), idle=tuple(idle))

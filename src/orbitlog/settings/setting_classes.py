@@ -7,6 +7,8 @@ tables; `docs/reference/settings.md` shows them.
 
 from __future__ import annotations
 
+from orbitlog.settings.limits import BROKER_LIMITS
+
 # The sentence follows `key=value from source: ` and names the reason and what to do.
 SAFETY = {
     # Who may connect
@@ -156,7 +158,9 @@ PROTECTING_KEYS = (
 )
 
 # Keys of our own; a command that reads a store finds them in a broker.conf and has no use for them.
-ORBITLOG_KEYS = frozenset(("serverConnectionsMax", "dispatchEngine", "vipChannelEnable", "compat"))
+ORBITLOG_KEYS = frozenset(("serverConnectionsMax", "dispatchEngine", "vipChannelEnable", "compat")) | frozenset(
+    limit.key for limit in BROKER_LIMITS
+)
 
 # Threads, pools, pauses, caches and what only matters together with a refused key: no promise changes.
 HARMLESS = frozenset(

@@ -25,6 +25,7 @@ def runtime_numbers(state: BrokerState, delayed_to: Callable[[int], int]) -> dic
     numbers: dict[str, object] = {
         **_store_numbers(state),
         **_rates(state),
+        **{f"limitReached_{key}": count for key, count in state.limits.reached.items()},
         "brokerActive": "true",
         "brokerVersionDesc": version_text,
         "brokerVersion": version,

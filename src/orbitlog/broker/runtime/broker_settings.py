@@ -20,6 +20,7 @@ from orbitlog.errors import FormatError
 from orbitlog.formats.derived.timer_log import TIMER_LOG_FILE_BYTES_DEFAULT
 from orbitlog.formats.names import check_topic
 from orbitlog.settings import store_settings
+from orbitlog.settings.limits import BROKER_LIMITS, Limits
 from orbitlog.settings.properties_file import parse_properties
 from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
 from orbitlog.settings.store_settings import StoreSettings
@@ -365,6 +366,7 @@ _ALL: tuple[Setting[Any], ...] = (
     DISPATCH_ENGINE,
     VIP_CHANNEL,
     BLOCKED_KEYS,
+    *BROKER_LIMITS,
 )
 BROKER_SETTINGS = {setting.key: setting for setting in _ALL}
 _KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}
@@ -427,6 +429,10 @@ class BrokerSettings:
     def store(self) -> StoreSettings:
         """The settings of the store."""
         return StoreSettings({key: text for key, text in self.texts.items() if key in store_settings.SETTINGS})
+
+    def limits(self) -> Limits:
+        """Return the limits that these settings state, with counters at zero."""
+        return Limits({limit.key: self[limit] for limit in BROKER_LIMITS})
 
     @property
     def flushes_before_answer(self) -> bool:

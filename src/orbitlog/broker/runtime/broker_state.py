@@ -70,6 +70,7 @@ class BrokerState:
 
     def __post_init__(self) -> None:
         self._memory_bytes = _machine_memory_bytes()
+        self.limits = self.settings.limits()
         # Records hold an IP address: a host name is resolved once, as Java does.
         self.advertised_ips = advertised_addresses(self.settings)
 

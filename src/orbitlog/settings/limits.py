@@ -1,0 +1,65 @@
+"""Limits: how much work and memory peers may cost a server, as settings, with a counter of how often each was reached.
+
+One table for broker and name server. A limit has a default that honest clients do not reach. Code that enforces it
+calls `Limits.reach`, or `Limits.refuse_over` for a request that exceeds it. GET_BROKER_RUNTIME_INFO lists the counters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from orbitlog.errors import RequestRefused
+from orbitlog.settings.setting import Setting, number_between
+
+_INVALID_PARAMETER = 29
+
+
+def _limit(key: str, default: int, help_text: str, *, low: int = 1) -> Setting[int]:
+    return Setting(key, number_between(low), default, f"{help_text} (Orbitlog's own key)")
+
+
+# Both servers
+
+CONNECTIONS_PER_ADDRESS = _limit(
+    "connectionsPerAddressMax", 8_000, "open connections of one client address; more are closed at once"
+)
+FIRST_FRAME_SECONDS = _limit(
+    "firstFrameTimeoutSeconds", 30, "seconds until a new connection must have sent one whole frame"
+)
+
+# The broker
+
+HELD_REQUESTS = _limit(
+    "heldRequestsMax",
+    600_000,
+    "long polls (pulls, pops, notifications) that wait for messages; past it, the newest of the connection with most"
+    " of them is answered without messages",
+)
+
+SHARED_LIMITS: tuple[Setting[int], ...] = (CONNECTIONS_PER_ADDRESS, FIRST_FRAME_SECONDS)
+BROKER_LIMITS: tuple[Setting[int], ...] = (*SHARED_LIMITS, HELD_REQUESTS)
+NAMESERVER_LIMITS: tuple[Setting[int], ...] = (*SHARED_LIMITS,)
+_DEFAULTS = {limit.key: limit.default for limit in (*BROKER_LIMITS, *NAMESERVER_LIMITS)}
+
+
+class Limits:
+    """The limits of one server, and how often each was reached since its start."""
+
+    def __init__(self, values: Mapping[str, int] | None = None) -> None:
+        self._values = {**_DEFAULTS, **(values or {})}
+        self.reached = dict.fromkeys(_DEFAULTS, 0)
+
+    def __getitem__(self, limit: Setting[int]) -> int:
+        return self._values[limit.key]
+
+    def reach(self, limit: Setting[int]) -> None:
+        """Count that a limit was reached."""
+        self.reached[limit.key] += 1
+
+    def refuse_over(self, limit: Setting[int], count: int) -> None:
+        """Raise `RequestRefused` and count it if a request exceeds a limit."""
+        if count > self._values[limit.key]:
+            self.reach(limit)
+            raise RequestRefused(
+                _INVALID_PARAMETER, f"{count} exceeds the maximum of {self._values[limit.key]} ({limit.key})"
+            )
