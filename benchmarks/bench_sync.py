@@ -41,8 +41,8 @@ from benchmarks.bench_store import now_ms
 from benchmarks.make_log import template
 from benchmarks.measure import Figure, Reading, Report, seconds_of
 from orbitlog.broker.sending.flush_queue import FlushQueue
-from orbitlog.formats.records.message import Message, encode_message
-from orbitlog.formats.records.record_template import Row, encode_run, template_of
+from orbitlog.formats.records.message import Message, encode_message, measure_record
+from orbitlog.formats.records.record_template import Row, encode_run
 from orbitlog.remoting.connection import Connection
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
@@ -274,10 +274,7 @@ def _flush_runs(store: MessageStore, flush: Callable[[], int], message: Message,
 
 
 def _rows_of(message: Message) -> list[Row]:
-    shared = template_of(message)
-    assert shared is not None
-    queue = (message.topic, message.queue_id)
-    return [(shared, queue, message.born_timestamp_ms, message.body, message.properties_raw)]
+    return [measure_record(message)[1]]
 
 
 def _append_all(store: MessageStore, message: Message, rows: list[Row]) -> list[tuple[int, int]]:

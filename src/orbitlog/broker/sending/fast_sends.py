@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import deque
 from itertools import islice
 from typing import NamedTuple
+from zlib import crc32
 
 import orjson
 
@@ -33,7 +34,7 @@ from orbitlog.broker.sending.send_templates import (
 )
 from orbitlog.broker.transactions.fast_transactions import FastTransactions
 from orbitlog.formats import names
-from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message import BODY_CRC_MASK, Message
 from orbitlog.formats.records.properties import join_properties
 from orbitlog.formats.records.record_template import Row
 from orbitlog.remoting.connection import Connection
@@ -211,6 +212,8 @@ class FastSends:
             for check in checks:
                 if check(template.send, body, properties) is not None:
                     return is_one_topic
-            rows.append((template.record, queue, born_ms, body, join_properties(raw, added)))
+            rows.append(
+                (template.record, queue, born_ms, crc32(body) & BODY_CRC_MASK, body, join_properties(raw, added))
+            )
             asked.append((template, opaque))
         return is_one_topic

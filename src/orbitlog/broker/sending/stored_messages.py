@@ -32,12 +32,12 @@ class StoredMessages:
         """
         count = len(places)
         if is_one_topic and count == len(rows):
-            template, (topic, _), _, body, properties = rows[-1]
+            template, (topic, _), _, _, body, properties = rows[-1]
             size_bytes = places[-1][0] - places[0][0] + template[1] + len(body) + len(properties)
             self._note_put(topic, count, size_bytes, count)
         else:
             totals: dict[str, tuple[int, int]] = {}
-            for (template, (topic, _), _, body, properties), _ in zip(rows, places, strict=False):
+            for (template, (topic, _), _, _, body, properties), _ in zip(rows, places, strict=False):
                 messages, size_bytes = totals.get(topic, (0, 0))
                 totals[topic] = messages + 1, size_bytes + template[1] + len(body) + len(properties)
             for topic, (messages, size_bytes) in totals.items():

@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from collections import deque
 from typing import NamedTuple
+from zlib import crc32
 
 import orjson
 
@@ -32,6 +33,7 @@ from orbitlog.formats import names
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.flags import TransactionType
+from orbitlog.formats.records.message import BODY_CRC_MASK
 from orbitlog.formats.records.properties import NAME_END, PROPERTY_END, decode_properties
 from orbitlog.formats.records.record_template import RecordTemplate, Row
 from orbitlog.wire.codes import RequestCode
@@ -135,7 +137,7 @@ class FastTransactions:
 
     def _keep(self, half: _Half, physical_offset: int, queue_offset: int) -> None:
         """Keep a half message that was just stored in memory, for its commit."""
-        (_, _, born_ms, body, raw), template, _, queue, committed_raw, producer_group, _ = half
+        (_, _, born_ms, _, body, raw), template, _, queue, committed_raw, producer_group, _ = half
         recent = RecentHalf(
             template.message, template.committed, queue, queue_offset, born_ms, body, raw, committed_raw, producer_group
         )
@@ -178,7 +180,7 @@ class FastTransactions:
             return None
         unique_id = properties[props.UNIQ_KEY]
         raw, committed_raw = self._halves.joined_properties(text + self._added, unique_id, *queue)
-        row = (template.record, _HALF_QUEUE, born_ms, body, raw)
+        row = (template.record, _HALF_QUEUE, born_ms, crc32(body) & BODY_CRC_MASK, body, raw)
         return _Half(row, template, opaque, queue, committed_raw, properties[props.PRODUCER_GROUP], unique_id)
 
     def _commit(self, header: bytes) -> _Commit | None:
@@ -214,7 +216,9 @@ class FastTransactions:
             RecordTemplate,
             (shared.after_store_time[:12] + _pack_long(physical_offset), *shared[1:]),
         )
-        return _Commit((template, half.queue, half.born_ms, half.body, half.committed_raw), physical_offset, half)
+        body_crc = crc32(half.body) & BODY_CRC_MASK
+        row = (template, half.queue, half.born_ms, body_crc, half.body, half.committed_raw)
+        return _Commit(row, physical_offset, half)
 
 
 def _answer(half: _Half, physical_offset: int, queue_offset: int) -> bytes:

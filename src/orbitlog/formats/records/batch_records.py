@@ -34,7 +34,8 @@ _SLOW_PATH_WORDS = (
 # Members of equal sizes: everything of the prefix but the CRC and the two offsets is the same in all their records.
 _FIRST, _MIDDLE = ("total_size", "magic"), ("queue_id", "flag")
 _LAST = tuple(field.name for field in RECORD_PREFIX.fields[7:])
-_unpack_equal_parts = RECORD_PREFIX.partial(_FIRST, _MIDDLE, _LAST).unpack
+_PREFIX_BYTES = RECORD_PREFIX.size_bytes
+_unpack_equal_parts = RECORD_PREFIX.partial(_FIRST, _MIDDLE, _LAST).unpack_from
 _pack_equal = RECORD_PREFIX.partial(_FIRST, "body_crc", _MIDDLE, "queue_offset", "physical_offset", _LAST).pack
 assert _LAST[0] == "sys_flag"
 
@@ -69,8 +70,11 @@ class _Start(NamedTuple):
 
 
 def _encode_equal_sizes(batch: Message, template: RecordTemplate, added: bytes, start: _Start) -> BatchRecords | None:
-    """Encode members that all have the same sizes and flag, as most batches have, in half the time."""
-    body, queue_id, born_ms = batch.body, batch.queue_id, batch.born_timestamp_ms
+    """Encode members that all have the same sizes and flag, as most batches have, in half the time.
+
+    The first record is encoded; the others are copies of it with their own CRC, offsets, body and properties.
+    """
+    body, born_ms, queue = batch.body, batch.born_timestamp_ms, (batch.topic, batch.queue_id)
     if len(body) < _MEMBER_HEAD + 2:
         return None
     flag, body_bytes = _unpack_member(body)
@@ -96,20 +100,19 @@ def _encode_equal_sizes(batch: Message, template: RecordTemplate, added: bytes, 
     properties_bytes = raw_bytes + len(added_part)
     if properties_bytes > PROPERTIES_BYTES_MAX or 0 in added:
         return None
-    after_store_time, size_bytes, magic, _, sys_flag, born, topic_part, pack_prefix = template
-    size_bytes += body_bytes + properties_bytes
-    tail = topic_part + properties_bytes.to_bytes(2, "big")
     queue_offset, physical_offset, store_ms = start
-    first_physical_offset = physical_offset
-    fields = (size_bytes, magic, 0, queue_id, flag, 0, 0, sys_flag, born_ms, born, store_ms)
-    first, middle, last = _unpack_equal_parts(pack_prefix(*fields, after_store_time, body_bytes))
+    row = template._replace(flag=flag), queue, born_ms, 0, bodies[0], raws[0] + added_part
+    record, _ = encode_run((row,), {queue: queue_offset}, physical_offset, store_ms, sys.maxsize)
+    size_bytes = len(record)
+    first, middle, last = _unpack_equal_parts(record)
+    tail = record[_PREFIX_BYTES + body_bytes : size_bytes - properties_bytes]
     parts: list[bytes] = []
     for crc, member, raw in zip(map(crc32, bodies), bodies, raws, strict=True):
         prefix = _pack_equal(first, crc & BODY_CRC_MASK, middle, queue_offset, physical_offset, last)
         parts += (prefix, member, tail, raw, added_part)
         queue_offset += 1
         physical_offset += size_bytes
-    return BatchRecords(b"".join(parts), list(range(first_physical_offset, physical_offset, size_bytes)))
+    return BatchRecords(b"".join(parts), list(range(start.physical_offset, physical_offset, size_bytes)))
 
 
 @lru_cache(maxsize=1024)
@@ -122,7 +125,7 @@ def _encode_any_sizes(batch: Message, template: RecordTemplate, added: bytes, st
     if any(word in body for word in _SLOW_PATH_WORDS):
         return None
     rows: list[Row] = []
-    position, end = 0, len(body)
+    position, end, shared_flag = 0, len(body), template.flag
     while position + _MEMBER_HEAD <= end:
         flag, body_bytes = _unpack_member(body, position)
         body_start = position + _MEMBER_HEAD
@@ -137,9 +140,10 @@ def _encode_any_sizes(batch: Message, template: RecordTemplate, added: bytes, st
         properties += added
         if position > end or len(properties) > PROPERTIES_BYTES_MAX or 0 in properties:
             return None
-        if flag != template.flag:
-            template = template._replace(flag=flag)
-        rows.append((template, queue, born_ms, body[body_start:body_end], properties))
+        if flag != shared_flag:
+            template, shared_flag = template._replace(flag=flag), flag
+        member = body[body_start:body_end]
+        rows.append((template, queue, born_ms, crc32(member) & BODY_CRC_MASK, member, properties))
     if position != end or len(rows) < 2:
         return None
     raw, places = encode_run(

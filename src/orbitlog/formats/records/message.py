@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import NamedTuple
 from zlib import crc32
 
@@ -38,7 +39,7 @@ from orbitlog.formats.records.record_layout import (
     TOPIC_BYTES_MAX_V1,
     TOPIC_BYTES_MAX_V2,
 )
-from orbitlog.formats.records.record_template import RecordTemplate, encode_run, make_template
+from orbitlog.formats.records.record_template import RecordTemplate, Row, encode_run, make_template
 
 # The layout is part of this module's interface: readers of a message need it with the message.
 __all__ = [
@@ -72,7 +73,6 @@ _STORE_TIME = RECORD_PREFIX.partial("store_timestamp_ms", start="store_timestamp
 _NO_HOST = bytes(IPV4_HOST_BYTES)
 
 Bytes = bytes | bytearray | memoryview
-_new_tuple = tuple.__new__  # creates a named tuple in half the time of calling its class
 
 
 class Message(NamedTuple):
@@ -167,51 +167,45 @@ def record_version(topic: str) -> int:
     return 1 if len(_encode_topic(topic)) <= TOPIC_BYTES_MAX_V1 else 2
 
 
-class MeasuredRecord(NamedTuple):
-    """A record that is checked and has no physical offset yet."""
-
-    size_bytes: int
-    template: RecordTemplate
+MeasuredRecord = tuple[int, Row]
+"""A record that is checked and has no physical offset yet: its size in bytes, and its row for `encode_run`."""
 
 
 def measure_record(message: Message) -> MeasuredRecord:
-    """Return the record's size and template, after checking that a reader will accept it."""
-    _, _, _, _, _, sys_flag, _, born, _, stored, _, _, body, name, raw, version = message
-    topic = _encode_topic(name)
-    if not 0 < len(topic) <= TOPIC_BYTES_MAX_V1 or version != 1:
-        _check_long_topic(message, len(topic))
+    """Return the record's size and row, after checking that a reader will accept it."""
+    crc, queue_id, flag, _, _, sys_flag, born_ms, born, _, stored, times, prepared, body, topic, raw, version = message
+    template = _checked_template(flag, sys_flag, born, stored, times, prepared, topic, version)
     if len(raw) > PROPERTIES_BYTES_MAX:
         raise LimitExceeded(field="properties length", limit=PROPERTIES_BYTES_MAX, got=len(raw))
+    # The CRC is the message's own, right or wrong: a decoded record encodes back to its bytes.
+    row = template, (topic, queue_id), born_ms, crc, body, raw
+    return template[1] + len(body) + len(raw), row
+
+
+# Messages of one producer share a template: without the cache, making it takes as long as the rest of the encoding.
+# Its arguments come from clients, so the cache is bounded.
+@lru_cache(maxsize=1024)
+def _checked_template(  # noqa: PLR0917
+    flag: int, sys_flag: int, born: bytes, stored: bytes, times: int, prepared: int, name: str, version: int
+) -> RecordTemplate:
+    topic = _encode_topic(name)
+    if not 0 < len(topic) <= TOPIC_BYTES_MAX_V1 or version != 1:
+        _check_long_topic(version, len(topic))
     born_bytes = IPV6_HOST_BYTES if sys_flag & flags.BORN_HOST_IPV6 else IPV4_HOST_BYTES
     store_bytes = IPV6_HOST_BYTES if sys_flag & flags.STORE_HOST_IPV6 else IPV4_HOST_BYTES
     if len(born) != born_bytes or len(stored) != store_bytes:
         raise BadField("address sizes differ from the bits of sysFlag", field="hosts")
     try:
-        template = make_template(message, topic)
+        return make_template(flag, sys_flag, born, stored, times, prepared, topic, version)
     except struct.error as error:
         raise _out_of_range(error) from None
-    return _new_tuple(MeasuredRecord, (template.size_bytes + len(body) + len(raw), template))
 
 
-def encode_placed(
-    message: Message, measured: MeasuredRecord, queue_offset: int, physical_offset: int, store_timestamp_ms: int
-) -> bytes:
+def encode_placed(measured: MeasuredRecord, queue_offset: int, physical_offset: int, store_timestamp_ms: int) -> bytes:
     """Return the record's bytes with the three fields that are assigned when the record is appended."""
-    size_bytes, template = measured
-    body_crc, queue_id, _, _, _, _, born_ms, _, _, _, _, _, body, topic, raw, _ = message
-    queue = topic, queue_id
-    rows = ((template, queue, born_ms, body, raw),)
+    size_bytes, row = measured
     try:
-        # The CRC is the message's own, right or wrong: a decoded record encodes back to its bytes.
-        return encode_run(
-            rows,
-            {queue: queue_offset},
-            physical_offset,
-            store_timestamp_ms,
-            size_bytes,
-            lambda _: body_crc,
-            -1,
-        ).raw
+        return encode_run((row,), {row[1]: queue_offset}, physical_offset, store_timestamp_ms, size_bytes)[0]
     except struct.error as error:
         raise _out_of_range(error) from None
 
@@ -223,11 +217,7 @@ def _out_of_range(error: struct.error) -> BadField:
 def encode_message(message: Message) -> bytes:
     """Return the record's bytes, after checking that a reader will accept them."""
     return encode_placed(
-        message,
-        measure_record(message),
-        message.queue_offset,
-        message.physical_offset,
-        message.store_timestamp_ms,
+        measure_record(message), message.queue_offset, message.physical_offset, message.store_timestamp_ms
     )
 
 
@@ -238,12 +228,12 @@ def _encode_topic(topic: str) -> bytes:
         raise BadField("holds a lone surrogate, which UTF-8 cannot", field="topic") from None
 
 
-def _check_long_topic(message: Message, topic_length: int) -> None:
-    if message.version not in (1, 2):
-        raise BadField(f"{message.version} is neither 1 nor 2", field="record version")
+def _check_long_topic(version: int, topic_length: int) -> None:
+    if version not in (1, 2):
+        raise BadField(f"{version} is neither 1 nor 2", field="record version")
     if topic_length == 0:
         raise BadField("is empty", field="topic")
-    limit = TOPIC_BYTES_MAX_V1 if message.version == 1 else TOPIC_BYTES_MAX_V2
+    limit = TOPIC_BYTES_MAX_V1 if version == 1 else TOPIC_BYTES_MAX_V2
     if topic_length > limit:
         raise LimitExceeded(field="topic length", limit=limit, got=topic_length)
 

@@ -61,11 +61,11 @@ def encode_sealed_run(
     Stops before the first row whose properties become too long.
     """
     wider: list[Row] = []
-    for template, queue, born_ms, body, properties in rows:
+    for template, queue, born_ms, body_crc, body, properties in rows:
         with_room = with_room_for_crc(properties)
         if len(with_room) > PROPERTIES_BYTES_MAX:
             break
-        wider.append((template, queue, born_ms, body, with_room))
+        wider.append((template, queue, born_ms, body_crc, body, with_room))
     raw, places = encode_run(wider, queue_offsets, physical_offset, store_ms, room_bytes)
     bounds = [*(place - physical_offset for place, _ in places), len(raw)]
-    return Run(b"".join(seal_record(raw[start:end]) for start, end in pairwise(bounds)), places)
+    return b"".join(seal_record(raw[start:end]) for start, end in pairwise(bounds)), places

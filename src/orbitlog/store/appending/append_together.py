@@ -65,8 +65,8 @@ def place_together(
         if flags.enters_queue(message.sys_flag):
             queue_offset = following.get(queue_key, next_queue_offsets.get(queue_key, 0))
             following[queue_key] = queue_offset + 1
-        record = encode_placed(message, measured, queue_offset, physical_offset, now_ms)
+        record = encode_placed(measured, queue_offset, physical_offset, now_ms)
         records.append(seal_record(record) if has_crc else record)
-        results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, measured.size_bytes))
-        physical_offset += measured.size_bytes
+        results.append(PutResult(PutStatus.PUT_OK, physical_offset, queue_offset, now_ms, len(record)))
+        physical_offset += len(record)
     return PlacedRecords(records, results)

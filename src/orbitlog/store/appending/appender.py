@@ -89,9 +89,9 @@ class Appender:
             queue_offset = offsets.get(queue_key, 0) if is_queued else 0
             try:
                 measured = measure_record(message)
-                self._log.reserve(measured.size_bytes)
+                self._log.reserve(measured[0])
                 physical_offset = self._log.written_to
-                record = encode_placed(message, measured, queue_offset, physical_offset, now_ms)
+                record = encode_placed(measured, queue_offset, physical_offset, now_ms)
             except (FormatError, StoreError) as error:
                 refusal = refusal_of(error)
         if refusal is not None:
@@ -159,7 +159,7 @@ class Appender:
         now_ms = max(self._now_ms(), self._last_append_ms)
         current, following = self.next_queue_offsets, dict[QueueKey, int]()
         unplaced = measure_together(messages, self._light_queues, current, following, always_crc=self._has_property_crc)
-        self._log.reserve(sum(record.measured.size_bytes for record in unplaced))
+        self._log.reserve(sum(record.measured[0] for record in unplaced))
         records, results = place_together(unplaced, current, following, self._log.written_to, now_ms)
         self._commit(b"".join(records), len(messages), now_ms)
         current.update(following)

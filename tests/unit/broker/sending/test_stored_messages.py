@@ -35,7 +35,7 @@ class Broker:
 def row(topic: str, body: bytes) -> Row:
     template = template_of(make_message(topic, b""))
     assert template is not None
-    return template, (topic, 0), 1, body, b"KEYS\x01k"
+    return template, (topic, 0), 1, 0, body, b"KEYS\x01k"
 
 
 def test_batch_is_one_occasion_and_one_wake_up() -> None:

@@ -37,7 +37,7 @@ def one_by_one(batch: Message, added: bytes, queue_offset: int, physical_offset:
     records, offsets = [], []
     for message in expand_batch(batch._replace(properties_raw=added)):
         offsets.append(physical_offset)
-        records.append(encode_placed(message, measure_record(message), queue_offset, physical_offset, 9))
+        records.append(encode_placed(measure_record(message), queue_offset, physical_offset, 9))
         physical_offset += len(records[-1])
         queue_offset += 1
     return b"".join(records), offsets

@@ -365,8 +365,8 @@ def test_properties_are_kept_as_stored() -> None:
 def test_a_placed_record_has_the_fields_that_the_place_decides(topic: str) -> None:
     message = make_message(topic, b"body", properties={"KEYS": "k"}, queue_id=3)
     measured = measure_record(message)
-    record = encode_placed(message, measured, 5, 700, 9)
+    record = encode_placed(measured, 5, 700, 9)
     placed = message._replace(queue_offset=5, physical_offset=700, store_timestamp_ms=9)
-    assert len(record) == measured.size_bytes == message.size_bytes
+    assert len(record) == measured[0] == message.size_bytes
     assert record == encode_message(placed)
     assert decode_message(record, physical_offset=700) == placed

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from zlib import crc32
+
 import pytest
 
 from orbitlog.errors import ChecksumMismatch
-from orbitlog.formats.records.message import Message, decode_message, encode_message, make_message
+from orbitlog.formats.records.message import BODY_CRC_MASK, Message, decode_message, encode_message, make_message
 from orbitlog.formats.records.properties import PROPERTIES_BYTES_MAX, check_crc_property
 from orbitlog.formats.records.property_crc import (
     encode_sealed_run,
@@ -74,7 +76,11 @@ def test_damaged_properties_are_found_in_a_log_and_not_elsewhere() -> None:
 def rows(*properties: bytes) -> list[Row]:
     template = template_of(make_message("T", b""))
     assert isinstance(template, RecordTemplate)
-    return [(template, ("T", 3), 11, b"body %d" % number, raw) for number, raw in enumerate(properties)]
+    bodies = [b"body %d" % number for number in range(len(properties))]
+    return [
+        (template, ("T", 3), 11, crc32(body) & BODY_CRC_MASK, body, raw)
+        for body, raw in zip(bodies, properties, strict=True)
+    ]
 
 
 def test_run_has_the_bytes_of_single_records() -> None:

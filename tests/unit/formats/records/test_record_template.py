@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from random import Random
+
+import pytest
 
 from orbitlog.formats.hosts import parse_host
 from orbitlog.formats.records.flags import COMPRESSED
@@ -32,8 +35,7 @@ def any_message(chance: Random) -> Message:
 def row_of(message: Message) -> Row:
     template = template_of(message)
     assert template is not None
-    queue = message.topic, message.queue_id
-    return template, queue, message.born_timestamp_ms, message.body, message.properties_raw
+    return template, *measure_record(message)[1][1:]
 
 
 def test_a_run_is_what_its_messages_are_one_by_one() -> None:
@@ -45,12 +47,12 @@ def test_a_run_is_what_its_messages_are_one_by_one() -> None:
         for message in messages:
             queue_offset = following.get((message.topic, message.queue_id), 0)
             following[message.topic, message.queue_id] = queue_offset + 1
-            expected.append(encode_placed(message, measure_record(message), queue_offset, end, 99))
+            expected.append(encode_placed(measure_record(message), queue_offset, end, 99))
             places.append((end, queue_offset))
             end += len(expected[-1])
-        run = encode_run(list(map(row_of, messages)), queue_offsets, 1000, 99, ROOM)
-        assert run.raw == b"".join(expected)
-        assert run.places == places
+        raw, run_places = encode_run(list(map(row_of, messages)), queue_offsets, 1000, 99, ROOM)
+        assert raw == b"".join(expected)
+        assert run_places == places
         assert queue_offsets == following
 
 
@@ -59,8 +61,8 @@ def test_those_that_have_room_are_taken() -> None:
     size_bytes = message.size_bytes
     for room, count in ((0, 0), (size_bytes - 1, 0), (size_bytes, 1), (2 * size_bytes, 2), (3 * size_bytes - 1, 2)):
         queue_offsets: dict[tuple[str, int], int] = {}
-        run = encode_run([row_of(message)] * 3, queue_offsets, 0, 1, room)
-        assert len(run.places) == count and len(run.raw) == count * size_bytes
+        raw, places = encode_run([row_of(message)] * 3, queue_offsets, 0, 1, room)
+        assert len(places) == count and len(raw) == count * size_bytes
         assert queue_offsets.get(("T", 0), 0) == count
 
 
@@ -69,3 +71,11 @@ def test_only_plain_messages_have_templates() -> None:
     assert template_of(make_message("T", b"", version=2)) is None
     assert template_of(make_message("T", b"", born_host=parse_host("[2001:db8::7]:1"))) is None
     assert template_of(make_message("T", b"", store_host=parse_host("[2001:db8::7]:1"))) is None
+
+
+def test_run_with_a_number_out_of_range_does_not_advance_the_queue() -> None:
+    template, queue, _, *others = row_of(make_message("T", b"body", born_host=BORN, store_host=STORED))
+    queue_offsets = {("T", 0): 5}
+    with pytest.raises(struct.error):
+        encode_run([(template, queue, 1 << 63, *others)], queue_offsets, 0, 1, ROOM)  # type: ignore[list-item]
+    assert queue_offsets == {("T", 0): 5}

@@ -9,11 +9,11 @@ import pytest
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.hosts import parse_host
 from orbitlog.formats.records.batch import BatchMember, encode_batch, expand_batch
-from orbitlog.formats.records.message import Message, encode_message, make_message
+from orbitlog.formats.records.message import Message, encode_message, make_message, measure_record
 from orbitlog.formats.records.message_scan import Damage, scan_messages
 from orbitlog.formats.records.properties import check_crc_property
 from orbitlog.formats.records.property_crc import ends_with_crc
-from orbitlog.formats.records.record_template import template_of
+from orbitlog.formats.records.record_template import Row
 from orbitlog.settings.store_settings import StoreGeometry
 from orbitlog.store.appending.put_result import PutStatus
 from orbitlog.store.log.property_crc_mode import find_records_without_crc
@@ -35,16 +35,18 @@ def open_store(root: Path, settings: StoreConfig) -> MessageStore:
     return MessageStore.open(root, settings, lambda: 1_700_000_000_000)
 
 
+def row_of(message: Message) -> Row:
+    return measure_record(message)[1]
+
+
 def append_each_way(store: MessageStore) -> int:
     """Append by every way there is; returns how many records that are."""
-    template = template_of(PLAIN)
-    assert template is not None
     before = store.messages_appended
     assert store.append(PLAIN).is_stored
     assert store.append(STALE).is_stored
     assert store.append(PLAIN._replace(properties_raw=b"")).is_stored
     assert store.append(PLAIN._replace(properties_raw=b"K\x01\0\x02")).is_stored
-    places = store.append_run([(template, ("T", 0), 7, b"body", PLAIN.properties_raw)] * 2)
+    places = store.append_run([row_of(PLAIN)] * 2)
     if not places:  # there is no segment to go on in, or no room
         assert store.append(PLAIN).is_stored
     batch = PLAIN._replace(body=encode_batch([BatchMember(b"one", b"A\x01b"), BatchMember(b"two", b"A\x01b")]))
@@ -132,14 +134,12 @@ def test_sealed_message_with_zeros_is_no_reason_to_go_on_so(tmp_path: Path) -> N
 
 def test_properties_without_room_for_it_are_refused(tmp_path: Path) -> None:
     long = PLAIN._replace(properties_raw=b"K\x01" + b"x" * (32767 - 23) + b"\x02")
-    template = template_of(PLAIN)
-    assert template is not None
     big = StoreConfig(StoreGeometry(segment_bytes=1 << 20, queue_file_bytes=200), property_crc=PropertyCrc(True))
     with open_store(tmp_path, big) as store:
         assert store.append(long).is_stored
         longer = long._replace(properties_raw=b"x" + long.properties_raw)
         assert store.append(longer).status is PutStatus.PROPERTIES_SIZE_EXCEEDED
-        assert store.append_run([(template, ("T", 0), 7, b"body", longer.properties_raw)]) == []
+        assert store.append_run([(*row_of(PLAIN)[:-1], longer.properties_raw)]) == []
 
 
 def test_damaged_properties_are_found_when_an_unclosed_store_is_opened(tmp_path: Path) -> None:
