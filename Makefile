@@ -29,7 +29,7 @@ test: setup ## run the whole test suite
 
 .PHONY: interop
 interop: setup ## run the tests against Apache RocketMQ brokers, which Maven downloads (docs/interop.md)
-	@$(WITH_JAVA) $(BIN)/python -m pytest -m interop tests/interop $(ARGS)
+	@$(WITH_JAVA) $(BIN)/python -m pytest -m interop $(if $(findstring tests/,$(ARGS)),,tests/interop) $(ARGS)
 
 .PHONY: check
 check: lint unit ## run lint and the fast tests: before each commit

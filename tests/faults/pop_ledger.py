@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import ClassVar, cast
 
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.delayed.timed_delivery import TimedDelivery
@@ -74,10 +74,17 @@ class Ledger:
 
 
 class Pops:
-    """As much of a broker as POP needs, over one disk."""
+    """As much of a broker as POP needs, over one disk.
+
+    Without a timer messages in flight are in Orbitlog's table alone; with one they become checkpoints when a message
+    after them is acknowledged and that is saved.
+    """
+
+    has_timer: ClassVar[bool] = False
 
     def __init__(self, disk: CrashDisk, clock: Clock) -> None:
-        settings, rules = BrokerSettings({"fileReservedTime": "10000"}), DeriveRules()
+        timer = {"timerWheelEnable": str(self.has_timer).lower()}
+        settings, rules = BrokerSettings({"fileReservedTime": "10000", **timer}), DeriveRules()
         geometry = StoreGeometry(
             segment_bytes=16384, queue_file_bytes=400, index_layout=IndexLayout(slot_count=20, entry_count=60)
         )

@@ -1,10 +1,14 @@
-"""Earlier pops: receipts of messages that a Java broker, or an earlier run of this one, delivered.
+"""Earlier pops: receipts of messages whose checkpoints are in the revive log.
+
+A Java broker or an earlier run delivered them, or this run did and handed them over.
 
 Their state is in the revive log: an acknowledgement is appended there, and a longer invisibility timeout is a new
 checkpoint and an acknowledgement of the old one. Mirrors `AckMessageProcessor` and `ChangeInvisibleTimeProcessor`.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from orbitlog.broker.pop.popped_queues import PopKey
 from orbitlog.broker.pop.revive_log import ReviveLog
@@ -19,11 +23,13 @@ _RENEWED_MAX = 100_000
 class EarlierPops:
     """Acknowledges and extends by receipts that are not in the table of this run."""
 
-    def __init__(self, state: BrokerState, log: ReviveLog, reader: ReviveReader, started_ms: int) -> None:
+    def __init__(
+        self, state: BrokerState, log: ReviveLog, reader: ReviveReader, logged_to_ms: Callable[[], int]
+    ) -> None:
         self._state = state
         self._log = log
         self._reader = reader
-        self._started_ms = started_ms
+        self._logged_to_ms = logged_to_ms
         # Checkpoints appended here for an extended timeout, with the time at which their messages become visible.
         self._renewed: dict[CheckPointKey, int] = {}
 
@@ -58,7 +64,7 @@ class EarlierPops:
 
     def _is_open(self, key: PopKey, receipt: PopReceipt) -> bool:
         """Return whether a receipt may belong to a checkpoint that is not settled."""
-        is_earlier = receipt.pop_timestamp_ms <= self._started_ms or _point_key(key, receipt) in self._renewed
+        is_earlier = receipt.pop_timestamp_ms <= self._logged_to_ms() or _point_key(key, receipt) in self._renewed
         visible_ms = receipt.pop_timestamp_ms + receipt.invisible_ms
         is_settled = visible_ms + SLACK_MS < self._reader.known_to_ms
         return is_earlier and not is_settled and self._log.is_usable and self._log.has_queue(receipt.revive_queue_id)

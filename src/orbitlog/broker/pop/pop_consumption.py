@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from orbitlog.broker.pop.ordered_pops import OrderedPops
-from orbitlog.broker.pop.popped_queues import Expired, PoppedQueues
+from orbitlog.broker.pop.popped_queues import Expired, Flight, PopKey, PoppedQueues
 from orbitlog.broker.pop.request_modes import RequestModes
 from orbitlog.broker.pop.revive_log import ReviveLog
 from orbitlog.broker.pop.revive_reader import ReviveReader
@@ -62,7 +62,8 @@ class PopConsumption:
         self.ordered = OrderedPops(state.offsets, directory.load(CONSUMER_ORDER_INFO))
         self.revive_log = ReviveLog(state, writer)
         self.revives = ReviveReader(state, self._revive, timer_settled_to_ms)
-        self._started_ms = state.now_ms()
+        # Receipts of pops until then may belong to checkpoints: of an earlier run, or handed over by this one.
+        self._logged_to_ms = state.now_ms()
         self.modes = RequestModes(state.save_soon, directory.load(MESSAGE_REQUEST_MODE))
         self.table: Mapping[int, Handler] = LazyHandlers(POP_CODES, self._handlers).table
 
@@ -79,7 +80,7 @@ class PopConsumption:
         from orbitlog.broker.pop.handle_assignment import AssignmentHandlers
         from orbitlog.broker.pop.handle_pop_acks import PopAckHandlers
 
-        earlier = EarlierPops(self._state, self.revive_log, self.revives, self._started_ms)
+        earlier = EarlierPops(self._state, self.revive_log, self.revives, lambda: self._logged_to_ms)
         acks = PopAckHandlers(self._state, self._pops.service, self._pops.held.wake, earlier)
         assignments = AssignmentHandlers(self._state, self.modes, self._client)
         return {**self._pops.table, **acks.table, **assignments.table}
@@ -105,11 +106,31 @@ class PopConsumption:
 
     def hand_over(self) -> None:
         """Append checkpoints of the messages in flight, from which the next broker continues."""
-        if not self.revive_log.is_usable:
-            return
-        count = self.popped.hand_over(self.revive_log.append_flight)
+        count = self._hand_over(only_with_gap=False)
         if count:
             log.info("%d unacknowledged POP messages handed over in %s", count, self.revive_log.topic)
+
+    def hand_over_gaps(self) -> None:
+        """Append checkpoints for queues with a message acknowledged after one in flight.
+
+        Called before offsets are saved. If this process is killed, a Java broker knows only those offsets and the
+        checkpoints: without them it would redeliver what was acknowledged after the first message in flight.
+        """
+        self._hand_over(only_with_gap=True)
+
+    def _hand_over(self, *, only_with_gap: bool) -> int:
+        if not self.revive_log.is_usable:
+            return 0
+        count = self.popped.hand_over(self._append_flight, only_with_gap=only_with_gap)
+        if count:
+            self._logged_to_ms = self._state.now_ms()
+        return count
+
+    def _append_flight(self, key: PopKey, flight: Flight, queue_offsets: list[int]) -> bool:
+        is_appended = self.revive_log.append_flight(key, flight, queue_offsets)
+        if is_appended:
+            self.revives.note_hand_over(key, flight.pop_timestamp_ms, queue_offsets)
+        return is_appended
 
     def answer_all(self, connection: Connection | None = None) -> None:
         """Answer all held requests, or those of one connection."""

@@ -51,6 +51,12 @@ class _PoppedQueue:
     committed: int
     next_to_pop: int
     flights: dict[int, Flight] = field(default_factory=dict)
+    acknowledged_to: int = 0  # past the last acknowledged message
+
+    @property
+    def has_gap(self) -> bool:
+        """Return whether a message was acknowledged after one that is still in flight."""
+        return bool(self.flights) and self.acknowledged_to > self.committed
 
 
 class PoppedQueues:
@@ -131,6 +137,7 @@ class PoppedQueues:
         if queue is None or flight is None or flight.pop_timestamp_ms != pop_timestamp_ms:
             return False
         del queue.flights[queue_offset]
+        queue.acknowledged_to = max(queue.acknowledged_to, queue_offset + 1)
         self._commit(key, queue)
         return True
 
@@ -160,15 +167,16 @@ class PoppedQueues:
             heapq.heappush(self._visible, entry)
         return expired
 
-    def hand_over(self, append: Callable[[PopKey, Flight, list[int]], bool]) -> int:
+    def hand_over(self, append: Callable[[PopKey, Flight, list[int]], bool], *, only_with_gap: bool = False) -> int:
         """Pass every message in flight to `append`, one call per pop, and commit the offsets past them.
 
-        A queue for which `append` returns False keeps its messages and its offset. Return the number handed over.
+        A queue for which `append` returns False keeps its messages and its offset. With `only_with_gap`, pass only
+        queues with an acknowledged message after one in flight. Return the number of messages handed over.
         """
         count = 0
         for key in list(self._queues):
             queue = self._current(key)
-            if queue is None or not queue.flights:
+            if queue is None or not queue.flights or (only_with_gap and not queue.has_gap):
                 continue
             by_pop: dict[Flight, list[int]] = {}
             for queue_offset, flight in queue.flights.items():

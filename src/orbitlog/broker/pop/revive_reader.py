@@ -10,7 +10,7 @@ Mirrors `PopReviveService`.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from orbitlog.broker.pop.popped_queues import Expired, Flight, PopKey
@@ -80,6 +80,8 @@ class ReviveReader:
         self._started_ms = state.now_ms()
         # Offsets when this broker started: messages past them are delivered from the queues themselves.
         self._found = {key: state.offsets.queues(*key) for key in state.offsets.keys} if self._has_java_files else {}
+        # Messages in flight since before the start that this run handed over: `_found` does not hold for them.
+        self._handed_over: set[tuple[PopKey, int, int]] = set()
 
     @property
     def _has_java_files(self) -> bool:
@@ -102,6 +104,11 @@ class ReviveReader:
             pending = queue.pending.get(key)
             if pending is not None:
                 pending.done.add(queue_offset)
+
+    def note_hand_over(self, key: PopKey, pop_timestamp_ms: int, queue_offsets: Iterable[int]) -> None:
+        """Record that checkpoints of these messages were appended, and that the group's offset passes them."""
+        if pop_timestamp_ms < self._started_ms:
+            self._handed_over.update((key, pop_timestamp_ms, queue_offset) for queue_offset in queue_offsets)
 
     # Progress of the timer
 
@@ -224,7 +231,7 @@ class ReviveReader:
         That is so after an offset reset, and after a crash between a checkpoint and the offset saved with it.
         """
         committed = [self._state.offsets.find(*key)]
-        if pop_timestamp_ms < self._started_ms:
+        if pop_timestamp_ms < self._started_ms and (key, pop_timestamp_ms, queue_offset) not in self._handed_over:
             committed.append(self._found.get(TopicGroup(key.topic, key.group), {}).get(key.queue_id))
         return any(offset is not None and offset <= queue_offset for offset in committed)
 

@@ -100,6 +100,8 @@ class TableSaver:
     async def save_offsets(self) -> None:
         """Return when committed offsets are synced, and the progress of POP consumers past them."""
         popped, ordered = self._pops.popped, self._pops.ordered
+        if popped.is_changed:
+            self._pops.hand_over_gaps()  # before the copy: the flush below covers the checkpoints
         # Copied in the same turn of the event loop as the offsets: POP progress is relative to them.
         popped_progress = popped.snapshot() if popped.is_changed else None
         is_saved = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -383,6 +384,47 @@ def test_message_delivered_before_a_restart_can_be_extended(tmp_path: Path) -> N
 
     at_desk(tmp_path, before, now_ms=clock)
     at_desk(tmp_path, after, now_ms=clock)
+
+
+def test_saved_offset_passes_messages_acknowledged_after_one_in_flight(tmp_path: Path) -> None:
+    """A killed broker leaves its offsets and the log: the message in flight is a checkpoint, as after a stop."""
+    clock, killed = Clock(), tmp_path / "killed"
+
+    async def before(desk: Desk) -> None:
+        await send_numbered(desk, 4)
+        given = [receipt for _, receipt in receipts(await pop(desk))]
+        for receipt in (given[0], given[2]):
+            await acknowledge(desk, receipt)
+        assert committed(desk) == 1
+        await desk.broker._saver.save_offsets()
+        assert committed(desk) == 4
+        shutil.copytree(tmp_path / "store", killed)
+        await acknowledge(desk, given[3])
+        await revived(desk, clock, 1)
+        assert bodies(await pop(desk)) == [b"1"]
+
+    async def after(desk: Desk) -> None:
+        assert committed(desk) == 4
+        assert (await pop(desk)).code == ResponseCode.POLLING_TIMEOUT
+        await revived(desk, clock, 2)
+        assert bodies(await pop(desk)) == [b"1", b"3"]
+
+    at_desk(tmp_path / "store", before, now_ms=clock)
+    for path in (killed / "config").glob("orbitlogPops.json*"):
+        path.unlink()  # a Java broker does not read it
+    at_desk(killed, after, now_ms=clock)
+
+
+def test_save_without_a_gap_appends_no_checkpoint(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        await send_numbered(desk, 3)
+        first, _, _ = receipts(await pop(desk))
+        await acknowledge(desk, first[1])
+        written_to = desk.broker.state.store.written_to
+        await desk.broker._saver.save_offsets()
+        assert (committed(desk), desk.broker.state.store.written_to) == (1, written_to)
+
+    at_desk(tmp_path, work, now_ms=Clock())
 
 
 def test_restart_without_the_table_redelivers_messages_in_flight(tmp_path: Path) -> None:
