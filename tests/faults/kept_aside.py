@@ -31,11 +31,12 @@ from orbitlog.broker.transactions.half_messages import HalfMessages
 from orbitlog.broker.transactions.handle_transactions import TransactionHandler
 from orbitlog.broker.transactions.transaction_check import TransactionCheck
 from orbitlog.broker.transactions.transaction_ends import TransactionEnds
+from orbitlog.formats import names
 from orbitlog.formats.delay_levels import parse_delay_levels
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.records.flags import TransactionType
-from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.message import Message, make_message
 from orbitlog.formats.records.properties import encode_properties
 from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
@@ -55,7 +56,7 @@ BEGIN_MS = 1_800_000_000_000
 DAY_MS = 86_400_000
 GROUP, RETRIES = "G", 2
 LEVELS = "1s 10s 2m 20m 2h"
-TOPICS = ("Level", "Moment", "Half", "%RETRY%G", "%DLQ%G")
+TOPICS = ("Level", "Moment", "Half", "%RETRY%G", "%DLQ%G", names.QUARANTINE_TOPIC)
 _SETTINGS = {
     "messageDelayLevel": LEVELS,
     "transactionTimeOut": "6000",
@@ -137,7 +138,7 @@ class KeptAside:
         state.listen_port = 10911
         for topic in ("Level", "Moment", "Half", "Retried"):
             state.topics.find_or_create(topic, 1)  # the table of topics may be lost: that is another test's matter
-        writer = MessageWriter(state)
+        self._writer = writer = MessageWriter(state)
         halves = HalfMessages(state, writer)
         self.delayed = DelayedDelivery(state, writer, directory.load(DELAY_OFFSET))
         self.timed = TimedDelivery(state, writer, directory.load(TIMER_PROGRESS), TimerHandOver(ROOT, disk))
@@ -180,6 +181,13 @@ class KeptAside:
             properties=encode_properties({"UNIQ_KEY": unique_id(name), **properties}).decode(),
         )
         self._request(self._send, RequestCode.SEND_MESSAGE_V2, name.encode(), **header.to_ext_fields())
+
+    def append_undeliverable(self, topic: str, name: str, **properties: str) -> None:
+        """Append a record that another broker may have left: it cannot be delivered, and must not be lost."""
+        raw = encode_properties({"UNIQ_KEY": unique_id(name), **properties})
+        message = make_message(topic, name.encode(), properties=raw, born_timestamp_ms=self.clock.now_ms)
+        assert self._writer.put(message).is_stored
+        self.promise(Promise(name, self.store.written_to))
 
     def last_in(self, topic: str) -> int:
         """Return the physical offset of the last message of a topic."""

@@ -32,6 +32,7 @@ class Life:
             self.send_level: 4,
             self.send_for_a_moment: 4,
             self.send_half: 4,
+            self.leave_undeliverable: 2,
             self.send_and_send_back: 3,
             self.end_some_half: 3,
             self.send_back_again: 2,
@@ -76,6 +77,16 @@ class Life:
         will_commit = chance.random() < 0.6
         kept.promise(Promise(name, kept.store.written_to, is_half=True, will_commit=will_commit))
 
+    def leave_undeliverable(self, number: str) -> None:
+        """Leave a delayed or timer message that can only be quarantined."""
+        kept, chance = self.kept, self.chance
+        targets = [{"REAL_TOPIC": "a/b", "REAL_QID": "0"}, {"REAL_TOPIC": "Level", "REAL_QID": "9" * 100}, {}]
+        if chance.random() < 0.5:
+            kept.append_undeliverable(names.SCHEDULE_TOPIC, f"p{number}", DELAY="1", **chance.choice(targets))
+        else:
+            out_ms = str(self.clock.now_ms + chance.choice([0, 1_000, 3_600_000]))
+            kept.append_undeliverable(names.TIMER_TOPIC, f"p{number}", TIMER_OUT_MS=out_ms, **chance.choice(targets))
+
     def send_and_send_back(self, number: str) -> None:
         kept = self.kept
         kept.send("Retried", f"r{number}")
@@ -103,7 +114,7 @@ class Life:
         waiting = [each for each in kept.timed.waiting() if each.due_ms > self.clock.now_ms + 1_000]
         for each in self.chance.sample(waiting, min(1, len(waiting))):
             name = bytes.fromhex(each.unique_id.lstrip("0").zfill(len(each.unique_id.lstrip("0")) // 2 * 2)).decode()
-            if name in self.ledger.promises:
+            if name in self.ledger.promises and name[0] != "p":
                 kept.recall(each, name)
 
     def ask_producers(self, _: str) -> None:

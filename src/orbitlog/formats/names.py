@@ -15,6 +15,7 @@ HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 OP_HALF_TOPIC = "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 CHECK_MAX_TIME_TOPIC = "TRANS_CHECK_MAX_TIME_TOPIC"
 TIMER_TOPIC = "rmq_sys_wheel_timer"
+QUARANTINE_TOPIC = "rmq_sys_QUARANTINE"
 TRACE_TOPIC = "RMQ_SYS_TRACE_TOPIC"
 AUTO_CREATE_TOPIC = "TBW102"
 SELF_TEST_TOPIC = "SELF_TEST_TOPIC"
@@ -26,6 +27,7 @@ DLQ_PREFIX = "%DLQ%"
 LMQ_PREFIX = "%LMQ%"
 SYSTEM_TOPIC_PREFIX = "rmq_sys_"
 REVIVE_TOPIC_PREFIX = "rmq_sys_REVIVE_LOG_"
+CLOUD_TRACE_TOPIC_PREFIX = "rmq_sys_TRACE_DATA_"
 REPLY_TOPIC_SUFFIX = "_REPLY_TOPIC"
 
 SYSTEM_TOPICS = frozenset(
@@ -45,6 +47,8 @@ SYSTEM_TOPICS = frozenset(
 NOT_SENDABLE_TOPICS = frozenset(
     (SCHEDULE_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, CHECK_MAX_TIME_TOPIC, SELF_TEST_TOPIC, OFFSET_MOVED_TOPIC)
 )
+# The broker acts on the records of these: no message may be delivered to them as if a client had sent it.
+WORKING_TOPICS = frozenset((SCHEDULE_TOPIC, TIMER_TOPIC, HALF_TOPIC, OP_HALF_TOPIC, QUARANTINE_TOPIC))
 
 TRANSACTION_GROUP = "CID_RMQ_SYS_TRANS"
 REVIVE_GROUP = "CID_RMQ_SYS_REVIVE_GROUP"
@@ -80,6 +84,17 @@ _POP_RETRY_V2 = re.compile(r"%RETRY%[%|a-zA-Z0-9_-]+\+[%|a-zA-Z0-9_-]+")
 
 def is_system_topic(topic: str) -> bool:
     return topic in SYSTEM_TOPICS or topic.startswith(SYSTEM_TOPIC_PREFIX)
+
+
+def is_sendable_topic(topic: str) -> bool:
+    """Return whether a client may send to a topic of that name.
+
+    Topics with the system prefix are the broker's own, except for traces: clients that reach a broker through a cloud
+    access point send these to `rmq_sys_TRACE_DATA_<region>`.
+    """
+    if topic.startswith(SYSTEM_TOPIC_PREFIX):
+        return topic.startswith(CLOUD_TRACE_TOPIC_PREFIX)
+    return topic not in NOT_SENDABLE_TOPICS
 
 
 def is_system_group(group: str) -> bool:

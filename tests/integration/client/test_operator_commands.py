@@ -208,3 +208,21 @@ def test_traces_of_this_client_are_readable(cluster: str) -> None:
         ("consumed", "success"),
     ]
     assert {row["group"] for row in rows[1:]} == {"trace-group"}
+
+
+def test_quarantined_messages_are_listed_with_the_reason(cluster: str) -> None:
+    """A message sent back whose properties leave no room for those of a retry."""
+    assert objects(cluster, "message", "quarantined") == []
+
+    async def work() -> None:
+        async with connect(cluster) as mq:
+            (address,) = (await mq.admin.brokers()).values()
+            receipt = await mq.send("Stuck", "too wide", properties={"filler": "x" * 32_580})
+            physical_offset = int(receipt.offset_message_id[-16:], 16)
+            back = SendBackRequest(group="stuck-group", physical_offset=physical_offset, delay_level=0)
+            await mq.admin.link.invoke(address, RequestCode.CONSUMER_SEND_MSG_BACK, back)
+
+    asyncio.run(work())
+    (row,) = objects(cluster, "message", "quarantined", "--limit", "5")
+    assert (row["fromTopic"], row["omitted"], row["body"]) == ("Stuck", "filler", "too wide")
+    assert "properties length" in row["reason"]

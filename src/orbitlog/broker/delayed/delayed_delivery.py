@@ -11,11 +11,13 @@ import logging
 
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.sending.quarantine import Quarantine
 from orbitlog.broker.tables.topics import next_version
+from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats.delay_levels import LEVELS_MAX
-from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.message import Message, record_version
+from orbitlog.formats.records.real_target import real_target
 from orbitlog.formats.tables.offset_tables import DelayOffsets
 from orbitlog.store.derived.consumequeue import ConsumeQueue
 
@@ -30,7 +32,7 @@ class DelayedDelivery:
 
     def __init__(self, state: BrokerState, writer: MessageWriter, saved: DelayOffsets | None = None) -> None:
         self._state = state
-        self._writer = writer
+        self._quarantine = Quarantine(state, writer)
         saved = saved or DelayOffsets()
         self._offsets = dict(saved.offsets)
         self._data_version = saved.data_version
@@ -85,21 +87,16 @@ class DelayedDelivery:
         return tags_code if tags_code <= latest_ms else now_ms
 
     def _deliver(self, message: Message) -> bool:
-        """Append a message to its real topic; return False if the store refuses it now."""
-        properties = message.properties
-        topic = properties.get(props.REAL_TOPIC, "")
-        queue_id = properties.get(props.REAL_QUEUE_ID, "")
-        if not topic or not queue_id.isdecimal():
-            log.error("dropping a delayed message at physical offset %d: no real topic", message.physical_offset)
-            return True
-        if topic in (names.HALF_TOPIC, names.SCHEDULE_TOPIC):
-            log.error("dropping a delayed message at physical offset %d for %s", message.physical_offset, topic)
-            return True
-        # The properties are kept, also the level: consumers of a Java broker see it.
-        result = self._writer.put(message._replace(topic=topic, queue_id=int(queue_id), version=record_version(topic)))
-        if not result.is_stored:
-            log.warning("delivery of a delayed message to %s is postponed: %s", topic, result.reason)
-        return result.is_stored
+        """Append a message to its real topic; quarantine it if it has none. Return False if the store refuses it now.
+
+        The properties are kept, also the level: consumers of a Java broker see it.
+        """
+        try:
+            topic, queue_id = real_target(message.properties)
+        except FormatError as error:
+            return self._quarantine.move(message, str(error))
+        copy = message._replace(topic=topic, queue_id=queue_id, version=record_version(topic))
+        return self._quarantine.deliver(message, copy)
 
     def delivered_to(self, level: int) -> int:
         return self._offsets.get(level, 0)

@@ -12,17 +12,20 @@ from __future__ import annotations
 
 import heapq
 import logging
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from orbitlog.broker.delayed.timer_handover import WAITING_MAX, JavaTimer, TimerHandOver
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.sending.quarantine import Quarantine
 from orbitlog.errors import FormatError, StoreError
 from orbitlog.formats import names
 from orbitlog.formats.java import string_hash
 from orbitlog.formats.records import properties as props
 from orbitlog.formats.records import timer_message
 from orbitlog.formats.records.message import Message, record_version
+from orbitlog.formats.records.real_target import RealTarget, bounded_number, real_target
 from orbitlog.formats.tables.timer_progress import TimerProgress
 from orbitlog.store.derived.consumequeue import ConsumeQueue
 
@@ -34,6 +37,7 @@ TAKE_IN_MAX = 256
 _REFUSED_AGAIN_MS = 1_000
 _OUTLIVES_MS = 3_000
 _CLEARED = (props.REAL_TOPIC, props.REAL_QUEUE_ID)
+_ROLL_TIMES_MAX = 10**9
 _SCAN_MARKS_MAX = 100_000
 _JAVA_ROLL_SLACK_MS = 60_000
 
@@ -65,6 +69,7 @@ class TimedDelivery:
         if saved is not None and saved.timer_check_crc == self._java_crc:
             self._java = None  # the checkpoint that this broker saved: no Java broker has used the store since
         self._writer = writer
+        self._quarantine = Quarantine(state, writer)
         self._saved = saved or TimerProgress()
         self._next_to_take = self._saved.first_pending
         self._waiting: list[tuple[int, int]] = []
@@ -110,7 +115,7 @@ class TimedDelivery:
         properties = message.properties
         try:
             due_ms = timer_message.stored_due_ms(properties, message.store_timestamp_ms)
-        except (FormatError, KeyError) as error:
+        except FormatError as error:
             log.error("invalid timer message at physical offset %d: %s", message.physical_offset, error)
             due_ms = 0
         wake_ms = timer_message.wake_ms(due_ms, message.store_timestamp_ms)
@@ -152,45 +157,51 @@ class TimedDelivery:
         return now_ms
 
     def _deliver(self, message: Message, wake_ms: int, now_ms: int) -> bool:
-        """Append a message to its real topic, or re-append it; return False if the store refuses it now."""
+        """Append a message to its real topic, or re-append it; return False if the store refuses it now.
+
+        A message with an invalid target or timestamp is quarantined: it would block every message after it.
+        """
         properties = message.properties
-        topic, queue_id = properties.get(props.REAL_TOPIC, ""), properties.get(props.REAL_QUEUE_ID, "")
-        if not topic or not queue_id.isdecimal() or topic == names.TIMER_TOPIC:
-            log.error("dropping a timer message at physical offset %d: no real topic", message.physical_offset)
-            return True
+        try:
+            target = real_target(properties)
+            due_ms = timer_message.stored_due_ms(properties, message.store_timestamp_ms)
+        except FormatError as error:
+            return self._quarantine.move(message, str(error))
         is_recall = timer_message.DELETE_KEY in properties  # it has the id of the recalled message
-        if not is_recall and timer_message.is_taken_back(self._taken_back, topic, properties.get(props.UNIQ_KEY, "")):
+        unique_id = properties.get(props.UNIQ_KEY, "")
+        if not is_recall and timer_message.is_taken_back(self._taken_back, target.topic, unique_id):
             return True
-        rolls = wake_ms < timer_message.stored_due_ms(properties, message.store_timestamp_ms)
-        if not rolls and timer_message.DELETE_KEY in properties:
+        if wake_ms < due_ms:
+            return self._quarantine.deliver(message, self._rolled_copy(message, properties, due_ms, now_ms))
+        if is_recall:
             self._taken_back.discard(properties[timer_message.DELETE_KEY])
             return True
-        result = self._writer.put(self._delivered_copy(message, properties, now_ms, rolls=rolls))
-        if not result.is_stored:
-            log.warning("delivery of a timer message to %s is postponed: %s", topic, result.reason)
-        return result.is_stored
+        return self._quarantine.deliver(message, *self._delivered_copies(message, properties, target, now_ms))
 
-    def _delivered_copy(self, message: Message, properties: dict[str, str], now_ms: int, *, rolls: bool) -> Message:
-        topic, queue_id = properties[props.REAL_TOPIC], int(properties[props.REAL_QUEUE_ID])
-        properties[timer_message.ENQUEUE_MS] = str(message.store_timestamp_ms)
-        properties[timer_message.DEQUEUE_MS] = str(now_ms)
-        if rolls:
-            # Delays relative to the store time must not restart with the time of the copy.
-            due_ms = timer_message.stored_due_ms(properties, message.store_timestamp_ms)
-            properties.setdefault(timer_message.DELIVER_MS, str(due_ms))
-            times = properties.get(timer_message.ROLL_TIMES, "0")
-            properties[timer_message.ROLL_TIMES] = str(int(times) + 1 if times.isdecimal() and len(times) < 9 else 1)
-            return message._replace(properties_raw=self._writer.encode(properties))
+    def _rolled_copy(self, message: Message, properties: dict[str, str], due_ms: int, now_ms: int) -> Message:
+        """Return the copy by which a message outlives the retention of its record."""
+        properties |= _passed(message, now_ms)
+        # Delays relative to the store time must not restart with the time of the copy.
+        properties.setdefault(timer_message.DELIVER_MS, str(due_ms))
+        times = bounded_number(properties.get(timer_message.ROLL_TIMES, "0"), _ROLL_TIMES_MAX)
+        properties[timer_message.ROLL_TIMES] = str((times or 0) + 1)
+        return message._replace(properties_raw=self._writer.encode(properties))
+
+    def _delivered_copies(
+        self, message: Message, properties: dict[str, str], target: RealTarget, now_ms: int
+    ) -> Iterator[Message]:
+        """Yield the copy to deliver, and one without the times of its wait, in case its properties leave no room."""
         for name in _CLEARED:
             properties.pop(name, None)
         if timer_message.DELAY_MS in properties or timer_message.DELAY_SECONDS in properties:
             properties.pop(timer_message.DELIVER_MS, None)  # Orbitlog's own, only needed while the message waits
-        return message._replace(
-            topic=topic,
-            queue_id=queue_id,
-            properties_raw=self._writer.encode(properties),
-            version=record_version(topic),
-        )
+        for added in (_passed(message, now_ms), {}):
+            yield message._replace(
+                topic=target.topic,
+                queue_id=target.queue_id,
+                properties_raw=self._writer.encode(properties | added),
+                version=record_version(target.topic),
+            )
 
     def settled_to_ms(self, now_ms: int) -> int:
         """Return the timestamp up to which all due messages of the timer queue have been delivered."""
@@ -215,7 +226,10 @@ class TimedDelivery:
             message = None if queue is None else self._read(queue, queue_offset)
             if message is None or timer_message.DELETE_KEY in message.properties:
                 continue
-            described = self._described(queue_offset, message)
+            try:
+                described = self._described(queue_offset, message)
+            except FormatError:
+                continue  # it will be quarantined when it is due
             if not timer_message.is_taken_back(self._taken_back, described.topic, described.unique_id):
                 messages.append(described)
         return messages
@@ -270,7 +284,7 @@ class TimedDelivery:
         properties, stored_ms = message.properties, message.store_timestamp_ms
         try:
             due_ms = timer_message.stored_due_ms(properties, stored_ms)
-        except (FormatError, KeyError):
+        except FormatError:
             due_ms = stored_ms
         is_delete = timer_message.DELETE_KEY in properties
         rolls = wake_ms - (_OUTLIVES_MS if is_delete else 0) < due_ms
@@ -287,6 +301,11 @@ class TimedDelivery:
         return message
 
 
+def _passed(message: Message, now_ms: int) -> dict[str, str]:
+    """Return the properties that record when a message was stored for its wait, and when it ended."""
+    return {timer_message.ENQUEUE_MS: str(message.store_timestamp_ms), timer_message.DEQUEUE_MS: str(now_ms)}
+
+
 def _slot_ms(properties: dict[str, str], due_ms: int) -> int:
     """Return the second of Java's wheel in which a message is delivered."""
     text = properties.get(timer_message.OUT_MS, "")
@@ -295,7 +314,7 @@ def _slot_ms(properties: dict[str, str], due_ms: int) -> int:
 
 def recall_handle(broker_name: str, properties: dict[str, str]) -> timer_message.RecallHandle:
     """Return the handle by which a waiting message is recalled."""
-    moment_ms = int(properties[timer_message.OUT_MS]) + 1
+    moment_ms = timer_message.stored_out_ms(properties) + 1
     return timer_message.RecallHandle(
-        properties[props.REAL_TOPIC], broker_name, moment_ms, properties.get(props.UNIQ_KEY, "")
+        properties.get(props.REAL_TOPIC, ""), broker_name, moment_ms, properties.get(props.UNIQ_KEY, "")
     )

@@ -15,9 +15,10 @@ from orbitlog.broker.pop.popped_queues import Expired, Flight, PopKey, PoppedQue
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.sending.quarantine import Quarantine
 from orbitlog.broker.tables.clients import Subscription
 from orbitlog.formats.hosts import IPV6_HOST_BYTES
-from orbitlog.formats.names import RETRY_PREFIX, pop_retry_topic
+from orbitlog.formats.names import RETRY_PREFIX, RETRY_TOPIC_CHARACTERS_MAX, pop_retry_topic
 from orbitlog.formats.records import flags
 from orbitlog.formats.records.message import TOPIC_BYTES_MAX_V1, decode_message, encode_message
 from orbitlog.store.reads.queue_reader import GetResult, GetStatus, ReadRequest
@@ -68,6 +69,7 @@ class PopService:
     def __init__(self, state: BrokerState, writer: MessageWriter, popped: PoppedQueues, ordered: OrderedPops) -> None:
         self._state = state
         self._writer = writer
+        self._quarantine = Quarantine(state, writer)
         self.popped = popped
         self.ordered = ordered
 
@@ -278,23 +280,23 @@ class PopService:
             properties[pop_receipt.ORIGIN_GROUP] = key.group
         host_raw = state.store_host_raw(None)
         both_v6 = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
-        again = message._replace(
+        plain = message._replace(
             topic=topic,
             queue_id=0,
             born_host_raw=host_raw,
             store_host_raw=host_raw,
             sys_flag=message.sys_flag & ~both_v6 | (both_v6 if len(host_raw) == IPV6_HOST_BYTES else 0),
             reconsume_times=message.reconsume_times + (1 if counts else 0),
-            properties_raw=self._writer.encode(properties),
             version=1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
         )
-        result = self._writer.put(again)
-        if not result.is_stored:
-            log.warning("retry of a message popped from %s is delayed: %s", key.topic, result.reason)
-        return result.is_stored
+        again = plain._replace(properties_raw=self._writer.encode(properties))
+        # The second copy is for a message whose properties leave no room for the broker's.
+        return self._quarantine.deliver(message, again, plain)
 
     def _retry_topic(self, key: PopKey) -> str:
         topic = pop_retry_topic(key.group, key.topic, is_v2=self._state.settings[keys.POP_RETRY_V2])
+        if len(topic) > RETRY_TOPIC_CHARACTERS_MAX:
+            return topic  # the store refuses it: only a checkpoint of another broker names such a group and topic
         if self._state.topics.find(topic) is None:
             self._state.topics.find_or_create(topic, 1)
         if self._state.offsets.find(topic, key.group, 0) is None:

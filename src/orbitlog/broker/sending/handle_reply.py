@@ -5,10 +5,10 @@ Mirrors `ReplyMessageProcessor`.
 
 from __future__ import annotations
 
-from orbitlog.broker.admin.name_checks import checked_topic
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState, host_bits, host_raw
 from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.sending.send_rules import refuse_topic
 from orbitlog.errors import RemotingError, RequestRefused
 from orbitlog.formats.java import utf8_encode
 from orbitlog.formats.records.message import make_message
@@ -34,7 +34,10 @@ class ReplyHandler:
     async def __call__(self, connection: Connection, request: Command) -> Answer:
         kind = SendMessageRequest if request.code == RequestCode.SEND_REPLY_MESSAGE else SendMessageV2Request
         header = kind.from_ext_fields(request.ext_fields)
-        config = self._state.topics.find(checked_topic(header.topic))
+        config = self._state.topics.find(header.topic)
+        refusal = refuse_topic(header.topic, exists=config is not None)
+        if refusal is not None:
+            raise RequestRefused(*refusal)
         if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic {header.topic} does not exist")
         properties = decode_properties(utf8_encode(header.properties or ""))

@@ -14,6 +14,7 @@ from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.sending.flush_queue import FlushQueue, once_flushed
 from orbitlog.broker.sending.handle_send import MAX_RECONSUME_SINCE_VERSION
 from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.sending.quarantine import Quarantine, is_final
 from orbitlog.broker.tables.statistics import SNDBCK_PUT_NUMS
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.hosts import IPV6_HOST_BYTES, decode_host
@@ -41,6 +42,7 @@ class SendBackHandler:
     def __init__(self, state: BrokerState, writer: MessageWriter, flushes: FlushQueue | None = None) -> None:
         self._state = state
         self._writer = writer
+        self._quarantine = Quarantine(state, writer)
         self._flushes = flushes
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
@@ -104,7 +106,10 @@ class SendBackHandler:
             properties_raw=self._writer.encode(properties),
             version=1 if len(topic) <= TOPIC_BYTES_MAX_V1 else 2,
         )
-        result = self._writer.put(self._writer.schedule(retried, properties))
+        result = self._writer.put(retried if is_dead_letter else self._writer.schedule(retried, properties))
+        if is_final(result) and self._quarantine.move(message, result.reason):
+            # Refused, its consumer would process it for ever. It waits for the log as it is now: the copy is in it.
+            return state.store.written_to
         if not result.is_stored:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, result.status.value)
         state.statistics.add(SNDBCK_PUT_NUMS, f"{properties[props.RETRY_TOPIC]}@{header.group}", 1)

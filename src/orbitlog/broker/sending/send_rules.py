@@ -148,18 +148,22 @@ SendRule = HeaderRule | MessageRule | PropertyRule
 # Topics and queues
 
 
-def _topic_is_sendable(send: Send) -> Refusal | None:
-    topic = send.header.topic
-    is_forbidden = topic in names.NOT_SENDABLE_TOPICS
-    if send.config is not None and not is_forbidden and "+" not in topic:  # clients may not send to `%RETRY%g+t`
+def refuse_topic(topic: str, *, exists: bool = False) -> Refusal | None:
+    """Return why a client may not send to a topic; None if it may. The name of a topic that exists is valid."""
+    is_sendable = names.is_sendable_topic(topic)
+    if exists and is_sendable and "+" not in topic:  # clients may not send to `%RETRY%g+t`
         return None
     try:
         checked_topic(topic)
     except RequestRefused as error:
         return Refusal(ResponseCode(error.code), error.remark)
-    if is_forbidden:
+    if not is_sendable:
         return Refusal(ResponseCode.NO_PERMISSION, f"sending to the system topic {topic} is forbidden")
     return None
+
+
+def _topic_is_sendable(send: Send) -> Refusal | None:
+    return refuse_topic(send.header.topic, exists=send.config is not None)
 
 
 def queue_ids(config: TopicConfig) -> range:

@@ -118,8 +118,9 @@ class TableSaver:
 
     async def save_delays(self) -> None:
         """Return when the progress of delayed and timed delivery is synced."""
-        await self._save_changed(DELAY_OFFSET, self._delayed)
-        await self._save_changed(TIMER_PROGRESS, self._timed)
+        # After the topics: a message may have been moved to the quarantine topic, which is created by its first one.
+        await self._save_changed(DELAY_OFFSET, self._delayed, tables_first=True)
+        await self._save_changed(TIMER_PROGRESS, self._timed, tables_first=True)
 
     async def _save_changed(self, file: JsonFile[R], table: ChangingTable[R], *, tables_first: bool = False) -> None:
         if not table.is_changed:

@@ -12,12 +12,15 @@ from zlib import crc32
 
 from orbitlog.broker.runtime.broker_state import BrokerState, host_bits
 from orbitlog.broker.sending.message_writer import MessageWriter
+from orbitlog.broker.sending.quarantine import Quarantine
 from orbitlog.formats import names
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.records import flags
 from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.flags import TransactionType
 from orbitlog.formats.records.message import BODY_CRC_MASK, Message, record_version
 from orbitlog.formats.records.properties import decode_properties
+from orbitlog.formats.records.real_target import bounded_number, real_target
 from orbitlog.formats.records.record_template import RecordTemplate
 from orbitlog.formats.records.transaction_ops import (
     CHECK_TIMES,
@@ -30,7 +33,6 @@ from orbitlog.store.appending.put_result import PutResult
 HALF_QUEUE = 0
 CHECK_IMMUNITY_SECONDS = "CHECK_IMMUNITY_TIME_IN_SECONDS"
 ENDED_TOGETHER_MAX = 200  # keeps an op message below the 4,096 bytes that Java's have at most
-_DIGITS_MAX = 18
 _RECENT_MAX = 1024
 _RECENT_BODY_BYTES_MAX = 4096
 _REAL_TOPIC, _REAL_QUEUE_ID = props.REAL_TOPIC + props.NAME_END, props.REAL_QUEUE_ID + props.NAME_END
@@ -44,7 +46,8 @@ def origin_of(half: Message, properties: dict[str, str] | None = None) -> int:
     Pass `properties` if they are decoded already: decoding is expensive.
     """
     first = (half.properties if properties is None else properties).get(PREPARED_QUEUE_OFFSET, "")
-    return int(first) if first.isascii() and first.isdigit() and len(first) <= _DIGITS_MAX else half.queue_offset
+    origin = bounded_number(first, LONG_MAX)
+    return half.queue_offset if origin is None else origin
 
 
 class RecentHalf(NamedTuple):
@@ -84,6 +87,7 @@ class HalfMessages:
     def __init__(self, state: BrokerState, writer: MessageWriter) -> None:
         self._state = state
         self._writer = writer
+        self.quarantine = Quarantine(state, writer)
         self._op_properties_raw = writer.encode(_OP_PROPERTIES)
         self._recent: dict[int, RecentHalf] = {}
 
@@ -153,13 +157,16 @@ class HalfMessages:
         return self._read(names.HALF_TOPIC, queue_offset)
 
     def commit(self, half: Message, properties: dict[str, str]) -> PutResult:
-        """Store the message in its own topic; does not end the half message. Changes its `properties`."""
-        topic, queue_id = properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
+        """Store the message in its own topic; does not end the half message. Changes its `properties`.
+
+        Raise a `BadField` if the properties name no valid target.
+        """
+        topic, queue_id = real_target(properties)
         if not self._state.compat.commit_keeps_real_topic:
             del properties[props.REAL_TOPIC], properties[props.REAL_QUEUE_ID]
         message = half._replace(
             topic=topic,
-            queue_id=int(queue_id),
+            queue_id=queue_id,
             sys_flag=flags.with_transaction_type(half.sys_flag, TransactionType.COMMIT),
             prepared_transaction_offset=half.physical_offset,
             properties_raw=self._committed_properties(half.properties_raw, properties, topic, queue_id),
@@ -167,7 +174,7 @@ class HalfMessages:
         )
         return self._writer.put(self._writer.schedule(message, properties))
 
-    def _committed_properties(self, raw: bytes, properties: dict[str, str], topic: str, queue_id: str) -> bytes:
+    def _committed_properties(self, raw: bytes, properties: dict[str, str], topic: str, queue_id: int) -> bytes:
         """Return the bytes of `properties`: usually those of the half message without their last two items."""
         target = _target_properties(topic, queue_id).encode()
         is_plain = raw.endswith(target) and raw.count(_REAL_TOPIC.encode()) == raw.count(_REAL_QUEUE_ID.encode()) == 1
@@ -218,10 +225,13 @@ class HalfMessages:
         )
         return placed, result
 
-    def discard(self, half: Message) -> PutResult:
-        """Store a half message that was checked too often in TRANS_CHECK_MAX_TIME_TOPIC, for operators."""
+    def discard(self, half: Message) -> bool:
+        """Store a half message that was checked too often in TRANS_CHECK_MAX_TIME_TOPIC, for operators.
+
+        Return False if the store refuses it now.
+        """
         topic = self._state.topics.find_or_create(names.CHECK_MAX_TIME_TOPIC, 1).topic
-        return self._writer.put(half._replace(topic=topic, queue_id=0))
+        return self.quarantine.deliver(half, half._replace(topic=topic, queue_id=0))
 
     def ended_by(self, op_queue_offset: int) -> list[int] | None:
         """Return the queue offsets of the half messages that an op message ends; None if there is no op message."""

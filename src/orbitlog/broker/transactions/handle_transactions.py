@@ -9,11 +9,12 @@ from orbitlog.broker.sending.flush_queue import FlushQueue, once_flushed
 from orbitlog.broker.sending.message_writer import refuse
 from orbitlog.broker.transactions.half_messages import HalfMessages, origin_of
 from orbitlog.broker.transactions.transaction_ends import TransactionEnds
-from orbitlog.errors import RemotingError, RequestRefused
+from orbitlog.errors import FormatError, RemotingError, RequestRefused
 from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.flags import TransactionType
 from orbitlog.formats.records.message import Message, encode_message, record_version
 from orbitlog.formats.records.message_id import OffsetMessageId
+from orbitlog.formats.records.real_target import RealTarget, real_target
 from orbitlog.remoting.connection import NO_ANSWER, Answer, Connection
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
@@ -65,8 +66,10 @@ class TransactionHandler:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The producer group wrong")
         if half.queue_offset != header.half_queue_offset:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "The transaction state table offset wrong")
-        if not properties.get(props.REAL_TOPIC) or not properties.get(props.REAL_QUEUE_ID, "").isdecimal():
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "the half message has no valid REAL_TOPIC and REAL_QID")
+        try:
+            real_target(properties)
+        except FormatError as error:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"the half message has no valid target: {error}") from None
         return half, properties
 
     # Transaction checks
@@ -81,6 +84,10 @@ class TransactionHandler:
         Return False if no producer could be asked.
         """
         properties = half.properties
+        try:
+            target = real_target(properties)
+        except FormatError:
+            target = RealTarget(copy.topic, copy.queue_id)  # its producer may still roll it back
         producers = self._state.clients.producers(properties.get(props.PRODUCER_GROUP, ""))
         if not producers:
             return False
@@ -94,14 +101,10 @@ class TransactionHandler:
             message_id=unique_id,
             transaction_id=unique_id,
             offset_message_id=str(OffsetMessageId(copy.store_host, copy.physical_offset)),
-            topic=properties.get(props.REAL_TOPIC),
+            topic=target.topic,
             broker_name=self._state.broker_name,
         )
-        real = copy._replace(
-            topic=properties.get(props.REAL_TOPIC, copy.topic),
-            queue_id=int(properties.get(props.REAL_QUEUE_ID, "0")),
-            version=record_version(properties.get(props.REAL_TOPIC, copy.topic)),
-        )
+        real = copy._replace(topic=target.topic, queue_id=target.queue_id, version=record_version(target.topic))
         command = Command(
             RequestCode.CHECK_TRANSACTION_STATE, ext_fields=header.to_ext_fields(), body=encode_message(real)
         )

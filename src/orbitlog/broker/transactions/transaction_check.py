@@ -14,17 +14,21 @@ from dataclasses import dataclass
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.broker.sending.quarantine import is_final
 from orbitlog.broker.transactions.half_messages import CHECK_IMMUNITY_SECONDS, HALF_QUEUE, HalfMessages, origin_of
 from orbitlog.formats import names
 from orbitlog.formats.records import properties as props
 from orbitlog.formats.records.message import Message
+from orbitlog.formats.records.real_target import bounded_number
 from orbitlog.formats.records.transaction_ops import CHECK_TIMES, PREPARED_QUEUE_OFFSET
+from orbitlog.store.appending.put_result import PutResult
 
 log = logging.getLogger(__name__)
 
 STEP_MESSAGES_MAX = 10_000
 LATE_ENDS_MAX = 100_000
 _HOUR_MS = 3_600_000
+_NUMBER_MAX = 10**18
 
 Ask = Callable[[Message, Message], bool]
 """Ask the producer of a half message, given with its latest copy; return False if no producer could be asked."""
@@ -123,7 +127,7 @@ class TransactionCheck:
         return self._ask_producer(half, properties)
 
     def _give_up(self, half: Message, properties: dict[str, str]) -> int | None:
-        if not self._halves.discard(half).is_stored:
+        if not self._halves.discard(half):
             return None
         log.warning(
             "transaction %s of group %s has not ended after all checks; its message is in %s",
@@ -136,7 +140,16 @@ class TransactionCheck:
     def _requeue(self, half: Message) -> int | None:
         """Append a copy of a half message whose own immunity time is not over, so that the cursor can pass it."""
         _, result = self._halves.append_copy(half, {PREPARED_QUEUE_OFFSET: str(origin_of(half))})
-        return 0 if result.is_stored else None
+        return 0 if result.is_stored else self._refused(half, result)
+
+    def _refused(self, half: Message, result: PutResult) -> int | None:
+        """Quarantine a half message whose copy is never accepted; return None, to stop, if the store refuses it now.
+
+        Its properties leave no room for the number of checks. Its producer can still end it by its offset.
+        """
+        if is_final(result) and self._halves.quarantine.move(half, result.reason):
+            return 0
+        return None
 
     def _ask_producer(self, half: Message, properties: dict[str, str]) -> int | None:
         group = properties.get(props.PRODUCER_GROUP, "")
@@ -145,7 +158,7 @@ class TransactionCheck:
         changed = {CHECK_TIMES: str(times), PREPARED_QUEUE_OFFSET: str(origin_of(half))}
         copy, result = self._halves.append_copy(half, changed)
         if not result.is_stored:
-            return None
+            return self._refused(half, result)
         return int(can_ask and self._ask(half, copy))
 
     # Cursors
@@ -193,4 +206,5 @@ def _immunity_ms(own_seconds: str | None, default_ms: int) -> int:
 
 
 def _number(text: str | None, default: int = 0) -> int:
-    return int(text) if text and text.isascii() and text.isdigit() and len(text) <= 18 else default
+    number = bounded_number(text or "", _NUMBER_MAX)
+    return default if number is None else number

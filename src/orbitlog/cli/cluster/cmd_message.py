@@ -1,4 +1,4 @@
-"""`orbitlog message`: finds messages by id or key, lists and cancels delayed ones, shows traces, sends and tails."""
+"""`orbitlog message`: finds messages by id or key, lists delayed and quarantined ones, shows traces, sends, tails."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from orbitlog.cli.cluster_connection import run_with_admin
 from orbitlog.cli.contexts import Cluster
 from orbitlog.cli.main import Problem
 from orbitlog.cli.name_completion import topic_argument
-from orbitlog.cli.output.display_text import local_time, printable
+from orbitlog.cli.output.display_text import body_preview, local_time, printable
 from orbitlog.cli.output.json_rows import Output
 from orbitlog.cli.output.message_printer import MessagePrinter
 from orbitlog.cli.output.row_output import show_rows
@@ -33,6 +33,16 @@ _WAITING_COLUMNS = (
     Column("brokerName"),
     Column("cancellable"),
     Column("recallHandle"),
+)
+_QUARANTINE_COLUMNS = (
+    Column("msgId"),
+    Column("storeTime"),
+    Column("brokerName"),
+    Column("fromTopic"),
+    Column("toTopic"),
+    Column("reason"),
+    Column("omitted"),
+    Column("body"),
 )
 _TRACE_COLUMNS = (
     Column("time"),
@@ -112,6 +122,41 @@ def _waiting_row(waiting: ScheduledMessage) -> dict[str, Any]:
         "brokerName": waiting.queue.broker_name,
         "cancellable": waiting.recall_handle is not None,
         "recallHandle": waiting.recall_handle,
+    }
+
+
+@command.command(
+    "quarantined", help="List messages that brokers could not deliver and moved to rmq_sys_QUARANTINE, oldest first."
+)
+@click.option("--limit", type=click.IntRange(1), default=100, show_default=True, help="Maximum number of messages.")
+@cluster_options
+def quarantined_messages(*, limit: int, cluster: Cluster, output: Output) -> None:
+    async def work(admin: Administration) -> list[Received]:
+        from orbitlog.client.admin.inspection import Inspection
+
+        messages: list[Received] = []
+        async for message in Inspection(admin).quarantined():
+            messages.append(message)
+            if len(messages) == limit:
+                break
+        return messages
+
+    show_rows(_QUARANTINE_COLUMNS, map(_quarantined_row, run_with_admin(cluster, work)), output)
+
+
+def _quarantined_row(message: Received) -> dict[str, Any]:
+    from orbitlog.formats.records import properties as props
+
+    properties = message.properties
+    return {
+        "msgId": message.message_id,
+        "storeTime": local_time(message.stored.store_timestamp_ms),
+        "brokerName": message.broker_name,
+        "fromTopic": printable(properties.get(props.QUARANTINE_TOPIC, "")),
+        "toTopic": printable(properties.get(props.REAL_TOPIC, "")[:255]),
+        "reason": printable(properties.get(props.QUARANTINE_REASON, "")),
+        "omitted": printable(properties.get(props.QUARANTINE_OMITTED, "")),
+        "body": body_preview(message.body),
     }
 
 

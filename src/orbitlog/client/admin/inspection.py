@@ -183,8 +183,8 @@ class Inspection:
                 continue
             try:
                 due_ms = timer_message.stored_due_ms(properties, message.stored.store_timestamp_ms)
-                topic, out_ms = properties[props.REAL_TOPIC], int(properties[timer_message.OUT_MS])
-            except (FormatError, KeyError, ValueError):
+                topic, out_ms = properties[props.REAL_TOPIC], timer_message.stored_out_ms(properties)
+            except (FormatError, KeyError):
                 continue
             key = timer_message.delete_key(topic, message.message_id)
             pending.pop(key, None)  # an earlier copy: brokers re-append messages with a long delay
@@ -207,6 +207,18 @@ class Inspection:
                 # By the default levels: brokers do not report theirs to all tools.
                 due_ms = STANDARD_LEVELS.deliver_timestamp_ms(queue_id + 1, message.stored.store_timestamp_ms)
                 yield ScheduledMessage(queue, message, due_ms, None)
+
+    # Messages that could not be delivered
+
+    async def quarantined(self) -> AsyncIterator[Received]:
+        """Yield the messages that brokers could not deliver, oldest first at each broker."""
+        for broker_name, address in (await self.masters()).items():
+            if names.QUARANTINE_TOPIC not in await self._admin.topic_configs(address):
+                continue
+            queue = BrokerQueue(broker_name, address, names.QUARANTINE_TOPIC, 0)
+            low, high = await self.bounds(queue)
+            async for message in self.walk(queue, low, high):
+                yield message
 
     async def recall(self, broker_name: str, topic: str, handle: str) -> str:
         """Recall a timer message; return its id."""

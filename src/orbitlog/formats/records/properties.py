@@ -38,6 +38,14 @@ INNER_BASE = "INNER_BASE"
 CRC32 = "__CRC32#"
 LITE_TOPIC = "__LITE_TOPIC"
 
+# Of Orbitlog: why a message is in the quarantine topic, where the original is, and what the copy lacks.
+QUARANTINE_REASON = "QUARANTINE_REASON"
+QUARANTINE_TOPIC = "QUARANTINE_TOPIC"
+QUARANTINE_QUEUE_ID = "QUARANTINE_QID"
+QUARANTINE_QUEUE_OFFSET = "QUARANTINE_QUEUE_OFFSET"
+QUARANTINE_PHYSICAL_OFFSET = "QUARANTINE_PHYSICAL_OFFSET"
+QUARANTINE_OMITTED = "QUARANTINE_OMITTED"
+
 KEY_SEPARATOR = " "
 
 # The record checksum of 5.2+ (`enabledAppendPropCRC`): always the last bytes of the properties.

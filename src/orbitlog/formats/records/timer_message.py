@@ -45,7 +45,7 @@ def due_ms(properties: Mapping[str, str], now_ms: int) -> int:
 
 
 def _number(properties: Mapping[str, str], name: str) -> int:
-    text = properties[name]
+    text = properties.get(name, "")
     digits = text.removeprefix("-")
     if not (digits.isascii() and digits.isdigit() and len(digits) <= _DIGITS_MAX and int(digits) <= LONG_MAX):
         raise BadField(f"{text[:40]!r} is not a number", field=f"property {name}")
@@ -66,9 +66,14 @@ def wake_ms(due: int, stored_ms: int) -> int:
     return stored_ms + (ROLL_WINDOW_MS // 2 if left_ms - ROLL_WINDOW_MS < ROLL_WINDOW_MS // 3 else ROLL_WINDOW_MS)
 
 
+def stored_out_ms(properties: Mapping[str, str]) -> int:
+    """Return the second of the wheel that the broker recorded; raise a `BadField` if it is missing or invalid."""
+    return _number(properties, OUT_MS)
+
+
 def stored_due_ms(properties: Mapping[str, str], stored_ms: int) -> int:
     """Return the due timestamp of a stored timer message, with the sender's milliseconds if it has them."""
-    out = _number(properties, OUT_MS)
+    out = stored_out_ms(properties)
     if DELIVER_MS in properties:
         exact = _number(properties, DELIVER_MS)
     elif wants_timer(properties) and ROLL_TIMES not in properties:
