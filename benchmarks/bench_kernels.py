@@ -82,7 +82,7 @@ def struct_loop(view: memoryview) -> int:
 
 def header_scan(view: memoryview, *, check_crc: bool) -> None:
     source = SourceBytes(view, 0)
-    count_records(source.address, 0, len(source), len(source), 0, True, check_crc)
+    count_records(source.address, 0, len(source), len(source), 0, True, 0, check_crc)
 
 
 def header_fields(view: memoryview, *, check_crc: bool) -> None:
@@ -90,7 +90,9 @@ def header_fields(view: memoryview, *, check_crc: bool) -> None:
     columns = HeaderColumns.allocate(8192)
     position, why = 0, OUTPUT_FULL
     while why == OUTPUT_FULL:
-        _, position, why = fill_columns(source.address, position, len(source), len(source), 0, True, check_crc, columns)
+        _, position, why = fill_columns(
+            source.address, position, len(source), len(source), 0, True, 0, check_crc, columns
+        )
 
 
 def arrow(view: memoryview, columns: list[str]) -> None:

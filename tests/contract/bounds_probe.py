@@ -9,18 +9,20 @@ import ctypes
 import mmap
 import random
 import sys
+from typing import Any
 
 import numpy as np
 
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.records.batch import BatchMember, encode_batch
-from orbitlog.formats.records.message import encode_message
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.kernels.arrow_batches import ArrowDecoder
 from orbitlog.kernels.batch_encode import put_records
 from orbitlog.kernels.columns import read_columns
 from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.record_walk import walk_messages
 from orbitlog.kernels.splits import find_record, walk_in_splits
+from orbitlog.kernels.tally import Tally
 from tests.support.logs import KINDS, make_log
 
 PAGE = mmap.PAGESIZE
@@ -50,16 +52,19 @@ class Fenced:
         return part.data
 
 
-def run_all(view: memoryview, *, check_crc: bool) -> None:
+def run_all(view: memoryview, *, check_crc: bool, log_format: LogFormat = LogFormat.ORDINARY) -> None:
+    how: dict[str, Any] = {"log_format": log_format, "check_crc": check_crc}
     base = None if check_crc else 0
-    walk_messages(view, base_physical_offset=base, check_crc=check_crc)
-    read_columns(view, base_physical_offset=base, check_crc=check_crc)
-    for _ in DispatchScan(DeriveRules()).scan(view, base_physical_offset=base, check_crc=check_crc):
+    walk_messages(view, base_physical_offset=base, **how)
+    read_columns(view, base_physical_offset=base, **how)
+    for _ in DispatchScan(DeriveRules()).scan(view, base_physical_offset=base, **how):
         pass
-    for _ in ArrowDecoder(batch_rows=4, batch_bytes=500).decode(view, base_physical_offset=base, check_crc=check_crc):
+    for _ in ArrowDecoder(batch_rows=4, batch_bytes=500).decode(view, base_physical_offset=base, **how):
         pass
-    find_record(view, min(1, len(view)), base_physical_offset=0, check_crc=check_crc)
-    walk_in_splits(view, 150, base_physical_offset=0, check_crc=check_crc)
+    for _ in Tally().count(view, 0, len(view), base_physical_offset=0, **how):
+        pass
+    find_record(view, min(1, len(view)), base_physical_offset=0, **how)
+    walk_in_splits(view, 150, base_physical_offset=0, **how)
 
 
 def run_batches(rng: random.Random) -> int:
@@ -79,22 +84,26 @@ def run_batches(rng: random.Random) -> int:
 
 def main(seed: int) -> None:
     rng = random.Random(seed)
+    cases = sum(run_log(rng, log_format) for log_format in LogFormat) + run_batches(rng)
+    print(f"{cases} cases")
+
+
+def run_log(rng: random.Random, log_format: LogFormat) -> int:
     fenced = Fenced()
-    log = make_log(list(KINDS), segment_bytes=8192)
-    data = b"".join(encode_message(message) for message in log.messages)
+    log = make_log(list(KINDS), segment_bytes=8192, log_format=log_format)
+    data = log.segments[0][1][: log.messages[-1].physical_offset + log.messages[-1].size_bytes]
     cases = 0
     for length in range(0, len(data) + 1, 3):
         for view in (fenced.at_end(data[:length]), fenced.at_start(data[:length])):
-            run_all(view, check_crc=bool(length & 1))
+            run_all(view, check_crc=bool(length & 1), log_format=log_format)
             cases += 1
     for _ in range(1500):
         broken = bytearray(data[: rng.randrange(90, len(data))])
         for _ in range(rng.randrange(1, 4)):
             broken[rng.randrange(len(broken))] = rng.choice([0, 1, 2, 0x7F, 0x80, 0xFF, rng.randrange(256)])
-        run_all(fenced.at_end(bytes(broken)), check_crc=rng.random() < 0.5)
+        run_all(fenced.at_end(bytes(broken)), check_crc=rng.random() < 0.5, log_format=log_format)
         cases += 1
-    cases += run_batches(rng)
-    print(f"{cases} cases")
+    return cases
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ class Referee:
         view = memoryview(self._buffer)[:end]
         found = read_at(view, position, base_physical_offset=self._base)
         rows, _, why = fill_columns(
-            self._source.address, position, position + 1, end, self._base, True, True, self._row
+            self._source.address, position, position + 1, end, self._base, True, 0, True, self._row
         )
         assert rows == isinstance(found, Message), (position, found)
         assert (why == DAMAGE) == isinstance(found, Damage), (position, why, found)

@@ -30,6 +30,7 @@ from orbitlog.store.offline_writer import OfflineStoreWriter
 from tests.support.source_runs import read_batch
 from tests.support.store_kinds import (
     CONFIG,
+    DLEDGER_KINDS,
     GEOMETRY,
     KINDS,
     REBUILDABLE_KINDS,
@@ -77,7 +78,12 @@ def _with(root: Path, kind: str) -> dict[str, str]:
 def _pairs() -> list[tuple[str, str]]:
     """Return writers with the kinds that they refuse: the doctor may work beside a strange directory."""
     pairs = [(writer, kind) for writer in WRITERS for kind in KINDS]
-    pairs += [(writer, kind) for writer in REBUILDS for kind in KINDS.keys() - REBUILDABLE_KINDS]
+    pairs += [
+        (writer, kind)
+        for writer in REBUILDS
+        for kind in KINDS.keys() - REBUILDABLE_KINDS
+        if "--out" not in writer or kind not in DLEDGER_KINDS
+    ]
     pairs += [(writer, kind) for writer in REPAIRS for kind in KINDS.keys() - REPAIRABLE_KINDS]
     return sorted(pairs)
 
@@ -95,18 +101,33 @@ def test_writer_given_an_unsupported_store_refuses_and_changes_nothing(writer: s
 
 LEFT_OUT = [kind for kind in KINDS if "DLedger" in kind or "queues" in kind or "batch" in kind]
 CHECKS = {"doctor check", "doctor repair, planned", "pipeline check"}
+READ_DLEDGER = {"doctor check", "doctor explain", "pipeline check"}
 
 
 @pytest.mark.parametrize(
     ("reader", "kind"),
-    # A check names batch queues as unchecked.
-    [(reader, kind) for reader in READERS for kind in LEFT_OUT if reader not in CHECKS or "batch" not in kind],
+    [
+        (reader, kind)
+        for reader in READERS
+        for kind in LEFT_OUT
+        # A check names batch queues as unchecked.
+        if (reader not in CHECKS or "batch" not in kind) and (reader not in READ_DLEDGER or kind not in DLEDGER_KINDS)
+    ],
 )
 def test_reader_given_messages_that_it_would_leave_out_refuses(reader: str, kind: str, tmp_path: Path) -> None:
     root = tmp_path / "store"
     before = _with(root, kind)
     with pytest.raises(StoreLayoutError, match="not read"):
         READERS[reader](root)
+    assert fingerprint(root) == before
+
+
+@pytest.mark.parametrize("reader", sorted(READ_DLEDGER))
+@pytest.mark.parametrize("kind", sorted(DLEDGER_KINDS))
+def test_reader_of_dledger_logs_reads_them_and_changes_nothing(reader: str, kind: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    before = _with(root, kind)
+    READERS[reader](root)
     assert fingerprint(root) == before
 
 

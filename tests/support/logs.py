@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from orbitlog.formats import names
 from orbitlog.formats.hosts import parse_host
 from orbitlog.formats.records import flags
+from orbitlog.formats.records.dledger import DLedgerEntry, encode_entry_header, encode_file_end
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import Message, encode_message, make_message
 from orbitlog.formats.records.message_scan import encode_blank, fits
 
@@ -59,30 +61,42 @@ class Log:
     messages: list[Message]
 
 
-def make_log(kinds: list[str], *, segment_bytes: int = 4096, first_queue_offset: int = 0) -> Log:
+def make_log(
+    kinds: list[str],
+    *,
+    segment_bytes: int = 4096,
+    first_queue_offset: int = 0,
+    log_format: LogFormat = LogFormat.ORDINARY,
+    first_base: int = 0,
+) -> Log:
     """Lay messages into segments as a broker does: queue offsets by queue, BLANK where the next does not fit."""
     segments: list[tuple[int, bytes]] = []
     messages: list[Message] = []
-    data, base = b"", 0
+    data, base, header_bytes = b"", first_base, log_format.header_bytes
     next_offsets: dict[tuple[str, int], int] = {}
     for number, kind in enumerate(kinds):
         message = make_kind(kind, number)
         size = len(encode_message(message))
-        if not fits(size, segment_bytes - len(data)):
-            segments.append((base, _full(data, segment_bytes)))
+        if not fits(header_bytes + size, segment_bytes - len(data)):
+            segments.append((base, _full(data, segment_bytes, log_format)))
             data, base = b"", base + segment_bytes
         queue = message.topic, message.queue_id
         enters = message.transaction_type.enters_queue
         queue_offset = next_offsets.get(queue, first_queue_offset) if enters else 0
         if enters:
             next_offsets[queue] = queue_offset + 1
-        messages.append(message._replace(queue_offset=queue_offset, physical_offset=base + len(data)))
+        physical_offset = base + len(data) + header_bytes
+        messages.append(message._replace(queue_offset=queue_offset, physical_offset=physical_offset))
+        if log_format is LogFormat.DLEDGER:
+            data += encode_entry_header(DLedgerEntry(number, 1, base + len(data), size))
         data += encode_message(messages[-1])
     segments.append((base, data.ljust(segment_bytes, b"\0")))
     return Log(segments, messages)
 
 
-def _full(data: bytes, segment_bytes: int) -> bytes:
+def _full(data: bytes, segment_bytes: int, log_format: LogFormat) -> bytes:
+    if log_format is LogFormat.DLEDGER:
+        return data + encode_file_end(segment_bytes - len(data))
     return (data + encode_blank(segment_bytes - len(data))).ljust(segment_bytes, b"\xda")
 
 

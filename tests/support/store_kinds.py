@@ -8,16 +8,30 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 from orbitlog.formats.derived.index_layout import IndexLayout
-from orbitlog.formats.records.message import make_message
-from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.formats.records.dledger import (
+    ENTRY_HEADER_BYTES,
+    FILE_END_BYTES,
+    DLedgerEntry,
+    DLedgerIndexUnit,
+    encode_entry_header,
+    encode_file_end,
+    encode_index_unit,
+)
+from orbitlog.formats.records.message import encode_message, make_message
+from orbitlog.formats.records.message_scan import encode_blank
+from orbitlog.jobs.local_runner import run_here
+from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
+from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 
-GEOMETRY = StoreGeometry(4096, 200, index_layout=IndexLayout(10, 30))
+SEGMENT_BYTES = 4096
+GEOMETRY = StoreGeometry(SEGMENT_BYTES, 200, index_layout=IndexLayout(10, 30))
 CONFIG = StoreConfig(GEOMETRY)
 STORED_MS = 1_794_740_000_000
 
@@ -63,16 +77,74 @@ def _topic(root: Path, attribute: str) -> None:
 
 def _pure_dledger(root: Path) -> None:
     """A store that was never anything else has no commitlog/ at all."""
-    for path in (root / "commitlog").iterdir():
-        path.unlink()
-    (root / "commitlog").rmdir()
-    _converted(root)
+    shutil.rmtree(root)
+    make_dledger_store(root)
 
 
 def _converted(root: Path) -> None:
-    put(root / "dledger-n0/data/00000000000000000000", b"\0\0\0\1" + bytes(4092))
-    put(root / "dledger-n0/index/00000000000000000000", bytes(64))
-    put(root / "dledger-n0/checkpoint", b"committedIndex=404\n")
+    make_dledger_log(root, 12, first_base=_close_log(root), next_offsets={"T": 30})
+
+
+def _several_members(root: Path) -> None:
+    _pure_dledger(root)
+    shutil.copytree(root / "dledger-n0", root / "dledger-n1")
+
+
+def _close_log(root: Path) -> int:
+    """End the last segment as a broker does that continues in DLedger mode; return where the log goes on."""
+    last = max((root / "commitlog").iterdir())
+    data = last.read_bytes().rstrip(b"\0")
+    last.write_bytes((data + encode_blank(SEGMENT_BYTES - len(data))).ljust(SEGMENT_BYTES, b"\0"))
+    return int(last.name) + SEGMENT_BYTES
+
+
+def make_dledger_log(
+    root: Path,
+    count: int,
+    *,
+    first_base: int = 0,
+    next_offsets: dict[str, int] | None = None,
+    committed_index: int | None = None,
+) -> None:
+    """Write `dledger-n0` with data, index and checkpoint; messages alternate between two queues of topic T."""
+    first = (next_offsets or {}).get("T", 0)
+    data, base, units = b"", first_base, b""
+    for number in range(count):
+        message = make_message(
+            "T",
+            b"x" * 100,
+            queue_id=number % 2,
+            queue_offset=first + number // 2,
+            store_timestamp_ms=STORED_MS,
+            properties={"KEYS": f"d{number}"},
+            physical_offset=base + len(data) + ENTRY_HEADER_BYTES,
+        )
+        size = ENTRY_HEADER_BYTES + len(encode_message(message))
+        if len(data) + size + FILE_END_BYTES > SEGMENT_BYTES:
+            put(root / f"dledger-n0/data/{base:020d}", data + encode_file_end(SEGMENT_BYTES - len(data)))
+            data, base = b"", base + SEGMENT_BYTES
+            message = message._replace(physical_offset=base + ENTRY_HEADER_BYTES)
+        entry = DLedgerEntry(number, 1, base + len(data), size - ENTRY_HEADER_BYTES)
+        units += encode_index_unit(DLedgerIndexUnit(number, 1, entry.physical_offset, size))
+        data += encode_entry_header(entry) + encode_message(message)
+    put(root / f"dledger-n0/data/{base:020d}", data.ljust(SEGMENT_BYTES, b"\0"))
+    put(root / "dledger-n0/index/00000000000000000000", units.ljust(16384, b"\0"))
+    committed = count - 1 if committed_index is None else committed_index
+    put(root / "dledger-n0/checkpoint", f"committedIndex={committed}\nendIndex={count - 1}\n".encode())
+
+
+def make_dledger_store(root: Path, count: int = 60, *, committed_index: int | None = None) -> None:
+    """Write a store that DLedger replicates, with the queues and the index that its log gives."""
+    make_dledger_log(root, count, committed_index=committed_index)
+    settings = StoreSettings(
+        {"mappedFileSizeConsumeQueue": "200", "maxHashSlotNum": "10", "maxIndexNum": "30", "compat": "4.9"}
+    )
+    out = root.with_name(f"{root.name}.derived")
+    (made,) = rebuild_with(run_here, [root], out=out, settings=settings, split_bytes=4096)
+    assert made.is_published, made.findings
+    for name in ("consumequeue", "index", "checkpoint"):
+        (out / name).rename(root / name)
+    shutil.rmtree(out)
 
 
 def _rename_segment(root: Path) -> None:
@@ -89,6 +161,7 @@ def _newer_checkpoint(root: Path) -> None:
 KINDS: dict[str, Callable[[Path], None]] = {
     "DLedger": _pure_dledger,
     "converted to DLedger": _converted,
+    "several DLedger members": _several_members,
     "RocksDB queues": lambda root: _rocksdb(root / "consumequeue"),
     "RocksDB topics": lambda root: _rocksdb(root / "config/topics"),
     "RocksDB groups": lambda root: _rocksdb(root / "config/subscriptionGroups"),
@@ -110,6 +183,8 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "segment in a directory of its own": lambda root: put(root / "commitlog/old/00000000000000000000", b"\1"),
     "newer checkpoint": _newer_checkpoint,
 }
+# Readable, but not writable; derived files are rebuilt into another directory.
+DLEDGER_KINDS = frozenset(("DLedger", "converted to DLedger"))
 REBUILDABLE_KINDS = frozenset(("unknown directory", "unknown log", "newer checkpoint"))
 REPAIRABLE_KINDS = REBUILDABLE_KINDS | {"renamed segment", "segment in a directory of its own"}
 

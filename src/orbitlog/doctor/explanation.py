@@ -20,6 +20,7 @@ from orbitlog.formats.delay_levels import DelayLevels
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint
 from orbitlog.formats.java import INT_MAX
+from orbitlog.formats.records.log_format import read_log_at
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import read_at
 from orbitlog.formats.tables.config_files import config_codec
@@ -31,7 +32,7 @@ from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.inferred_rules import sampled_compat
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.offset_files import offsets_file
-from orbitlog.storefiles.store_contents import refuse_reading
+from orbitlog.storefiles.store_contents import READABLE, refuse_reading
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles, find_store_files
 from orbitlog.storefiles.store_inference import infer_rules, signs_of_5x
 
@@ -116,7 +117,7 @@ def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
     """Explain a store; reads its queues and little else."""
     settings = settings or StoreSettings()
     store = find_store_files(root, settings)
-    refuse_reading(root)
+    refuse_reading(root, except_for=READABLE)
     geometry = robust_geometry(store, settings)
     retention = settings.retention
     found = Explanation(
@@ -141,11 +142,11 @@ def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
 def _explain_log(found: Explanation, store: StoreFiles) -> None:
     for segment in store.segments:
         with mapped_view(segment.path) as view:
-            first = read_at(view, 0, base_physical_offset=segment.base, check_crc=False) if len(view) else None
+            first = read_log_at(view, 0, segment.log_format, base_physical_offset=segment.base, check_crc=False)
         if isinstance(first, Message):
             found.first_ms = first.store_timestamp_ms if found.first_ms is None else found.first_ms
             found.last_ms = first.store_timestamp_ms
-            found.log_end = segment.base + first.size_bytes
+            found.log_end = first.physical_offset + first.size_bytes
             host = str(first.store_host)
             if host not in found.store_hosts:
                 found.store_hosts.append(host)

@@ -19,6 +19,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message_scan import BLANK_BYTES, Damage, LogEnd, SegmentEnd
 from orbitlog.kernels.record_walk import SourceBytes, Stop
 from orbitlog.kernels.splits import Split, SplitWalk, cut, unproved, walk_split
@@ -37,7 +38,8 @@ class LogSplit:
     """A range of one segment of one store: the messages that start in it belong to it. Positions count in the file.
 
     `segment_bytes` is the size that segments of this log have, even if the file was cut. `first` is the position of
-    the first record, if that is proved; if it is past `stop`, the split has none.
+    the first record, if that is proved; if it is past `stop`, the split has none. In a DLedger data file positions are
+    those of entries; pass `log_format` to every kernel that reads the split.
     """
 
     store_number: int
@@ -50,14 +52,23 @@ class LogSplit:
     root: str = ""
     directories: tuple[str, ...] = ()
     """The store's root and its CommitLog directories, if storePathCommitLog names them."""
+    dledger: str = ""
+    """The directory of DLedger data files, if the log has any."""
+    log_format: LogFormat = LogFormat.ORDINARY
+    committed_end: int | None = None
+    """The physical offset up to which DLedger has entries for certain."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "directories", tuple(self.directories))  # a list when it comes from JSON
+        # A list and a string when they come from JSON.
+        object.__setattr__(self, "directories", tuple(self.directories))
+        object.__setattr__(self, "log_format", LogFormat(self.log_format))
 
     @property
     def store_paths(self) -> StorePaths:
         if self.root:
-            return StorePaths(Path(self.root), tuple(map(Path, self.directories)), is_configured=True)
+            directories = tuple(map(Path, self.directories))
+            dledger = Path(self.dledger) if self.dledger else None
+            return StorePaths(Path(self.root), directories, is_configured=True, dledger=dledger)
         return StorePaths(Path(self.path).parent.parent, (Path(self.path).parent,))
 
     def all_segments(self) -> tuple[OffsetFile, ...]:
@@ -115,13 +126,15 @@ def plan_splits(
     store_number: int = 0,
     until: int | None = None,
 ) -> list[LogSplit]:
-    """Cut the segments of a store, each up to the end of its data, or up to physical offset `until`."""
+    """Cut the segments of a store, each up to the end of its data, or up to physical offset `until`.
+
+    For a DLedger log `until` must be its committed end (`store_log.committed_end`), or the end of an earlier entry.
+    """
     splits: list[LogSplit] = []
-    where: dict[str, Any] = {}
-    if store.paths.is_configured:
-        directories = tuple(str(path.absolute()) for path in store.paths.log_directories)
-        where = {"root": str(store.root), "directories": directories}
+    where = _where(store)
     for segment in store.segments:
+        where["log_format"] = segment.log_format
+        where["committed_end"] = until if segment.log_format is LogFormat.DLEDGER else None
         size_bytes = min(segment.size_bytes, segment_bytes)
         # After the last data there is a hole; a few bytes of it show a walk that the log ends there.
         stop = min(size_bytes, written_until(segment.path) + BLANK_BYTES)
@@ -136,11 +149,21 @@ def plan_splits(
     return splits
 
 
+def _where(store: StoreFiles) -> dict[str, Any]:
+    """Return where the log of a store is, if that does not follow from the path of a segment."""
+    paths = store.paths
+    if not paths.is_configured and paths.dledger is None:
+        return {}
+    directories = tuple(str(path.absolute()) for path in paths.log_directories if path != paths.dledger)
+    dledger = "" if paths.dledger is None else str(paths.dledger.absolute())
+    return {"root": str(store.root), "directories": directories, "dledger": dledger}
+
+
 def cut_at(splits: Sequence[LogSplit], physical_offset: int) -> list[LogSplit]:
-    """Cut the split with the record at `physical_offset` in two at that record."""
+    """Cut the split with the record at `physical_offset` in two at that record, or at the entry that contains it."""
     found: list[LogSplit] = []
     for split in splits:
-        position = physical_offset - split.base
+        position = physical_offset - split.base - split.log_format.header_bytes
         if split.start < position < split.stop:
             found += [replace(split, stop=position), replace(split, start=position)]
         else:
@@ -151,7 +174,7 @@ def cut_at(splits: Sequence[LogSplit], physical_offset: int) -> list[LogSplit]:
 def walk_log_split(split: LogSplit, *, check_crc: bool = False) -> WalkedSplit:
     """Walk the records of one split; touches headers only, unless CRCs are checked."""
     with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
-        source = SourceBytes(view, split.base)
+        source = SourceBytes(view, split.base, split.log_format)
         found = walk_split(source, Split(split.start, split.stop), first=split.first, check_crc=check_crc)
         size_bytes = len(source)
         del source  # the map cannot be closed while an array looks into it

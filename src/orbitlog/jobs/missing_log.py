@@ -22,8 +22,8 @@ from orbitlog.formats.derived.index_layout import INDEX_HEADER, decode_header
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.names import LMQ_PREFIX
+from orbitlog.formats.records.log_format import LogFormat, read_log_at
 from orbitlog.formats.records.message import Message
-from orbitlog.formats.records.message_scan import read_at
 from orbitlog.jobs.split_derivation import UNIT
 from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.storefiles.findings import Finding, FindingKind
@@ -132,7 +132,7 @@ def _gaps(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]:
         start = before.base + segment_bytes
         is_aligned = (segment.base - start) % segment_bytes == 0
         if segment.base > start and is_aligned and not _is_misplaced(segment):
-            yield _missing(store, start, segment.base, "though the log continues after it")
+            yield _missing(store, before, start, segment.base, "though the log continues after it")
 
 
 def _is_misplaced(segment: OffsetFile) -> bool:
@@ -140,12 +140,14 @@ def _is_misplaced(segment: OffsetFile) -> bool:
     if not segment.size_bytes or not _can_open(segment.path):
         return False
     with mapped_view(segment.path) as view:
-        first = read_at(view, 0, check_crc=False)
-    return isinstance(first, Message) and first.physical_offset != segment.base
+        first = read_log_at(view, 0, segment.log_format, check_crc=False)
+    return isinstance(first, Message) and first.physical_offset != segment.base + segment.log_format.header_bytes
 
 
-def _missing(store: StoreFiles, start: int, stop: int, why: str) -> MissingPart:
+def _missing(store: StoreFiles, before: OffsetFile, start: int, stop: int, why: str) -> MissingPart:
     path = store.paths.find_segment(start, stop - start)
+    if before.log_format is LogFormat.DLEDGER:
+        path = before.path.parent / path.name
     reason = f"{stop - start} bytes of the log are missing here, {why}: put the file back"
     finding = Finding(FindingKind.SEGMENT, str(path), reason, count=stop - start, physical_offset=start)
     return MissingPart(finding, range(start, stop), may_be_lost=True)
@@ -153,7 +155,7 @@ def _missing(store: StoreFiles, start: int, stop: int, why: str) -> MissingPart:
 
 def _contradiction(store: StoreFiles) -> MissingPart | None:
     """Return a finding if the log has no message at all, and other files refer to messages."""
-    if store.dledger_segments or any(holds_data(segment.path) for segment in store.segments if segment.size_bytes):
+    if any(holds_data(segment.path) for segment in store.segments if segment.size_bytes):
         return None
     evidence = []
     if units := sum(_has_units(file) for files in store.queues.values() for file in files):
@@ -202,10 +204,13 @@ def _missing_end(store: StoreFiles, segment_bytes: int) -> Iterator[MissingPart]
     units = np.concatenate([empty, *(_units_after(files, end) for files in _plain_queues(store.queues))])
     if not len(units) or not end <= units[:, 0].min() < end + segment_bytes:
         return
-    if len(units) > 1 or units[0, 0] == end:
+    first_record = end + store.segments[-1].log_format.header_bytes
+    if len(units) > 1 or units[0, 0] == first_record:
         stop = int((units[:, 0] + units[:, 1]).max())
         stop = end + -(-(stop - end) // segment_bytes) * segment_bytes
-        yield _missing(store, end, stop, "though queues have units for messages after the last segment")
+        yield _missing(
+            store, store.segments[-1], end, stop, "though queues have units for messages after the last segment"
+        )
 
 
 def _plain_queues(queues: Mapping[tuple[str, int], tuple[OffsetFile, ...]]) -> Iterator[tuple[OffsetFile, ...]]:

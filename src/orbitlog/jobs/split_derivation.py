@@ -20,6 +20,7 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.derive import DeriveRules, QueueUnit
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.java import INT_MAX, LONG_MAX
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
 from orbitlog.jobs.log_splits import DAMAGE, LOG_END, SEGMENT_END, LogSplit, WalkedSplit
 from orbitlog.jobs.spurious_blanks import hides_records
@@ -140,13 +141,28 @@ class _Passage(LogWalk):
         path = Path(split.path)
         self._split = split
         self._check_crc = check_crc
-        self.segment = OffsetFile(path, split.base, path.stat().st_size)
+        self.segment = OffsetFile(path, split.base, path.stat().st_size, split.log_format)
         # Before anything is read: some file systems fill holes that are read.
         self._written_until = written_until(path)
-        super().__init__([self.segment], split.segment_bytes)
+        super().__init__([self.segment], split.segment_bytes, committed_end=split.committed_end)
 
-    def _find(self, view: memoryview, start: int, base: int) -> int | None:
-        return find_record(view, start, base_physical_offset=base, check_crc=self._check_crc)
+    def _find(self, view: memoryview, start: int, segment: OffsetFile) -> int | None:
+        return find_record(
+            view,
+            start,
+            base_physical_offset=segment.base,
+            log_format=segment.log_format,
+            check_crc=self._check_crc,
+        )
+
+    def bare_record(self, view: memoryview, position: int, stop: Any) -> int | None:
+        """Return the position of the record of an entry whose header is damaged, and note the header."""
+        if not isinstance(stop, Damage) or self._record_after_header(view, position, self.segment) is None:
+            return None
+        record_position = position + self.segment.log_format.header_bytes
+        self._note(self.segment, position, record_position, f"{stop.error.field}: {stop.error.problem}")
+        self._damage.resume(self.segment.base + record_position)
+        return record_position
 
     def after(self, view: memoryview, position: int, found: LogEnd | Damage | None) -> int | None:
         later = [file for file in self._split.all_segments() if file.base > self.segment.base]
@@ -188,6 +204,11 @@ def _walk(
                 continue
             position, ended = next_position, SEGMENT_END
             break
+        bare = passage.bare_record(view, next_position, stop)
+        if bare is not None:
+            position, stop = collector.scan_bare(view, bare, split)
+            if stop is None:
+                continue
         position = passage.after(view, next_position, stop)
         if position is None:
             ended = LOG_END if isinstance(stop, LogEnd) else DAMAGE
@@ -207,7 +228,9 @@ def _first_record(view: memoryview, split: LogSplit, *, check_crc: bool) -> int 
     if split.first is not None or split.start == 0:
         return split.first or 0
     stop = min(split.stop, len(view))
-    return find_record(view, split.start, stop, base_physical_offset=split.base, check_crc=check_crc)
+    return find_record(
+        view, split.start, stop, base_physical_offset=split.base, log_format=split.log_format, check_crc=check_crc
+    )
 
 
 class _Collector:
@@ -220,9 +243,21 @@ class _Collector:
         self.message_count = self.key_count = self.messages_after_keys = 0
         self.last_physical_offset = self.last_timestamp_ms = 0
 
+    def scan_bare(self, view: memoryview, position: int, split: LogSplit) -> tuple[int, Any]:
+        """Take the one record at a position, without a header before it."""
+        bare = replace(split, stop=position + 1, log_format=LogFormat.ORDINARY)
+        return self.scan(view, position, bare, check_crc=True)
+
     def scan(self, view: memoryview, position: int, split: LogSplit, *, check_crc: bool) -> tuple[int, Any]:
         stop = min(split.stop, len(view))
-        for columns in self._scan.scan(view, position, stop, base_physical_offset=split.base, check_crc=check_crc):
+        for columns in self._scan.scan(
+            view,
+            position,
+            stop,
+            base_physical_offset=split.base,
+            log_format=split.log_format,
+            check_crc=check_crc,
+        ):
             self._take(columns)
             self._light += self._scan.light_queue_units(view, columns, split.base)
         return self._scan.ended

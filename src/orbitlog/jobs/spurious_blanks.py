@@ -14,8 +14,9 @@ from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
 from orbitlog.formats.records.flags import enters_queue
+from orbitlog.formats.records.log_format import read_log_at
 from orbitlog.formats.records.message import Message
-from orbitlog.formats.records.message_scan import fits, read_at
+from orbitlog.formats.records.message_scan import fits
 from orbitlog.jobs.log_splits import LogSplit
 from orbitlog.storefiles.mapped_view import mapped_view
 
@@ -23,9 +24,9 @@ from orbitlog.storefiles.mapped_view import mapped_view
 def hides_records(view: memoryview, split: LogSplit, position: int, following: int, *, queue_file_bytes: int) -> bool:
     """Return whether the BLANK at `position` is spurious; `following` is the position of the next record or BLANK."""
     opening = _first_of_next(split)
-    if opening is not None and fits(opening.size_bytes, len(view) - position):
+    if opening is not None and fits(split.log_format.header_bytes + opening.size_bytes, len(view) - position):
         return True
-    found = read_at(view, following, base_physical_offset=split.base)
+    found = read_log_at(view, following, split.log_format, base_physical_offset=split.base)
     if not isinstance(found, Message):
         return False
     return opening is None or _has_unit(split.store_paths.root, found, queue_file_bytes)
@@ -37,8 +38,11 @@ def _first_of_next(split: LogSplit) -> Message | None:
     path = split.store_paths.find_segment(base)
     if not path.is_file():
         return None
+    # The first file of DLedger follows an ordinary one that was closed early.
+    if split.store_paths.format_of(path.parent) is not split.log_format:
+        return None
     with mapped_view(path) as view:
-        found = read_at(view, 0, base_physical_offset=base)
+        found = read_log_at(view, 0, split.log_format, base_physical_offset=base)
     return found if isinstance(found, Message) else None
 
 

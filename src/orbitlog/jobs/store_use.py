@@ -13,6 +13,7 @@ from orbitlog.formats.derived.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.store_files import StoreFiles
+from orbitlog.storefiles.store_log import committed_end
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +27,14 @@ class StoreUse:
         return self._holder(store) is not None
 
     def confirmed_to(self, store: StoreFiles) -> int | None:
-        """Return the physical offset up to which a store in use may be read; None if it is not in use.
+        """Return the physical offset up to which the log may be read; None if it may be read completely.
 
-        Raise `StoreLocked` if the process that uses it does not publish that offset, as Java's broker.
+        That is the offset that a broker of Orbitlog publishes while it uses the store, and else the committed end of a
+        DLedger log. Raise `StoreLocked` if the process that uses it does not publish it, as Java's broker.
         """
         holder = self._holder(store)
         if holder is None:
-            return None
+            return committed_end(store)
         path = store.root / CONFIRMED_FILE
         raw = path.read_bytes() if path.is_file() else b""
         if len(raw) < CONFIRMED.size_bytes:

@@ -157,7 +157,7 @@ def _stored_after(store: StoreFiles, timestamp_ms: int, limit: int) -> int:
     """Return the physical offset of the first record stored after a time."""
     for segment in reversed(store.segments):
         with mapped_view(segment.path) as view:
-            position = first_stored_after(view, segment.base, timestamp_ms, limit)
+            position = first_stored_after(view, segment.base, timestamp_ms, limit, segment.log_format)
         if position > 0:
             return segment.base + position
     return store.segments[0].base if store.segments else 0

@@ -16,6 +16,7 @@ import pyarrow as pa
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
 from orbitlog.formats.records import flags
 from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import RECORD_PREFIX, Bytes, Message, decode_message
 from orbitlog.kernels.columns import HeaderColumns, staggered, staggered_bytes
 from orbitlog.kernels.gather import (
@@ -92,10 +93,11 @@ class ArrowDecoder:
         stop: int | None = None,
         *,
         base_physical_offset: int | None = None,
+        log_format: LogFormat = LogFormat.ORDINARY,
         check_crc: bool = True,
     ) -> Iterator[pa.RecordBatch]:
         """Yield the messages that start in the range; `ended` then has the position and the reason."""
-        source = SourceBytes(buffer, base_physical_offset)
+        source = SourceBytes(buffer, base_physical_offset, log_format)
         position, stop = source.range(start, stop)
         why = OUTPUT_FULL
         while why == OUTPUT_FULL:
@@ -108,6 +110,7 @@ class ArrowDecoder:
                 len(source),
                 source.base,
                 source.check_offset,
+                source.header_bytes,
                 check_crc,
                 self._batch_bytes,
                 header,
@@ -139,7 +142,8 @@ class ArrowDecoder:
     ) -> None:
         if rows == 0 and why == OUTPUT_FULL:
             # One record larger than all the room: no part of it is larger than itself.
-            size_bytes = int.from_bytes(source.view[position : position + 4], "big")
+            start = position + source.header_bytes
+            size_bytes = int.from_bytes(source.view[start : start + 4], "big")
             self._room = {name: size_bytes for name in self._room}
         elif rows:
             for name in self._room:

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
 from orbitlog.formats.records import flags
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import RECORD_BYTES_MIN, RECORD_PREFIX, Bytes
 from orbitlog.kernels.jit import inlined, kernel
 from orbitlog.kernels.record_walk import (
@@ -156,31 +157,32 @@ def fill_row(address, row, position, parts, columns):
 
 
 @inlined
-def fill_rows(address, position, stop, end, base, check_offset, check_crc, limit, columns, row, row_end):
+def fill_rows(address, position, stop, end, base, check_offset, header_bytes, check_crc, limit, columns, row, row_end):
     """Fill the rows from `row` up to `row_end`; returns (row reached, next position, why it stopped).
 
     Stops with OUTPUT_FULL at `row_end` or, but for row 0, before a record that ends after `limit`.
     """
     while position < stop:
-        kind, parts = look_at(address, position, end, base, check_offset)
+        kind, parts = look_at(address, position, end, base, check_offset, header_bytes)
         if kind != MESSAGE:
             return row, position, kind
-        if row == row_end or (row > 0 and position + parts[0] > limit):
+        record = position + header_bytes
+        if row == row_end or (row > 0 and record + parts[0] > limit):
             return row, position, OUTPUT_FULL
-        if not is_intact(address, position, parts, check_offset, check_crc):
+        if not is_intact(address, record, parts, check_offset, check_crc):
             return row, position, DAMAGE
-        prefetch_next(address, position, parts[0])
-        fill_row(address, row, position, parts, columns)
+        prefetch_next(address, position, header_bytes + parts[0])
+        fill_row(address, row, record, parts, columns)
         row += 1
-        position += parts[0]
+        position = record + parts[0]
     return row, position, RANGE_END
 
 
 @kernel
-def fill_columns(address, position, stop, end, base, check_offset, check_crc, columns):
+def fill_columns(address, position, stop, end, base, check_offset, header_bytes, check_crc, columns):
     """Fill rows from `position` on; returns (rows, next position, why it stopped)."""
     rows = columns.position.shape[0]
-    return fill_rows(address, position, stop, end, base, check_offset, check_crc, end, columns, 0, rows)
+    return fill_rows(address, position, stop, end, base, check_offset, header_bytes, check_crc, end, columns, 0, rows)
 
 
 def read_columns(
@@ -189,20 +191,29 @@ def read_columns(
     stop: int | None = None,
     *,
     base_physical_offset: int | None = None,
+    log_format: LogFormat = LogFormat.ORDINARY,
     check_crc: bool = True,
 ) -> tuple[HeaderColumns, int, Stop]:
     """Decode the fixed fields of every message that starts in the range.
 
     Returns the columns, the position after the last message, and why it ended there (None: the range did).
     """
-    source = SourceBytes(buffer, base_physical_offset)
+    source = SourceBytes(buffer, base_physical_offset, log_format)
     position, stop = source.range(start, stop)
     chunks: list[HeaderColumns] = []
     why = OUTPUT_FULL
     while why == OUTPUT_FULL:
         chunk = HeaderColumns.allocate(min(65536, (stop - position) // RECORD_BYTES_MIN + 1))
         rows, position, why = fill_columns(
-            source.address, position, stop, len(source), source.base, source.check_offset, check_crc, chunk
+            source.address,
+            position,
+            stop,
+            len(source),
+            source.base,
+            source.check_offset,
+            source.header_bytes,
+            check_crc,
+            chunk,
         )
         chunks.append(chunk.rows(rows))
     columns = HeaderColumns(*(np.concatenate(parts) for parts in zip(*chunks, strict=True)))

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from orbitlog.formats.derived.derive import DeriveRules, QueueUnit
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, encode_entry, locate_entry
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import Bytes
 from orbitlog.kernels.dispatch import DispatchScan
 from orbitlog.kernels.index_build import IndexBuilder
@@ -36,9 +37,18 @@ class Derivation:
         self.index_files: list[FileBytes] = []
         self.message_count = 0
 
-    def add(self, segment: Bytes, base_physical_offset: int, *, check_crc: bool = True) -> Stop:
+    def add(
+        self,
+        segment: Bytes,
+        base_physical_offset: int,
+        *,
+        log_format: LogFormat = LogFormat.ORDINARY,
+        check_crc: bool = True,
+    ) -> Stop:
         """Add a segment, in the order of the log; returns why it ended."""
-        for columns in self._scan.scan(segment, base_physical_offset=base_physical_offset, check_crc=check_crc):
+        for columns in self._scan.scan(
+            segment, base_physical_offset=base_physical_offset, log_format=log_format, check_crc=check_crc
+        ):
             self._queue_builder.add(columns)
             self._index_builder.add(columns)
             for unit in self._scan.light_queue_units(segment, columns, base_physical_offset):

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from orbitlog.formats.derived.derive import DeriveRules, QueueUnit, queue_units
 from orbitlog.formats.derived.index_layout import TAGS_KEY_MARK
 from orbitlog.formats.records import flags
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import RECORD_PREFIX, Bytes, decode_message
 from orbitlog.kernels.columns import staggered, store_time_position
 from orbitlog.kernels.jit import inlined, kernel
@@ -115,7 +116,9 @@ def _put_keys(address, known, topic_hash, indexes_tags, keys, used):
 
 
 @kernel
-def fill_dispatch(address, position, stop, end, base, check_offset, check_crc, indexes_tags, delays_ms, table, columns):
+def fill_dispatch(
+    address, position, stop, end, base, check_offset, header_bytes, check_crc, indexes_tags, delays_ms, table, columns
+):
     """Fill rows from `position` on; returns (rows, next position, why it stopped, queues known).
 
     OUTPUT_FULL means: take what is there, make room (rows, keys or queues), and call again.
@@ -125,26 +128,27 @@ def fill_dispatch(address, position, stop, end, base, check_offset, check_crc, i
     rows_max = columns.physical_offset.shape[0]
     keys_max = columns.key_hashes.shape[0] - KEYS_IN_RECORD_MAX
     while position < stop:
-        kind, parts = look_at(address, position, end, base, check_offset)
+        kind, parts = look_at(address, position, end, base, check_offset, header_bytes)
         if kind != MESSAGE:
             return row, position, kind
         if row == rows_max or used > keys_max:
             return row, position, OUTPUT_FULL
-        if check_crc and not has_right_crcs(address, position, parts, check_offset):
+        record = position + header_bytes
+        if check_crc and not has_right_crcs(address, record, parts, check_offset):
             return row, position, DAMAGE
         total_size, _, _, topic_start, topic_length, properties_length = parts
-        code = find_queue(address, topic_start, topic_length, load_i32(address, position + _QUEUE_ID), table)
+        code = find_queue(address, topic_start, topic_length, load_i32(address, record + _QUEUE_ID), table)
         if code < 0:
             return row, position, OUTPUT_FULL if code == TABLE_FULL else DAMAGE
-        prefetch_next(address, position, total_size)
-        sys_flag = load_i32(address, position + _SYS_FLAG)
-        store_timestamp_ms = load_i64(address, store_time_position(position, sys_flag))
-        record_end = position + total_size
+        prefetch_next(address, position, header_bytes + total_size)
+        sys_flag = load_i32(address, record + _SYS_FLAG)
+        store_timestamp_ms = load_i64(address, store_time_position(record, sys_flag))
+        record_end = record + total_size
         known = find_known(address, record_end - properties_length, record_end, end)
-        columns.physical_offset[row] = load_i64(address, position + _PHYSICAL_OFFSET)
+        columns.physical_offset[row] = load_i64(address, record + _PHYSICAL_OFFSET)
         columns.size_bytes[row] = total_size
         columns.queue_code[row] = code
-        columns.queue_offset[row] = load_i64(address, position + _QUEUE_OFFSET)
+        columns.queue_offset[row] = load_i64(address, record + _QUEUE_OFFSET)
         columns.tags_code[row] = _tags_code(address, known, table.is_schedule[code], store_timestamp_ms, delays_ms)
         columns.store_timestamp_ms[row] = store_timestamp_ms
         columns.sys_flag[row] = sys_flag
@@ -174,13 +178,14 @@ class DispatchScan:
         stop: int | None = None,
         *,
         base_physical_offset: int | None = None,
+        log_format: LogFormat = LogFormat.ORDINARY,
         check_crc: bool = False,
     ) -> Iterator[DispatchColumns]:
         """Yield the columns of every message that starts in the range; `ended` then has the position and the reason.
 
         A chunk's arrays are reused for the next one: copy what must outlive it.
         """
-        source = SourceBytes(buffer, base_physical_offset)
+        source = SourceBytes(buffer, base_physical_offset, log_format)
         position, stop = source.range(start, stop)
         why = OUTPUT_FULL
         while why == OUTPUT_FULL:
@@ -189,12 +194,20 @@ class DispatchScan:
                 yield self._columns.rows(rows)
         self.ended = position, source.explain(position, why, check_crc=check_crc)
 
-    def chunk(self, buffer: Bytes, start: int, stop: int, *, base_physical_offset: int) -> DispatchColumns:
+    def chunk(
+        self,
+        buffer: Bytes,
+        start: int,
+        stop: int,
+        *,
+        base_physical_offset: int,
+        log_format: LogFormat = LogFormat.ORDINARY,
+    ) -> DispatchColumns:
         """Return the columns of messages from `start` on, as many as one chunk holds; no row where none is there.
 
         The arrays are used again for the next chunk.
         """
-        source = SourceBytes(buffer, base_physical_offset)
+        source = SourceBytes(buffer, base_physical_offset, log_format)
         rows, _, _ = self._fill(source, *source.range(start, stop), check_crc=False)
         return self._columns.rows(rows)
 
@@ -209,6 +222,7 @@ class DispatchScan:
             len(source),
             source.base,
             source.check_offset,
+            source.header_bytes,
             check_crc,
             self._rules.compat.indexes_tags,
             self._delays_ms,

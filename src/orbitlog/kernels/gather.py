@@ -50,7 +50,19 @@ def copy_rows(address, places, lengths, first, last, part):
 
 @kernel
 def fill_batch(
-    address, position, stop, end, base, check_offset, check_crc, bytes_max, columns, body, topic, properties
+    address,
+    position,
+    stop,
+    end,
+    base,
+    check_offset,
+    header_bytes,
+    check_crc,
+    bytes_max,
+    columns,
+    body,
+    topic,
+    properties,
 ):
     """Fill header columns as `columns.fill_columns` does, and copy the wanted parts of the records on the way.
 
@@ -68,7 +80,7 @@ def fill_batch(
         first = row
         last = min(first + together, rows)
         row, position, why = fill_rows(
-            address, position, stop, end, base, check_offset, check_crc, limit, columns, first, last
+            address, position, stop, end, base, check_offset, header_bytes, check_crc, limit, columns, first, last
         )
         if row == first:
             return row, position, why
@@ -76,7 +88,7 @@ def fill_batch(
         kept = copy_rows(address, columns.topic_position, columns.topic_length, first, kept, topic)
         kept = copy_rows(address, columns.properties_position, columns.properties_length, first, kept, properties)
         if kept < row:
-            return kept, columns.position[kept], OUTPUT_FULL
+            return kept, columns.position[kept] - header_bytes, OUTPUT_FULL
         together = _TOGETHER if columns.size_bytes[first] < _SMALL_BYTES else 1
     return row, position, why
 

@@ -52,7 +52,7 @@ def fill_listed(address, places, sizes, first, end, base, check_crc, bytes_max, 
             prefetch(address, places[number + _AHEAD] + 64)
         if position < 0 or position > end:
             return row, number, DAMAGE
-        kind, parts = look_at(address, position, end, base, True)
+        kind, parts = look_at(address, position, end, base, True, 0)
         if kind != MESSAGE or parts[0] != sizes[number]:
             return row, number, DAMAGE
         if not is_intact(address, position, parts, True, check_crc):

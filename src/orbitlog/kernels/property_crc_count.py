@@ -19,7 +19,7 @@ def count_lacking(address, position, end, base):
     """Walk the records; returns how many have no property CRC that Java finds, and the position of the first."""
     count, first = np.int64(0), np.int64(-1)
     while position < end:
-        kind, parts = look_at(address, position, end, base, True)
+        kind, parts = look_at(address, position, end, base, True, 0)
         if kind != MESSAGE or not is_intact(address, position, parts, True, True):
             break
         total_size, properties_length = parts[0], parts[5]

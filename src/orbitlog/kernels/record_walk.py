@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
 from orbitlog.formats.records import flags
+from orbitlog.formats.records.dledger import ENTRY_HEADER, ENTRY_MAGIC, FILE_END_MAGIC
+from orbitlog.formats.records.log_format import LogFormat, read_log_at
 from orbitlog.formats.records.message import (
     MAGIC_V1,
     MAGIC_V2,
@@ -24,7 +26,7 @@ from orbitlog.formats.records.message import (
     Bytes,
     Message,
 )
-from orbitlog.formats.records.message_scan import MAGIC_BLANK, Damage, LogEnd, SegmentEnd, read_at
+from orbitlog.formats.records.message_scan import MAGIC_BLANK, Damage, LogEnd, SegmentEnd
 from orbitlog.formats.records.properties import CRC32, CRC_PROPERTY_BYTES
 from orbitlog.kernels.crc import body_crc
 from orbitlog.kernels.jit import inlined, kernel
@@ -45,29 +47,75 @@ _PREFIX_BYTES = RECORD_PREFIX.size_bytes
 _IPV6_EXTRA = IPV6_HOST_BYTES - IPV4_HOST_BYTES
 _BORN_IPV6, _STORE_IPV6 = flags.BORN_HOST_IPV6, flags.STORE_HOST_IPV6
 _TAIL_BYTES = RECORD_BYTES_MIN - _PREFIX_BYTES
+_ENTRY_MAGIC, _FILE_END = np.int32(ENTRY_MAGIC), np.int32(FILE_END_MAGIC)
+_ENTRY_BYTES = ENTRY_HEADER.size_bytes
+_ENTRY_SIZE = ENTRY_HEADER.position("size_bytes")
+_ENTRY_INDEX = ENTRY_HEADER.position("index")
+_ENTRY_OFFSET = ENTRY_HEADER.position("physical_offset")
+_ENTRY_BODY = ENTRY_HEADER.position("body_bytes")
 _TOPIC_MAX_V1, _TOPIC_MAX_V2, _RECORD_MIN = TOPIC_BYTES_MAX_V1, TOPIC_BYTES_MAX_V2, RECORD_BYTES_MIN
 
 
 @inlined
-def look_at(address, position, end, base, check_offset):
-    """Return the kind of the record at `position`, and the parts of a message.
+def _look_at_entry(address, position, end, base, check_offset):
+    """Return the kind of the DLedger entry at `position`: MESSAGE if a record may follow; its end is in `end`."""
+    available = end - position
+    if available < 8:
+        return DAMAGE
+    magic = load_i32(address, position)
+    size = np.int64(load_i32(address, position + _ENTRY_SIZE))
+    if magic != _ENTRY_MAGIC:
+        if magic == _FILE_END and size == available:
+            return SEGMENT_END
+        if magic == 0 and size == 0:
+            return LOG_END
+        return DAMAGE
+    if size < _ENTRY_BYTES or size > available:
+        return DAMAGE
+    if load_i32(address, position + _ENTRY_BODY) != size - _ENTRY_BYTES:
+        return DAMAGE
+    if load_i64(address, position + _ENTRY_INDEX) < 0:
+        return DAMAGE
+    if check_offset and load_i64(address, position + _ENTRY_OFFSET) != base + position:
+        return DAMAGE
+    # The body must be one record, of exactly this size.
+    if size < _ENTRY_BYTES + 8 or load_i32(address, position + _ENTRY_BYTES) != size - _ENTRY_BYTES:
+        return DAMAGE
+    return MESSAGE
 
+
+@inlined
+def _kind_without_record(magic, total_size, available, header_bytes):
+    """Return the kind of bytes that do not have the magic of a record; after the header of an entry they are damage."""
+    if header_bytes == 0 and magic == _BLANK and total_size == available:
+        return SEGMENT_END
+    if header_bytes == 0 and magic == 0 and total_size == 0:
+        return LOG_END
+    return DAMAGE
+
+
+@inlined
+def look_at(address, position, end, base, check_offset, header_bytes):
+    """Return the kind of bytes at `position`, and the parts of a message.
+
+    A record begins at `position`, or after the header of a DLedger entry there if `header_bytes` is not 0.
     Parts are (total_size, body_start, body_length, topic_start, topic_length, properties_length); properties are the
     last bytes of the record. Reads no byte at or past `end`. The topic's encoding and the CRCs are left to `is_intact`:
     kernels that look topics up in a table check each topic once.
     """
     nothing = (np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0), np.int64(0))
+    if header_bytes:
+        kind = _look_at_entry(address, position, end, base, check_offset)
+        if kind != MESSAGE:
+            return kind, nothing
+        position += _ENTRY_BYTES
     available = end - position
     if available < 8:
         return DAMAGE, nothing
     total_size = np.int64(load_i32(address, position))
     magic = load_u32(address, position + 4)
     if magic != _V1 and magic != _V2:
-        if magic == _BLANK and total_size == available:
-            return SEGMENT_END, nothing
-        if magic == 0 and total_size == 0:
-            return LOG_END, nothing
-        return DAMAGE, nothing
+        return _kind_without_record(magic, total_size, available, header_bytes), nothing
     if total_size < _RECORD_MIN or total_size > available:
         return DAMAGE, nothing
     if check_offset and load_i64(address, position + _PHYSICAL_OFFSET) != base + position:
@@ -146,35 +194,36 @@ def is_intact(address, position, parts, check_offset, check_crc):
 
 
 @inlined
-def _walk(address, position, stop, end, base, check_offset, check_crc, positions, is_noted):
+def _walk(address, position, stop, end, base, check_offset, header_bytes, check_crc, positions, is_noted):
     """Walk the messages that start before `stop`; return (count, next position, why it stopped)."""
     count = 0
     while position < stop:
         if is_noted and count == positions.shape[0]:
             return count, position, OUTPUT_FULL
-        kind, parts = look_at(address, position, end, base, check_offset)
+        kind, parts = look_at(address, position, end, base, check_offset, header_bytes)
         if kind != MESSAGE:
             return count, position, kind
-        prefetch_next(address, position, parts[0])  # before the CRCs: the loads overlap with them
-        if not is_intact(address, position, parts, check_offset, check_crc):
+        prefetch_next(address, position, header_bytes + parts[0])  # before the CRCs: the loads overlap with them
+        if not is_intact(address, position + header_bytes, parts, check_offset, check_crc):
             return count, position, DAMAGE
         if is_noted:
             positions[count] = position
         count += 1
-        position += parts[0]
+        position += header_bytes + parts[0]
     return count, position, RANGE_END
 
 
 @kernel
-def walk(address, position, stop, end, base, check_offset, check_crc, positions):
+def walk(address, position, stop, end, base, check_offset, header_bytes, check_crc, positions):
     """Note the positions of messages that start before `stop`; return (count, next position, why it stopped)."""
-    return _walk(address, position, stop, end, base, check_offset, check_crc, positions, True)
+    return _walk(address, position, stop, end, base, check_offset, header_bytes, check_crc, positions, True)
 
 
 @kernel
-def count_records(address, position, stop, end, base, check_offset, check_crc):
+def count_records(address, position, stop, end, base, check_offset, header_bytes, check_crc):
     """Count the messages that start before `stop`; return (count, next position, why it stopped)."""
-    return _walk(address, position, stop, end, base, check_offset, check_crc, np.empty(0, np.int64), False)
+    unused = np.empty(0, np.int64)
+    return _walk(address, position, stop, end, base, check_offset, header_bytes, check_crc, unused, False)
 
 
 Stop = SegmentEnd | LogEnd | Damage | None
@@ -184,16 +233,24 @@ class SourceBytes:
     """Bytes that kernels may read: keeps them alive, knows their address and bounds.
 
     `base_physical_offset` is that of the first byte; without it the physical offsets of records are not checked.
+    `log_format` decides whether each record follows the header of a DLedger entry.
     """
 
-    __slots__ = ("address", "array", "base", "check_offset", "view")
+    __slots__ = ("address", "array", "base", "check_offset", "header_bytes", "log_format", "view")
 
-    def __init__(self, buffer: Bytes, base_physical_offset: int | None = None) -> None:
+    def __init__(
+        self,
+        buffer: Bytes,
+        base_physical_offset: int | None = None,
+        log_format: LogFormat = LogFormat.ORDINARY,
+    ) -> None:
         self.view = memoryview(buffer).toreadonly()
         self.array: npt.NDArray[np.uint8] = np.frombuffer(self.view, np.uint8)
         self.address = self.array.ctypes.data
         self.base = base_physical_offset or 0
         self.check_offset = base_physical_offset is not None
+        self.log_format = log_format
+        self.header_bytes = log_format.header_bytes
 
     def __len__(self) -> int:
         return len(self.view)
@@ -210,7 +267,7 @@ class SourceBytes:
         if why in (RANGE_END, OUTPUT_FULL):
             return None
         base = self.base if self.check_offset else None
-        found = read_at(self.view, position, base_physical_offset=base, check_crc=check_crc)
+        found = read_log_at(self.view, position, self.log_format, base_physical_offset=base, check_crc=check_crc)
         if isinstance(found, Message):
             raise AssertionError(f"kernel and formats disagree on the record at {position}")
         return found
@@ -231,17 +288,29 @@ def walk_messages(
     stop: int | None = None,
     *,
     base_physical_offset: int | None = None,
+    log_format: LogFormat = LogFormat.ORDINARY,
     check_crc: bool = True,
 ) -> Walk:
-    """Find every message that starts in the range; the twin of `formats.records.message_scan.scan_messages`."""
-    source = SourceBytes(buffer, base_physical_offset)
+    """Find every message that starts in the range; the twin of `formats.records.log_format.scan_log`.
+
+    The positions are those of records, or of the entries that contain them.
+    """
+    source = SourceBytes(buffer, base_physical_offset, log_format)
     position, stop = source.range(start, stop)
     found: list[npt.NDArray[np.int64]] = []
     why = OUTPUT_FULL
     while why == OUTPUT_FULL:
         room = np.empty(min(65536, (stop - position) // RECORD_BYTES_MIN + 1), np.int64)
         count, position, why = walk(
-            source.address, position, stop, len(source), source.base, source.check_offset, check_crc, room
+            source.address,
+            position,
+            stop,
+            len(source),
+            source.base,
+            source.check_offset,
+            source.header_bytes,
+            check_crc,
+            room,
         )
         found.append(room[:count])
     return Walk(np.concatenate(found), position, source.explain(position, why, check_crc=check_crc))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from orbitlog.formats.records.dledger import FILE_END_MAGIC
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import MAGIC_V1, MAGIC_V2, Bytes
 from orbitlog.formats.records.message_scan import MAGIC_BLANK
 from orbitlog.kernels.jit import kernel
@@ -21,31 +23,49 @@ from orbitlog.kernels.unaligned import load_u8
 _FIRST_OF_MAGIC = MAGIC_V1 >> 24
 assert MAGIC_V2 >> 24 == _FIRST_OF_MAGIC
 _FIRST_OF_BLANK = MAGIC_BLANK >> 24
+_FIRST_OF_FILE_END = FILE_END_MAGIC & 0xFF
 _NONE = -1
 
 
 @kernel
-def find_record_start(address, position, stop, end, base, check_crc):
-    """Return the first position before `stop` of a record or the segment's BLANK, or -1."""
+def find_record_start(address, position, stop, end, base, header_bytes, check_crc):
+    """Return the first position before `stop` of a record, an entry or the end of the segment, or -1."""
+    magic = header_bytes + 4
     while position < stop and position + 8 <= end:
-        byte = load_u8(address, position + 4)
-        if byte == _FIRST_OF_MAGIC or byte == _FIRST_OF_BLANK:
-            kind, parts = look_at(address, position, end, base, True)
+        if header_bytes:
+            looks_right = load_u8(address, position) == _FIRST_OF_FILE_END
+        else:
+            looks_right = load_u8(address, position + 4) == _FIRST_OF_BLANK
+        if not looks_right and position + magic < end:
+            looks_right = load_u8(address, position + magic) == _FIRST_OF_MAGIC
+        if looks_right:
+            kind, parts = look_at(address, position, end, base, True, header_bytes)
             if kind == SEGMENT_END:
                 return position
-            if kind == MESSAGE and is_intact(address, position, parts, True, check_crc):
+            if kind == MESSAGE and is_intact(address, position + header_bytes, parts, True, check_crc):
                 return position
         position += 1
     return np.int64(_NONE)
 
 
 def find_record(
-    buffer: Bytes, start: int, stop: int | None = None, *, base_physical_offset: int, check_crc: bool = True
+    buffer: Bytes,
+    start: int,
+    stop: int | None = None,
+    *,
+    base_physical_offset: int,
+    log_format: LogFormat = LogFormat.ORDINARY,
+    check_crc: bool = True,
 ) -> int | None:
-    """Return the next record start: the twin of `formats.records.message_scan.find_record`."""
-    source = SourceBytes(buffer, base_physical_offset)
-    start, stop = source.range(start, stop)
-    position = int(find_record_start(source.address, start, stop, len(source), source.base, check_crc))
+    """Return where the next record or entry starts: the twin of `formats.records.log_format.find_in_log`."""
+    source = SourceBytes(buffer, base_physical_offset, log_format)
+    return _find_start(source, *source.range(start, stop), check_crc=check_crc)
+
+
+def _find_start(source: SourceBytes, start: int, stop: int, *, check_crc: bool) -> int | None:
+    position = int(
+        find_record_start(source.address, start, stop, len(source), source.base, source.header_bytes, check_crc)
+    )
     return None if position == _NONE else position
 
 
@@ -82,14 +102,14 @@ def walk_split(source: SourceBytes, split: Split, *, first: int | None = None, c
     """Walk one split from `first` if that is known, else from the first position that looks like a record."""
     assert source.check_offset, "a split is found by the physical offsets that records state"
     start, stop = source.range(split.start, split.stop)
-    end = len(source)
     if first is None and start > 0:
-        found = int(find_record_start(source.address, start, stop, end, source.base, check_crc))
-        if found == _NONE:
+        first = _find_start(source, start, stop, check_crc=check_crc)
+        if first is None:
             return SplitWalk(split, None, start, 0)
-        first = found
     first = start if first is None else first
-    count, position, why = count_records(source.address, first, stop, end, source.base, True, check_crc)
+    count, position, why = count_records(
+        source.address, first, stop, len(source), source.base, True, source.header_bytes, check_crc
+    )
     return SplitWalk(split, first, position, count, source.explain(position, why, check_crc=check_crc))
 
 
@@ -113,10 +133,15 @@ def unproved(walks: Sequence[SplitWalk]) -> tuple[int, int] | None:
 
 
 def walk_in_splits(
-    buffer: Bytes, split_bytes: int, *, base_physical_offset: int, check_crc: bool = False
+    buffer: Bytes,
+    split_bytes: int,
+    *,
+    base_physical_offset: int,
+    log_format: LogFormat = LogFormat.ORDINARY,
+    check_crc: bool = False,
 ) -> list[SplitWalk]:
     """Walk a segment in splits and verify them, as a cluster does with tasks."""
-    source = SourceBytes(buffer, base_physical_offset)
+    source = SourceBytes(buffer, base_physical_offset, log_format)
     walks = [walk_split(source, split, check_crc=check_crc) for split in cut(len(source), split_bytes)]
     while (wrong := unproved(walks)) is not None:
         number, expected = wrong

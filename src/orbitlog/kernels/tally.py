@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from orbitlog.formats.java import INT_MAX, LONG_MAX, LONG_MIN
 from orbitlog.formats.records import flags
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.records.message import RECORD_PREFIX, Bytes
 from orbitlog.kernels.columns import store_time_position
 from orbitlog.kernels.jit import inlined, kernel
@@ -157,7 +158,9 @@ def _find_tag(address, start, end, topic_code, tags):
 
 
 @kernel
-def tally_range(address, position, stop, end, base, check_crc, tables, queue_sums, tag_sums, hour_sums, host_sums):
+def tally_range(
+    address, position, stop, end, base, header_bytes, check_crc, tables, queue_sums, tag_sums, hour_sums, host_sums
+):
     """Count the records from `position` on; returns (messages, next position, why it stopped).
 
     OUTPUT_FULL: a table is full; nothing of the next record was counted.
@@ -165,31 +168,32 @@ def tally_range(address, position, stop, end, base, check_crc, tables, queue_sum
     topics, queues, topic_of_queue, tags, hours, hosts = tables
     count = 0
     while position < stop:
-        kind, parts = look_at(address, position, end, base, True)
+        kind, parts = look_at(address, position, end, base, True, header_bytes)
         if kind != MESSAGE:
             return count, position, kind
-        if check_crc and not has_right_crcs(address, position, parts, True):
+        record = position + header_bytes
+        if check_crc and not has_right_crcs(address, record, parts, True):
             return count, position, DAMAGE
         total_size, _, body_length, topic_start, topic_length, properties_length = parts
-        prefetch_next(address, position, total_size)
+        prefetch_next(address, position, header_bytes + total_size)
         known_queues = queues.queue_count[0]
-        queue = find_queue(address, topic_start, topic_length, load_i32(address, position + _QUEUE_ID), queues)
+        queue = find_queue(address, topic_start, topic_length, load_i32(address, record + _QUEUE_ID), queues)
         if queue < 0:
             return count, position, OUTPUT_FULL if queue == TABLE_FULL else DAMAGE
         if queue == known_queues:
             # There are never more topics than queues, so there is room.
             topic_of_queue[queue] = find_queue(address, topic_start, topic_length, np.int32(0), topics)
         topic_code = topic_of_queue[queue]
-        sys_flag = load_i32(address, position + _SYS_FLAG)
-        store_timestamp_ms = load_i64(address, store_time_position(position, sys_flag))
-        record_end = position + total_size
+        sys_flag = load_i32(address, record + _SYS_FLAG)
+        store_timestamp_ms = load_i64(address, store_time_position(record, sys_flag))
+        record_end = record + total_size
         known = find_known(address, record_end - properties_length, record_end, end)
         tag = _find_tag(address, known[0], known[1], topic_code, tags)
         hour = _find_numbers(topic_code, store_timestamp_ms // HOUR_MS, np.int64(0), hours)
         if sys_flag & _BORN_IPV6:
-            high, low = load_i64(address, position + _BORN_HOST), load_i64(address, position + _BORN_HOST + 8)
+            high, low = load_i64(address, record + _BORN_HOST), load_i64(address, record + _BORN_HOST + 8)
         else:
-            high, low = np.int64(0), np.int64(load_u32(address, position + _BORN_HOST))
+            high, low = np.int64(0), np.int64(load_u32(address, record + _BORN_HOST))
         # IPv4 addresses are marked, so that an IPv6 address of mostly zeros is not among them.
         is_ipv6 = np.int64(1) if sys_flag & _BORN_IPV6 else np.int64(0)
         host = _find_numbers(topic_code * 2 + is_ipv6, high, low, hosts)
@@ -229,10 +233,17 @@ class Tally:
         self._sums = [Sums.empty() for _ in range(4)]
 
     def count(
-        self, buffer: Bytes, start: int, stop: int, *, base_physical_offset: int, check_crc: bool = False
+        self,
+        buffer: Bytes,
+        start: int,
+        stop: int,
+        *,
+        base_physical_offset: int,
+        log_format: LogFormat = LogFormat.ORDINARY,
+        check_crc: bool = False,
     ) -> Iterator[list[Counted]]:
         """Count a range; yields counts whenever the tables are full. `ended` then has the position and the reason."""
-        source = SourceBytes(buffer, base_physical_offset)
+        source = SourceBytes(buffer, base_physical_offset, log_format)
         position, stop = source.range(start, stop)
         why = OUTPUT_FULL
         while why == OUTPUT_FULL:
@@ -245,7 +256,15 @@ class Tally:
                 self._hosts,
             )
             counted, position, why = tally_range(
-                source.address, position, stop, len(source), source.base, check_crc, tables, *self._sums
+                source.address,
+                position,
+                stop,
+                len(source),
+                source.base,
+                source.header_bytes,
+                check_crc,
+                tables,
+                *self._sums,
             )
             self.message_count += counted
             if why == OUTPUT_FULL:

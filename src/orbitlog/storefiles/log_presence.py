@@ -7,6 +7,7 @@ start a log at 0.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 
@@ -25,11 +26,9 @@ _UNITS_READ = 4096
 
 def check_log_is_there(store: StoreFiles) -> None:
     """Raise `StoreLayoutError` if a directory of the log is missing or empty and other files refer to its messages."""
-    if store.dledger_segments:
-        return
-    if not store.segments:
+    if not store.segments and not any(store.dledger_segments.values()):
         refuse_missing_log(store.paths, RealDisk())
-    elif store.paths.has_several:
+    elif store.paths.has_several and store.paths.dledger is None:
         _check_directories(store)
 
 
@@ -54,17 +53,25 @@ def _check_directories(store: StoreFiles) -> None:
             )
 
 
+def last_referenced_ends(store: StoreFiles) -> Iterator[tuple[int, int]]:
+    """Yield for each queue physical offset and size of the last message that it refers to."""
+    for files in store.queues.values():
+        found = next(filter(None, (_last_unit_in(file.path) for file in reversed(files))), None)
+        if found is not None:
+            yield found
+
+
 def _last_end(files: tuple[OffsetFile, ...]) -> int:
     """Return the physical offset after the last message that a queue refers to; 0 if it refers to none."""
     for file in reversed(files):
-        end = _last_end_in(file.path)
-        if end:
-            return end
+        unit = _last_unit_in(file.path)
+        if unit is not None:
+            return sum(unit)
     return 0
 
 
-def _last_end_in(path: Path) -> int:
-    """Return the same for one queue file: its units are followed by zeros, which may have blocks of their own."""
+def _last_unit_in(path: Path) -> tuple[int, int] | None:
+    """Return the last unit of one queue file: its units are followed by zeros, which may have blocks of their own."""
     stop = written_until(path) // ENTRY_BYTES
     with path.open("rb") as file:
         while stop > 0:
@@ -73,6 +80,6 @@ def _last_end_in(path: Path) -> int:
             for position in range(len(raw) - ENTRY_BYTES, -1, -ENTRY_BYTES):
                 physical_offset, size_bytes, _ = QUEUE_ENTRY.struct.unpack_from(raw, position)
                 if 0 < size_bytes < INT_MAX and physical_offset >= 0:  # else a filler before the first message
-                    return int(physical_offset) + int(size_bytes)
+                    return int(physical_offset), int(size_bytes)
             stop = start
-    return 0
+    return None

@@ -9,16 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import TracebackType
 
 from orbitlog.errors import FormatError, StoreLayoutError
-from orbitlog.formats import store_tree as tree
 from orbitlog.formats.records.dledger import (
     ENTRY_HEADER_BYTES,
     DLedgerCheckpoint,
     DLedgerEntry,
-    decode_dledger_checkpoint,
     decode_entry_header,
     read_entry_at,
 )
@@ -26,8 +23,7 @@ from orbitlog.formats.records.message import Message, decode_message
 from orbitlog.formats.records.message_scan import BLANK, Damage, LogEnd, SegmentEnd, read_at
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
-
-_CHECKPOINT_BYTES_MAX = 64 * 1024
+from orbitlog.storefiles.store_log import read_checkpoint
 
 
 class DamagedEntry(StoreLayoutError):
@@ -79,8 +75,11 @@ class ReplicatedLog:
                 " copy the store and keep the directory of the member that the broker ran as (dLegerSelfId)"
             )
         ((member, data),) = members.items()
-        files = [*(LogFile(segment, False) for segment in store.segments), *(LogFile(file, True) for file in data)]
-        checkpoint = _read_checkpoint(store.root / member / tree.CHECKPOINT)
+        files = [
+            *(LogFile(segment, False) for segment in store.plain_segments),
+            *(LogFile(file, True) for file in data),
+        ]
+        checkpoint = read_checkpoint(store.root / member)
         return cls(tuple(files), member, checkpoint, accepts_uncommitted)
 
     def __enter__(self) -> ReplicatedLog:
@@ -249,15 +248,3 @@ def _find_magic(view: memoryview, start: int, end: int) -> int | None:
             return start + found
         start += block
     return None
-
-
-def _read_checkpoint(path: Path) -> DLedgerCheckpoint:
-    for candidate in (path, path.with_name(path.name + tree.BACKUP_SUFFIX)):
-        try:
-            with candidate.open("rb") as file:
-                found = decode_dledger_checkpoint(file.read(_CHECKPOINT_BYTES_MAX).decode("latin-1"))
-        except (OSError, FormatError):
-            continue
-        if found.committed_index is not None:
-            return found
-    return DLedgerCheckpoint(None, None)

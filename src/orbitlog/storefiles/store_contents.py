@@ -73,6 +73,7 @@ class Content(StrEnum):
     """Kinds of content that are not supported."""
 
     DLEDGER_LOG = "DLedger log"
+    DLEDGER_LOGS = "logs of several DLedger members"
     ROCKSDB_QUEUES = "RocksDB queues"
     ROCKSDB_TABLES = "RocksDB tables"
     ROCKSDB_POP = "RocksDB POP check points"
@@ -90,8 +91,12 @@ class Content(StrEnum):
 # lacks a segment would lose its units.
 REBUILDABLE = frozenset((Content.UNKNOWN_DIRECTORY, Content.NEWER_CHECKPOINT))
 REPAIRABLE = REBUILDABLE | {Content.UNKNOWN_SEGMENT}
+# Readers whose code takes `log_format` of segments and stops at the committed end (`store_log`).
+READABLE = frozenset((Content.DLEDGER_LOG,))
+# Derived files of a DLedger log are rebuilt into another directory only: its own broker writes the store.
+DERIVABLE = REBUILDABLE | READABLE
 # A check reports batch queues as unchecked and checks everything else.
-CHECKABLE = frozenset((Content.BATCH_QUEUES,))
+CHECKABLE = READABLE | {Content.BATCH_QUEUES}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,16 +171,20 @@ def find_obstacles(
 
 
 def _other_logs(disk: Disk, root: Path, directories: list[str]) -> Iterator[Obstacle]:
-    for name in directories:
-        if name.startswith(tree.DLEDGER_PREFIX) and _has_data(disk, root / name):
-            yield Obstacle(
-                Content.DLEDGER_LOG,
-                root / name,
-                "holds a DLedger log, which is not supported yet",
-                "convert it with `orbitlog doctor convert`, or serve it with the Java broker that wrote it"
-                " (enableDLegerCommitLog=true); `orbitlog dump commitlog` reads its messages",
-                ALL_PARTS,
-            )
+    members = [name for name in directories if name.startswith(tree.DLEDGER_PREFIX) and _has_data(disk, root / name)]
+    for name in members:
+        yield Obstacle(
+            Content.DLEDGER_LOG,
+            root / name,
+            "holds a DLedger log, which can be read but not written",
+            "convert it with `orbitlog doctor convert`, or serve it with the Java broker that wrote it"
+            " (enableDLegerCommitLog=true)",
+            ALL_PARTS,
+        )
+    if len(members) > 1:
+        what = f"is one of {len(members)} DLedger directories with data ({', '.join(sorted(members))})"
+        advice = "copy the store and keep the directory of the member that the broker ran as (dLegerSelfId)"
+        yield Obstacle(Content.DLEDGER_LOGS, root / sorted(members)[0], what, advice, ALL_PARTS)
 
 
 def _rocksdb(disk: Disk, root: Path) -> Iterator[Obstacle]:

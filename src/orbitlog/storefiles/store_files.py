@@ -15,6 +15,7 @@ from pathlib import Path
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.store_state import CONFIRMED_FILE, RECOVERY_FILE, STATE_FILE
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.store_paths import StorePaths
 
@@ -59,6 +60,8 @@ class OffsetFile:
     path: Path
     base: int
     size_bytes: int
+    log_format: LogFormat = LogFormat.ORDINARY
+    """How a segment of the log stores its records."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,11 @@ QueueTable = Mapping[tuple[str, int], tuple[OffsetFile, ...]]
 
 @dataclass(frozen=True, slots=True)
 class StoreFiles:
-    """The files of one store, each kind in its own order."""
+    """The files of one store, each kind in its own order.
+
+    `segments` is the whole log: the files of commitlog/, then the data files of the DLedger directory, if exactly one
+    has any. `dledger_segments` has those of every DLedger directory.
+    """
 
     root: Path
     segments: tuple[OffsetFile, ...] = ()
@@ -110,6 +117,17 @@ class StoreFiles:
     def is_empty(self) -> bool:
         """Return whether nothing was ever written to it."""
         return not (self.segments or self.dledger_segments or self.queues or self.checkpoint or self.config_files)
+
+    @property
+    def dledger_member(self) -> str | None:
+        """The name of the one DLedger directory that has data files; None if there is none, or several."""
+        members = [name for name, files in self.dledger_segments.items() if files]
+        return members[0] if len(members) == 1 else None
+
+    @property
+    def plain_segments(self) -> tuple[OffsetFile, ...]:
+        """The segments without those of DLedger."""
+        return tuple(segment for segment in self.segments if segment.log_format is LogFormat.ORDINARY)
 
     def segment_at(self, physical_offset: int) -> OffsetFile | None:
         """Return the segment that contains an offset, if it exists."""
@@ -152,7 +170,7 @@ def list_segments(paths: StorePaths) -> ListedSegments:
     foreign: list[ForeignEntry] = []
     for directory in paths.log_directories:
         listing = _Listing(directory.resolve())
-        for segment in listing.offset_files(directory):
+        for segment in listing.offset_files(directory, paths.format_of(directory)):
             other = by_base.setdefault(segment.base, segment)
             if other is not segment:
                 raise StoreLayoutError(
@@ -235,7 +253,9 @@ class _Listing:
             root=root,
             given_paths=paths,
             segments=self._segments(paths, directories),
-            dledger_segments={path.name: self.offset_files(path / tree.DLEDGER_DATA) for path in dledger},
+            dledger_segments={
+                path.name: self.offset_files(path / tree.DLEDGER_DATA, LogFormat.DLEDGER) for path in dledger
+            },
             queues=self.queues(directories.pop(tree.CONSUMEQUEUE, None)),
             ext_queues=self.queues(directories.pop(tree.CONSUMEQUEUE_EXT, None)),
             batch_queues=self.queues(directories.pop(tree.BATCH_CONSUMEQUEUE, None)),
@@ -252,7 +272,7 @@ class _Listing:
         self.foreign += [
             ForeignEntry(file.path, _why_unknown(name, "directory")) for name, file in sorted(files.items())
         ]
-        return replace(found, foreign=tuple(self.foreign))
+        return _with_dledger(replace(found, foreign=tuple(self.foreign)))
 
     def _segments(self, paths: StorePaths, directories: dict[str, Path]) -> tuple[OffsetFile, ...]:
         """List the log's segments by base; those that the operator's settings name may be outside the root."""
@@ -264,14 +284,16 @@ class _Listing:
         _refuse_other_log(paths, below)
         return found.segments
 
-    def offset_files(self, directory: Path | None) -> tuple[OffsetFile, ...]:
+    def offset_files(
+        self, directory: Path | None, log_format: LogFormat = LogFormat.ORDINARY
+    ) -> tuple[OffsetFile, ...]:
         found = []
         for file in self.plain_files(directory):
             base = tree.parse_offset_file_name(file.path.name)
             if base is None:
                 self._note(file.path, "is not named after a first byte in 20 digits")
             else:
-                found.append(OffsetFile(file.path, base, file.size_bytes))
+                found.append(OffsetFile(file.path, base, file.size_bytes, log_format))
         return tuple(found)
 
     def index_files(self, directory: Path | None) -> tuple[SizedFile, ...]:
@@ -344,6 +366,15 @@ class _Listing:
 
     def _note(self, path: Path, reason: str) -> None:
         self.foreign.append(ForeignEntry(path, reason))
+
+
+def _with_dledger(store: StoreFiles) -> StoreFiles:
+    """Append the data files of DLedger to the segments, if one directory has any: they continue the log."""
+    member = store.dledger_member
+    if member is None:
+        return store
+    paths = replace(store.paths, dledger=store.root / member / tree.DLEDGER_DATA)
+    return replace(store, given_paths=paths, segments=(*store.segments, *store.dledger_segments[member]))
 
 
 def _why_unknown(name: str, kind_of_name: str) -> str:

@@ -19,8 +19,8 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import IndexLayout, infer_layout
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.names import LMQ_PREFIX
+from orbitlog.formats.records.log_format import scan_log
 from orbitlog.formats.records.message import Message
-from orbitlog.formats.records.message_scan import scan_messages
 from orbitlog.settings import store_settings as settings_table
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
 from orbitlog.storefiles.mapped_view import mapped_view
@@ -46,9 +46,8 @@ def infer_geometry(store: StoreFiles, settings: StoreSettings) -> StoreGeometry:
     """Return the sizes that were given, else those of the files, else Java's defaults."""
     queue_files = [file for files in store.queues.values() for file in files]
     ext_files = [file for files in store.ext_queues.values() for file in files]
-    dledger_files = [file for files in store.dledger_segments.values() for file in files]
     return StoreGeometry(
-        segment_bytes=infer_segment_bytes([*store.segments, *dledger_files], settings),
+        segment_bytes=infer_segment_bytes(store.segments, settings),
         queue_file_bytes=infer_queue_file_bytes(queue_files, settings),
         ext_queue_file_bytes=settings.given(settings_table.EXT_QUEUE_FILE_BYTES)
         or common_size(ext_files)
@@ -154,5 +153,5 @@ def _has_5x_fields(path: Path) -> bool:
 
 def _has_v2_record(segment: OffsetFile) -> bool:
     with mapped_view(segment.path) as view:
-        records = islice(scan_messages(view, base_physical_offset=segment.base), _RECORDS_SAMPLED)
+        records = islice(scan_log(view, 0, segment.log_format, base_physical_offset=segment.base), _RECORDS_SAMPLED)
         return any(isinstance(record, Message) and record.version == 2 for record in records)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.settings.setting import Setting, SettingError
 from orbitlog.settings.store_settings import (
     ABORT_PATH,
@@ -39,6 +40,8 @@ class StorePaths:
     read_only: tuple[Path, ...] = ()
     is_configured: bool = False
     """Whether `storePathCommitLog` was given; if not, `commitlog` is the default directory below the root."""
+    dledger: Path | None = None
+    """The directory of data files in the DLedger format, which continue the log; readers set it, no broker does."""
 
     @classmethod
     def below(cls, root: Path) -> StorePaths:
@@ -74,7 +77,12 @@ class StorePaths:
     @property
     def log_directories(self) -> tuple[Path, ...]:
         """Every directory that has segments of the log, without duplicates."""
-        return tuple(dict.fromkeys((*self.commitlog, *self.read_only)))
+        dledger = () if self.dledger is None else (self.dledger,)
+        return tuple(dict.fromkeys((*self.commitlog, *self.read_only, *dledger)))
+
+    def format_of(self, directory: Path) -> LogFormat:
+        """Return how records are stored in the files of a directory of the log."""
+        return LogFormat.DLEDGER if directory == self.dledger else LogFormat.ORDINARY
 
     @property
     def writable(self) -> tuple[Path, ...]:

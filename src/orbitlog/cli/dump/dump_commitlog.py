@@ -20,10 +20,10 @@ from orbitlog.cli.output.line_writer import LineWriter
 from orbitlog.cli.output.progress import Progress
 from orbitlog.cli.output.stored_message_rows import STORED_FIELDS, message_cells, message_json
 from orbitlog.cli.output.stream_table import Column, StreamTable
-from orbitlog.cli.store_options import read_settings, report_damage, settings_options
+from orbitlog.cli.store_options import read_settings, report_damage, settings_options, warn
 from orbitlog.errors import FormatError
 from orbitlog.formats.records.message import Message
-from orbitlog.storefiles.log_walk import StoredMessage
+from orbitlog.storefiles.log_walk import LogWalk, StoredMessage
 
 _ROWS_PER_UPDATE = 512
 
@@ -49,7 +49,7 @@ def command(
 ) -> None:
     output.check(STORED_FIELDS)
     target = log_target(path, read_settings(config_path, assignments))
-    walk = target.walk(target.segments, target.segment_bytes, start=start)
+    walk = LogWalk(target.segments, target.segment_bytes, start=start, committed_end=target.committed_end)
     shown = _Shown(target)
     with (
         output.writer(STORED_FIELDS) as writer,
@@ -62,6 +62,8 @@ def command(
         else:
             _write_table(rows, shown, writer, progress)
             writer.line(shown.summary(walk.segments_read))
+    if target.tail is not None:
+        warn(f"not shown: {target.tail}")
     damaged = [(damage.start, str(damage)) for damage in walk.damage]
     report_damage([sentence for _, sentence in sorted(damaged + shown.bad_bodies)])
 

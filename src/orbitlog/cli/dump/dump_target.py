@@ -6,7 +6,7 @@ inferred from one file are inferred from the other files in its directory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -18,25 +18,26 @@ from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.records.dledger import DLedgerEntry, read_entry_at
+from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.tables.config_files import CONFIG_CODECS
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles import store_files as files
-from orbitlog.storefiles.dledger_walk import DLedgerWalk
 from orbitlog.storefiles.log_presence import check_log_is_there
-from orbitlog.storefiles.log_walk import LogWalk
 from orbitlog.storefiles.mapped_view import holds_data, mapped_view
-from orbitlog.storefiles.store_contents import NO_PART, Content, Part, find_obstacles
+from orbitlog.storefiles.store_contents import NO_PART, READABLE, Content, Part, find_obstacles
 from orbitlog.storefiles.store_files import OffsetFile, SizedFile, StoreFiles
 from orbitlog.storefiles.store_inference import infer_index_layout, infer_queue_file_bytes, infer_segment_bytes
+from orbitlog.storefiles.store_log import UncommittedTail, committed_end, uncommitted_tail
 
 
 @dataclass(frozen=True, slots=True)
 class LogTarget:
-    """Segments to read, their nominal size, and the class that walks them."""
+    """Segments to read, their nominal size, and the committed end if they are a store's DLedger log."""
 
     segments: tuple[OffsetFile, ...]
     segment_bytes: int
-    walk: type[LogWalk] = LogWalk
+    committed_end: int | None = None
+    tail: UncommittedTail | None = None
 
     @property
     def size_bytes(self) -> int:
@@ -58,6 +59,8 @@ class QueueTarget:
     file_bytes: int
 
 
+# Queues and index of a DLedger store are ordinary, and its log is read; of several logs one has to be given.
+_LISTED = READABLE | {Content.DLEDGER_LOGS}
 _PARTS = {tree.COMMITLOG: Part.LOG, tree.CONSUMEQUEUE: Part.QUEUES, tree.INDEX: Part.INDEX, tree.CONFIG: Part.TABLES}
 
 
@@ -74,45 +77,50 @@ def log_target(path: Path, settings: StoreSettings) -> LogTarget:
     if path.is_dir():
         is_store = path.joinpath(tree.COMMITLOG).is_dir() or path.joinpath(tree.CONSUMEQUEUE).is_dir()
         segments = () if is_store else files.find_segments(path)
-        segments = segments or _log_of_store(_store("commitlog", path, settings))
-        for segment in segments[:1]:
-            _refuse_other_kind("commitlog", segment.path)
-        return _walkable(segments, infer_segment_bytes(segments, settings))
+        if not segments:
+            return _log_of_store(_store("commitlog", path, settings), settings)
+        _refuse_other_kind("commitlog", segments[0].path)
+        return LogTarget(_with_formats(segments), infer_segment_bytes(segments, settings))
     _refuse_other_kind("commitlog", path)
     size_bytes = path.stat().st_size
     base = tree.parse_offset_file_name(path.name)
     if base is not None:
         beside = files.find_segments(path.resolve().parent)
-        return _walkable((OffsetFile(path, base, size_bytes),), infer_segment_bytes(beside, settings))
+        single = _with_formats((OffsetFile(path, base, size_bytes),))
+        return LogTarget(single, infer_segment_bytes(beside, settings))
     with mapped_view(path) as view:
         base = first_byte_number(view)
     if base is None:
         raise click.UsageError(
             f"{path} contains no message and does not have the name of a segment; give a segment of a commit log"
         )
-    return _walkable((OffsetFile(path, base, size_bytes),), size_bytes)
+    return LogTarget(_with_formats((OffsetFile(path, base, size_bytes),)), size_bytes)
 
 
-def _log_of_store(store: StoreFiles) -> tuple[OffsetFile, ...]:
-    """Return the log's segments; a store that was converted to DLedger continues in that directory."""
+def _log_of_store(store: StoreFiles, settings: StoreSettings) -> LogTarget:
+    """Return the log of a store, up to its committed end if DLedger replicates it."""
     check_log_is_there(store)
-    members = {name: segments for name, segments in store.dledger_segments.items() if segments}
+    members = [name for name, segments in store.dledger_segments.items() if segments]
     if len(members) > 1:
         raise click.UsageError(
             f"{store.root} contains the logs of several DLedger members ({', '.join(members)});"
-            f" give one of them, such as {store.root / next(iter(members)) / tree.DLEDGER_DATA}"
+            f" give one of them, such as {store.root / members[0] / tree.DLEDGER_DATA}"
         )
-    return (*store.segments, *(segment for segments in members.values() for segment in segments))
+    for segment in store.segments[:1]:
+        _refuse_other_kind("commitlog", segment.path)
+    end = committed_end(store)
+    return LogTarget(store.segments, infer_segment_bytes(store.segments, settings), end, uncommitted_tail(store, end))
 
 
-def _walkable(segments: tuple[OffsetFile, ...], segment_bytes: int) -> LogTarget:
-    # The last file decides: in a converted store only the first segments have the plain format.
-    for segment in reversed(segments):
+def _with_formats(segments: tuple[OffsetFile, ...]) -> tuple[OffsetFile, ...]:
+    """Set the format of files that were given without their store: that of DLedger if one begins with an entry."""
+    for segment in segments:
         if holds_data(segment.path):
             with mapped_view(segment.path) as view:
                 is_dledger = isinstance(read_entry_at(view, 0), DLedgerEntry)
-            return LogTarget(segments, segment_bytes, DLedgerWalk if is_dledger else LogWalk)
-    return LogTarget(segments, segment_bytes)
+            if is_dledger:
+                return tuple(replace(one, log_format=LogFormat.DLEDGER) for one in segments)
+    return segments
 
 
 def queue_target(path: Path, settings: StoreSettings) -> QueueTarget:
@@ -216,8 +224,7 @@ def _store(wanted: str, path: Path, settings: StoreSettings | None = None) -> St
             _refuse_other_kind(wanted, first, shown=path)
         raise click.UsageError(str(error)) from error
     for obstacle in find_obstacles(path):
-        # A DLedger store has plain queues and a plain index, and its log is supported.
-        if not obstacle.parts & _PARTS.get(wanted, NO_PART) or obstacle.content is Content.DLEDGER_LOG:
+        if not obstacle.parts & _PARTS.get(wanted, NO_PART) or obstacle.content in _LISTED:
             continue
         if obstacle.content in (Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES):
             raise click.UsageError(str(obstacle))

@@ -11,10 +11,11 @@ from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.records.message import decode_message
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.store_files import list_segments
+from orbitlog.storefiles.store_files import OffsetFile, find_store_files
 from orbitlog.storefiles.store_paths import StorePaths
 
 _SIZE_BYTES = 4
+_DLEDGER = f"{tree.DLEDGER_PREFIX}*/{tree.DLEDGER_DATA}"
 _RECORD_BYTES_MAX = 64 * 1024 * 1024
 
 
@@ -22,7 +23,7 @@ class IndexTopics:
     """Looks up the topic of a record in the log of the index's store."""
 
     def __init__(self, path: Path, settings: StoreSettings) -> None:
-        self._segments = list_segments(_paths_beside(path, settings)).segments
+        self._segments = _segments_beside(path, settings)
         self._bases = [segment.base for segment in self._segments]
 
     def topic_at(self, physical_offset: int) -> str | None:
@@ -43,13 +44,13 @@ class IndexTopics:
             return None
 
 
-def _paths_beside(path: Path, settings: StoreSettings) -> StorePaths:
-    """Return the paths of the store that contains an index; settings may name the log's directories."""
+def _segments_beside(path: Path, settings: StoreSettings) -> tuple[OffsetFile, ...]:
+    """Return the log of the store that contains an index; settings may name the log's directories."""
     candidates = (path, *path.resolve().parents[:2])
     for root in candidates:
         paths = StorePaths.of(root, settings)
-        if paths.is_configured or (root / tree.COMMITLOG).is_dir():
-            return paths
+        if root.is_dir() and (paths.is_configured or (root / tree.COMMITLOG).is_dir() or any(root.glob(_DLEDGER))):
+            return find_store_files(root, paths).segments
     raise click.UsageError(
         "index files contain hashes, so --topic needs the commit log: give the store, --key as well, or the log's"
         " directory (--config broker.conf, --set storePathCommitLog=DIR)"

@@ -103,8 +103,7 @@ def convert_store(
     if SHARED_USE.is_in_use(store):
         raise StoreLocked(f"{root} is used by a broker; stop it first")
     work = out.with_name(out.name + _SUFFIX)
-    readable = _with_data_files(store)
-    geometry, rules = robust_geometry(readable, settings), sampled_rules(readable, settings)
+    geometry, rules = robust_geometry(store, settings), sampled_rules(store, settings)
     result = Conversion(str(root), str(out), kinds, is_dry_run=dry_run)
     if dry_run:
         return _surveyed(store, result, accept_uncommitted=accept_uncommitted, progress=progress)
@@ -152,12 +151,6 @@ def _check_places(store: StoreFiles, out: Path) -> None:
         raise StoreLayoutError(f"{out.parent} does not exist; create it first")
     if out.resolve().is_relative_to(store.root.resolve()):
         raise StoreLayoutError(f"{out} is inside the store that it would be made from; give another directory")
-
-
-def _with_data_files(store: StoreFiles) -> StoreFiles:
-    """Return the store with DLedger data files as segments: a record in an entry is stored at its physical offset."""
-    data = [file for files in store.dledger_segments.values() for file in files]
-    return replace(store, segments=(*store.segments, *data))
 
 
 def _surveyed(
@@ -314,8 +307,7 @@ def _publish(disk: Disk, work: Path, out: Path, state: Path) -> None:
 
 def _check_room(store: StoreFiles, out: Path) -> None:
     """Raise `DiskFull` if the log and derived files of a tenth of its size do not fit."""
-    files = [*store.segments, *(file for data in store.dledger_segments.values() for file in data)]
-    written = sum(written_until(file.path) for file in files)
+    written = sum(written_until(file.path) for file in store.segments)
     needed, free = written + written // 10, shutil.disk_usage(out.parent).free
     if needed > free:
         raise DiskFull(f"{out.parent} has {free} bytes free, a conversion needs about {needed}")

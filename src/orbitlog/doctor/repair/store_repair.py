@@ -33,7 +33,7 @@ from orbitlog.jobs.local_runner import PhaseProgress, run_here
 from orbitlog.jobs.store_use import StoreUse, taken
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.disk import Disk, RealDisk
-from orbitlog.storefiles.store_contents import REPAIRABLE, refuse_writing
+from orbitlog.storefiles.store_contents import CHECKABLE, READABLE, REPAIRABLE, refuse_reading, refuse_writing
 from orbitlog.storefiles.store_files import find_store_files
 
 _ROUNDS_MAX = 10
@@ -81,6 +81,8 @@ def plan_repair(
 ) -> Repair:
     """Plan the steps up to the end of the first round, or return why a repair would refuse; writes nothing."""
     settings = settings or StoreSettings()
+    # A check reads the log of DLedger, but a repair would be refused: it is not planned either.
+    refuse_reading(root, except_for=CHECKABLE - READABLE)
     found = examine(root, settings=settings, progress=progress)
     result = Repair(examination=found)
     store = find_store_files(root, settings)

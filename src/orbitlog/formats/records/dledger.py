@@ -51,8 +51,8 @@ assert ENTRY_HEADER_BYTES == 48
 assert INDEX_UNIT_BYTES == 32
 INDEX_FILE_BYTES_DEFAULT = 5 * 1024 * 1024 * INDEX_UNIT_BYTES
 
-_MAGIC = 1
-_FILE_END_MAGIC = -1
+ENTRY_MAGIC = 1
+FILE_END_MAGIC = -1
 _OLD_FORMAT_MAGICS = frozenset((MAGIC_V1, MAGIC_V2, MAGIC_BLANK))
 
 
@@ -113,7 +113,7 @@ DLedgerFound = DLedgerEntry | SegmentEnd | LogEnd | Damage | OldFormat
 def encode_entry_header(entry: DLedgerEntry) -> bytes:
     """Return the 48 bytes before the record."""
     return ENTRY_HEADER.struct.pack(
-        _MAGIC,
+        ENTRY_MAGIC,
         entry.size_bytes,
         entry.index,
         entry.term,
@@ -135,7 +135,7 @@ def decode_entry_header(buffer: Bytes, position: int = 0, *, physical_offset: in
         raise Truncated(field="dledger entry", needed=ENTRY_HEADER_BYTES, got=available, position=position)
     magic, size, index, term, stated, *rest = ENTRY_HEADER.struct.unpack_from(buffer, position)
     channel, chain_crc, body_crc, body_bytes = rest
-    if magic != _MAGIC:
+    if magic != ENTRY_MAGIC:
         raise BadMagic(field="dledger entry", got=magic, position=position)
     if index < 0 or body_bytes < 0:
         raise BadField(f"cannot be: index {index}, body of {body_bytes}", field="dledger entry", position=position)
@@ -150,7 +150,7 @@ def decode_entry_header(buffer: Bytes, position: int = 0, *, physical_offset: in
 
 
 def encode_index_unit(unit: DLedgerIndexUnit) -> bytes:
-    return INDEX_UNIT.struct.pack(_MAGIC, unit.physical_offset, unit.size_bytes, unit.index, unit.term)
+    return INDEX_UNIT.struct.pack(ENTRY_MAGIC, unit.physical_offset, unit.size_bytes, unit.index, unit.term)
 
 
 def decode_index_unit(buffer: Bytes, position: int = 0) -> DLedgerIndexUnit | None:
@@ -162,7 +162,7 @@ def decode_index_unit(buffer: Bytes, position: int = 0) -> DLedgerIndexUnit | No
     magic, physical_offset, size, index, term = INDEX_UNIT.struct.unpack_from(buffer, position)
     if magic == physical_offset == size == index == term == 0:
         return None
-    if magic != _MAGIC:
+    if magic != ENTRY_MAGIC:
         raise BadMagic(field="dledger index unit", got=magic, position=position)
     if physical_offset < 0 or size < ENTRY_HEADER_BYTES or index < 0:
         problem = f"cannot be: entry {index} at {physical_offset} of {size} bytes"
@@ -173,7 +173,7 @@ def decode_index_unit(buffer: Bytes, position: int = 0) -> DLedgerIndexUnit | No
 def encode_file_end(room: int) -> bytes:
     """Return all bytes that end a data file with `room` bytes left; Java zeroes the rest."""
     assert room >= FILE_END_BYTES
-    return FILE_END.struct.pack(_FILE_END_MAGIC, room).ljust(room, b"\0")
+    return FILE_END.struct.pack(FILE_END_MAGIC, room).ljust(room, b"\0")
 
 
 def read_entry_at(buffer: Bytes, position: int, *, base_physical_offset: int | None = None) -> DLedgerFound:
@@ -183,9 +183,9 @@ def read_entry_at(buffer: Bytes, position: int, *, base_physical_offset: int | N
         magic, size = FILE_END.struct.unpack_from(buffer, position)
         if size & 0xFFFFFFFF in _OLD_FORMAT_MAGICS:
             return OldFormat(position)
-        if magic == _FILE_END_MAGIC and size == room:
+        if magic == FILE_END_MAGIC and size == room:
             return SegmentEnd(position, size)
-        if magic == _FILE_END_MAGIC:
+        if magic == FILE_END_MAGIC:
             error = LengthMismatch(field="dledger file end", stated=size, counted=room, position=position)
             return Damage(position, error)
         if magic == size == 0:
@@ -194,7 +194,8 @@ def read_entry_at(buffer: Bytes, position: int, *, base_physical_offset: int | N
     try:
         return decode_entry_header(buffer, position, physical_offset=physical_offset)
     except FormatError as error:
-        return Damage(position, error)
+        # Without its traceback: its frames would keep a mapped file from being closed.
+        return Damage(position, error.with_traceback(None))
 
 
 def scan_entries(

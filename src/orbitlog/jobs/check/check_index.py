@@ -179,7 +179,7 @@ def _chunks(task: CheckIndexTask) -> Iterator[DispatchColumns]:
         scan = scans.setdefault(rules.compat.indexes_tags, DispatchScan(rules))
         with mapped_view(Path(split.path)) as whole, whole[: split.segment_bytes] as view:
             start, stop = split.first or 0, min(split.stop, len(view))
-            yield from scan.scan(view, start, stop, base_physical_offset=split.base)
+            yield from scan.scan(view, start, stop, base_physical_offset=split.base, log_format=split.log_format)
 
 
 def _differences(task: CheckIndexTask, data: FileBytes, made: FileBytes, header: IndexHeader) -> list[Finding]:

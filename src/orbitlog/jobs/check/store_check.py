@@ -23,8 +23,8 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import INDEX_HEADER, IndexHeader, decode_header
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.names import LMQ_PREFIX, is_system_topic
+from orbitlog.formats.records.log_format import read_log_at
 from orbitlog.formats.records.message import Message
-from orbitlog.formats.records.message_scan import read_at
 from orbitlog.jobs.check.check_index import CheckIndexTask, check_index, rules_of_split
 from orbitlog.jobs.check.check_tasks import (
     CheckedQueue,
@@ -143,7 +143,7 @@ class _Work:
         safe_ms = decode_checkpoint(file.path.read_bytes()).min_timestamp_ms
         for segment in reversed(self.store.segments):
             with mapped_view(segment.path) as view:
-                first = read_at(view, 0, base_physical_offset=segment.base) if len(view) else None
+                first = read_log_at(view, 0, segment.log_format, base_physical_offset=segment.base)
             if isinstance(first, Message) and first.store_timestamp_ms <= safe_ms:
                 return segment.base
         return self.log_start
@@ -447,5 +447,5 @@ def _first_stored_ms(store: StoreFiles) -> int:
     if not store.segments or store.segments[0].base:
         return 0
     with mapped_view(store.segments[0].path) as view:
-        first = read_at(view, 0)
+        first = read_log_at(view, 0, store.segments[0].log_format)
     return first.store_timestamp_ms if isinstance(first, Message) else 0

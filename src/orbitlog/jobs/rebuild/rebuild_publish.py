@@ -73,6 +73,9 @@ class Target:
 def _identities(store: StoreFiles) -> list[list[Any]]:
     """Return names, sizes and times of the segments, which differ if the log has changed."""
     found = [(segment.path.name, segment.path.stat()) for segment in store.segments]
+    if store.dledger_member is not None:  # decides how much of the log is committed
+        checkpoint = store.root / store.dledger_member / tree.CHECKPOINT
+        found += [(checkpoint.name, checkpoint.stat())] if checkpoint.is_file() else []
     return [[name, status.st_size, status.st_mtime_ns] for name, status in found]
 
 

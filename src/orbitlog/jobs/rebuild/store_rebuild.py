@@ -48,7 +48,7 @@ from orbitlog.storefiles.findings import Finding
 from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.inferred_rules import sampled_rules
 from orbitlog.storefiles.log_presence import check_log_is_there
-from orbitlog.storefiles.store_contents import REBUILDABLE, refuse_writing
+from orbitlog.storefiles.store_contents import DERIVABLE, REBUILDABLE, refuse_writing
 from orbitlog.storefiles.store_files import StoreFiles, find_store_files
 from orbitlog.storefiles.store_paths import refuse_shared_log
 
@@ -186,7 +186,7 @@ def _prepare(
 ) -> tuple[Target, dict[str, Any] | None]:
     """Lock a store, finish the publication of an earlier run, and only then infer sizes and rules from its files."""
     store = find_store_files(root, settings)
-    refuse_rebuilding(store)
+    refuse_rebuilding(store, is_in_place=is_in_place)
     if is_in_place:
         locks.callback(disk.lock_file(place / tree.LOCK, tree.LOCK_CONTENT).release)
         if disk.lock_holder(place / LEASE_LOCK_FILE) is not None:
@@ -198,9 +198,9 @@ def _prepare(
     return target, earlier
 
 
-def refuse_rebuilding(store: StoreFiles) -> None:
+def refuse_rebuilding(store: StoreFiles, *, is_in_place: bool = True) -> None:
     """Raise `StoreLayoutError` if derived files of this store cannot be rebuilt from its log."""
-    refuse_writing(store.root, except_for=REBUILDABLE)
+    refuse_writing(store.root, except_for=REBUILDABLE if is_in_place else DERIVABLE)
     check_log_is_there(store)
     if any(store.ext_queues.values()):
         raise StoreLayoutError(f"{store.root} has extension queues, whose units a rebuild does not make")

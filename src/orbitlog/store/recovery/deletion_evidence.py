@@ -7,8 +7,8 @@ from pathlib import Path
 
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.records.log_format import LogFormat, read_log_at
 from orbitlog.formats.records.message import Message
-from orbitlog.formats.records.message_scan import BLANK, read_at
 from orbitlog.formats.tables.config_files import choose_config
 from orbitlog.formats.tables.topic_config import TOPICS, TopicTable
 from orbitlog.store.log.commitlog import CommitLog
@@ -73,14 +73,16 @@ def stored_after(log: CommitLog, timestamp_ms: int, limit: int) -> int:
     return log.min_physical_offset
 
 
-def first_stored_after(view: memoryview, base: int, safe_ms: int, limit: int) -> int:
+def first_stored_after(
+    view: memoryview, base: int, safe_ms: int, limit: int, log_format: LogFormat = LogFormat.ORDINARY
+) -> int:
     """Return the position of the first record of a segment that was stored after a time; 0 if the first one was."""
     position = 0
     while base + position < limit:
-        found = read_at(view, position, base_physical_offset=base, check_crc=False)
+        found = read_log_at(view, position, log_format, base_physical_offset=base, check_crc=False)
         if not isinstance(found, Message):
             return min(len(view), limit - base) if position else 0
         if found.store_timestamp_ms > safe_ms:
             return position
-        position += int(BLANK.struct.unpack_from(view, position)[0])
+        position += log_format.header_bytes + found.size_bytes
     return position
