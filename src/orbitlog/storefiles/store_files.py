@@ -120,7 +120,7 @@ class StoreFiles:
 
     @property
     def dledger_member(self) -> str | None:
-        """The name of the one DLedger directory that has data files; None if there is none, or several."""
+        """The name of the DLedger directory that has data files; None unless exactly one has."""
         members = [name for name, files in self.dledger_segments.items() if files]
         return members[0] if len(members) == 1 else None
 

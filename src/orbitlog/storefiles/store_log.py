@@ -91,7 +91,7 @@ def committed_end(store: StoreFiles) -> int | None:
 
 
 def uncommitted_tail(store: StoreFiles, end: int | None) -> UncommittedTail | None:
-    """Return the entries after the committed end, None if there is none."""
+    """Return the entries after the committed end, None without any."""
     if store.dledger_member is None or end is None:
         return None
     first: tuple[Path, int] | None = None

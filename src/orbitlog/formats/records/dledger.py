@@ -138,7 +138,7 @@ def decode_entry_header(buffer: Bytes, position: int = 0, *, physical_offset: in
     if magic != ENTRY_MAGIC:
         raise BadMagic(field="dledger entry", got=magic, position=position)
     if index < 0 or body_bytes < 0:
-        raise BadField(f"cannot be: index {index}, body of {body_bytes}", field="dledger entry", position=position)
+        raise BadField(f"is invalid: index {index}, body of {body_bytes}", field="dledger entry", position=position)
     entry = DLedgerEntry(index, term, stated, body_bytes, channel, chain_crc, body_crc)
     if size != entry.size_bytes:
         raise LengthMismatch(field="dledger entry", stated=size, counted=entry.size_bytes, position=position)
@@ -165,7 +165,7 @@ def decode_index_unit(buffer: Bytes, position: int = 0) -> DLedgerIndexUnit | No
     if magic != ENTRY_MAGIC:
         raise BadMagic(field="dledger index unit", got=magic, position=position)
     if physical_offset < 0 or size < ENTRY_HEADER_BYTES or index < 0:
-        problem = f"cannot be: entry {index} at {physical_offset} of {size} bytes"
+        problem = f"is invalid: entry {index} at {physical_offset} of {size} bytes"
         raise BadField(problem, field="dledger index unit", position=position)
     return DLedgerIndexUnit(index, term, physical_offset, size)
 
