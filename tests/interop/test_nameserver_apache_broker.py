@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +20,13 @@ from tests.interop.harness.cluster import (
     start_broker,
     start_name_server,
 )
+from tests.interop.harness.our_name_server import start_ours
 from tests.interop.harness.packages import ApachePackages
 from tests.interop.harness.processes import ServerProcess, java_command
 
 pytestmark = [pytest.mark.interop, pytest.mark.xdist_group("nameserver")]
 
 HOST = "127.0.0.1"
-RUN = "from orbitlog.cli.main import main; main()"
 TOPIC = "Routed"
 ADMIN_SECONDS_MAX = 120
 
@@ -58,13 +57,6 @@ class TwoNameServers:
 
 
 _NOISE = re.compile(r"RocketMQLog|SLF4J|log4j|WARN|\|-INFO")
-
-
-def start_ours(directory: Path, port: int) -> ServerProcess:
-    command = [sys.executable, "-c", RUN, "nameserver", "--port", str(port), "--set", "orderMessageEnable=true"]
-    server = ServerProcess("our name server", command, directory / "ours.log")
-    server.wait_until(lambda: broker_table(port) is not None, 60)
-    return server
 
 
 # Brokers that ask before they register whether that is needed; 5.5.0 cannot compress so that Apache's server reads it.

@@ -13,9 +13,9 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from orbitlog.errors import BadField, LimitExceeded, RequestRefused
+from orbitlog.errors import RequestRefused
 from orbitlog.formats.tables.json_records import JsonRecord
-from orbitlog.formats.tables.topic_config import DataVersion
+from orbitlog.nameserver.handle_brokers import NAME_CHARACTERS_MAX, BrokerHandlers
 from orbitlog.nameserver.kv_configs import ORDER_TOPIC_CONFIG, KvConfigs
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
@@ -23,11 +23,10 @@ from orbitlog.remoting.connection import Address, Connection, Handler
 from orbitlog.remoting.flow import RemotingLimits
 from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
-from orbitlog.settings.limits import Limits
+from orbitlog.settings.limits import HEARTBEAT_TIMEOUT_MS, Limits
 from orbitlog.wire import nameserver_headers as headers
-from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.bodies.list_bodies import KvTable, TopicList
-from orbitlog.wire.bodies.registration_body import decode_registration, registration_crc
 from orbitlog.wire.bodies.route_bodies import BrokerMemberGroup, TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
@@ -35,8 +34,6 @@ from orbitlog.wire.header_codec import Header
 
 log = logging.getLogger(__name__)
 
-NAME_CHARACTERS_MAX = 255
-BROKERS_MAX = 10_000
 # Settings about files and sockets, which are not returned to clients.
 _PRIVATE_SETTINGS = frozenset(("bindAddress", "kvConfigPath", "listenPort"))
 
@@ -49,6 +46,8 @@ class NameServer:
         self.table = RouteTable(
             support_acting_master=self.settings.support_acting_master,
             delete_topics_left_out=self.settings.delete_topic_with_broker_registration,
+            protects_names=self.settings.protect_broker_names,
+            silence_max_ms=self.settings.limits[HEARTBEAT_TIMEOUT_MS.key],
         )
         self.kv_configs = KvConfigs(self.settings.kv_config_path)
         self.limits = Limits(self.settings.limits)
@@ -57,7 +56,7 @@ class NameServer:
         """Registered addresses of brokers in this process, to be replaced in responses by the address a client used."""
         self._routes: dict[str, bytes] = {}
         self._routes_revision = -1
-        self._watched: set[Connection] = set()
+        self._brokers = BrokerHandlers(self.table, self.limits, self._now_ms, self._ordered_topics)
         self._scan: asyncio.TimerHandle | None = None
         handlers = self._handlers()
         self.served_codes = frozenset(map(int, handlers))
@@ -90,14 +89,12 @@ class NameServer:
         """Answer the requests read so far, and close."""
         if self._scan is not None:
             self._scan.cancel()
+        self._brokers.stop()
         await self._server.stop(grace_seconds=2.0)
 
     def _handlers(self) -> Mapping[int, Handler]:
         return {
-            RequestCode.REGISTER_BROKER: self._register,
-            RequestCode.UNREGISTER_BROKER: self._unregister,
-            RequestCode.QUERY_DATA_VERSION: self._query_data_version,
-            RequestCode.BROKER_HEARTBEAT: self._heartbeat,
+            **self._brokers.table,
             RequestCode.GET_BROKER_MEMBER_GROUP: self._as_dialled(self._members),
             RequestCode.GET_ROUTEINFO_BY_TOPIC: self._as_dialled(self._route),
             RequestCode.GET_BROKER_CLUSTER_INFO: self._as_dialled(
@@ -118,7 +115,6 @@ class NameServer:
                 lambda: self.table.unit_topics(has=UNIT_SUBSCRIPTION_FLAG, lacks=UNIT_FLAG)
             ),
             RequestCode.DELETE_TOPIC_IN_NAMESRV: self._delete_topic,
-            RequestCode.REGISTER_TOPIC_IN_NAMESRV: self._register_topic,
             RequestCode.PUT_KV_CONFIG: self._put_kv,
             RequestCode.GET_KV_CONFIG: self._get_kv,
             RequestCode.DELETE_KV_CONFIG: self._delete_kv,
@@ -146,71 +142,21 @@ class NameServer:
 
     # Brokers
 
-    def _register(self, connection: Connection, request: Command) -> Command:
-        header = headers.RegisterBrokerRequest.from_ext_fields(request.ext_fields)
-        for name in (header.cluster, header.broker_name, header.broker_address):
-            _check_name(name)
-        if header.body_crc32 and header.body_crc32 != registration_crc(request.body):
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "crc32 not match")
-        registration = decode_registration(request.body, compressed=header.compressed, version=request.version)
-        for topic in registration.wrapper.topics.values():
-            _check_name(topic.topic)
-        if self.table.broker_count >= BROKERS_MAX and not self.table.knows(header.cluster, header.broker_address):
-            raise LimitExceeded(field="brokers", limit=BROKERS_MAX, got=BROKERS_MAX + 1)
-        is_new = not self.table.knows(header.cluster, header.broker_address)
-        answer = self.table.register(header, registration, now_ms=self._now_ms(), connection=connection)
-        if answer is None:
-            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "register broker failed")
-        if is_new:
-            log.info(
-                "broker %s (id %d, cluster %s) registered from %s as %s with %d topics",
-                *(header.broker_name, header.broker_id, header.cluster, connection.peer, header.broker_address),
-                len(registration.wrapper.topics),
-            )
-        if connection not in self._watched:
-            self._watched.add(connection)
-            connection.on_close(self._connection_closed)
-        body = b""
-        if self.settings.return_order_topic_config_to_broker:
-            ordered = self.kv_configs.namespace(ORDER_TOPIC_CONFIG)
-            body = b"" if ordered is None else encode_body(KvTable(ordered))
-        return response_to(request, ResponseCode.SUCCESS, ext_fields=answer.to_ext_fields(), body=body)
-
-    def _unregister(self, _: Connection, request: Command) -> Command:
-        header = headers.UnregisterBrokerRequest.from_ext_fields(request.ext_fields)
-        self.table.unregister(header.cluster, header.broker_address, header.broker_name)
-        log.info("broker %s at %s unregistered", header.broker_name, header.broker_address)
-        return _success(request)
-
-    def _query_data_version(self, _: Connection, request: Command) -> Command:
-        header = headers.QueryDataVersionRequest.from_ext_fields(request.ext_fields)
-        asked = decode_body(DataVersion, request.body)
-        changed = self.table.has_changed(header.cluster, header.broker_address, asked)
-        self.table.touch(header.cluster, header.broker_address, self._now_ms())
-        data_version = self.table.data_version(header.cluster, header.broker_address)
-        return _success(request, data_version, headers.QueryDataVersionResponse(changed=changed))
-
-    def _heartbeat(self, _: Connection, request: Command) -> Command:
-        header = headers.BrokerHeartbeatRequest.from_ext_fields(request.ext_fields)
-        self.table.touch(header.cluster, header.broker_address, self._now_ms())
-        return _success(request)
-
     def _members(self, _: Connection, request: Command) -> Command:
         header = headers.BrokerMemberGroupRequest.from_ext_fields(request.ext_fields)
         return _success(request, BrokerMemberGroup(self.table.members(header.cluster, header.broker_name)))
 
-    def _connection_closed(self, connection: Connection) -> None:
-        self._watched.discard(connection)
-        for key in self.table.connection_closed(connection):
-            log.warning("broker at %s removed: its connection closed", key.address)
-
     def _remove_silent_brokers(self) -> None:
-        for key, connection in self.table.expire(self._now_ms()):
-            log.warning("broker at %s removed: no registration or heartbeat for too long", key.address)
-            assert isinstance(connection, Connection)
-            connection.close()
+        self._brokers.remove_silent()
         interval_s = self.settings.scan_not_active_broker_interval / 1000
         self._scan = asyncio.get_running_loop().call_later(interval_s, self._remove_silent_brokers)
+
+    def _ordered_topics(self) -> bytes:
+        """Return the body of the response to a registration."""
+        if not self.settings.return_order_topic_config_to_broker:
+            return b""
+        ordered = self.kv_configs.namespace(ORDER_TOPIC_CONFIG)
+        return b"" if ordered is None else encode_body(KvTable(ordered))
 
     # Routes and topics
 
@@ -256,12 +202,6 @@ class NameServer:
         header = headers.DeleteTopicRequest.from_ext_fields(request.ext_fields)
         self.table.delete_topic(header.topic, header.cluster)
         log.info("topic %.255s deleted by %s", header.topic, connection.peer)
-        return _success(request)
-
-    def _register_topic(self, _: Connection, request: Command) -> Command:
-        header = headers.TopicRequest.from_ext_fields(request.ext_fields)
-        _check_name(header.topic)
-        self.table.register_topic(header.topic, decode_body(TopicRoute, request.body).queues)
         return _success(request)
 
     def _wipe_write_permission(self, connection: Connection, request: Command) -> Command:
@@ -316,6 +256,7 @@ class NameServer:
 
     def _show_settings(self, _: Connection, request: Command) -> Command:
         texts = self.settings.texts()
+        texts |= {f"limitReached_{key}": str(count) for key, count in self.limits.reached.items() if key in texts}
         lines = [f"{key}={text}\n" for key, text in sorted(texts.items()) if key not in _PRIVATE_SETTINGS]
         return response_to(request, ResponseCode.SUCCESS, body="".join(lines).encode())
 
@@ -327,9 +268,3 @@ def _success(request: Command, body: JsonRecord | None = None, header: Header | 
         ext_fields=None if header is None else header.to_ext_fields(),
         body=b"" if body is None else encode_body(body),
     )
-
-
-def _check_name(name: str) -> None:
-    """Check a broker name, by default a host name: more is allowed than in a topic name, but no blanks."""
-    if not name or len(name) > NAME_CHARACTERS_MAX or not name.isprintable() or " " in name:
-        raise BadField(f"{name[:40]!r} is empty, too long, or has blanks or control characters", field="name")

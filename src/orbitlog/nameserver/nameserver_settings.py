@@ -42,6 +42,13 @@ _ALL: tuple[Setting[Any], ...] = (
     Setting("scanNotActiveBrokerInterval", number_between(10), 5000, "milliseconds between scans for silent brokers"),
     Setting("serverChannelMaxIdleTimeSeconds", number_between(1), 120, "seconds until an idle connection is closed"),
     Setting("connectionsMax", number_between(1), 20000, "maximum of open connections"),
+    Setting(
+        "protectBrokerNames",
+        parse_truth,
+        True,
+        "while a broker is connected, no other address can register its name and id, and only it can unregister; false"
+        " behaves like Java (Orbitlog's own key)",
+    ),
     *NAMESERVER_LIMITS,
 )
 NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {setting.key: setting for setting in _ALL}
@@ -76,6 +83,7 @@ class NameServerSettings:
     scan_not_active_broker_interval: int = 5000
     server_channel_max_idle_time_seconds: int = 120
     connections_max: int = 20000
+    protect_broker_names: bool = True
     limits: Mapping[str, int] = field(default_factory=lambda: {limit.key: limit.default for limit in NAMESERVER_LIMITS})
     unknown: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()

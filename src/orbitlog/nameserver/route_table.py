@@ -1,17 +1,23 @@
 """Route table of a name server: which brokers serve which topic. Pure: callers pass the time and connections.
 
-A broker registers with its topics, periodically. It is removed when it unregisters, when the connection of its last
-registration closes, or when it is silent for too long. Topics are replaced when the broker is new or its data version
+A broker registers with its topics, periodically. It is removed when it unregisters, when the connections over which it
+registered are closed, or when it is silent for too long. Topics are replaced when the broker is new or its data version
 changed: until then permissions wiped by an operator stay wiped, and a topic that a broker omits stays. Every change
 increments `revision`. Mirrors Java 5.x `RouteInfoManager`, with the same responses.
+
+Unlike in Java, a name is protected while its broker is connected: another address cannot register under the same name
+and id, only the connections of a broker can unregister it, and its cluster does not change.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections import deque
+from collections.abc import Callable, Collection, Generator, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import NamedTuple
 
+from orbitlog.errors import RequestRefused
 from orbitlog.formats.tables.topic_config import (
     PERMISSION_READ,
     PERMISSION_WRITE,
@@ -22,14 +28,18 @@ from orbitlog.formats.tables.topic_config import (
 from orbitlog.wire.bodies.list_bodies import TopicList
 from orbitlog.wire.bodies.registration_body import Registration, TopicWrapper
 from orbitlog.wire.bodies.route_bodies import MASTER_ID, BrokerData, BrokerMembers, ClusterInfo, QueueData, TopicRoute
+from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.nameserver_headers import RegisterBrokerRequest, RegisterBrokerResponse
 
 SILENCE_MAX_MS = 120_000
+HEARTBEAT_TIMEOUT_MS_MAX = 600_000
+STEP_TOPICS = 500
 
 _Change = Callable[[int], int]
 
 UNIT_FLAG = 1
 UNIT_SUBSCRIPTION_FLAG = 2
+_NO_QUEUES: dict[str, QueueData] = {}
 
 
 class BrokerKey(NamedTuple):
@@ -41,13 +51,14 @@ class BrokerKey(NamedTuple):
 
 @dataclass(slots=True)
 class _Live:
-    """When a broker registered last or sent a heartbeat, and over which connection."""
+    """When a broker registered last or sent a heartbeat, over which connections, and under which names."""
 
     seen_ms: int
     silence_max_ms: int
     data_version: DataVersion
-    connection: Hashable
     ha_address: str
+    owners: dict[Hashable, str] = field(default_factory=dict)  # connection: host of its client
+    names: set[str] = field(default_factory=set)
 
 
 @dataclass(slots=True)
@@ -59,6 +70,7 @@ class _BrokerGroup:
     addresses: dict[int, str] = field(default_factory=dict)
     acting_master: bool = False
     zone: str | None = None
+    is_read_only: bool = False  # its master left and a slave acts for it
 
     def as_data(self) -> BrokerData:
         return BrokerData(self.name, self.cluster, dict(sorted(self.addresses.items())), self.acting_master, self.zone)
@@ -67,14 +79,29 @@ class _BrokerGroup:
 class RouteTable:
     """The routes of one name server."""
 
-    def __init__(self, *, support_acting_master: bool = False, delete_topics_left_out: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        support_acting_master: bool = False,
+        delete_topics_left_out: bool = False,
+        protects_names: bool = True,
+        silence_max_ms: int = HEARTBEAT_TIMEOUT_MS_MAX,
+    ) -> None:
         self._support_acting_master = support_acting_master
         self._delete_topics_left_out = delete_topics_left_out
-        self._queues: dict[str, dict[str, QueueData]] = {}  # by topic and broker name
+        self._protects_names = protects_names
+        self._silence_max_ms = silence_max_ms
+        self._topics_of: dict[str, dict[str, QueueData]] = {}  # by broker name and topic
+        # By topic. Names may be stale until `sweep`: a broker serves a topic only if `_topics_of` contains it.
+        self._names_of: dict[str, set[str]] = {}
+        self._stale: deque[tuple[str, dict[str, QueueData]]] = deque()
         self._groups: dict[str, _BrokerGroup] = {}
         self._clusters: dict[str, set[str]] = {}
         self._live: dict[BrokerKey, _Live] = {}
+        self._keys_of: dict[Hashable, set[BrokerKey]] = {}  # by connection
         self._mappings: dict[str, dict[str, TopicQueueMapping]] = {}
+        self.entry_count = 0
+        """Topics of all brokers, also those of brokers that left and are not swept yet."""
         self.revision = 0
 
     # Brokers
@@ -86,47 +113,132 @@ class RouteTable:
     def knows(self, cluster: str, address: str) -> bool:
         return BrokerKey(cluster, address) in self._live
 
-    def register(
-        self, request: RegisterBrokerRequest, registration: Registration, *, now_ms: int, connection: Hashable
-    ) -> RegisterBrokerResponse | None:
-        """Register a broker and its topics; return None if an unknown broker registers only one topic.
+    def brokers_of(self, connection: Hashable) -> int:
+        """Return the number of brokers that registered over a connection."""
+        return len(self._keys_of.get(connection, ()))
 
-        One topic is a change by a broker that this name server has removed: it must register all of them.
+    def entries_of(self, connection: Hashable) -> int:
+        """Return the number of topics of the brokers that registered over a connection."""
+        names = {name for key in self._keys_of.get(connection, ()) for name in self._live[key].names}
+        return sum(len(self._topics_of.get(name, ())) for name in names)
+
+    def new_entries(self, broker_name: str, topics: Collection[str]) -> int:
+        """Return how many of these topics a broker does not have yet."""
+        return len(set(topics).difference(self._topics_of.get(broker_name, ())))
+
+    def register(
+        self,
+        request: RegisterBrokerRequest,
+        registration: Registration,
+        *,
+        now_ms: int,
+        connection: Hashable,
+        host: str = "",
+    ) -> RegisterBrokerResponse | None:
+        """Register a broker and its topics; return None if an unknown broker registers only one topic."""
+        steps = self.register_steps(request, registration, now_ms=now_ms, connection=connection, host=host)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as end:
+                response: RegisterBrokerResponse | None = end.value
+                return response
+
+    def register_steps(
+        self,
+        request: RegisterBrokerRequest,
+        registration: Registration,
+        *,
+        now_ms: int,
+        connection: Hashable,
+        host: str = "",
+    ) -> Generator[int, None, RegisterBrokerResponse | None]:
+        """Register a broker and its topics in steps; yield the number of topics after each, return the response.
+
+        One topic of an unknown broker is a change by a broker that this name server has removed: it must register all
+        of them, and the response is None. Raise `RequestRefused` if the name belongs to another broker that is
+        connected. `host` is the host of the connection's client.
         """
         wrapper = registration.wrapper
         group = self._groups.get(request.broker_name)
         known_address = None if group is None else group.addresses.get(request.broker_id)
         key = BrokerKey(request.cluster, request.broker_address)
         if group is not None and known_address not in (None, request.broker_address):
-            live = self._live.get(BrokerKey(request.cluster, str(known_address)))
+            live = self._live.get(BrokerKey(group.cluster, str(known_address)))
             if live is not None and live.data_version.state_version > wrapper.data_version.state_version:
-                self._live.pop(key, None)
+                self._leave(key, request.broker_name)
                 return RegisterBrokerResponse()
+        self._check_owner(request, group, known_address, connection, host)
         if known_address is None and len(wrapper.topics) == 1:
             return None
-        self.revision += 1
+        is_first = known_address is None
+        is_changed = is_first or self.has_changed(request.cluster, request.broker_address, wrapper.data_version)
+        group = self._join(request, group)
+        live = self._note_live(request, wrapper.data_version, now_ms)
+        live.owners[connection] = host
+        self._keys_of.setdefault(connection, set()).add(key)
+        yield from self._take_topics(group, request, wrapper, live, is_changed=is_changed)
+        return self._master_for(request.cluster, group, request.broker_id)
+
+    def _check_owner(
+        self,
+        request: RegisterBrokerRequest,
+        group: _BrokerGroup | None,
+        known_address: str | None,
+        connection: Hashable,
+        host: str,
+    ) -> None:
+        """Raise `RequestRefused` if a name, an id or an address belongs to a broker that is connected."""
+        if not self._protects_names:
+            return
+        if group is not None and known_address not in (None, request.broker_address):
+            if BrokerKey(group.cluster, str(known_address)) in self._live:
+                raise _taken(f"broker {group.name} with id {request.broker_id} is connected as {known_address}")
+        if group is not None and group.cluster != request.cluster and group.addresses:
+            raise _taken(f"broker {group.name} is connected as a member of cluster {group.cluster}")
+        live = self._live.get(BrokerKey(request.cluster, request.broker_address))
+        if live is not None and connection not in live.owners and host not in live.owners.values():
+            raise _taken(f"{request.broker_address} is connected from another host")
+
+    def _join(self, request: RegisterBrokerRequest, group: _BrokerGroup | None) -> _BrokerGroup:
+        """Add a broker to the group of its name; return the group."""
         if group is None:
             group = self._groups[request.broker_name] = _BrokerGroup(request.broker_name, request.cluster)
         self._clusters.setdefault(request.cluster, set()).add(request.broker_name)
+        before = group.addresses, group.acting_master, group.zone, group.is_read_only
+        # The same broker with a new id is a slave that became master.
+        addresses = {
+            number: address for number, address in group.addresses.items() if address != request.broker_address
+        }
+        group.addresses = {**addresses, request.broker_id: request.broker_address}
         group.acting_master = bool(request.enable_acting_master)
         group.zone = request.zone
-        for broker_id, address in list(group.addresses.items()):
-            if address == request.broker_address and broker_id != request.broker_id:
-                del group.addresses[broker_id]  # the same broker with a new id: a slave that became master
-        group.addresses[request.broker_id] = request.broker_address
-        self._take_topics(group, request, wrapper, is_first=known_address is None)
-        self._live[key] = _Live(
-            now_ms,
-            request.heartbeat_timeout_ms or SILENCE_MAX_MS,
-            wrapper.data_version,
-            connection,
-            request.ha_address,
-        )
-        return self._master_for(request.cluster, group, request.broker_id)
+        if request.broker_id == MASTER_ID:
+            group.is_read_only = False
+        if before != (group.addresses, group.acting_master, group.zone, group.is_read_only):
+            self.revision += 1
+        return group
+
+    def _note_live(self, request: RegisterBrokerRequest, data_version: DataVersion, now_ms: int) -> _Live:
+        key = BrokerKey(request.cluster, request.broker_address)
+        timeout_ms = min(request.heartbeat_timeout_ms or SILENCE_MAX_MS, self._silence_max_ms)
+        live = self._live.get(key)
+        if live is None:
+            live = self._live[key] = _Live(now_ms, timeout_ms, data_version, request.ha_address)
+        live.seen_ms, live.silence_max_ms = now_ms, timeout_ms
+        live.data_version, live.ha_address = data_version, request.ha_address
+        live.names.add(request.broker_name)
+        return live
 
     def _take_topics(
-        self, group: _BrokerGroup, request: RegisterBrokerRequest, wrapper: TopicWrapper, *, is_first: bool
-    ) -> None:
+        self,
+        group: _BrokerGroup,
+        request: RegisterBrokerRequest,
+        wrapper: TopicWrapper,
+        live: _Live,
+        *,
+        is_changed: bool,
+    ) -> Generator[int, None, None]:
         is_prime_slave = (
             request.enable_acting_master is not None
             and request.broker_id != MASTER_ID
@@ -135,16 +247,19 @@ class RouteTable:
         if request.broker_id != MASTER_ID and not is_prime_slave:
             return
         if self._delete_topics_left_out and not wrapper.mappings:
-            served = [name for name, queues in self._queues.items() if group.name in queues]
-            for name in served:
-                if name not in wrapper.topics:
-                    self._drop_queues(name, [group.name])
-        changed = is_first or self.has_changed(request.cluster, request.broker_address, wrapper.data_version)
-        for topic in wrapper.topics.values():
-            if changed or group.name not in self._queues.get(topic.topic, ()):
-                wipes_write = is_prime_slave and group.acting_master
-                self._queues.setdefault(topic.topic, {})[group.name] = _queue_data(group.name, topic, wipes_write)
-        if changed:
+            for name in [name for name in self._topics_of.get(group.name, ()) if name not in wrapper.topics]:
+                self._drop_queue(name, group.name)
+        wipes_write = is_prime_slave and group.acting_master
+        key = BrokerKey(request.cluster, request.broker_address)
+        topics = iter(wrapper.topics.values())
+        while part := list(islice(topics, STEP_TOPICS)):
+            if self._live.get(key) is not live or live.data_version is not wrapper.data_version:
+                return  # it left between two steps, or a later registration is under way
+            for topic in part:
+                if is_changed or topic.topic not in self._topics_of.get(group.name, _NO_QUEUES):
+                    self._put_queue(topic.topic, _queue_data(group.name, topic, wipes_write))
+            yield len(part)
+        if is_changed:
             for name, mapping in wrapper.mappings.items():
                 self._mappings.setdefault(name, {})[mapping.broker_name or group.name] = mapping
 
@@ -154,47 +269,74 @@ class RouteTable:
             return RegisterBrokerResponse()
         return RegisterBrokerResponse(ha_address=live.ha_address, master_address=master)
 
+    def owns(self, cluster: str, address: str, connection: Hashable) -> bool:
+        """Return whether a broker registered over this connection; true for one that is not registered."""
+        live = self._live.get(BrokerKey(cluster, address))
+        return live is None or connection in live.owners or not self._protects_names
+
+    def owns_name(self, broker_name: str, connection: Hashable) -> bool:
+        """Return whether a broker of this name registered over this connection."""
+        if not self._protects_names:
+            return True
+        keys = self._keys_of.get(connection, ())
+        return any(broker_name in self._live[key].names for key in keys)
+
     def unregister(self, cluster: str, address: str, broker_name: str) -> None:
         """Remove a broker, and the topics that only it served."""
         self.revision += 1
-        self._live.pop(BrokerKey(cluster, address), None)
+        self._leave(BrokerKey(cluster, address), broker_name)
         group = self._groups.get(broker_name)
         if group is None:
             return
         group.addresses = {number: other for number, other in group.addresses.items() if other != address}
         if group.addresses:
-            if group.acting_master and min(group.addresses) != MASTER_ID:
-                self._change_permissions(broker_name, lambda permission: permission & ~PERMISSION_WRITE)
+            group.is_read_only = group.acting_master and min(group.addresses) != MASTER_ID
             return
         del self._groups[broker_name]
-        names = self._clusters.get(cluster, set())
+        names = self._clusters.get(group.cluster, set())
         names.discard(broker_name)
         if not names:
-            self._clusters.pop(cluster, None)
-        for topic in list(self._queues):
-            self._drop_queues(topic, [broker_name])
+            self._clusters.pop(group.cluster, None)
+        self._drop_broker(broker_name)
+
+    def _leave(self, key: BrokerKey, broker_name: str) -> None:
+        """Remove a name of a broker, and its entry if it has no name left."""
+        live = self._live.get(key)
+        if live is None:
+            return
+        live.names.discard(broker_name)
+        if live.names:
+            return
+        del self._live[key]
+        for connection in live.owners:
+            keys = self._keys_of[connection]
+            keys.discard(key)
+            if not keys:
+                del self._keys_of[connection]
 
     def connection_closed(self, connection: Hashable) -> list[BrokerKey]:
-        """Remove the brokers that registered last over this connection; return them."""
-        gone = [key for key, live in self._live.items() if live.connection is connection]
-        for key in gone:
-            self._forget(key)
+        """Remove the brokers that no other open connection registered; return them."""
+        gone = []
+        for key in list(self._keys_of.get(connection, ())):
+            if len(self._live[key].owners) == 1:
+                self._forget(key)
+                gone.append(key)
+            else:
+                del self._live[key].owners[connection]
+        self._keys_of.pop(connection, None)
         return gone
 
     def expire(self, now_ms: int) -> list[tuple[BrokerKey, Hashable]]:
         """Remove brokers that were silent for too long; return them with their connections, which must be closed."""
-        silent = [
-            (key, live.connection) for key, live in self._live.items() if live.seen_ms + live.silence_max_ms < now_ms
-        ]
-        for key, _ in silent:
+        silent = [key for key, live in self._live.items() if live.seen_ms + live.silence_max_ms < now_ms]
+        expired = [(key, connection) for key in silent for connection in self._live[key].owners]
+        for key in silent:
             self._forget(key)
-        return silent
+        return expired
 
     def _forget(self, key: BrokerKey) -> None:
-        self._live.pop(key, None)
-        for group in list(self._groups.values()):
-            if group.cluster == key.cluster and key.address in group.addresses.values():
-                self.unregister(key.cluster, key.address, group.name)
+        for name in list(self._live[key].names):
+            self.unregister(key.cluster, key.address, name)
 
     def touch(self, cluster: str, address: str, now_ms: int) -> None:
         """Record a sign of life of a broker."""
@@ -227,26 +369,40 @@ class RouteTable:
 
     def route(self, topic: str) -> TopicRoute | None:
         """Return the brokers and queues of a topic; None if no broker serves it."""
-        queues = self._queues.get(topic)
+        queues = self._queues(topic)
         if not queues:
             return None
-        brokers = [self._groups[name].as_data() for name in sorted(queues) if name in self._groups]
+        brokers = [self._groups[name].as_data() for name in queues if name in self._groups]
         if not brokers:
             return None
         if self._support_acting_master:
             brokers = [_with_acting_master(broker, queues[broker.broker_name]) for broker in brokers]
-        return TopicRoute(
-            brokers=tuple(brokers),
-            queues=tuple(queues[name] for name in sorted(queues)),
-            mappings=self._mappings.get(topic),
-        )
+        return TopicRoute(brokers=tuple(brokers), queues=tuple(queues.values()), mappings=self._mappings.get(topic))
+
+    def _queues(self, topic: str) -> dict[str, QueueData]:
+        """Return the queues of a topic by broker name."""
+        queues: dict[str, QueueData] = {}
+        for name in sorted(self._names_of.get(topic, ())):
+            queue = self._topics_of.get(name, _NO_QUEUES).get(topic)
+            if queue is None:
+                continue
+            group = self._groups.get(name)
+            if group is not None and group.is_read_only:
+                queue = replace(queue, permission=queue.permission & ~PERMISSION_WRITE)
+            queues[name] = queue
+        return queues
+
+    def _all_topics(self) -> Iterable[str]:
+        if not self._stale:
+            return self._names_of
+        return set().union(*self._topics_of.values())
 
     def topics(self) -> TopicList:
-        return TopicList(tuple(sorted(self._queues)))
+        return TopicList(tuple(sorted(self._all_topics())))
 
     def topics_of_cluster(self, cluster: str) -> TopicList:
         names = self._clusters.get(cluster, set())
-        return TopicList(tuple(sorted(topic for topic, queues in self._queues.items() if names & queues.keys())))
+        return TopicList(tuple(sorted(set().union(*(self._topics_of.get(name, ()) for name in names)))))
 
     def system_topics(self) -> TopicList:
         """Return the names of clusters and brokers, which are topics; the broker at the address knows the others."""
@@ -261,8 +417,8 @@ class RouteTable:
         return TopicList(tuple(sorted(self._topics_with_flags(has, lacks))))
 
     def _topics_with_flags(self, has: int, lacks: int) -> Iterator[str]:
-        for topic, queues in self._queues.items():
-            flags = next(iter(queues.values())).sys_flag
+        for topic in self._all_topics():
+            flags = next(iter(self._queues(topic).values())).sys_flag
             if flags & has == has and not flags & lacks:
                 yield topic
 
@@ -271,13 +427,14 @@ class RouteTable:
         queues = list(queues)
         if not queues or any(queue.broker_name not in self._groups for queue in queues):
             return
-        self.revision += 1
-        self._queues.setdefault(topic, {}).update({queue.broker_name: queue for queue in queues})
+        for queue in queues:
+            self._put_queue(topic, queue)
 
     def delete_topic(self, topic: str, cluster: str | None = None) -> None:
         """Remove a topic, or the part that the brokers of one cluster serve."""
-        self.revision += 1
-        self._drop_queues(topic, self._queues.get(topic, {}) if not cluster else self._clusters.get(cluster, ()))
+        names = self._names_of.get(topic, set())
+        for name in list(names) if not cluster else names & self._clusters.get(cluster, set()):
+            self._drop_queue(topic, name)
 
     def wipe_write_permission(self, broker_name: str) -> int:
         """Remove the write permission of every topic of a broker; return their number."""
@@ -289,20 +446,68 @@ class RouteTable:
 
     def _change_permissions(self, broker_name: str, change: _Change) -> int:
         self.revision += 1
+        queues = self._topics_of.get(broker_name, {})
+        for topic, queue in queues.items():
+            queues[topic] = replace(queue, permission=change(queue.permission))
+        return len(queues)
+
+    # Queues by broker, and the index of their topics
+
+    def _put_queue(self, topic: str, queue: QueueData) -> None:
+        queues = self._topics_of.setdefault(queue.broker_name, {})
+        before = queues.get(topic)
+        if before == queue:
+            return
+        self.revision += 1
+        self.entry_count += before is None
+        queues[topic] = queue
+        self._names_of.setdefault(topic, set()).add(queue.broker_name)
+
+    def _drop_queue(self, topic: str, broker_name: str) -> None:
+        if self._topics_of.get(broker_name, {}).pop(topic, None) is not None:
+            self.revision += 1
+            self.entry_count -= 1
+            self._drop_name(topic, broker_name)
+
+    def _drop_name(self, topic: str, broker_name: str) -> None:
+        names = self._names_of.get(topic, set())
+        names.discard(broker_name)
+        if not names:
+            self._names_of.pop(topic, None)
+            self._mappings.pop(topic, None)
+
+    def _drop_broker(self, broker_name: str) -> None:
+        """Remove all topics of a broker in constant time; `sweep` cleans the index later."""
+        queues = self._topics_of.pop(broker_name, None)
+        if queues:
+            self._stale.append((broker_name, queues))
+
+    @property
+    def needs_sweep(self) -> bool:
+        return bool(self._stale)
+
+    def sweep(self, limit: int = STEP_TOPICS) -> int:
+        """Remove index entries of brokers that left, at most `limit`; return their number."""
         count = 0
-        for queues in self._queues.values():
-            if (queue := queues.get(broker_name)) is not None:
-                queues[broker_name] = replace(queue, permission=change(queue.permission))
-                count += 1
+        while self._stale and count < limit:
+            broker_name, queues = self._stale[0]
+            if not queues:
+                self._stale.popleft()
+                continue
+            topic, _ = queues.popitem()
+            count += 1
+            self.entry_count -= 1
+            if topic not in self._topics_of.get(broker_name, ()):  # it may have returned meanwhile
+                self._drop_name(topic, broker_name)
+        if self._stale and not self._stale[0][1]:
+            self._stale.popleft()
         return count
 
-    def _drop_queues(self, topic: str, broker_names: Iterable[str]) -> None:
-        queues = self._queues.get(topic, {})
-        for name in list(broker_names):
-            queues.pop(name, None)
-        if not queues:
-            self._queues.pop(topic, None)
-            self._mappings.pop(topic, None)
+
+def _taken(problem: str) -> RequestRefused:
+    return RequestRefused(
+        ResponseCode.SYSTEM_ERROR, f"{problem}; it must unregister, disconnect or be silent first (protectBrokerNames)"
+    )
 
 
 def _version(data_version: DataVersion) -> tuple[int, int, int]:

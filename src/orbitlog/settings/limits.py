@@ -36,9 +36,39 @@ HELD_REQUESTS = _limit(
     " of them is answered without messages",
 )
 
+# The name server
+
+NAMESERVER_BROKERS = _limit("brokersMax", 10_000, "brokers that may be registered")
+NAMESERVER_BROKERS_PER_CONNECTION = _limit(
+    "brokersPerConnectionMax", 64, "brokers that may register over one connection"
+)
+NAMESERVER_TOPICS = _limit(
+    "registeredTopicsMax", 1_000_000, "topics of all brokers together; a topic counts for each broker that serves it"
+)
+NAMESERVER_TOPICS_PER_CONNECTION = _limit(
+    "registeredTopicsPerConnectionMax", 200_000, "topics of all brokers that register over one connection"
+)
+NAMESERVER_INFLATED_BYTES = _limit(
+    "registrationInflatedBytesMax", 32 * 1024 * 1024, "bytes of a registration after decompression"
+)
+
+HEARTBEAT_TIMEOUT_MS = _limit(
+    "heartbeatTimeoutMillisMax",
+    600_000,
+    "longest silence, in milliseconds, that a broker may ask for before it is removed",
+)
+
 SHARED_LIMITS: tuple[Setting[int], ...] = (CONNECTIONS_PER_ADDRESS, FIRST_FRAME_SECONDS)
 BROKER_LIMITS: tuple[Setting[int], ...] = (*SHARED_LIMITS, HELD_REQUESTS)
-NAMESERVER_LIMITS: tuple[Setting[int], ...] = (*SHARED_LIMITS,)
+NAMESERVER_LIMITS: tuple[Setting[int], ...] = (
+    *SHARED_LIMITS,
+    NAMESERVER_BROKERS,
+    NAMESERVER_BROKERS_PER_CONNECTION,
+    NAMESERVER_TOPICS,
+    NAMESERVER_TOPICS_PER_CONNECTION,
+    NAMESERVER_INFLATED_BYTES,
+    HEARTBEAT_TIMEOUT_MS,
+)
 _DEFAULTS = {limit.key: limit.default for limit in (*BROKER_LIMITS, *NAMESERVER_LIMITS)}
 
 

@@ -13,9 +13,8 @@ import orjson
 import pytest
 
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig
-from orbitlog.nameserver import name_server
 from orbitlog.nameserver.name_server import NameServer
-from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.nameserver.nameserver_settings import NameServerSettings, load_nameserver_settings
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.registration_body import (
@@ -158,15 +157,16 @@ def test_invalid_registrations_are_refused() -> None:
     run(test())
 
 
-def test_number_of_brokers_is_limited(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(name_server, "BROKERS_MAX", 1)
+def test_number_of_brokers_is_limited() -> None:
+    settings = load_nameserver_settings(None, {}, ["listenPort=0", "brokersMax=1"])
 
     async def test() -> None:
-        async with nameserver() as (_, asker):
+        async with nameserver(settings) as (server, asker):
             assert (await asker.register()).code == 0
             assert (await asker.register()).code == 0
             refused = await asker.register(brokerName="b", brokerAddr="10.0.0.2:10911")
-            assert refused.code == 1 and "over the limit of 1" in str(refused.remark)
+            assert refused.code == ResponseCode.INVALID_PARAMETER and "brokersMax" in str(refused.remark)
+            assert server.limits.reached["brokersMax"] == 1
 
     run(test())
 

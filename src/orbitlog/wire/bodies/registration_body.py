@@ -13,13 +13,12 @@ from __future__ import annotations
 
 import struct
 import zlib
-from collections.abc import Mapping
-from dataclasses import field
+from collections.abc import Callable, Generator, Mapping
+from dataclasses import field, replace
+from itertools import islice
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded, Truncated
 from orbitlog.formats.java import utf8_decode
-from orbitlog.formats.records.compression import inflate_body
-from orbitlog.formats.records.flags import COMPRESSED
 from orbitlog.formats.tables.json_records import (
     TEXT,
     TEXT_KEY,
@@ -32,12 +31,18 @@ from orbitlog.formats.tables.json_records import (
     optional,
     record,
 )
+from orbitlog.formats.tables.loose_json import Json
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicQueueMapping, TopicTable
 from orbitlog.wire.bodies.body_json import decode_body, encode_body, read_body, write_body
 
 VERSION_3_0_11 = 37
 VERSION_5_0_0 = 413
-INFLATED_BYTES_MAX = 64 * 1024 * 1024
+INFLATED_BYTES_MAX = 32 * 1024 * 1024
+STEP_TOPICS = 200
+STEP_MAPPINGS = 50
+_INFLATE_STEP_BYTES = 1024 * 1024
+_WRAPPER = "topicConfigSerializeWrapper"
+_TOPICS = "topicConfigTable"
 _LENGTH = struct.Struct(">i")
 _LEVEL = 9
 _ZLIB_START = b"x"
@@ -63,23 +68,92 @@ _NO_TOPICS = TopicWrapper()
 class Registration(JsonRecord):
     """The body of REGISTER_BROKER (103)."""
 
-    wrapper: TopicWrapper = field(
-        default=_NO_TOPICS, metadata=java("topicConfigSerializeWrapper", record(TopicWrapper))
-    )
+    wrapper: TopicWrapper = field(default=_NO_TOPICS, metadata=java(_WRAPPER, record(TopicWrapper)))
     filter_servers: tuple[str, ...] = field(default=(), metadata=java("filterServerList", list_of(TEXT)))
+
+
+RegistrationSteps = Generator[int, None, "Registration"]
+CheckTopic = Callable[[TopicConfig], object]
 
 
 def decode_registration(body: bytes, *, compressed: bool, version: int) -> Registration:
     """Decode the registration of a broker of this version."""
+    steps = registration_steps(body, compressed=compressed, version=version)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            registration: Registration = end.value
+            return registration
+
+
+def registration_steps(
+    body: bytes,
+    *,
+    compressed: bool,
+    version: int,
+    inflated_bytes_max: int = INFLATED_BYTES_MAX,
+    check: CheckTopic | None = None,
+) -> RegistrationSteps:
+    """Decode a registration in steps; yield the number of topics after each, and return the registration.
+
+    `check` is called with every topic, and raises an error if the registration is to be refused.
+    """
+    check = check or (lambda _: None)
     if not body:
         return Registration()
     if version < VERSION_3_0_11:
-        return Registration(wrapper=decode_body(TopicWrapper, body))
+        return Registration(wrapper=(yield from _wrapper_steps(read_body(body), "body", check)))
     # 5.5.0 compresses without setting the flag, which its own name server fails to read. No JSON starts with "x",
     # the first byte of zlib.
-    if not compressed and not body.startswith(_ZLIB_START):
-        return decode_body(Registration, body)
-    return _decode_compressed(_Pieces(inflate_body(body, COMPRESSED, limit=INFLATED_BYTES_MAX)), version)
+    if compressed or body.startswith(_ZLIB_START):
+        return (yield from _compressed_steps((yield from _inflate_steps(body, inflated_bytes_max)), version, check))
+    value = read_body(body)
+    wrapper_json = value.pop(_WRAPPER, None) if isinstance(value, dict) else None
+    registration = decode_record(Registration, value, "body")
+    if wrapper_json is None:
+        return registration
+    wrapper = yield from _wrapper_steps(wrapper_json, f"body.{_WRAPPER}", check)
+    return replace(registration, wrapper=wrapper)
+
+
+def _wrapper_steps(value: Json, path: str, check: CheckTopic) -> Generator[int, None, TopicWrapper]:
+    topics_json = value.get(_TOPICS) if isinstance(value, dict) else None
+    if not isinstance(topics_json, dict):
+        return decode_record(TopicWrapper, value, path)  # raises, or has no topics
+    assert isinstance(value, dict)
+    del value[_TOPICS]
+    wrapper = decode_record(TopicWrapper, value, path)
+    topics: dict[str, TopicConfig] = {}
+    entries = iter(topics_json.items())
+    while part := list(islice(entries, STEP_TOPICS)):
+        for name, topic_json in part:
+            key = TEXT_KEY.decode(name, path)
+            topics[key] = topic = decode_record(TopicConfig, topic_json, f"{path}.{_TOPICS}.{key}")
+            check(topic)
+        yield len(part)
+    return replace(wrapper, topics=topics)
+
+
+def _inflate_steps(body: bytes, inflated_bytes_max: int) -> Generator[int, None, bytes]:
+    """Inflate a body in steps of a megabyte; raise a `FormatError` if it is invalid or too long."""
+    inflater = zlib.decompressobj()
+    parts: list[bytes] = []
+    size, rest = 0, body
+    while not inflater.eof:
+        try:
+            part = inflater.decompress(rest, _INFLATE_STEP_BYTES)
+        except zlib.error as error:
+            raise BadField(f"invalid zlib data: {error}", field="body") from None
+        rest = inflater.unconsumed_tail
+        size += len(part)
+        if size > inflated_bytes_max:
+            raise LimitExceeded(field="inflated body", limit=inflated_bytes_max, got="more")
+        if not (part or rest or inflater.eof):
+            raise Truncated(field="zlib body", needed=1, got=0, position=len(body))
+        parts.append(part)
+        yield 0
+    return b"".join(parts)
 
 
 def encode_registration(registration: Registration, *, compressed: bool = False) -> bytes:
@@ -103,17 +177,27 @@ def _sized(piece: bytes) -> bytes:
     return _LENGTH.pack(len(piece)) + piece
 
 
-def _decode_compressed(pieces: _Pieces, version: int) -> Registration:
+def _compressed_steps(data: bytes, version: int, check: CheckTopic) -> RegistrationSteps:
+    pieces = _Pieces(data)
     data_version = decode_body(DataVersion, pieces.piece("data version"))
-    topics = [_decode_topic(pieces.piece("topic")) for _ in range(pieces.count("topic count"))]
+    topics: dict[str, TopicConfig] = {}
+    count = pieces.count("topic count")
+    for first in range(0, count, STEP_TOPICS):
+        step = min(STEP_TOPICS, count - first)
+        for _ in range(step):
+            topic = _decode_topic(pieces.piece("topic"))
+            topics[topic.topic] = topic
+            check(topic)
+        yield step
     servers = decode_record(Registration, {"filterServerList": read_body(pieces.piece("filter servers"))}, "body")
     mappings: list[TopicQueueMapping] = []
     if version >= VERSION_5_0_0:
-        mappings = [
-            decode_body(TopicQueueMapping, pieces.piece("mapping")) for _ in range(pieces.count("mapping count"))
-        ]
+        for number in range(pieces.count("mapping count")):
+            mappings.append(decode_body(TopicQueueMapping, pieces.piece("mapping")))
+            if number % STEP_MAPPINGS == STEP_MAPPINGS - 1:
+                yield STEP_MAPPINGS
     wrapper = TopicWrapper(
-        topics={topic.topic: topic for topic in topics},
+        topics=topics,
         data_version=data_version,
         mappings={mapping.topic: mapping for mapping in mappings if mapping.topic is not None},
     )
