@@ -50,24 +50,49 @@ THREAD_NAMES = frozenset(("Thread", "Timer"))
 IMPURE_NAMES = frozenset(("Path", "open"))
 BANNED_MODULES = frozenset(("pickle", "marshal", "shelve", "dill", "cloudpickle"))
 BANNED_CALLS = frozenset(("eval", "exec", "os.system", "os.popen"))
-# Calls that create, replace or sync files by hand, past `Disk` and `atomic_file`.
-RAW_FILE_CALLS = frozenset(
-    f"os.{name}"
-    for name in ("open", "fsync", "fdatasync", "rename", "replace", "ftruncate", "truncate", "link", "pwrite", "write")
-) | frozenset(("tempfile.mkstemp",))
+# Calls that create, change, remove or sync files by hand, past `Disk` and `atomic_file`.
+RAW_FILE_CALLS = (
+    frozenset(
+        f"os.{name}"
+        for name in ("open", "fsync", "fdatasync", "rename", "replace", "ftruncate", "truncate", "link", "pwrite")
+    )
+    | frozenset(
+        f"os.{name}" for name in ("write", "unlink", "remove", "mkdir", "makedirs", "rmdir", "utime", "symlink")
+    )
+    | frozenset(f"shutil.{name}" for name in ("rmtree", "move", "copy", "copy2", "copyfile", "copytree"))
+    | frozenset(("tempfile.mkstemp",))
+)
+RAW_PATH_METHODS = frozenset(("write_bytes", "write_text", "unlink", "rmdir", "mkdir", "hardlink_to", "symlink_to"))
 MAY_CALL_FILES = frozenset(
     (
         "storefiles/disk.py",  # everything that changes a store
         "settings/atomic_file.py",  # small files elsewhere
+        "cli/contexts.py",  # the user's settings
         "cli/main.py",  # /dev/null
+        "cli/mqadmin/mq_groups.py",  # a report that a user asked for
         "cli/mqadmin/mq_messages.py",  # bodies that a user asked for, never through a link
+        "cli/name_completion.py",  # a cache
+        "cli/serve/dispatch_process.py",  # output of a process
+        "cli/serve/serving.py",  # a server's log
+        "cli/tour/cmd_demo.py",  # the directory of the tour
+        "cli/tour/tour_derived.py",
+        "cli/tour/tour_picture.py",
+        "cli/tour/tour_servers.py",
         "client/admin/replay_record.py",  # a log of its own, synced line by line
+        "client/consumer/local_offsets.py",  # offsets of broadcast consumers, on the client's machine
+        "doctor/convert/rocksdb_tables.py",  # a temporary copy that RocksDB may write to
+        "nameserver/kv_configs.py",
+        "pipeline/dispatch/dispatch_query.py",  # checkpoints of Spark, which no part of Orbitlog reads
         "pipeline/export/export_files.py",  # Parquet files in a lake
         "pipeline/export/export_job.py",
+        "pipeline/export/export_plan.py",
+        "pipeline/export/export_stream.py",
         "pipeline/export/iceberg_export.py",  # a version that only one writer may create
         "pipeline/export/parquet_export.py",
         "pipeline/runtime/shipping.py",  # the package itself, in a cache
         "pipeline/runtime/local_task_queue.py",  # claims of tasks that processes of one job share
+        "pipeline/runtime/session.py",  # a temporary directory
+        "pipeline/runtime/worker_setup.py",  # a mark in the cache of compiled kernels
     )
 )
 # Methods of text that take it apart, or ask what it contains.
@@ -280,8 +305,22 @@ def raw_file_calls(module: Module) -> Iterator[str]:
         name = ast.unparse(node.func)
         # `Path.replace` takes one argument, `str.replace` two.
         is_move = name.rpartition(".")[2] in ("rename", "replace") and "." in name and len(node.args) == 1
-        if name in RAW_FILE_CALLS or (is_move and not node.keywords):
+        is_method = isinstance(node.func, ast.Attribute) and node.func.attr in RAW_PATH_METHODS
+        if name in RAW_FILE_CALLS or is_method or (is_move and not node.keywords) or opens_for_writing(node):
             yield module.at(node, f"calls {name}; go through storefiles.disk or settings.atomic_file")
+
+
+def opens_for_writing(call: ast.Call) -> bool:
+    """Return whether a call of `open` has a mode that writes, or one of `mmap` an access other than reading."""
+    name = ast.unparse(call.func)
+    if name == "mmap.mmap":
+        harmless = ("mmap.ACCESS_READ", "mmap.ACCESS_COPY")
+        return not any(ast.unparse(keyword.value) in harmless for keyword in call.keywords)
+    if name.rpartition(".")[2] != "open":
+        return False
+    given = [*call.args, *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+    modes = [str(node.value) for node in given if isinstance(node, ast.Constant)]
+    return any(re.fullmatch(r"[rwxabt+]{1,4}", mode) and set(mode) & set("wax+") for mode in modes)
 
 
 def imported_modules(module: Module) -> Iterator[tuple[ast.stmt, str]]:

@@ -1,6 +1,6 @@
 """Offline writer: writes a new store for tests and demonstrations, without broker and recovery.
 
-The log is written message by message; queues, index, checkpoint and topics.json are kept in memory and written by
+The log is written as messages are added; queues, index, checkpoint and topics.json are kept in memory and written by
 `close`, so it is for small stores. Every file gets its exact size, and the store timestamp of its last message as
 modification time (4.x brokers search by it). It is synced and never replaces another: the store must be new.
 """
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
 
 from orbitlog.errors import BadField, LimitExceeded, StoreLayoutError
 from orbitlog.formats import store_tree as tree
@@ -29,9 +28,10 @@ from orbitlog.formats.records.property_crc import ends_with_crc, seal_record
 from orbitlog.formats.tables.config_files import config_codec
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicTable
 from orbitlog.settings.store_settings import StoreGeometry
-from orbitlog.storefiles.disk import PlainFile, RealDisk
+from orbitlog.storefiles.disk import Disk, PlainFile, RealDisk
 
 _TOPICS_FILE = "topics.json"
+_WRITE_BYTES = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,24 +47,26 @@ class AppendResult:
 class OfflineStoreWriter:
     """A new store at `root`, which must not exist or be empty; the store is complete only after `close`."""
 
-    def __init__(self, root: Path, geometry: StoreGeometry, rules: DeriveRules) -> None:
-        if root.exists() and (not root.is_dir() or any(root.iterdir())):
+    def __init__(self, root: Path, geometry: StoreGeometry, rules: DeriveRules, disk: Disk | None = None) -> None:
+        self._disk = disk or RealDisk()
+        if root.is_file() or self._disk.list_directory(root):
             raise StoreLayoutError(f"{root} is not an empty directory; give a new one, nothing is ever overwritten")
-        self._disk = RealDisk()
         self._root = root
         self._geometry = geometry
         self._rules = rules
         self._derived = DerivedFiles(
             rules, queue_file_bytes=geometry.queue_file_bytes, index_layout=geometry.index_layout
         )
-        self._segment: BinaryIO | None = None
+        self._segment: PlainFile | None = None
+        self._unwritten = bytearray()  # the last bytes of the segment
         self._physical_offset = 0
         self._last_ms = 0
         self._last_message_offset = 0
         self._next_queue_offsets: dict[tuple[str, int], int] = {}
         self._queue_file_ms: dict[tuple[str, int, int], int] = {}
         self._is_closed = False
-        self._disk.make_directory(root / tree.COMMITLOG, durable=False)
+        # Directories whose entries are not durable yet.
+        self._unsynced = {*self._disk.make_directory(root / tree.COMMITLOG, durable=False), root / tree.COMMITLOG}
 
     def append(self, message: Message) -> AppendResult:
         """Add a message; its queue offset, physical offset and store timestamp are assigned here."""
@@ -77,8 +79,8 @@ class OfflineStoreWriter:
         total_bytes = sum(map(len, records))
         if not fits(total_bytes, self._geometry.segment_bytes):
             raise LimitExceeded(field="record size", limit=self._geometry.segment_bytes - BLANK_BYTES, got=total_bytes)
-        segment = self._segment_with_room(total_bytes)
-        return [self._put(segment, message, record) for message, record in zip(messages, records, strict=True)]
+        self._make_room(total_bytes)
+        return [self._put(message, record) for message, record in zip(messages, records, strict=True)]
 
     def _encode(self, message: Message) -> bytearray:
         check_stored_topic(message.topic)
@@ -86,7 +88,7 @@ class OfflineStoreWriter:
             raise BadField(f"brokers of {self._rules.compat.name} read no V2 records", field="record version")
         return bytearray(encode_message(message))
 
-    def _put(self, segment: BinaryIO, message: Message, record: bytearray) -> AppendResult:
+    def _put(self, message: Message, record: bytearray) -> AppendResult:
         key = message.topic, message.queue_id
         enters_queue = flags.enters_queue(message.sys_flag)
         queue_offset = self._next_queue_offsets.get(key, 0) if enters_queue else 0
@@ -99,8 +101,7 @@ class OfflineStoreWriter:
             physical_offset=physical_offset,
             store_timestamp_ms=store_timestamp_ms,
         )
-        segment.write(seal_record(bytes(record)) if ends_with_crc(message.properties_raw) else record)
-        self._physical_offset += len(record)
+        self._write_log(seal_record(bytes(record)) if ends_with_crc(message.properties_raw) else record)
         assigned = message._replace(
             queue_offset=queue_offset, physical_offset=physical_offset, store_timestamp_ms=store_timestamp_ms
         )
@@ -122,9 +123,8 @@ class OfflineStoreWriter:
         if self._last_ms:
             self._write(Path(tree.CHECKPOINT), self._checkpoint(complete_until_ms), self._last_ms)
             self._write(Path(tree.CONFIG, _TOPICS_FILE), self._topics(), self._last_ms)
-        for directory in (self._root, *(path for path in self._root.rglob("*") if path.is_dir())):
+        for directory in sorted(self._unsynced):
             self._disk.sync_directory(directory)
-        self._disk.sync_directory(self._root.resolve().parent)
 
     def __enter__(self) -> OfflineStoreWriter:
         return self
@@ -135,25 +135,34 @@ class OfflineStoreWriter:
         elif self._segment is not None:
             self._segment.close()
 
-    def _segment_with_room(self, record_bytes: int) -> BinaryIO:
-        position = self._physical_offset % self._geometry.segment_bytes
-        room = self._geometry.segment_bytes - position
+    def _make_room(self, record_bytes: int) -> None:
+        """Start a segment if there is none or the current one has no room for the records."""
+        room = self._geometry.segment_bytes - self._physical_offset % self._geometry.segment_bytes
         if self._segment is not None and not fits(record_bytes, room):
-            self._segment.write(encode_blank(room))
-            self._physical_offset += room
+            self._write_log(encode_blank(room))
             self._finish_segment()
+            self._physical_offset += room - BLANK_BYTES
         if self._segment is None:
-            path = self._root / tree.COMMITLOG / tree.offset_file_name(self._physical_offset)
-            self._segment = path.open("xb")
-        return self._segment
+            self._segment = self._create(Path(tree.COMMITLOG, tree.offset_file_name(self._physical_offset)))
+
+    def _write_log(self, data: bytes | bytearray) -> None:
+        self._unwritten += data
+        self._physical_offset += len(data)
+        if len(self._unwritten) >= _WRITE_BYTES:
+            self._write_pending()
+
+    def _write_pending(self) -> None:
+        assert self._segment is not None
+        position = (self._physical_offset - len(self._unwritten)) % self._geometry.segment_bytes
+        self._segment.write(position, self._unwritten)
+        self._unwritten = bytearray()
 
     def _finish_segment(self) -> None:
-        segment, self._segment = self._segment, None
-        if segment is not None:
-            segment.close()
-            file = self._disk.open_plain(Path(segment.name))
-            file.resize(self._geometry.segment_bytes)
-            self._finish(file, self._last_ms)
+        if self._segment is not None:
+            self._write_pending()
+            self._segment.resize(self._geometry.segment_bytes)
+            self._finish(self._segment, self._last_ms)
+            self._segment = None
 
     def _write_queues(self) -> None:
         for (topic, queue_id), queue_files in self._derived.queues.items():
@@ -193,11 +202,15 @@ class OfflineStoreWriter:
         return config_codec(_TOPICS_FILE).encode(TopicTable(topics=topics, data_version=version), self._rules.compat)
 
     def _write(self, path: Path, content: bytes | bytearray, modified_ms: int) -> None:
-        target = self._root / path
-        self._disk.make_directory(target.parent, durable=False)
-        file = self._disk.create_plain(target)
+        file = self._create(path)
         file.write(0, content)
         self._finish(file, modified_ms)
+
+    def _create(self, path: Path) -> PlainFile:
+        """Create a file, with its directory; `close` syncs both names."""
+        target = self._root / path
+        self._unsynced.update(self._disk.make_directory(target.parent, durable=False), (target.parent,))
+        return self._disk.create_plain(target)
 
     @staticmethod
     def _finish(file: PlainFile, modified_ms: int) -> None:

@@ -22,6 +22,7 @@ from orbitlog.storefiles.log_walk import LogWalk
 from orbitlog.storefiles.queue_walk import QueueWalk
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.storefiles.store_inference import infer_compat, infer_geometry
+from orbitlog.testing.crash_disk import CrashDisk
 from orbitlog.testing.golden import GoldenStore
 
 GEOMETRY = StoreGeometry(segment_bytes=4096, queue_file_bytes=200, index_layout=IndexLayout(10, 20))
@@ -185,3 +186,14 @@ def test_closing_twice_and_leaving_by_an_error(tmp_path: Path) -> None:
         writer.append(message(0))
         raise KeyError
     assert not (tmp_path / "b" / "checkpoint").exists()
+
+
+def test_closed_store_survives_a_power_cut() -> None:
+    disk = CrashDisk()
+    with OfflineStoreWriter(Path("new/store"), GEOMETRY, DeriveRules(), disk) as writer:
+        for number in range(60):
+            writer.append(message(number))
+    files = disk.files()
+    assert len([path for path in files if path.parent.name == "commitlog"]) > 2
+    for seed in range(20):
+        assert disk.crash(seed).files() == files
