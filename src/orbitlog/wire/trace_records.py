@@ -68,11 +68,7 @@ def _pub(fields: Sequence[str]) -> TraceRecord | None:
     outcome = fields[13] if has_id else (fields[12] if len(fields) > 12 else "true")
     return TraceRecord(
         PUB,
-        fields[5],
-        _number(fields[1]),
-        fields[3],
-        fields[4],
-        fields[2],
+        *_start(fields),
         fields[6],
         fields[7],
         fields[8],
@@ -120,11 +116,7 @@ def _end_transaction(fields: Sequence[str]) -> TraceRecord | None:
         return None
     return TraceRecord(
         END_TRANSACTION,
-        fields[5],
-        _number(fields[1]),
-        fields[3],
-        fields[4],
-        fields[2],
+        *_start(fields),
         fields[6],
         fields[7],
         fields[8],
@@ -137,8 +129,12 @@ def _end_transaction(fields: Sequence[str]) -> TraceRecord | None:
 def _recall(fields: Sequence[str]) -> TraceRecord | None:
     if len(fields) < 7:
         return None
-    success = fields[6] == "true"
-    return TraceRecord(RECALL, fields[5], _number(fields[1]), fields[3], fields[4], fields[2], success=success)
+    return TraceRecord(RECALL, *_start(fields), success=fields[6] == "true")
+
+
+def _start(fields: Sequence[str]) -> tuple[str, int, str, str, str]:
+    """Return message id, timestamp, group, topic and region, which three kinds have at the same positions."""
+    return fields[5], _number(fields[1]), fields[3], fields[4], fields[2]
 
 
 _READERS = {

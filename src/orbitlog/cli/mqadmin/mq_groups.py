@@ -25,11 +25,6 @@ _CLIENT_ID_CHARACTERS_MAX = 200
 
 
 async def update_sub_group(session: VerbSession, given: FlagValues) -> None:
-    attributes = given.get("attributes")
-    if attributes is not None:
-        from orbitlog.client.admin.broker_admin import parse_attributes
-
-        parsed = parse_attributes(attributes)
     config = GroupConfig(
         checked_group(given["g"]),
         consume_enabled=given.truth("s", True),
@@ -42,7 +37,7 @@ async def update_sub_group(session: VerbSession, given: FlagValues) -> None:
         broker_id=given.number("i", 0),
         slow_consume_broker_id=given.number("w", 1),
         notify_ids_changed_enabled=given.truth("a", True),
-        attributes=parsed if attributes is not None else {},
+        attributes=given.attributes("attributes"),
     )
     for address in await session.targets(given.get("b"), given.get("c")):
         await session.brokers.put_group(address, config)

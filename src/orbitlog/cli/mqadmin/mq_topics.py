@@ -170,11 +170,6 @@ async def topic_cluster_list(session: VerbSession, given: FlagValues) -> None:
 async def update_topic(session: VerbSession, given: FlagValues) -> None:
     from orbitlog.formats.tables.topic_config import TopicConfig
 
-    attributes = given.get("a")
-    if attributes is not None:
-        from orbitlog.client.admin.broker_admin import parse_attributes
-
-        parsed = parse_attributes(attributes)
     config = TopicConfig(
         checked_topic(given["t"]),
         read_queue_count=given.number("r", 8),
@@ -182,10 +177,10 @@ async def update_topic(session: VerbSession, given: FlagValues) -> None:
         permission=given.number("p", 6),
         sys_flag=(_UNIT if given.truth("u") else 0) | (_UNIT_SUBSCRIBED if given.truth("s") else 0),
         ordered=given.truth("o"),
-        attributes=parsed if attributes is not None else {},
+        attributes=given.attributes("a"),
     )
     for address in await session.targets(given.get("b"), given.get("c")):
-        await session.brokers.put_topic(address, config, attributes)
+        await session.brokers.put_topic(address, config, given.get("a"))
         if "b" in given and config.ordered:
             order = f"{await session.broker_name(address)}:{config.write_queue_count}"
             await session.name_servers.put_order(config.topic, order, whole_cluster=False)

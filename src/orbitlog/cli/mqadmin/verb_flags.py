@@ -66,6 +66,15 @@ class FlagValues(Mapping[str, str]):
         text = self._values.get(name)
         return default if text is None else text.lower() == "true"
 
+    def attributes(self, name: str) -> dict[str, str]:
+        """Return changes of attributes in the notation of 5.x, `+key=value,-key`."""
+        text = self.get(name)
+        if text is None:
+            return {}
+        from orbitlog.client.admin.broker_admin import parse_attributes
+
+        return parse_attributes(text)
+
 
 def parse_flags(words: Sequence[str], flags: Sequence[Flag]) -> FlagValues:
     """Parse words; raise `BadFlags` with the message of Apache's tool."""

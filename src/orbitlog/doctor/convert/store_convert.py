@@ -269,9 +269,7 @@ def _derive(
     """Derive queues, index and checkpoint from the new log, and keep the offsets of queues without messages."""
     derived = work / _STATE / "derived"
     disk.remove_tree(derived)
-    made = make_derived(
-        run, work, derived, settings, split_bytes=SPLIT_BYTES_DEFAULT, progress=progress, disk=disk
-    )
+    made = make_derived(run, work, derived, settings, split_bytes=SPLIT_BYTES_DEFAULT, progress=progress, disk=disk)
     if not made.is_published:
         raise StoreLayoutError(f"the converted log cannot be indexed: {made.findings[0]}")
     for part in (tree.CONSUMEQUEUE, tree.INDEX, tree.CHECKPOINT):

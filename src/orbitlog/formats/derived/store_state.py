@@ -25,10 +25,10 @@ STORE_STATE = Layout(
     "Orbitlog state",
     Field("magic", "u32", f"0x{_MAGIC:08X}"),
     Field("crc", "u32", "CRC-32 of the fields that follow"),
-    Field("dispatched_to", "i64", "physical offset up to which every queue unit and index key is on the disk"),
+    Field("dispatched_to", "i64", "physical offset up to which every queue unit and index key is durable"),
     Field("unit_count", "i64", "sum over all queues of the units ever put, at that moment"),
     Field("queue_count", "i64", "number of queues, at that moment"),
-    Field("key_count", "i64", "number of keys in all index files, at that moment; -1 while they are made anew"),
+    Field("key_count", "i64", "number of keys in all index files, at that moment; -1 while they are being rebuilt"),
     Field("physic_msg_timestamp_ms", "i64", "of the checkpoint that was written with this file"),
     Field("logics_msg_timestamp_ms", "i64", "of the checkpoint that was written with this file"),
 )
@@ -56,20 +56,29 @@ class StoreState:
 
 
 def encode_state(state: StoreState) -> bytes:
-    raw = STORE_STATE.struct.pack(_MAGIC, 0, *astuple(state))
-    return raw[:4] + crc32(raw[8:]).to_bytes(4, "big") + raw[8:]
+    return _encode(STORE_STATE, _MAGIC, astuple(state))
 
 
 def decode_state(raw: Bytes) -> StoreState:
-    if len(raw) < STORE_STATE.size_bytes:
-        raise Truncated(field="store state", needed=STORE_STATE.size_bytes, got=len(raw))
-    magic, stored, *values = STORE_STATE.struct.unpack_from(raw)
-    if magic != _MAGIC:
-        raise BadMagic(field="store state", got=magic)
-    computed = crc32(bytes(raw[8 : STORE_STATE.size_bytes]))
+    return StoreState(*_decode(STORE_STATE, _MAGIC, raw, field="store state"))
+
+
+def _encode(layout: Layout, magic: int, values: tuple[int, ...]) -> bytes:
+    raw = layout.struct.pack(magic, 0, *values)
+    return raw[:4] + crc32(raw[8:]).to_bytes(4, "big") + raw[8:]
+
+
+def _decode(layout: Layout, expected_magic: int, raw: Bytes, *, field: str) -> list[int]:
+    """Return the fields after magic and CRC; raise a `FormatError` that names `field` if one of both is wrong."""
+    if len(raw) < layout.size_bytes:
+        raise Truncated(field=field, needed=layout.size_bytes, got=len(raw))
+    magic, stored, *values = layout.struct.unpack_from(raw)
+    if magic != expected_magic:
+        raise BadMagic(field=field, got=magic)
+    computed = crc32(bytes(raw[8 : layout.size_bytes]))
     if computed != stored:
-        raise ChecksumMismatch(field="store state", stored=stored, computed=computed)
-    return StoreState(*values)
+        raise ChecksumMismatch(field=field, stored=stored, computed=computed)
+    return values
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +94,8 @@ class RecoveryNote:
 
 
 def encode_recovery_note(note: RecoveryNote) -> bytes:
-    raw = RECOVERY_NOTE.struct.pack(_RECOVERY_MAGIC, 0, *astuple(note))
-    return raw[:4] + crc32(raw[8:]).to_bytes(4, "big") + raw[8:]
+    return _encode(RECOVERY_NOTE, _RECOVERY_MAGIC, astuple(note))
 
 
 def decode_recovery_note(raw: Bytes) -> RecoveryNote:
-    if len(raw) < RECOVERY_NOTE.size_bytes:
-        raise Truncated(field="recovery note", needed=RECOVERY_NOTE.size_bytes, got=len(raw))
-    magic, stored, *values = RECOVERY_NOTE.struct.unpack_from(raw)
-    if magic != _RECOVERY_MAGIC:
-        raise BadMagic(field="recovery note", got=magic)
-    computed = crc32(bytes(raw[8 : RECOVERY_NOTE.size_bytes]))
-    if computed != stored:
-        raise ChecksumMismatch(field="recovery note", stored=stored, computed=computed)
-    return RecoveryNote(*values)
+    return RecoveryNote(*_decode(RECOVERY_NOTE, _RECOVERY_MAGIC, raw, field="recovery note"))
