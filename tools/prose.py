@@ -61,7 +61,7 @@ IDIOMS: dict[str, Idiom] = {
     "lie": Idiom(r"\b(?:lies?|lay|lying)\b", "is stored, is, starts at"),
     "is no": Idiom(
         r"\b(?:cannot be(?=[.,;:\"]|$)|cannot be (?:had|true)|(?<!there )is no (?!longer|more)[a-z]+"
-        r"|(?:is|are) none|not possible)",
+        r"|(?:is|are) (?-i:none)|not possible)",  # `is None` is Python
         "is invalid, is out of range, is not a valid X",
     ),
     "so many": Idiom(r"\b(?:so many|how far|as far as|so long as|so long ago)\b", "N, up to, offset, progress, lag"),

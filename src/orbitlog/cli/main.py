@@ -149,7 +149,7 @@ COMMANDS = {
     ),
     "bench": LazyCommand("orbitlog.cli.cluster.cmd_bench", "Measure the throughput and latency of a cluster."),
     "dump": LazyCommand("orbitlog.cli.dump.cmd_dump", "Print the files of a store; needs no server."),
-    "doctor": LazyCommand("orbitlog.cli.doctor.cmd_doctor", "Find out what is wrong with a store, and mend it."),
+    "doctor": LazyCommand("orbitlog.cli.doctor.cmd_doctor", "Check, explain and repair a store."),
     "nameserver": LazyCommand(
         "orbitlog.cli.serve.cmd_nameserver",
         "Run a name server: brokers register routes, clients look them up.",

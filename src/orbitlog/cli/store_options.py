@@ -82,7 +82,7 @@ def warn(sentence: str) -> None:
 
 
 def report_damage(sentences: list[str]) -> None:
-    """Print each sentence on stderr and exit with 1; return if there are none."""
+    """Print each sentence on stderr and exit with 1; do nothing without sentences."""
     for sentence in sentences[:_SENTENCES_MAX]:
         warn(sentence)
     if len(sentences) > _SENTENCES_MAX:

@@ -217,7 +217,7 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
         ),
         FindingKind.REPAIR: KindMeaning(
             _ERROR,
-            "Some of its changes were made; running the repair once more finishes it, orbitlog doctor undo undoes it",
+            "Some of its changes were made; another run of the repair finishes it, orbitlog doctor undo undoes it",
             "orbitlog doctor repair {store} --apply",
         ),
         FindingKind.ABORT: KindMeaning(_NOTE, "The broker was not stopped cleanly; the next one recovers by itself"),

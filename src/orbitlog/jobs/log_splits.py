@@ -2,10 +2,10 @@
 
 A range usually begins inside a record, and a message body can contain bytes that look like one. So the walk of a split
 reports where its chain of records begins and ends; the previous chain must end at that very position
-(`kernels.splits`). If it does not, the split is walked once more from the position that is proved.
+(`kernels.splits`). If it does not, the split is re-walked from the proved position.
 
     plan_splits     cuts the segments of a store; reads nothing but file sizes
-    unproved_splits returns the splits to walk once more, from the reports of the walks so far
+    unproved_splits returns the splits to re-walk, from the reports of the walks so far
     prove_splits    does both in this process, on threads: for planners that have no Spark at hand
 """
 
@@ -82,7 +82,7 @@ class LogSplit:
 
 @dataclass(frozen=True, slots=True)
 class WalkedSplit:
-    """The walk of a split: where its chain begins (None without a record), where it ends, and why."""
+    """The walk of a split: start of its chain (None without a record), end, and why it ended."""
 
     split: LogSplit
     first: int | None
@@ -200,8 +200,8 @@ def describe_stop(stop: Stop) -> tuple[str | None, str]:
 def unproved_splits(walks: Sequence[WalkedSplit]) -> dict[int, LogSplit]:
     """Return the numbers of walks that began at a wrong position, with the split as it must be walked instead.
 
-    Of each segment only the first is known; call this once more when those have been walked. A split that is entirely
-    inside the record before it comes back as an empty one and needs no walk. `walks` are in the order of the log.
+    Of each segment only the first is known; call this a second time when those have been walked. A split that is
+    entirely inside the record before it comes back as an empty one and needs no walk. `walks` are in the order of the log.
     """
     wrong: dict[int, LogSplit] = {}
     numbered = enumerate(walks)
@@ -224,7 +224,7 @@ def empty_walk(split: LogSplit) -> WalkedSplit:
 def prove(
     splits: Sequence[LogSplit], walk_all: Callable[[Sequence[LogSplit]], Iterable[WalkedSplit]]
 ) -> list[WalkedSplit]:
-    """Walk splits with `walk_all`, and once more those that started inside a record, until every one is proved."""
+    """Walk splits with `walk_all`, and re-walk those that started inside a record, until every one is proved."""
     walks = list(walk_all(splits))
     while wrong := unproved_splits(walks):
         again = {number: split for number, split in wrong.items() if not split.is_empty}

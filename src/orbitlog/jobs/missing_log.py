@@ -39,7 +39,7 @@ ACCEPT_OPTION = "--accept-lost-segments"
 class MissingPart:
     """A part of the log that could not be read, and the physical offsets that it covers, if known.
 
-    `may_be_lost` is set if no file is there: an operator who has no copy can accept the loss.
+    `may_be_lost` is set if no file is there: an operator without a copy can accept the loss.
     """
 
     finding: Finding

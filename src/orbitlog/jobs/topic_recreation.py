@@ -99,7 +99,7 @@ def _runs_of(derivations: Sequence[SplitDerivation]) -> dict[Queue, list[UnitRun
 
 
 def _unit_zero(store: StoreFiles, queue: Queue) -> int | None:
-    """Return the physical offset in the first unit of a queue's files, None if there is none."""
+    """Return the physical offset in the first unit of a queue's files, None without units."""
     for file in store.queues.get(queue, ()):
         if file.base == 0 and file.path.is_file():
             with file.path.open("rb") as opened:

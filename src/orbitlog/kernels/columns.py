@@ -75,7 +75,7 @@ def staggered_bytes(dtypes: Sequence[npt.DTypeLike], rows: int) -> int:
 
 
 def _stride_bytes(size_bytes: int) -> int:
-    """Return how far the next column starts from one of that size: whole cache lines, and three more."""
+    """Return the distance from a column of that size to the next: whole cache lines, and three more."""
     return (size_bytes // _CACHE_LINE + 4) * _CACHE_LINE
 
 

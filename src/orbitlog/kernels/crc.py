@@ -59,7 +59,7 @@ def _vector(low: int, high: int) -> ir.Constant:
 
 
 def _fold(builder: ir.IRBuilder, value: ir.Value, factors: ir.Value, addend: ir.Value) -> ir.Value:
-    """Multiply both halves of a 128-bit remainder forward and add what lies there."""
+    """Multiply both halves of a 128-bit remainder forward and add the next 16 bytes."""
     function_type = ir.FunctionType(_VECTOR, [_VECTOR, _VECTOR, ir.IntType(8)])
     multiply = builder.module.declare_intrinsic("llvm.x86.pclmulqdq", fnty=function_type)
     low = builder.call(multiply, [value, factors, ir.Constant(ir.IntType(8), 0x00)])

@@ -203,7 +203,7 @@ class DispatchScan:
         base_physical_offset: int,
         log_format: LogFormat = LogFormat.ORDINARY,
     ) -> DispatchColumns:
-        """Return the columns of messages from `start` on, as many as one chunk holds; no row where none is there.
+        """Return the columns of messages from `start` on, as many as one chunk holds; no row if there is no message.
 
         The arrays are used again for the next chunk.
         """

@@ -72,7 +72,7 @@ def fill_listed(address, places, sizes, first, end, base, check_crc, bytes_max, 
 
 @dataclass(frozen=True, slots=True)
 class ListedBatch:
-    """Rows for the listed records from `first` on; `batch` is None if that record does not match the list."""
+    """Rows for the listed records from `first` on; without a `batch` if that record does not match the list."""
 
     first: int
     batch: pa.RecordBatch | None

@@ -81,7 +81,7 @@ class Split:
 class SplitWalk:
     """Result of a split: start of its chain, required start of the next one, number of messages, reason for its end.
 
-    `first` is None if no record starts in the split: one that started earlier covers it.
+    Without a `first`, no record starts in the split: one that started earlier covers it.
     """
 
     split: Split
@@ -94,7 +94,7 @@ class SplitWalk:
 def cut(size_bytes: int, split_bytes: int) -> list[Split]:
     """Cut a segment into splits of that size, the last one shorter."""
     if split_bytes <= 0:
-        raise ValueError(f"splits of {split_bytes} bytes cannot be")
+        raise ValueError(f"splits of {split_bytes} bytes are too small")
     return [Split(start, min(start + split_bytes, size_bytes)) for start in range(0, size_bytes, split_bytes)]
 
 

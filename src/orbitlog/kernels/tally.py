@@ -51,7 +51,7 @@ Longs = npt.NDArray[np.int64]
 
 
 class Sums(NamedTuple):
-    """What is added up for each group of one table."""
+    """Sums for each group of one table."""
 
     messages: Longs
     stored_bytes: Longs

@@ -106,7 +106,7 @@ BEHAVIOUR = {
     "filterSupportRetry": "retried messages are not filtered by the SQL expression of their subscription",
     "priorityOrderAsc": "message priorities are not supported; messages are delivered in the order of the queue",
     # Consumption
-    "disableConsumeIfConsumerReadSlowly": "consumers far behind are not disabled",
+    "disableConsumeIfConsumerReadSlowly": "consumers with a large lag are not disabled",
     "coldDataFlowControlEnable": "reads of old messages are not throttled",
     "enablePopMessageThreshold": "the number of POP messages in flight is not limited",
     "enableSkipLongAwaitingAck": "POP messages that wait long for an acknowledgement are redelivered, not skipped",
@@ -124,7 +124,7 @@ BEHAVIOUR = {
     "metricsExporterType": "metrics are not exported",
 }
 
-# Values that change nothing, where they are not just Java's default; `<=` allows every number up to it.
+# Values that change nothing, if they are not just Java's default; `<=` allows every number up to it.
 HARMLESS_VALUES = {
     "inSyncReplicas": ("<=1",),
     "minInSyncReplicas": ("<=1",),
@@ -157,7 +157,7 @@ PROTECTING_KEYS = (
     "configBlackList",
 )
 
-# Keys of our own; a command that reads a store finds them in a broker.conf and has no use for them.
+# Keys of Orbitlog; a command that reads a store finds them in a broker.conf and has no use for them.
 ORBITLOG_KEYS = frozenset(("serverConnectionsMax", "dispatchEngine", "vipChannelEnable", "compat")) | frozenset(
     limit.key for limit in BROKER_LIMITS
 )

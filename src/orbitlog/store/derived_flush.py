@@ -16,7 +16,7 @@ from orbitlog.store.store_opening import OpenedStore
 class DerivedFlush:
     """Flushes the derived files of one store; `derived_to` is the physical offset up to which they are durable.
 
-    `files_lock` is held while queues and index are synced and while files of theirs are removed: a file may not be
+    `files_lock` is held while queues and index are synced and while their files are removed: a file may not be
     unlinked and unmapped in the middle of its sync.
     """
 

@@ -77,7 +77,7 @@ class MessageStore(StoreReads):
         progress: Progress | None = None,
         sleep: Sleep | None = None,
     ) -> MessageStore:
-        """Open a store for writing, recovering it after a crash; create it if there is none.
+        """Open a store for writing, recovering it after a crash; create it if it does not exist.
 
         `progress` gets the bytes of the log done and to do while a long recovery runs. `sleep` is called between
         attempts to get dispatch back from an external engine; without it the first failed attempt raises `StoreLocked`.

@@ -136,7 +136,7 @@ class OfflineStoreWriter:
             self._segment.close()
 
     def _make_room(self, record_bytes: int) -> None:
-        """Start a segment if there is none or the current one has no room for the records."""
+        """Start a segment if the current one, if any, has no room for the records."""
         room = self._geometry.segment_bytes - self._physical_offset % self._geometry.segment_bytes
         if self._segment is not None and not fits(record_bytes, room):
             self._write_log(encode_blank(room))

@@ -48,7 +48,7 @@ from orbitlog.storefiles.store_contents import refuse_lost_log, refuse_writing
 
 
 def lock_store(root: Path, config: StoreConfig, disk: Disk) -> ExitStack:
-    """Create the store's directories if there are none, and lock them; return the locks.
+    """Create the store's directories if they do not exist, and lock them; return the locks.
 
     Raise `StoreLocked` if another process has the store open, `StoreLayoutError` if it may not be written to.
     """

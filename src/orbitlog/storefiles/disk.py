@@ -508,7 +508,7 @@ class RealDisk:
         with disk_errors(f"locking {path}"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            # A record lock, as Java takes it: flock would not see Java's, nor Java ours.
+            # A record lock, as Java takes it: flock and Java's lock do not see each other.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
         except OSError as error:
             os.close(descriptor)

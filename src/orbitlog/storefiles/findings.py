@@ -71,7 +71,7 @@ class FindingKind(StrEnum):
     UNCHECKED = "unchecked"
     """A part of the store that Orbitlog does not read."""
     LINK = "link"
-    """A part of the store that is behind a symbolic link."""
+    """A part of the store that is reached through a symbolic link."""
     UNREADABLE = "unreadable"
     """A segment that could not be opened."""
     LOCK = "lock"

@@ -65,7 +65,7 @@ class IndexWalk:
     def _note_bad(self, first_bad: int | None, end: int) -> None:
         if first_bad is not None:
             position = self.layout.entry_position(first_bad)
-            self.problems.append(f"byte {position}: entries {first_bad} to {end - 1} cannot be; they were skipped")
+            self.problems.append(f"byte {position}: entries {first_bad} to {end - 1} are invalid; they were skipped")
 
 
 def _can_be(entry: IndexEntry, number: int) -> bool:

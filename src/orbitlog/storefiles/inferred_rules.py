@@ -27,7 +27,7 @@ from orbitlog.storefiles.store_inference import infer_compat, infer_rules
 
 _ENTRIES_SAMPLED = 400
 _FILES_SAMPLED = 3
-_VOTES_COUNTED = 5  # the last ones: an upgrade may have been a moment ago
+_VOTES_COUNTED = 5  # the last ones: an upgrade may have been recent
 _PLACES = ("master_flushed_physical_offset", "confirm_physical_offset", "logics_physical_offset")
 
 

@@ -74,7 +74,7 @@ def first_written(view: memoryview, start: int, end: int | None = None) -> int |
 
 
 def end_of_written(view: memoryview, start: int, end: int | None = None) -> int:
-    """Return the position after the last byte from `start` to `end` that is not zero; `start` if there is none."""
+    """Return the position after the last byte from `start` to `end` that is not zero; `start` if all are."""
     end = len(view) if end is None else min(end, len(view))
     while end > start:
         chunk = bytes(view[max(start, end - _CHUNK_BYTES_MAX) : end])

@@ -16,7 +16,7 @@ _MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class PropertyCrc:
-    """What the settings ask for: `append` is None if nothing was given, then the store continues as its log ends."""
+    """What the settings ask for: without `append`, the store continues as its log ends."""
 
     append: bool | None = None
     verify: bool = False

@@ -116,7 +116,7 @@ class StorePaths:
         return available[segment_number % len(available)]
 
     def find_segment(self, base: int, segment_bytes: int = 0) -> Path:
-        """Return the path of the segment that starts at `base`; if it does not exist, where it would be created."""
+        """Return the path of the segment that starts at `base`; if it does not exist, the path for creating it."""
         name = tree.offset_file_name(base)
         if self.has_several:
             for directory in self.log_directories:
@@ -182,7 +182,7 @@ def refuse_shared_log(roots: Sequence[Path], settings: StoreSettings) -> None:
 
 
 def where_else(paths: StorePaths) -> str:
-    """Return what to do if the log is not where it was looked for."""
+    """Return what to do if the log is missing from its directories."""
     if paths.is_configured:
         return (
             f"mount the disks of {paths.shown}, or correct {COMMITLOG_PATHS.key} and {READ_ONLY_PATHS.key}: the queues"

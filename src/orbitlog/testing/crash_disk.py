@@ -3,12 +3,12 @@
 It is a `storefiles.disk.Disk`; give it to `MessageStore.open`. Everything that changes it is a step with a number:
 
     disk = CrashDisk()
-    disk.cut_at = 57                 # the next step with that number raises PowerCut, and so does all that follows
+    disk.cut_at = 57                 # the next step with that number raises PowerCut, as does every later one
     ...
-    found = disk.crash(seed=1)       # one of the many disks that may be found when the power is back
+    found = disk.crash(seed=1)       # one of the possible disks after the power cut
 
-`crash` may be asked at any moment, the power need not be cut for it; `on_step` is called before each step, which is
-the cheapest way to look at every moment of a run. What may be found is told in `crash_images`.
+`crash` may be called at any time, also without a power cut; `on_step` is called before each step, which is the cheapest
+way to examine every state of a run. `crash_images` describes the possible images.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _TEMPORARY = ".orbitlog-new"
 
 
 class PowerCut(BaseException):
-    """The power is gone: nothing more happens to this disk, and no handler of errors may catch it."""
+    """The power is cut: nothing more happens to this disk, and no error handler may catch it."""
 
 
 class CrashFile:
@@ -71,15 +71,15 @@ class CrashFile:
         self._check_writable(start, stop)
         with self._disk.step(f"edit {self._path} {start}-{stop}"):
             self._inode.note_written(start, stop)
-        lent = memoryview(self._inode.content)[start:stop]
-        self._disk.lent.append((lent, self._inode, start, stop))
-        return lent
+        view = memoryview(self._inode.content)[start:stop]
+        self._disk.views.append((view, self._inode, start, stop))
+        return view
 
     def _check_writable(self, start: int, stop: int) -> None:
         assert self._is_open and self._writable, f"{self._path} is not open for writing"
         assert 0 <= start <= stop <= self.size_bytes, f"{self._path} has no bytes {start} to {stop}"
         missing = set(self._inode.pages(start, stop)) - self._inode.allocated
-        # With a real map the process would be killed for it when the disk is full.
+        # With a real map the process would be killed for it (SIGBUS) when the disk is full.
         assert not missing, f"{self._path}: bytes {start} to {stop} are written before they are allocated"
 
     def allocate(self, start: int, stop: int) -> None:
@@ -88,10 +88,10 @@ class CrashFile:
             self._inode.allocated.update(self._inode.pages(start, stop))
 
     def fetch(self, start: int, stop: int) -> None:
-        """Nothing has to be fetched."""
+        """Does nothing: everything is in memory."""
 
     def expect_scattered(self) -> None:
-        """It is all in memory."""
+        """Does nothing: everything is in memory."""
 
     def data_end(self) -> int:
         return min(max(self._inode.allocated, default=-1) * PAGE_BYTES + PAGE_BYTES, self.size_bytes)
@@ -135,7 +135,7 @@ class CrashPlainFile:
             self._inode.resize(size_bytes)
 
     def start_writeback(self, position: int, size_bytes: int) -> None:
-        """Pages reach the disk when they like as it is."""
+        """Does nothing: pages may reach the disk at any time."""
 
     def set_modified(self, modified_ns: int) -> None:
         self._inode.modified_ms = modified_ns // 1_000_000
@@ -148,7 +148,7 @@ class CrashPlainFile:
             self._inode.sync()
 
     def close(self) -> None:
-        """Nothing is kept open."""
+        """Does nothing: no descriptor is open."""
 
 
 class CrashLock:
@@ -171,14 +171,14 @@ class CrashDisk:
         self.on_step: Callable[[], None] | None = None
         self.last_step = ""
         self.open_files = self.open_files_most = 0
-        self.lent: list[tuple[memoryview, Inode, int, int]] = []
+        self.views: list[tuple[memoryview, Inode, int, int]] = []
         self._roots = {Path("/"): Directory(), Path(): Directory()}
         self._known: dict[Path, Directory] = {}  # paths that were looked up, until a directory is moved or removed
         self._locked: set[Path] = set()
 
     @classmethod
     def of_files(cls, files: Mapping[Path, bytes]) -> CrashDisk:
-        """Make a disk that holds these files, all of them durable."""
+        """Create a disk with these files, all of them durable."""
         disk = cls()
         for path, content in sorted(files.items()):
             disk.make_directory(path.parent)
@@ -188,7 +188,7 @@ class CrashDisk:
         return disk
 
     def files(self) -> dict[Path, bytes]:
-        """Return what every file holds now."""
+        """Return the current content of every file."""
         self._settle()
         return {
             directory / name: bytes(entry.content)
@@ -211,7 +211,7 @@ class CrashDisk:
 
     @contextmanager
     def step(self, what: str) -> Iterator[None]:
-        """Everything that changes the disk happens in one of these."""
+        """Wrap every change of the disk."""
         self._settle()
         if self.on_step is not None:
             self.on_step()
@@ -222,25 +222,25 @@ class CrashDisk:
         yield
 
     def _settle(self) -> None:
-        """Note what was written through lent ranges; those that were released are done with."""
-        for _, inode, start, stop in self.lent:
+        """Note bytes written through views from `edit`; forget views that were released."""
+        for _, inode, start, stop in self.views:
             inode.note_written(start, stop)
-        if self.lent:
-            self.lent = [lending for lending in self.lent if not _is_released(lending[0])]
+        if self.views:
+            self.views = [entry for entry in self.views if not _is_released(entry[0])]
 
     def take_space(self) -> None:
         if self.full_from is not None and self.steps > self.full_from:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     def sync_fails(self) -> bool:
-        """Tell whether this sync is the one that fails."""
+        """Return whether this sync fails."""
         if self.sync_fails_at is None or self.steps <= self.sync_fails_at:
             return False
         self.sync_fails_at = None
         return True
 
     def crash(self, seed: int) -> CrashDisk:
-        """Return a disk as it may be found after a power cut now; the same for the same seed."""
+        """Return a disk as it may be after a power cut now; the same for the same seed."""
         chance = Random(seed)  # noqa: S311 (crash images, not secrets)
         survival = chance.choice([Survival.NOTHING, Survival.EVERYTHING, *[Survival.ANY] * 6])
         self._settle()
@@ -263,7 +263,7 @@ class CrashDisk:
         return found
 
     def kill(self) -> CrashDisk:
-        """Return the disk as it is found after the process alone was killed: all is there, as durable as it was."""
+        """Return the disk after the process alone was killed: all writes are kept, as durable as they were."""
         self._settle()
         found = CrashDisk()
         found._roots = deepcopy(self._roots)

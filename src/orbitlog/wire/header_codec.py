@@ -172,7 +172,7 @@ class Header:
         return cls(**given)
 
     def to_ext_fields(self) -> dict[str, str]:
-        """Encode a header; fields that are None are omitted."""
+        """Encode a header; absent fields are omitted."""
         ext_fields = {}
         for attribute, name, _, _ in _declared(type(self)):
             value = getattr(self, attribute)

@@ -123,7 +123,7 @@ class PullHandler:
     # Reading
 
     def _answer(self, pull: _Pull, reads: _Reads | None) -> Command | bytes | None:
-        """Answer a woken pull, sharing `reads` with the others; answer or hold a new one (`reads` is None)."""
+        """Answer a woken pull, sharing `reads` with the others; without `reads`, answer or hold a new one."""
         state, header = self._state, pull.header
         reset_to = state.offsets.take_reset(header.topic, header.group, header.queue_id)
         if reset_to is not None and reset_to != header.queue_offset:

@@ -7,7 +7,7 @@ check, a quota) is a new entry. Its class states how the fast path obeys it:
   settings. The slow path evaluates it; a send template keeps the verdict. Templates end with their connection, and
   with every change of topics or settings.
 - `MessageRule`: the verdict also follows from body, properties or state (a counter). Both paths evaluate it for every
-  message; one that does not pass is left to the slow path, which evaluates it once more and sends the refusal.
+  message; one that does not pass is left to the slow path, which evaluates it from the start and sends the refusal.
 - `PropertyRule`: concerns messages with certain properties. These are special: the fast path never takes them.
 
 The module is pure: no I/O, no clock, no random numbers, no table is changed. Refusals of the store itself

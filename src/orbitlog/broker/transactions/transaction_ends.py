@@ -47,6 +47,6 @@ class TransactionEnds:
         for first in range(0, len(ending), ENDED_TOGETHER_MAX):
             ended = self._halves.end(*ending[first : first + ENDED_TOGETHER_MAX])
             if not ended.is_stored:
-                # Nothing is lost: the transaction check asks their producers, which end them once more.
+                # Nothing is lost: the transaction check asks their producers, which then end them.
                 log.warning("could not store the end of %d transactions: %s", len(ending) - first, ended.status)
                 return

@@ -27,7 +27,7 @@ def command() -> None:
 
 
 def _selected(brokers: dict[str, str], wanted: str | None) -> dict[str, str]:
-    """Return the broker with this name or address, or all brokers if `wanted` is None."""
+    """Return the broker with this name or address, or all brokers without `wanted`."""
     if wanted is None:
         return brokers
     selected = {name: address for name, address in brokers.items() if wanted in (name, address)}

@@ -40,7 +40,7 @@ _ADVICE = ("add ", "remove ", "run ", "set ", "write ")
 
 
 class GivenSettings(NamedTuple):
-    """What was given by file and command line, as texts."""
+    """Settings given by file and on the command line, as text."""
 
     config_path: Path | None
     assignments: tuple[str, ...]

@@ -66,7 +66,7 @@ _PARTS = {tree.COMMITLOG: Part.LOG, tree.CONSUMEQUEUE: Part.QUEUES, tree.INDEX: 
 
 @dataclass(frozen=True, slots=True)
 class IndexTarget:
-    """Index files, oldest first; the layout is None if neither files nor settings determine it."""
+    """Index files, oldest first; without a layout if neither files nor settings determine it."""
 
     files: tuple[SizedFile, ...]
     layout: IndexLayout | None

@@ -204,7 +204,7 @@ class Inspection:
             queue = BrokerQueue(broker_name, address, names.SCHEDULE_TOPIC, queue_id)
             low, high = await self.bounds(queue)
             async for message in self.walk(queue, max(low, delivered.get(queue_id + 1, 0)), high):
-                # By the default levels: brokers do not report theirs to all tools.
+                # By the default levels: brokers do not report their own levels to all tools.
                 due_ms = STANDARD_LEVELS.deliver_timestamp_ms(queue_id + 1, message.stored.store_timestamp_ms)
                 yield ScheduledMessage(queue, message, due_ms, None)
 

@@ -146,7 +146,7 @@ class LogConversion:
         self._write_buffer()
         segment.resize(self._segment_bytes)
         segment.set_modified(self._modified_ns)
-        # The segment and its name must be durable before the progress file says that it need not be written again.
+        # The segment and its name must be durable before the progress file records it as written.
         segment.sync()
         segment.close()
         self._disk.sync_directory(self._directory)

@@ -46,7 +46,7 @@ _CONVERTIBLE = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Conversion:
-    """What was converted, or would be."""
+    """Result of a conversion or of its dry run."""
 
     store: str
     out: str

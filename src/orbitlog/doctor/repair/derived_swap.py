@@ -47,7 +47,7 @@ class DerivedSet:
 
 
 Deriver = Callable[[Path], tuple[DerivedSet | None, list[str]]]
-"""Rebuilds derived files into a directory, or predicts the result; returns the problems if there is none."""
+"""Rebuilds derived files into a directory, or predicts the result; returns the problems if it cannot."""
 
 
 def predict_derived(store: StoreFiles, found: Examination, out: Path) -> tuple[DerivedSet | None, list[str]]:
@@ -159,7 +159,7 @@ def _plan_index_and_checkpoint(
 
 
 def _plan_index_time(journal: PlanJournal, store: StoreFiles, made: Path) -> None:
-    """Plan to copy the index time alone into the checkpoint of the store: its queues may be behind."""
+    """Plan to copy the index time alone into the checkpoint of the store: its queues may lag."""
     new, old = made / tree.CHECKPOINT, store.checkpoint
     if not new.exists() or old is None or old.size_bytes != checkpoint.CHECKPOINT_BYTES:
         return

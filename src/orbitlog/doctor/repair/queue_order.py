@@ -52,7 +52,7 @@ class Gap(NamedTuple):
 
 @dataclass(slots=True)
 class Line:
-    """What is true of a queue: gaps, and by physical offset the offsets that messages should have."""
+    """Order of a queue: gaps, and by physical offset the queue offsets that messages should have."""
 
     gaps: list[Gap] = field(default_factory=list)
     moved: dict[int, int] = field(default_factory=dict)

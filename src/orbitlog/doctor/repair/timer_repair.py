@@ -25,7 +25,7 @@ def plan_timers(journal: PlanJournal, store: StoreFiles, findings: Sequence[Find
         if os.path.lexists(wheel):
             journal.quarantine(wheel, "brokers rebuild it from the timer log")
         return
-    why = "brokers rebuild it from the timer topic, and deliver once more what was delivered already"
+    why = "brokers rebuild it from the timer topic, and redeliver messages that were delivered already"
     for path in (wheel, store.root / tree.TIMER_LOG, store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE):
         if os.path.lexists(path):
             journal.quarantine(path, why)

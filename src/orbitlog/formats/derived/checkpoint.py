@@ -18,8 +18,8 @@ CHECKPOINT = Layout(
     Field("physic_msg_timestamp_ms", "i64", "store time of the last message flushed in the CommitLog"),
     Field("logics_msg_timestamp_ms", "i64", "store time of the last message flushed in the ConsumeQueues"),
     Field("index_msg_timestamp_ms", "i64", "end time of the last IndexFile that is complete and flushed"),
-    Field("master_flushed_physical_offset", "i64", "5.x: how far the master's log was flushed"),
-    Field("confirm_physical_offset", "i64", "5.x: how far the log is confirmed by replicas"),
+    Field("master_flushed_physical_offset", "i64", "5.x: physical offset to which the master's log was flushed"),
+    Field("confirm_physical_offset", "i64", "5.x: physical offset to which replicas confirmed the log"),
     Field("logics_physical_offset", "i64", "5.5: physical offset of the last message flushed in the ConsumeQueues"),
 )
 CHECKPOINT_BYTES = 4096

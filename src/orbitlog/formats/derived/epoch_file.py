@@ -33,7 +33,7 @@ class EpochEntry:
 
 
 def encode_epoch_file(entries: tuple[EpochEntry, ...]) -> str:
-    """Return the text; Java leaves the file as it was when there are none."""
+    """Return the text; without epochs Java leaves the file as it was."""
     lines = "".join(f"{entry.epoch}-{entry.start_physical_offset}\n" for entry in entries)
     return f"{len(entries)}\n{_crc(lines)}\n{lines}"
 

@@ -1,6 +1,6 @@
 """The ConsumeQueue extension: tags code, store time and filter bitmap of a message, for SQL subscriptions.
 
-Where it is enabled, the tags code of a ConsumeQueue unit is the address of an extension unit: its position in the
+If it is enabled, the tags code of a ConsumeQueue unit is the address of an extension unit: its position in the
 extension's byte stream with the sign bit set. A hash code never looks like one. A unit never crosses a file: where
 it does not fit, the file ends with an i16 of -1. Mirrors Java `ConsumeQueueExt`; the bitmap is made by `bloom`.
 """

@@ -1,8 +1,8 @@
 """Store state: Orbitlog's own file about derived files, more precise than Java's checkpoint.
 
-The checkpoint gives times, in steps of a flush, and only 5.5's an offset. This file says up to which physical offset
-every queue unit is on the disk, and how many there were. It is believed only with the checkpoint that stood beside
-it: a Java broker that used the store meanwhile wrote another one. Java ignores the file.
+The checkpoint gives times, in steps of a flush, and only 5.5's an offset. This file records up to which physical offset
+every queue unit is durable, and the number of units. It is valid only with the checkpoint that was saved with it: a
+Java broker that used the store meanwhile wrote another checkpoint. Java ignores the file.
 """
 
 from __future__ import annotations

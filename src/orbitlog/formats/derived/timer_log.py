@@ -1,7 +1,7 @@
 """The timer log: one unit for each message put on the timer wheel (5.x).
 
 Files of fixed size, units back to back; a unit names the one before it in the same slot, so a slot's messages
-form a list that is walked backwards. A file ends with a BLANK that says "go to the next file" and needs 16 bytes.
+form a list that is walked backwards. A file ends with a BLANK of 16 bytes that refers to the next file.
 Mirrors Java `TimerLog` and `TimerMessageStore.doEnqueue`. Positions called `log_position` are bytes from the start
 of the timer log, over all of its files.
 """

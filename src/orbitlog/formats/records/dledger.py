@@ -34,9 +34,9 @@ ENTRY_HEADER = Layout(
 INDEX_UNIT = Layout(
     "DLedger index unit",
     Field("magic", "i32", "1"),
-    Field("physical_offset", "i64", "where in the log the entry starts"),
+    Field("physical_offset", "i64", "of the entry's first byte in the log"),
     Field("size_bytes", "i32", "of the entry, its header included"),
-    Field("index", "i64", "number of the entry; its unit lies at 32 times this"),
+    Field("index", "i64", "number of the entry; its unit starts at 32 times this"),
     Field("term", "i64", "term of the entry"),
 )
 FILE_END = Layout(

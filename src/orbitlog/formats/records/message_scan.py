@@ -20,7 +20,7 @@ MAGIC_BLANK = 0xCBD43194
 BLANK = Layout(
     "CommitLog BLANK record (end of a segment)",
     Field("total_size", "i32", "bytes from here to the end of the segment"),
-    Field("magic", "u32", f"0x{MAGIC_BLANK:08X}; what lies behind it has no meaning"),
+    Field("magic", "u32", f"0x{MAGIC_BLANK:08X}; the bytes after it have no meaning"),
 )
 BLANK_BYTES = BLANK.size_bytes
 assert BLANK_BYTES == 8

@@ -1,8 +1,8 @@
 """POP check points and acknowledgements: the messages of `rmq_sys_REVIVE_LOG_<cluster>`.
 
-A Java broker commits a group's offset when it gives messages out, and appends a check point that names them. What is
-acknowledged follows as further messages. The revive service reads both and redelivers what is missing. Mirrors Java
-`PopCheckPoint`, `AckMsg`, `BatchAckMsg` and `PopAckConstants`.
+A Java broker commits a group's offset when it delivers messages, and appends a check point that names them.
+Acknowledgements follow as further messages. The revive service reads both and redelivers messages without one.
+Mirrors Java `PopCheckPoint`, `AckMsg`, `BatchAckMsg` and `PopAckConstants`.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class CheckPointKey(NamedTuple):
 
 @json_record
 class PopCheckPoint(JsonRecord):
-    """Messages of one queue that one pop gave out."""
+    """Messages of one queue that one pop delivered."""
 
     COMPUTED: ClassVar[dict[str, Computed]] = {"reviveTime": Computed("visible_ms")}
 
@@ -84,7 +84,7 @@ class PopCheckPoint(JsonRecord):
 
     @property
     def visible_ms(self) -> int:
-        """The timestamp at which what is not acknowledged is redelivered."""
+        """The timestamp at which unacknowledged messages are redelivered."""
         return self.pop_timestamp_ms + self.invisible_ms
 
     @property
@@ -93,7 +93,7 @@ class PopCheckPoint(JsonRecord):
 
     @property
     def queue_offsets(self) -> list[int]:
-        """The messages; brokers before 5.0.1 wrote no differences, and gave out consecutive offsets."""
+        """The messages; brokers before 5.0.1 wrote no differences, and delivered consecutive offsets."""
         start = self.start_queue_offset
         return [start + each for each in (self.differences or range(self.count))]
 

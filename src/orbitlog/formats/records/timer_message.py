@@ -1,6 +1,6 @@
 """Timer messages (5.x): their properties, and the handle that recalls one.
 
-A sender gives TIMER_DELIVER_MS, TIMER_DELAY_MS or TIMER_DELAY_SEC. The broker puts the message aside in
+A sender gives TIMER_DELIVER_MS, TIMER_DELAY_MS or TIMER_DELAY_SEC. The broker stores the message in
 rmq_sys_wheel_timer with TIMER_OUT_MS, the second in which its wheel turns it out. Mirrors Java
 `HookUtils.transformTimerMessage`, `TimerMessageStore.doEnqueue` and `RecallMessageHandle`.
 """
@@ -62,7 +62,7 @@ def wake_ms(due: int, stored_ms: int) -> int:
     left_ms = due - stored_ms
     if left_ms < ROLL_WINDOW_MS:
         return due
-    # Not much beyond the window: half of it now, so that the rest is not a moment only.
+    # Slightly beyond the window: half of the delay now, so that the rest is not too short.
     return stored_ms + (ROLL_WINDOW_MS // 2 if left_ms - ROLL_WINDOW_MS < ROLL_WINDOW_MS // 3 else ROLL_WINDOW_MS)
 
 
@@ -95,7 +95,7 @@ def is_taken_back(delete_keys: Container[str], topic: str, unique_id: str) -> bo
 
 @dataclass(frozen=True, slots=True)
 class RecallHandle:
-    """What a sender keeps to take a message back before its time."""
+    """Handle with which a sender recalls a message before its delivery time."""
 
     topic: str
     broker_name: str

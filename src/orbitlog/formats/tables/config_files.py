@@ -113,7 +113,7 @@ def config_codec(file_name: str) -> ConfigCodec:
 
 
 class ConfigSource(Enum):
-    """Which of the two files was believed."""
+    """Which of the two files was used."""
 
     MAIN = "main"
     BACKUP = "backup"
@@ -134,8 +134,8 @@ def choose_config(
 ) -> ChosenConfig[object] | None:
     """Read the file, or its backup if it is missing, empty or unreadable; return None if both are empty or missing.
 
-    A backup that cannot be read is an error. So is a damaged file without a backup, where Java would go on with
-    nothing and write that over the damage.
+    A backup that cannot be read is an error. So is a damaged file without a backup: Java would continue with
+    an empty table and overwrite the damaged file with it.
     """
     problem: FormatError | None = None
     if main:

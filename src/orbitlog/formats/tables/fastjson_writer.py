@@ -1,8 +1,8 @@
 """JSON text as fastjson writes it, byte for byte: the config files of a store, pretty or compact.
 
-Two writers exist in the wild. fastjson 1 (RocketMQ up to 5.3) keeps a map with integer keys on one line and
+There are two versions. fastjson 1 (RocketMQ up to 5.3) keeps a map with integer keys on one line and
 escapes U+007F to U+009F, U+2028 and U+2029; fastjson 2 (RocketMQ 5.5) gives each entry its own line and escapes
-control characters alone. `compat.Compat.int_keys_on_own_line` says which is meant. Both leave integer keys
+control characters alone. `compat.Compat.int_keys_on_own_line` selects one. Both leave integer keys
 unquoted, leave nulls out of maps, and never escape a slash. Mirrors Java `RemotingSerializable.toJson`.
 """
 
@@ -99,7 +99,7 @@ def _java_double(value: float) -> str:
         return "null"
     if value == 0 or 1e-3 <= abs(value) < 1e7:
         return repr(value)
-    from decimal import Decimal  # seldom needed, and long to load
+    from decimal import Decimal  # rarely needed, and slow to load
 
     number = Decimal(repr(value)).normalize()
     first, *others = map(str, number.as_tuple().digits)

@@ -1,7 +1,7 @@
 """Config files that a broker keeps by consumer group: subscriptionGroup, messageRequestMode, consumerFilter.
 
 Mirrors Java `SubscriptionGroupManager`, `MessageRequestModeManager`, `ConsumerFilterManager` and their beans.
-Enumerations stay text: a newer broker may know more of them than we do.
+Enumerations stay text: a newer broker may have more values.
 """
 
 from __future__ import annotations

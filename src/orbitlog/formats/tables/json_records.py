@@ -6,10 +6,10 @@ A record declares each field once, with its Java name, its codec and the default
     class TopicConfig(JsonRecord):
         read_queue_count: int = field(default=16, metadata=java("readQueueNums", INT))
 
-Reading takes what fastjson takes for that type (a number in quotes is a number) and ignores order. Fields that we
-do not know stay in `unknown` and are written again, so a store may go through our hands and back to a newer
-broker; fields of our own always win. Writing sorts by Java name, as fastjson does, and leaves out what the chosen
-`Compat` does not know. A null means "not given" in both directions.
+Reading accepts what fastjson accepts for that type (a number in quotes is a number) and ignores order. Unknown
+fields stay in `unknown` and are written back, so that a newer broker finds them when the store returns to it;
+declared fields take precedence. Writing sorts by Java name, as fastjson does, and omits fields that the chosen
+`Compat` does not have. A null means "not given" in both directions.
 """
 
 from __future__ import annotations
@@ -177,10 +177,10 @@ def json_record(kind: type[T]) -> type[T]:
 
 @json_record
 class JsonRecord:
-    """A Java bean; `unknown` holds the fields that we do not know.
+    """A Java bean; `unknown` holds fields that the class does not declare.
 
-    What a frozen dataclass has generated for it stands here once: made anew for each of a hundred classes it was a
-    third of the time that a broker takes to start.
+    The methods of a frozen dataclass are defined here once: generating them for each of a hundred classes took a third
+    of the broker's start-up time.
     """
 
     COMPUTED: ClassVar[Mapping[str, Computed]] = {}

@@ -1,10 +1,10 @@
 """Java's loose JSON, read with limits: what fastjson writes into config files, and what it takes when people edit them.
 
 Strategy, fastest first. Most text is plain JSON, and the standard library reads it. Maps with integer keys have
-them unquoted (`{0:107}`): one regular expression quotes and marks those, and the standard library goes again; they
-become `int` keys, so that a map can be written as it was. Only then comes a small reader of our own, which takes
-what fastjson takes (bare keys, single quotes, comments, commas too many) or says in which line and column the
-text goes wrong. Mirrors Java `RemotingSerializable.fromJson`; `fastjson_writer` is the other direction.
+them unquoted (`{0:107}`): one regular expression quotes and marks those, and the standard library reads the result;
+they become `int` keys, so that a map can be written as it was. Everything else goes to a small reader that accepts
+what fastjson accepts (bare keys, single quotes, comments, extra commas) or reports the line and column of the
+error. Mirrors Java `RemotingSerializable.fromJson`; `fastjson_writer` is the other direction.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""config/orbitlogPops.json: which messages POP consumers have been given and have not acknowledged. Java ignores it.
+"""config/orbitlogPops.json: POP messages in flight, delivered and not yet acknowledged. Java ignores it.
 
-It is saved together with consumerOffset.json, whose offsets stop before the first of these messages. So whoever loses
-this file, or does not know it, gives them out again, and none is lost.
+It is saved together with consumerOffset.json, whose offsets stop before the first of these messages. So a
+broker without this file redelivers them, and none is lost.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """config/orbitlogTimers.json: progress of timer message delivery. Java ignores it and uses `timercheck` instead.
 
-`timer_check_crc` is the CRC of `timercheck` as it was when this was saved: where it is another one, a Java broker has
-used the store since, and what it says counts.
+`timer_check_crc` is the CRC of `timercheck` when this file was saved. If it differs, a Java broker has used the store
+since, and `timercheck` is authoritative.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from orbitlog.formats.tables.json_records import LONG, JsonFile, JsonRecord, jav
 
 @json_record
 class TimerProgress(JsonRecord):
-    """Everything that was to be looked at up to `done_to_ms` was, of messages before `queue_offset`.
+    """Messages before `queue_offset` that were due up to `done_to_ms` are delivered.
 
-    No message before `first_pending` is pending, so they are not read again.
+    Reading resumes at `first_pending`: no earlier message is pending.
     """
 
     done_to_ms: int = field(default=0, metadata=java("doneToMs", LONG))

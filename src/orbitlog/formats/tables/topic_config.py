@@ -1,7 +1,7 @@
 """Config files that a broker keeps by topic: topics.json, topicQueueMapping.json, timermetrics, transactionMetrics.
 
 Mirrors Java `TopicConfigManager`, `TopicQueueMappingManager`, `TimerMetrics`, `TransactionMetrics` and the beans
-they write. `DataVersion` is here because topics.json carries the first of them; half of the other files do, too.
+they write. `DataVersion` is here because topics.json is the first file that has one; half of the other files also do.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PERMISSION_INHERIT = 1
 
 @json_record
 class DataVersion(JsonRecord):
-    """How new a table is: a counter of changes, the time of the last one, the controller's state (5.x)."""
+    """Version of a table: a counter of changes, the time of the last one, the controller's state (5.x)."""
 
     counter: int = field(default=0, metadata=java("counter", LONG))
     timestamp_ms: int = field(default=0, metadata=java("timestamp", LONG))
@@ -45,7 +45,7 @@ NO_VERSION = DataVersion()
 
 @json_record
 class TopicConfig(JsonRecord):
-    """One topic: how many queues, who may do what."""
+    """One topic: its queue counts and permission."""
 
     topic: str = field(metadata=java("topicName", TEXT))
     read_queue_count: int = field(default=16, metadata=java("readQueueNums", INT))
@@ -121,7 +121,7 @@ encode_topic_queue_mapping = TOPIC_QUEUE_MAPPING.encode
 
 @json_record
 class TopicCount(JsonRecord):
-    """How many messages of a topic wait, and when that last changed."""
+    """Number of pending messages of a topic, and when it last changed."""
 
     count: int = field(default=0, metadata=java("count", LONG))
     timestamp_ms: int = field(default=0, metadata=java("timeStamp", LONG))

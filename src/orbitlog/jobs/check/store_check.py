@@ -324,7 +324,7 @@ def _queue_tasks(work: _Work) -> list[CheckQueuesTask]:
         named = tuple((str(file.path), file.base, file.size_bytes) for file in files)
         queues.append(CheckedQueue(topic, queue_id, named, ends.first, ends.next_offset))
     groups = [tuple(queues[start : start + _QUEUES_IN_TASK]) for start in range(0, len(queues), _QUEUES_IN_TASK)]
-    # A log without a message does not show where it starts.
+    # An empty log has no record that shows its start.
     log_start = work.log_start if work.result.messages else _NO_MESSAGE
     return [
         CheckQueuesTask(group, work.geometry.queue_file_bytes, log_start, work.last_may_be_empty) for group in groups

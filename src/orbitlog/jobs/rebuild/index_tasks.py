@@ -107,7 +107,7 @@ def index_header(task: IndexTask) -> IndexHeader:
 def pieces_of(task: IndexTask, writers: int, *, disk: Disk | None = None) -> Iterator[tuple[IndexPiece, ...]]:
     """Yield the pieces of an index file, of equal cost; it gets its name when they were written in the block.
 
-    There are none if one task is enough, or if the file exists. The file they are written into stays open meanwhile:
+    The list is empty if one task is enough, or if the file exists. The file they are written into stays open meanwhile:
     else a failed writeback might be reported to no process.
     """
     firsts = _equal_pieces(task.key_count, writers, round(task.layout.slot_count * _SLOT_COST))

@@ -221,7 +221,7 @@ def _plan_work(
 
 
 def _derive_all(run: Runner, works: Sequence[_Work], disk: Disk, progress: PhaseProgress | None) -> None:
-    """Derive the splits of all stores, and once more those that started inside a record."""
+    """Derive the splits of all stores; re-derive those that started inside a record."""
     tasks = [task for work in works for task in work.tasks]
     phase = phase_of(progress, "scanning", sum(task.split.stop - task.split.start for task in tasks))
     on_disk = partial(derive, disk=disk)

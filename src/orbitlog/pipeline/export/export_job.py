@@ -3,7 +3,7 @@
     save plan -> tasks write files -> commit with the batch number -> next plan
 
 The table stores the number of its last committed batch together with the data. After a crash between any two steps, the
-next run can tell whether the planned batch is in the table, and repeats it if not. A streaming export uses the same
+next run can detect whether the planned batch is in the table, and repeats it if not. A streaming export uses the same
 steps (`export_stream`).
 """
 

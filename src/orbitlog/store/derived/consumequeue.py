@@ -162,7 +162,7 @@ class ConsumeQueue:
         return True
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return the unit at a queue offset, or None if there is none or it is a filler."""
+        """Return the unit at a queue offset; None for an offset without a unit or with a filler."""
         found = decode_entry(self.read(queue_offset, 1) or _NO_UNIT)
         return None if found is None or found.is_pre_blank else found
 

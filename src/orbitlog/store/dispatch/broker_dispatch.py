@@ -100,7 +100,7 @@ class BrokerDispatch:
 
     @property
     def knows_index(self) -> bool:
-        """Whether the known index is as far as dispatch; while following, it is read only when a mark is reached."""
+        """Whether the known index has reached the dispatched offset; a follower reads it only when a mark is reached."""
         if self._follower is None or self._mark is None:
             return True
         return self._parts.dispatcher.dispatched_to >= self._mark.dispatched_to

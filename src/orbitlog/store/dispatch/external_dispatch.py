@@ -60,7 +60,7 @@ class ExternalDispatch:
 
     @classmethod
     def take(cls, root: Path, engine: str, disk: Disk | None = None) -> ExternalDispatch:
-        """Take the lease that a running broker offers; raise `LeaseLost` with the reason if there is none."""
+        """Take the lease that a running broker offers; raise `LeaseLost` with the reason without an offer."""
         disk = disk or RealDisk()
         files = LeaseFiles(disk, root)
         with ExitStack() as undo:

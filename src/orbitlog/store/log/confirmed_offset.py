@@ -1,4 +1,4 @@
-"""Confirmed offset: the small mapped file that limits how far other processes read the log of a running broker."""
+"""Confirmed offset: the small mapped file up to whose offset other processes may read the log of a running broker."""
 
 from __future__ import annotations
 

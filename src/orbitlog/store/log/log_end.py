@@ -34,7 +34,7 @@ class FoundEnd:
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """What is known of a log before it is followed: which broker wrote it, and what of it was durable."""
+    """Facts about a log before it is walked: which broker wrote it, and which part was durable."""
 
     is_own: bool
     durable_timestamp_ms: int

@@ -58,7 +58,7 @@ def infer_mode(wanted: PropertyCrc, log: CommitLog, queues: QueueSet) -> tuple[b
     if wanted.append is False and has_crc and not wanted.verify:
         notices.append(
             "enabledAppendPropCRC=false, but the last records of the log have a property CRC: records appended from now"
-            " on have none. Remove the line, or set it to true, to go on as before"
+            " on have none. Remove the line, or set it to true, to continue as before"
         )
     if wanted.verify and (lacking := _lacking(log)).count:
         notices.append(

@@ -1,7 +1,7 @@
 """Key query: finds messages by key through the index, newest first.
 
 The index holds hashes. Every hit is read and its topic and key compared, so hash collisions are never returned. The
-result is marked incomplete if the index lags behind the log or the limit was reached.
+result is marked incomplete if the index lags the log or the limit was reached.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class FoundByKey:
 
 
 def read_record_at(log: CommitLog, physical_offset: int) -> Message | None:
-    """Read a record of unknown size; return None if there is none."""
+    """Read a record of unknown size; return None if no record starts there."""
     record = log.read_record(physical_offset)
     return None if record is None else _decoded(record, physical_offset)
 

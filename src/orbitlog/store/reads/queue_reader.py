@@ -86,7 +86,7 @@ class GetResult:
 
 @dataclass(slots=True)
 class ReadRequest:
-    """A read of a queue; a filter that is None accepts every message."""
+    """A read of a queue; without a filter, every message is accepted."""
 
     queue_offset: int
     max_count: int

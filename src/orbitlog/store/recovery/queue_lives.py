@@ -62,7 +62,7 @@ class QueueLife:
 def last_life(runs: Sequence[UnitRun], *, unit_zero: int | None, log_start: int) -> QueueLife:
     """Return the last life among all runs of a queue; there is at least one run.
 
-    `unit_zero` is the physical offset that the first unit of the queue's files refers to, None if there is none. It
+    `unit_zero` is the physical offset that the first unit of the queue's files refers to, None without units. It
     decides about a single record with queue offset 0, which may also be one whose queue offset or queue is damaged.
     """
     begin = 0
@@ -108,7 +108,7 @@ def begun_after_deletion(
 class DeletionEvidence:
     """What besides the log shows that a topic was deleted.
 
-    `topics` is None if topics.json is missing or unreadable. Every record before `dispatched_before` had its unit at
+    Without `topics`, topics.json is missing or unreadable. Every record before `dispatched_before` had its unit at
     some time, so that a missing queue was removed; 0 if missing queues prove nothing. Topics that exist may have been
     created again after the records before `recreated_before`; 0 if that is not known or their queues were lost.
     """

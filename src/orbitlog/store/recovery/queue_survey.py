@@ -48,7 +48,7 @@ class QueueSurvey:
 def survey_queues(
     log: CommitLog, limit: int, queues: QueueSet, rules: DeriveRules, progress: Progress | None = None
 ) -> QueueSurvey:
-    """Survey the log up to `limit`, the physical offset where it ends."""
+    """Survey the log up to `limit`, the physical offset of its end."""
     survey = _Survey(queues, rules)
     start = log.min_physical_offset
     if limit - start >= KERNEL_BYTES_MIN:

@@ -82,7 +82,7 @@ class RecoverySteps:
 class RecoveryDecision:
     """What recovery will do, decided before the first byte changes.
 
-    `state` is the state file if it is valid. `plan` is None if everything up to `trusted_to` is kept.
+    `state` is the state file if it is valid. Without a `plan`, everything up to `trusted_to` is kept.
     """
 
     state: StoreState | None

@@ -97,7 +97,7 @@ def decide(
 ) -> RetentionPlan:
     """Return the segments to delete now.
 
-    `segments` come oldest first and are read only as far as needed. No segment that ends after `removable_to` is
+    `segments` come oldest first and are read only while needed. No segment that ends after `removable_to` is
     deleted; that offset is never past the start of the last segment, nor past the end of durable derivation.
     """
     doomed: list[DoomedSegment] = []
