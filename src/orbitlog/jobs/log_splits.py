@@ -201,7 +201,7 @@ def unproved_splits(walks: Sequence[WalkedSplit]) -> dict[int, LogSplit]:
     """Return the numbers of walks that began at a wrong position, with the split as it must be walked instead.
 
     Of each segment only the first is known; call this a second time when those have been walked. A split that is
-    entirely inside the record before it comes back as an empty one and needs no walk. `walks` are in the order of the log.
+    entirely inside the record before it is returned as an empty one and needs no walk. `walks` are in log order.
     """
     wrong: dict[int, LogSplit] = {}
     numbered = enumerate(walks)

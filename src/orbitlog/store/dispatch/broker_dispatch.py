@@ -100,7 +100,7 @@ class BrokerDispatch:
 
     @property
     def knows_index(self) -> bool:
-        """Whether the known index has reached the dispatched offset; a follower reads it only when a mark is reached."""
+        """Whether the known index has reached the dispatched offset; a follower reads it when a mark is reached."""
         if self._follower is None or self._mark is None:
             return True
         return self._parts.dispatcher.dispatched_to >= self._mark.dispatched_to
