@@ -69,9 +69,8 @@ def test_store_of_a_killed_broker_loses_nothing_at_the_other(
     version: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages], driver_of: Callable[[str], Driver]
 ) -> None:
     packages, driver = packages_of(version), driver_of(f"java-{version}")
-    settings = {**SETTINGS, "transactionCheckInterval": 1000}
-    ours = OrbitlogSystem(tmp_path / "ours", tmp_path / "store", {**settings, "compat": version[:3]})
-    theirs = ApacheSystem(packages, tmp_path / "theirs", tmp_path / "store", settings)
+    ours = OrbitlogSystem(tmp_path / "ours", tmp_path / "store", {**SETTINGS, "compat": version[:3]})
+    theirs = ApacheSystem(packages, tmp_path / "theirs", tmp_path / "store", SETTINGS)
     brokers: list[System] = [theirs, ours, theirs, ours]
     store: KilledStore | None = None
     try:
