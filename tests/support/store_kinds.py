@@ -75,6 +75,12 @@ def _topic(root: Path, attribute: str) -> None:
     put(root / "config/topics.json", table.encode())
 
 
+def _static_topic(root: Path, item: str) -> None:
+    own = "" if "bname" in item else ',"bname":"broker-a"'
+    mapping = f'{{"topic":"Odd","bname":"broker-a","totalQueues":1,"hostedQueues":{{0:[{{{item}{own}}}]}}}}'
+    put(root / "config/topicQueueMapping.json", f'{{"topicQueueMappingInfoMap":{{"Odd":{mapping}}}}}'.encode())
+
+
 def _pure_dledger(root: Path) -> None:
     """A store that was never anything else has no commitlog/ at all."""
     shutil.rmtree(root)
@@ -173,6 +179,10 @@ KINDS: dict[str, Callable[[Path], None]] = {
     "batch topic": lambda root: _topic(root, "queue.type=BatchCQ"),
     "queue type of a newer version": lambda root: _topic(root, "queue.type=SparseCQ"),
     "compacted topic": lambda root: _topic(root, "cleanup.policy=COMPACTION"),
+    "lite topic": lambda root: _topic(root, "message.type=LITE"),
+    "static topic of another queue": lambda root: _static_topic(root, '"queueId":1'),
+    "static topic with other offsets": lambda root: _static_topic(root, '"queueId":0,"logicOffset":1000'),
+    "static topic of another broker": lambda root: _static_topic(root, '"queueId":0,"bname":"broker-b"'),
     "compacted messages": lambda root: put(root / "compaction/compactionLog/C/0/00000000000000000000", b"\1"),
     "tiered storage": lambda root: put(root / "config/tieredStoreMetadata.json", b"{}"),
     "controller epochs": lambda root: put(root / "epochFileCheckpoint", b"1\n0-0\n"),
@@ -185,7 +195,14 @@ KINDS: dict[str, Callable[[Path], None]] = {
 }
 # Readable, but not writable; derived files are rebuilt into another directory.
 DLEDGER_KINDS = frozenset(("DLedger", "converted to DLedger"))
-REBUILDABLE_KINDS = frozenset(("unknown directory", "unknown log", "newer checkpoint"))
+REBUILDABLE_KINDS = frozenset(
+    (
+        "unknown directory",
+        "unknown log",
+        "newer checkpoint",
+        *(kind for kind in KINDS if kind.startswith(("lite", "static"))),
+    )
+)
 REPAIRABLE_KINDS = REBUILDABLE_KINDS | {"renamed segment", "segment in a directory of its own"}
 
 # What brokers and file systems leave beside a store that Orbitlog serves.
@@ -206,4 +223,6 @@ HARMLESS: dict[str, Callable[[Path], None]] = {
     "batch directory without a queue": lambda root: (root / "batchconsumequeue").mkdir(),
     "topic named CURRENT": lambda root: (root / "consumequeue/CURRENT/0").mkdir(parents=True),
     "ordinary attributes": lambda root: _topic(root, "cleanup.policy=DELETE"),
+    "message type": lambda root: _topic(root, "message.type=FIFO"),
+    "static topic": lambda root: _static_topic(root, '"queueId":0'),
 }

@@ -15,14 +15,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Flag, StrEnum, auto
 from pathlib import Path
+from typing import TypeVar
 
 from orbitlog.errors import FormatError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.checkpoint import CHECKPOINT
 from orbitlog.formats.tables.config_files import choose_config
-from orbitlog.formats.tables.topic_config import TOPICS
+from orbitlog.formats.tables.json_records import JsonFile, JsonRecord
+from orbitlog.formats.tables.topic_config import TOPIC_QUEUE_MAPPING, TOPICS, TopicQueueMapping
 from orbitlog.storefiles.disk import DirectoryEntry, Disk, RealDisk, disk_errors
 from orbitlog.storefiles.store_paths import StorePaths
+
+R = TypeVar("R", bound=JsonRecord)
 
 _ROCKSDB_MARK = "CURRENT"
 _ROCKSDB_TABLES = ("topics", "subscriptionGroups", "consumerOffsets", "rdb")
@@ -54,6 +58,9 @@ _KNOWN_DIRECTORIES = frozenset(
 # Directories of Orbitlog itself, such as `orbitlog.pipeline`; Java brokers ignore them.
 _OWN_PREFIX = "orbitlog."
 _SUPPORTED_ATTRIBUTES = {"queue.type": "SimpleCQ", "cleanup.policy": "DELETE"}
+_UNSUPPORTED_ATTRIBUTES = {"message.type": "LITE"}
+# A table that contains none of these lists no unsupported topic.
+_ATTRIBUTE_MARKS = (*(key.encode() for key in _SUPPORTED_ATTRIBUTES), b"LITE")
 
 
 class Part(Flag):
@@ -80,6 +87,8 @@ class Content(StrEnum):
     ROCKSDB_STORE = "RocksDB index, timers or transactions"
     BATCH_QUEUES = "batch queues"
     COMPACTION = "compacted topics"
+    LITE_TOPICS = "lite topics"
+    STATIC_TOPICS = "static topics with other queue ids or offsets"
     TIERED_STORAGE = "tiered storage"
     CONTROLLER_REPLICA = "replica of a controller group"
     UNKNOWN_DIRECTORY = "unknown directory"
@@ -88,8 +97,10 @@ class Content(StrEnum):
 
 
 # The doctor's repair renames segments and replaces damaged checkpoints; a rebuild from a log that
-# lacks a segment would lose its units.
-REBUILDABLE = frozenset((Content.UNKNOWN_DIRECTORY, Content.NEWER_CHECKPOINT))
+# lacks a segment would lose its units. Queues of lite and static topics are ordinary files; only serving them differs.
+REBUILDABLE = frozenset(
+    (Content.UNKNOWN_DIRECTORY, Content.NEWER_CHECKPOINT, Content.LITE_TOPICS, Content.STATIC_TOPICS)
+)
 REPAIRABLE = REBUILDABLE | {Content.UNKNOWN_SEGMENT}
 # Readers whose code takes `log_format` of segments and stops at the committed end (`store_log`).
 READABLE = frozenset((Content.DLEDGER_LOG,))
@@ -163,6 +174,7 @@ def find_obstacles(
         yield from _other_logs(disk, root, directories)
         yield from _rocksdb(disk, root)
         yield from _other_queues(disk, root)
+        yield from _other_topics(disk, root)
         yield from _other_modes(disk, root, files)
         yield from _unknown_directories(disk, root, directories)
         for directory in [root / tree.COMMITLOG] if log_directories is None else log_directories:
@@ -232,6 +244,35 @@ def _other_queues(disk: Disk, root: Path) -> Iterator[Obstacle]:
         )
 
 
+def _other_topics(disk: Disk, root: Path) -> Iterator[Obstacle]:
+    """Yield tables of topics whose queue files are ordinary, but which no consumer could continue here."""
+    advice = "serve it with the Java broker that wrote it, or delete these topics there first"
+    lite = _topics_by_attribute(disk, root)["message.type"]
+    if lite:
+        what = f"lists lite topic {lite[0]} (message.type=LITE), whose consumers are not supported"
+        yield Obstacle(Content.LITE_TOPICS, root / tree.CONFIG / TOPICS.name, what, advice, NO_PART)
+    path = root / tree.CONFIG / TOPIC_QUEUE_MAPPING.name
+    static = _read_table(disk, path, TOPIC_QUEUE_MAPPING)
+    moved = [topic for topic, mapping in static.mappings.items() if not _is_plain(mapping)] if static else []
+    if moved:
+        what = f"maps queues of static topic {moved[0]} to other ids, offsets or brokers, which is not supported"
+        yield Obstacle(Content.STATIC_TOPICS, path, what, advice, NO_PART)
+
+
+def _is_plain(mapping: TopicQueueMapping) -> bool:
+    """Return whether each logical queue of a static topic is the physical one of its id, from the first message on."""
+    if mapping.total_queue_count != len(mapping.hosted_queues):
+        return False
+    return all(
+        len(items) == 1
+        and (items[0].queue_id, items[0].broker_name) == (logical_id, mapping.broker_name)
+        and items[0].logic_queue_offset <= 0
+        and items[0].start_queue_offset == 0
+        and items[0].end_queue_offset < 0
+        for logical_id, items in mapping.hosted_queues.items()
+    )
+
+
 def _other_modes(disk: Disk, root: Path, files: set[str]) -> Iterator[Obstacle]:
     tiered = root / tree.CONFIG / _TIERED_TABLE
     if _read_file(disk, tiered) is not None:
@@ -294,25 +335,31 @@ def _newer_checkpoint(disk: Disk, root: Path) -> Iterator[Obstacle]:
 
 def unsupported_attributes(attributes: Mapping[str, str]) -> list[str]:
     """Return the attributes of a topic whose value needs queues or files that are not supported."""
-    return [key for key, value in _SUPPORTED_ATTRIBUTES.items() if attributes.get(key, value) != value]
+    unsupported = [key for key, value in _SUPPORTED_ATTRIBUTES.items() if attributes.get(key, value) != value]
+    return unsupported + [key for key, value in _UNSUPPORTED_ATTRIBUTES.items() if attributes.get(key) == value]
 
 
 def _topics_by_attribute(disk: Disk, root: Path) -> dict[str, list[str]]:
-    """Return the topics whose queue type or cleanup policy is not the ordinary one."""
-    found: dict[str, list[str]] = {key: [] for key in _SUPPORTED_ATTRIBUTES}
-    path = root / tree.CONFIG / TOPICS.name
-    main, backup = _read_file(disk, path), _read_file(disk, path.with_name(path.name + tree.BACKUP_SUFFIX))
-    # Most tables mention neither: a search is a hundred times faster than decoding a large table twice at each start.
-    if not any(key.encode() in (raw or b"") for key in _SUPPORTED_ATTRIBUTES for raw in (main, backup)):
-        return found
-    try:
-        chosen = choose_config(main, backup, TOPICS.decode)
-    except FormatError:
-        return found  # the broker reports a table that it cannot read
-    for topic, config in chosen.value.topics.items() if chosen is not None else ():
+    """Return the topics whose queue type, cleanup policy or message type is not supported."""
+    found: dict[str, list[str]] = {key: [] for key in (*_SUPPORTED_ATTRIBUTES, *_UNSUPPORTED_ATTRIBUTES)}
+    table = _read_table(disk, root / tree.CONFIG / TOPICS.name, TOPICS, _ATTRIBUTE_MARKS)
+    for topic, config in table.topics.items() if table is not None else ():
         for key in unsupported_attributes(config.attributes):
             found[key].append(topic)
     return found
+
+
+def _read_table(disk: Disk, path: Path, file: JsonFile[R], marks: Sequence[bytes] = (b"",)) -> R | None:
+    """Return a table of config/; None if it is missing, or has none of the marks."""
+    main, backup = _read_file(disk, path), _read_file(disk, path.with_name(path.name + tree.BACKUP_SUFFIX))
+    # Most tables have no mark: a search is a hundred times faster than decoding a large table twice at each start.
+    if not any(mark in (raw or b"") for mark in marks for raw in (main, backup)):
+        return None
+    try:
+        chosen = choose_config(main, backup, file.decode)
+    except FormatError:
+        return None  # the broker reports a table that it cannot read
+    return None if chosen is None else chosen.value
 
 
 def _read_file(disk: Disk, path: Path) -> bytes | None:
