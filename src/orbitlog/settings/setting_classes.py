@@ -110,7 +110,6 @@ BEHAVIOUR = {
     "coldDataFlowControlEnable": "reads of old messages are not throttled",
     "enablePopMessageThreshold": "the number of POP messages in flight is not limited",
     "enableSkipLongAwaitingAck": "POP messages that wait long for an acknowledgement are redelivered, not skipped",
-    "useSeparateRetryQueue": "the POP retry topic of a group has one queue",
     "popResponseReturnActualRetryTopic": "POP responses name the original topic of a retried message",
     "initPopOffsetByCheckMsgInMem": "a new POP group starts at the first message while that is in memory",
     "popConsumerFSServiceInit": "POP messages that are not acknowledged are redelivered nevertheless",
@@ -175,7 +174,7 @@ bitMapLengthConsumeQueueExt bottomMostCompressionTypeForConsumeQueueStore broadc
 broadcastOffsetExpireSecond brokerConfigPath brokerElectionPriority brokerFastFailureEnable brokerHeartbeatInterval
 brokerNotActiveTimeoutMillis cgColdReadThreshold channelExpiredTimeout channelNotActiveInterval
 checkCommitLogOffsetOnRecover checkCRCOnRecover checkSyncStateSetPeriod cleanOfflineBrokerInterval
-cleanResourceInterval cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval clearRetryTopicWhenDeleteTopic
+cleanResourceInterval cleanRocksDBDirtyCQIntervalMin cleanSwapedMapInterval
 clientAsyncSemaphoreValue clientCallbackExecutorThreads clientChannelMaxIdleTimeSeconds clientCloseSocketIfTimeout
 clientManagerThreadPoolQueueCapacity clientManageThreadPoolNums clientOnewaySemaphoreValue
 clientPooledByteBufAllocatorEnable clientSocketRcvBufSize clientSocketSndBufSize clientWorkerThreads clusterName

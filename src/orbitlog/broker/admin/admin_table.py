@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
@@ -36,6 +36,8 @@ class AdminNeeds:
     """Returns when changed topics are saved and registered with the name servers."""
     save_groups: Callable[[], Awaitable[None]]
     """Returns when changed groups are saved."""
+    forget_topics: Callable[[Collection[str]], Awaitable[None]]
+    """Removes deleted topics from the tables of POP and of static topics; returns when the latter is saved."""
     delete_expired: Callable[[], Awaitable[None]]
     wake_queue: Callable[[str, int], None]
     delayed: DelayedDelivery
@@ -52,7 +54,7 @@ def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
         from orbitlog.broker.admin.handle_topics import TopicHandlers
 
         return {
-            **TopicHandlers(state, needs.publish_topics).table,
+            **TopicHandlers(state, needs.publish_topics, needs.forget_topics).table,
             **GroupHandlers(state, needs.save_groups).table,
             **ProgressHandlers(state, needs.delayed, needs.wake_queue).table,
             **RuntimeHandlers(state, needs.delayed.delivered_to, needs.delete_expired).table,

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from orbitlog.broker.admin.name_checks import checked_stored_topic, checked_topic
+from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.statistics import TOPIC_PUT_NUMS
 from orbitlog.errors import FormatError, RequestRefused
@@ -39,9 +40,15 @@ _FILTER_TYPES = ("SINGLE_TAG", "MULTI_TAG")
 class TopicHandlers:
     """Serves the requests of operators about topics; `table` lists the codes."""
 
-    def __init__(self, state: BrokerState, save: Callable[[], Awaitable[None]]) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        save: Callable[[], Awaitable[None]],
+        forget: Callable[[Collection[str]], Awaitable[None]],
+    ) -> None:
         self._state = state
         self._save = save
+        self._forget = forget
 
     @property
     def table(self) -> Mapping[int, Handler]:
@@ -110,23 +117,36 @@ class TopicHandlers:
         if not 0 <= config.permission <= 15 or config.filter_type not in _FILTER_TYPES:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "invalid perm or topicFilterType")
         if unsupported := unsupported_attributes(config.attributes):
-            # A Java broker would not open the store afterwards: it expects batch or compacted queues of the topic.
+            # The next start would refuse the store, and a Java broker expects queues of another kind.
             value = config.attributes[unsupported[0]][:40]
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"{unsupported[0]}={value} is not supported")
 
     async def delete(self, connection: Connection, request: Command) -> Answer:
-        """Delete a topic and the groups' offsets in it; succeed also if it does not exist."""
+        """Delete a topic, its POP retry topics and the groups' offsets in them; succeed if it does not exist."""
         topic = checked_stored_topic(TopicRequest.from_ext_fields(request.ext_fields).topic)
         state = self._state
         if state.topics.is_system(topic, state.settings):
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the system topic {topic} cannot be deleted")
-        state.offsets.forget_topic(topic)
-        state.statistics.forget_topic(topic)
-        if state.topics.delete(topic):
+        deleted = [topic, *self._pop_retry_topics(topic)]
+        for name in deleted:
+            state.offsets.forget_topic(name)
+            state.statistics.forget_topic(name)
+        await self._forget(deleted)
+        # A list: every topic is deleted, not only those up to the first that exists.
+        if any([state.topics.delete(name) for name in deleted]):
             await self._save()
-            log.info("topic %s deleted by %s", topic, connection.peer)
-        await self._drop_queues(lambda name: name == topic)
+            log.info("topic %s deleted by %s", ", ".join(deleted), connection.peer)
+        await self._drop_queues(lambda name: name in deleted)
         return response_to(request, ResponseCode.SUCCESS)
+
+    def _pop_retry_topics(self, topic: str) -> list[str]:
+        """Return the POP retry topics to delete with a topic: a topic re-created later must not deliver from them."""
+        state = self._state
+        if not state.settings[keys.CLEAR_RETRY_TOPICS]:
+            return []
+        groups = state.offsets.groups_of(topic)
+        found = [names.pop_retry_topic(group, topic, is_v2=is_v2) for group in groups for is_v2 in (True, False)]
+        return [name for name in found if state.topics.find(name) is not None]
 
     async def clean(self, connection: Connection, request: Command) -> Answer:
         """Remove the queues of topics that do not exist any more."""

@@ -6,7 +6,7 @@ Unacknowledged messages are popped from the queue itself a second time: a retry 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from orbitlog.broker.pop.popped_queues import PopKey
@@ -80,6 +80,10 @@ class OrderedPops:
         """Unblock a queue: the group's offset was moved."""
         if self._batches.pop(key, None) is not None:
             self.is_changed = True
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        for key in [key for key in self._batches if key.topic in topics]:
+            self.forget(key)
 
     def snapshot(self) -> ConsumerOrderInfo:
         """Return the table to save, without topics and groups that were deleted."""

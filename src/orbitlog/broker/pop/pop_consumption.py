@@ -6,7 +6,7 @@ The handlers are imported with the first POP request, or if messages are in flig
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -103,6 +103,11 @@ class PopConsumption:
 
     def _revive(self, expired: Expired, counts: bool) -> bool:
         return self._pops.service.revive(expired, counts=counts)
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        """Forget deliveries of deleted topics: in a topic re-created later the same offsets are other messages."""
+        self.popped.forget_topics(topics)
+        self.ordered.forget_topics(topics)
 
     def hand_over(self) -> None:
         """Append checkpoints of the messages in flight, from which the next broker continues."""

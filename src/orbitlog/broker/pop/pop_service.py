@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from orbitlog.broker.pop.ordered_pops import OrderedPops
 from orbitlog.broker.pop.popped_queues import Expired, Flight, PopKey, PoppedQueues
@@ -273,7 +273,7 @@ class PopService:
                 "no retry: message %d of %s queue %d was deleted", expired.queue_offset, key.topic, key.queue_id
             )
             return True
-        topic = key.topic if key.topic.startswith(RETRY_PREFIX) else self._retry_topic(key)
+        topic, queue_id = self._retry_queue(key)
         properties = message.properties
         properties.setdefault(pop_receipt.FIRST_POP_TIME, str(expired.flight.pop_timestamp_ms))
         if state.compat.config_has_5x_fields:
@@ -282,7 +282,7 @@ class PopService:
         both_v6 = flags.BORN_HOST_IPV6 | flags.STORE_HOST_IPV6
         plain = message._replace(
             topic=topic,
-            queue_id=0,
+            queue_id=queue_id,
             born_host_raw=host_raw,
             store_host_raw=host_raw,
             sys_flag=message.sys_flag & ~both_v6 | (both_v6 if len(host_raw) == IPV6_HOST_BYTES else 0),
@@ -293,15 +293,24 @@ class PopService:
         # The second copy is for a message whose properties leave no room for the broker's.
         return self._quarantine.deliver(message, again, plain)
 
-    def _retry_topic(self, key: PopKey) -> str:
-        topic = pop_retry_topic(key.group, key.topic, is_v2=self._state.settings[keys.POP_RETRY_V2])
+    def _retry_queue(self, key: PopKey) -> tuple[str, int]:
+        """Return topic and queue in which a message is retried, created if they do not exist."""
+        state = self._state
+        settings, topics = state.settings, state.topics
+        is_retried = key.topic.startswith(RETRY_PREFIX)
+        topic = key.topic if is_retried else pop_retry_topic(key.group, key.topic, is_v2=settings[keys.POP_RETRY_V2])
         if len(topic) > RETRY_TOPIC_CHARACTERS_MAX:
-            return topic  # the store refuses it: only a checkpoint of another broker names such a group and topic
-        if self._state.topics.find(topic) is None:
-            self._state.topics.find_or_create(topic, 1)
-        if self._state.offsets.find(topic, key.group, 0) is None:
-            self._state.offsets.commit(topic, key.group, 0, 0)
-        return topic
+            return topic, 0  # the store refuses it: only a checkpoint of another broker names such a group and topic
+        is_separate = settings[keys.POP_SEPARATE_RETRY]
+        original = topics.find(key.topic) if is_separate and not is_retried else None
+        wanted = original.write_queue_count if original is not None else 1
+        config = topics.find_or_create(topic, wanted)
+        if config.write_queue_count < wanted:
+            config = topics.put(replace(config, read_queue_count=wanted, write_queue_count=wanted))
+        for queue_id in range(config.write_queue_count):
+            if state.offsets.find(topic, key.group, queue_id) is None:
+                state.offsets.commit(topic, key.group, queue_id, 0)
+        return topic, key.queue_id if is_separate and key.queue_id < config.write_queue_count else 0
 
 
 def _queue_offset(record: bytes) -> int:

@@ -11,7 +11,7 @@ from there.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -108,6 +108,11 @@ class PoppedQueues:
         self._queues[key] = _PoppedQueue(queue_offset, queue_offset)
         self._offsets.commit(*key, queue_offset)
         self.is_changed = True
+
+    def forget_topics(self, topics: Collection[str]) -> None:
+        for key in [key for key in self._queues if key.topic in topics]:
+            del self._queues[key]
+            self.is_changed = True
 
     def room(self, key: PopKey) -> int:
         """Return how many more messages may be in flight."""

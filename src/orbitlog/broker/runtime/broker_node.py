@@ -204,6 +204,7 @@ class Broker:
         return AdminNeeds(
             publish_topics=self._publish_topics,
             save_groups=self._saver.save_tables,
+            forget_topics=self._saver.forget_topics,
             delete_expired=self._maintenance.delete_expired,
             wake_queue=self._pulls.wake_queue,
             delayed=self._delayed,

@@ -278,6 +278,15 @@ POP_RETRY_V1_READ = Setting(
     True,
     "with enableRetryTopicV2, also deliver messages in %RETRY%group_topic",
 )
+POP_SEPARATE_RETRY = Setting(
+    "useSeparateRetryQueue",
+    parse_truth,
+    False,
+    "a POP retry topic has as many queues as its topic, and a message is retried in the queue of its own id",
+)
+CLEAR_RETRY_TOPICS = Setting(
+    "clearRetryTopicWhenDeleteTopic", parse_truth, True, "delete the POP retry topics of a topic together with it"
+)
 REVIVE_QUEUES = Setting(
     "reviveQueueNum",
     number_between(1, 65535),
@@ -358,6 +367,8 @@ _ALL: tuple[Setting[Any], ...] = (
     POP_SHARE_QUEUES,
     POP_RETRY_V2,
     POP_RETRY_V1_READ,
+    POP_SEPARATE_RETRY,
+    CLEAR_RETRY_TOPICS,
     REVIVE_QUEUES,
     REGION,
     TRACE_ON,

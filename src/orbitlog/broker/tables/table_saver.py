@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Collection
 from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.coalesced_call import CoalescedCall
 from orbitlog.broker.tables.config_directory import ConfigDirectory
+from orbitlog.broker.tables.topics import next_version
 from orbitlog.errors import StoreError
 from orbitlog.formats.tables.group_config import CONSUMER_FILTER, MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
 from orbitlog.formats.tables.json_records import JsonFile, JsonRecord
 from orbitlog.formats.tables.offset_tables import CONSUMER_ORDER_INFO, DELAY_OFFSET
 from orbitlog.formats.tables.pop_progress import POP_PROGRESS
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
-from orbitlog.formats.tables.topic_config import TOPICS, DataVersion
+from orbitlog.formats.tables.topic_config import TOPIC_QUEUE_MAPPING, TOPICS, DataVersion
 
 if TYPE_CHECKING:
     from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
@@ -115,6 +118,15 @@ class TableSaver:
             if popped_progress is not None and not is_saved:
                 popped.is_changed = True
         await self._save_changed(CONSUMER_ORDER_INFO, ordered)
+
+    async def forget_topics(self, topics: Collection[str]) -> None:
+        """Remove deleted topics from POP progress, and from the table of static topics, which a Java broker reads."""
+        self._pops.forget_topics(topics)
+        static = self._directory.load(TOPIC_QUEUE_MAPPING)
+        if static is not None and any(topic in static.mappings for topic in topics):
+            kept = {topic: mapping for topic, mapping in static.mappings.items() if topic not in topics}
+            version = next_version(static.data_version, self._state.now_ms())
+            await self._write(TOPIC_QUEUE_MAPPING, replace(static, mappings=kept, data_version=version))
 
     async def save_delays(self) -> None:
         """Return when the progress of delayed and timed delivery is synced."""

@@ -154,6 +154,35 @@ def test_unacknowledged_message_is_redelivered_with_count_and_real_topic(tmp_pat
     at_desk(tmp_path, work, now_ms=clock)
 
 
+def test_separate_retry_queues_keep_the_queue_of_a_message(tmp_path: Path) -> None:
+    """Also for a retry topic with one queue, which an earlier run without the setting left."""
+    clock = Clock()
+
+    async def before(desk: Desk) -> None:
+        await desk.send(body=b"first", queue_id=2)
+        await until(lambda: desk.broker.state.max_offset("Orders", 2) == 1)
+        await pop(desk)
+        clock.ms += INVISIBLE_MS
+        await until(lambda: desk.broker.state.max_offset(RETRY_TOPIC, 0) == 1)
+
+    async def after(desk: Desk) -> None:
+        state = desk.broker.state
+        await desk.send(body=b"second", queue_id=2)
+        await until(lambda: state.max_offset("Orders", 2) == 2)
+        assert sorted(bodies(await pop(desk))) == [b"first", b"second"]
+        clock.ms += INVISIBLE_MS
+        await until(lambda: state.max_offset(RETRY_TOPIC, 0) + state.max_offset(RETRY_TOPIC, 2) == 3)
+        retry_topic = state.topics.find(RETRY_TOPIC)
+        assert retry_topic is not None and retry_topic.write_queue_count == 4
+        found = receipts(await pop(desk))
+        assert sorted((message.body, receipt.queue_id) for message, receipt in found) == [(b"first", 0), (b"second", 2)]
+        for _, receipt in found:
+            assert (await acknowledge(desk, receipt)).code == ResponseCode.SUCCESS
+
+    at_desk(tmp_path, before, now_ms=clock)
+    at_desk(tmp_path, after, now_ms=clock, useSeparateRetryQueue="true")
+
+
 def test_extended_invisibility_has_a_new_receipt(tmp_path: Path) -> None:
     clock = Clock()
 
