@@ -86,7 +86,7 @@ def test_kernels_compile_without_any_extra(clean_bin: Path, tmp_path: Path) -> N
     assert (answer.returncode, answer.stderr) == (0, "")
 
 
-def test_the_first_minute_goes_as_the_readme_says(clean_bin: Path, tmp_path: Path) -> None:
+def test_first_minute_goes_as_the_readme_states(clean_bin: Path, tmp_path: Path) -> None:
     """A message sent, consumed, and found by its key, with what stands in the README and nothing else."""
     (example,) = re.findall(
         r"^```python\n(import orbitlog\n.*?)^```$", (ROOT / "README.md").read_text(), re.DOTALL | re.M

@@ -144,7 +144,7 @@ def test_a_failed_setup_shows_the_end_of_the_log_and_leaves_no_stamp(project: Pa
 
 
 @pytest.mark.slow
-def test_without_java_setup_says_so_in_one_line_and_succeeds(project: Path) -> None:
+def test_without_java_setup_reports_it_in_one_line_and_succeeds(project: Path) -> None:
     (project / "tools" / "find_java").write_text("#!/bin/sh\necho 'No Java was found.' >&2\nexit 1\n")
     assert "setup: No Java was found.\n" in run_setup(project)
     assert (project / ".venv" / "java_home").read_text() == ""

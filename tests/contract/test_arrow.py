@@ -76,7 +76,7 @@ def test_one_record_larger_than_the_batch() -> None:
     assert [row["body"] for row in rows_of(batches)] == [b"s", b"L" * 100_000, b"s"]
 
 
-def test_damage_is_told_after_what_was_readable() -> None:
+def test_damage_is_reported_after_what_was_readable() -> None:
     log = make_log(["plain"] * 10)
     base, data = log.segments[0]
     place = log.messages[4].physical_offset - base

@@ -113,7 +113,7 @@ def test_most_keys_that_a_record_can_have() -> None:
     assert len(columns.key_hashes) == 16_002
 
 
-def test_an_index_goes_on_where_another_process_left_it() -> None:
+def test_index_resumes_where_another_process_left_it() -> None:
     log = make_log(random_kinds(60, seed=3), segment_bytes=1 << 16)
     ((base, data),) = log.segments
     layout = IndexLayout(7, 50)

@@ -109,7 +109,7 @@ def test_counts_by_every_kind(log: Log, groups_max: int, monkeypatch: pytest.Mon
     assert min(int(sums.first_ms.min()) for sums in queue_parts) == min(m.store_timestamp_ms for m in messages)
 
 
-def test_every_size_lies_within_its_step() -> None:
+def test_every_size_is_within_its_step() -> None:
     bounds = [tally.bucket_bounds(bucket) for bucket in range(tally.BUCKETS)]
     assert bounds[0] == (0, 0)
     assert all(earlier[1] + 1 == later[0] for earlier, later in pairwise(bounds))

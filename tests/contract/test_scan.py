@@ -30,7 +30,7 @@ def golden_segments(golden: GoldenStore) -> list[tuple[int, bytes]]:
 
 
 @pytest.mark.parametrize("twin", TWINS.values(), ids=TWINS)
-def test_golden_log_is_what_the_manifest_says(twin, golden: GoldenStore) -> None:
+def test_golden_log_is_what_the_manifest_states(twin, golden: GoldenStore) -> None:
     seen = [(base, twin.scan(data, base)) for base, data in golden_segments(golden)]
     positions = [base + position for base, found in seen for position in found.positions]
     assert positions == [message["commitLogOffset"] for message in golden.manifest["messages"]]
@@ -158,7 +158,7 @@ def test_columns_of_a_long_range_equal_decoded_messages() -> None:
     assert position == stop.position
 
 
-def test_a_range_must_lie_inside_its_bytes() -> None:
+def test_range_outside_of_its_bytes_is_refused() -> None:
     for start, stop in ((-1, 5), (3, 2), (0, 11), (11, 11)):
         with pytest.raises(ValueError, match="not inside"):
             SourceBytes(bytes(10)).range(start, stop)

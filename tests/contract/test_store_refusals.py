@@ -138,7 +138,7 @@ def test_check_names_batch_queues_as_unchecked(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["DLedger", "converted to DLedger", "tiered storage", "unknown log"])
-def test_log_source_given_a_log_that_goes_on_elsewhere_refuses(kind: str, tmp_path: Path) -> None:
+def test_log_source_refuses_a_log_that_continues_in_another_directory(kind: str, tmp_path: Path) -> None:
     _with(tmp_path, kind)
     with pytest.raises(StoreLayoutError, match="not read"):
         read_batch(CommitLogSource, {"storePath": str(tmp_path)})

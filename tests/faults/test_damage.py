@@ -187,7 +187,7 @@ def enters_queue(message: Message) -> bool:
     return message.transaction_type.enters_queue
 
 
-def test_a_missing_segment_is_said_and_nothing_is_removed() -> None:
+def test_missing_segment_is_reported_and_nothing_is_removed() -> None:
     config, files = whole_store(closed=False)
     missing = log_paths(files)[2]
     disk = CrashDisk.of_files({path: content for path, content in files.items() if path != missing})

@@ -30,7 +30,7 @@ def steps_of(seed: int, *, sync_flush: bool, rounds: int) -> int:
 
 
 @pytest.mark.parametrize("sync_flush", [False, True], ids=["async", "sync"])
-def test_a_failed_sync_is_said_and_nothing_promised_is_lost(
+def test_failed_sync_is_reported_and_nothing_promised_is_lost(
     sync_flush: bool, scale: int, checked: Counter[str], use_kernels: UseKernels
 ) -> None:
     for seed in range(3000, 3000 + 2 * scale):
@@ -90,7 +90,7 @@ def test_a_failed_flush_of_the_log_ends_the_taking_of_messages() -> None:
 
 
 @pytest.mark.parametrize("sync_flush", [False, True], ids=["async", "sync"])
-def test_a_full_disk_loses_nothing_and_the_same_store_goes_on(
+def test_full_disk_loses_nothing_and_the_same_store_continues(
     sync_flush: bool, scale: int, checked: Counter[str], use_kernels: UseKernels
 ) -> None:
     for seed in range(4000, 4000 + 2 * scale):
@@ -135,7 +135,7 @@ def check_recovered_with_space(workload: Workload, disk: CrashDisk, seed: int) -
     check_recovered(disk.crash(seed), workload.config, workload.ledger.copy())
 
 
-def test_opening_a_crashed_store_on_a_full_disk_says_so_and_changes_nothing_that_counts(
+def test_opening_a_crashed_store_on_a_full_disk_raises_and_keeps_the_store(
     scale: int, checked: Counter[str], use_kernels: UseKernels
 ) -> None:
     for seed in range(5000, 5005 + scale):
@@ -159,7 +159,7 @@ def test_opening_a_crashed_store_on_a_full_disk_says_so_and_changes_nothing_that
         check_recovered(found.kill(), workload.config, workload.ledger.copy())
 
 
-def test_a_sync_that_fails_while_recovering_is_said_and_loses_nothing(
+def test_sync_that_fails_while_recovering_is_reported_and_loses_nothing(
     scale: int, checked: Counter[str], use_kernels: UseKernels
 ) -> None:
     for seed in range(5500, 5504 + scale):

@@ -140,7 +140,7 @@ def assert_not_worse(before: Path, after: Path, wanted: set[int], where: str) ->
 
 
 @pytest.mark.slow
-def test_a_mended_store_that_was_killed_on_the_way_is_served(golden_497: GoldenStore, tmp_path: Path) -> None:
+def test_repaired_store_that_was_killed_on_the_way_is_served(golden_497: GoldenStore, tmp_path: Path) -> None:
     root = golden_497.copy_to(tmp_path / "store").store
     ZOO["noise_in_log_queue_and_index"][0](root)
     wanted = readable(root)

@@ -108,7 +108,7 @@ def test_a_disk_that_fills_up_while_saving_keeps_the_table(checked: Counter[str]
         assert saved(disk) == 3
 
 
-def test_a_failed_sync_while_saving_is_said_and_keeps_the_table(checked: Counter[str]) -> None:
+def test_failed_sync_while_saving_is_reported_and_keeps_the_table(checked: Counter[str]) -> None:
     for step in range(40):
         disk = CrashDisk()
         directory = directory_on(disk)

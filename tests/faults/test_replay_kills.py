@@ -51,7 +51,7 @@ def lines_in(record: Path) -> int:
 
 
 @pytest.mark.slow
-def test_a_replay_goes_on_where_it_was_killed(tmp_path: Path) -> None:
+def test_replay_resumes_where_it_was_killed(tmp_path: Path) -> None:
     seed = random.SystemRandom().getrandbits(32)
     chance = random.Random(seed)
     record = tmp_path / "record.jsonl"

@@ -53,7 +53,7 @@ def is_asked_for(message: Message) -> bool:
 
 @pytest.mark.parametrize("name,was_killed", INCIDENTS)
 @pytest.mark.parametrize("version,golden_name", [("4.9.7", "golden_497"), ("5.5.0", "golden_550_crash")])
-def test_an_apache_broker_serves_a_mended_store(
+def test_apache_broker_serves_a_repaired_store(
     name: str,
     was_killed: bool,
     version: str,

@@ -96,7 +96,7 @@ def test_a_topic_that_may_not_be_written_has_no_route_for_senders(client: Client
 
 
 @java_clients
-def test_a_deleted_topic_begins_anew(client: Client) -> None:
+def test_deleted_topic_restarts_at_offset_zero(client: Client) -> None:
     topic = client.topic("Deleted", queues=1)
     client.send(client.producer(), topic, count=5, body="before")
     printed = client.mqadmin(f"deleteTopic -c {client.system.cluster_name} -t {topic}")

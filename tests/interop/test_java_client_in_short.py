@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("java-client")]
 MAVEN_SECONDS_MAX = 90
 
 SCENARIOS: dict[str, Callable[[Client], None]] = {
-    "sync": partial(test_sending.test_acknowledged_sends_are_where_the_answer_says, mode="sync"),
+    "sync": partial(test_sending.test_acknowledged_sends_are_where_the_answer_states, mode="sync"),
     "batch": test_sending.test_a_batch_is_stored_as_its_members,
     "selector": test_sending.test_a_selector_keeps_each_shard_in_one_queue_in_order,
     "first send": test_sending.test_a_topic_is_made_by_the_first_send,

@@ -102,7 +102,7 @@ def test_broadcasting_reaches_every_instance(client: Client, java: Client) -> No
 
 
 @other_clients
-def test_a_group_goes_on_where_it_stopped(client: Client, java: Client) -> None:
+def test_group_resumes_where_it_stopped(client: Client, java: Client) -> None:
     topic, group = java.topic("On", queues=2), client.group("on")
     producer = java.producer()
     java.send(producer, topic, count=10, body="first")

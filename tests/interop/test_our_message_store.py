@@ -81,7 +81,7 @@ def write_topics(store: OurStore) -> None:
 
 @pytest.mark.parametrize(("compat_name", "version"), VERSIONS)
 @pytest.mark.parametrize("killed", [False, True], ids=["closed", "killed"])
-def test_a_broker_serves_every_message_and_we_go_on_after_it(
+def test_java_broker_serves_every_message_and_orbitlog_continues_after_it(
     compat_name: str,
     version: str,
     killed: bool,

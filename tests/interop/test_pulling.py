@@ -109,7 +109,7 @@ def test_lite_pull_polls_seeks_and_commits(client: Client, assign: bool) -> None
 
 
 @java_clients
-def test_lite_pull_goes_on_where_it_committed(client: Client) -> None:
+def test_lite_pull_resumes_where_it_committed(client: Client) -> None:
     topic, group = client.topic("LiteOn", queues=1), client.group("liteon")
     producer = client.producer()
     client.send(producer, topic, count=5, body="before")

@@ -48,7 +48,7 @@ def test_a_message_reaches_a_waiting_consumer(client: Client) -> None:
 
 
 @java_clients
-def test_tags_with_one_hash_are_told_apart(client: Client) -> None:
+def test_tags_with_one_hash_are_distinguished(client: Client) -> None:
     topic = client.topic("Collision", queues=1)
     push = client.push(topic, client.group("collision"), tags="AaAa")
     client.send(client.producer(), topic, count=6, body="one", tags="BBBB,AaAa,BBBB")

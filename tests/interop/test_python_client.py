@@ -110,7 +110,7 @@ def test_nothing_is_lost_when_brokers_are_killed(system: System, orderly: bool) 
 
 
 @pytest.mark.parametrize("kind", wanted_kinds((APACHE_497, APACHE_550)))
-def test_nobody_stands_still_while_the_name_server_is_gone(kind: str, system_of: Callable[[str], System]) -> None:
+def test_sends_and_consumers_continue_without_the_name_server(kind: str, system_of: Callable[[str], System]) -> None:
     """Ours is part of the broker's process there; `tests/integration/client/test_server_restarts.py` has it apart."""
     system = system_of(kind)
     assert isinstance(system, ApacheSystem)

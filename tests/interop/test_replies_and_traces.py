@@ -27,7 +27,7 @@ def test_a_request_gets_its_reply(client: Client) -> None:
 
 
 @java_clients
-def test_traces_tell_of_sending_and_consuming(client: Client) -> None:
+def test_traces_record_sends_and_consumption(client: Client) -> None:
     topic = client.topic("Traced", queues=1)
     push = client.push(topic, client.group("traced"), trace=True)
     [sent] = client.send(client.producer(trace=True), topic, body="followed", keys="traced-key")

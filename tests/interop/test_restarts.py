@@ -21,7 +21,7 @@ def bodies(messages: list[JsonObject]) -> set[str]:
 
 
 @java_clients
-def test_a_consumer_goes_on_where_it_stopped(client: Client) -> None:
+def test_consumer_resumes_where_it_stopped(client: Client) -> None:
     topic, group = client.topic("Consumer"), client.group("consumer")
     producer = client.producer()
     client.send(producer, topic, count=20, body="first")

@@ -46,7 +46,7 @@ def places(messages: list[JsonObject]) -> dict[tuple[int, int], str]:
 
 @java_clients
 @pytest.mark.parametrize("mode", ["sync", "async"])
-def test_acknowledged_sends_are_where_the_answer_says(client: Client, mode: str) -> None:
+def test_acknowledged_sends_are_where_the_answer_states(client: Client, mode: str) -> None:
     topic = client.topic("Sends")
     sent = client.send(client.producer(), topic, mode=mode, count=40, body="one", tags="A,B", keys="key-{}")
     assert {one["status"] for one in sent} == {"SEND_OK"}

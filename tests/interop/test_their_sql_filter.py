@@ -29,7 +29,7 @@ def java_answers(packages: ApachePackages, expressions: list[str]) -> list[str]:
     return done.stdout.splitlines()
 
 
-def test_the_table_is_what_java_says(packages_of: Callable[[str], ApachePackages]) -> None:
+def test_table_is_what_java_states(packages_of: Callable[[str], ApachePackages]) -> None:
     answers = java_answers(packages_of("5.5.0"), EXPRESSIONS)
     assert dict(zip(EXPRESSIONS, answers, strict=True)) == JAVA_ANSWERS
 

@@ -211,7 +211,7 @@ def test_the_way_it_ended_shows(theirs: TheirStore) -> None:
     assert checkpoint.physic_msg_timestamp_ms <= theirs.messages[-1].store_timestamp_ms
 
 
-def test_lock_is_held_by_nobody(theirs: TheirStore) -> None:
+def test_lock_without_a_holder(theirs: TheirStore) -> None:
     assert theirs.files.lock is not None
     with Path(theirs.files.lock.path).open("r+b") as lock:
         fcntl.lockf(lock, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)

@@ -55,7 +55,7 @@ def test_the_tour_of_the_documentation(spark: Any, orders: Path, tmp_path: Path)
     assert {row.topic for row in names["newest"].collect()} == {"Orders", "Other"}
 
 
-def test_sources_are_found_where_python_lies_below_a_name_with_a_space(orders: Path, tmp_path: Path) -> None:
+def test_sources_are_found_if_the_python_path_has_a_space(orders: Path, tmp_path: Path) -> None:
     python = tmp_path / "a space" / "python"
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\nexec {sys.executable} "$@"\n')

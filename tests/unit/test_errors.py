@@ -30,7 +30,7 @@ FORMAT_ERRORS = [
 
 
 @pytest.mark.parametrize(("error", "text"), FORMAT_ERRORS, ids=lambda value: type(value).__name__)
-def test_a_format_error_says_which_field_where_and_what(error: FormatError, text: str) -> None:
+def test_format_error_states_which_field_where_and_what(error: FormatError, text: str) -> None:
     assert str(error) == text
     assert text == f"{error.field} at byte {error.position}: {error.problem}"
 

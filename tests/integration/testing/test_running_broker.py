@@ -71,7 +71,7 @@ def test_a_broker_that_is_a_process_is_killed_and_comes_back(orbitlog_broker_pro
             broker.wait_until_idle(seconds=SECONDS_MAX)
 
 
-def test_a_process_that_does_not_start_says_why(make_orbitlog_broker: MakeBroker) -> None:
+def test_process_that_does_not_start_states_why(make_orbitlog_broker: MakeBroker) -> None:
     with pytest.raises(OrbitlogError, match=r"did not start(.|\n)*flushDiskType"):
         make_orbitlog_broker(in_process=False, flushDiskType="SOMETIMES")
 
@@ -85,7 +85,7 @@ def test_pytest_loads_nothing_for_those_who_do_not_ask() -> None:
     assert done.stdout.split() == ["orbitlog", "orbitlog.testing", "orbitlog.testing.pytest_plugin"]
 
 
-def test_the_fixture_is_there_for_whoever_installed_us(tmp_path: Path) -> None:
+def test_fixture_is_available_in_an_installed_package(tmp_path: Path) -> None:
     (tmp_path / "test_theirs.py").write_text(
         "def test_theirs(orbitlog_broker):\n"
         "    with orbitlog_broker.connect() as mq:\n"

@@ -123,7 +123,7 @@ def test_what_is_no_matter_of_names_stays_what_it_is(monkeypatch: pytest.MonkeyP
     assert refused_with(monkeypatch, NoRoute("no broker is there"), None, ["Orders"]) == "no broker is there"
 
 
-def test_who_may_not_is_told_where_credentials_come_from(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refused_access_error_names_the_source_of_credentials(monkeypatch: pytest.MonkeyPatch) -> None:
     error = BrokerRefused(16, "no", advice="the topic, group or user lacks the permission for this")
     told = refused_with(monkeypatch, error, None, [])
     assert "lacks the permission" in told and "`orbitlog context add NAME --access-key ...`" in told

@@ -58,6 +58,6 @@ def test_what_sends_or_reads_imports_nothing_heavy(words: str, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("words", ["completion fish", "mqadmin", "context list"])
-def test_what_asks_nobody_imports_no_network(words: str, tmp_path: Path) -> None:
+def test_commands_without_a_cluster_import_no_network(words: str, tmp_path: Path) -> None:
     loaded = loaded_by(words, tmp_path)
     assert [name for name in loaded if name.startswith(("orbitlog.wire", "orbitlog.remoting", "orbitlog.client"))] == []

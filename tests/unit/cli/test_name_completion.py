@@ -68,7 +68,7 @@ def test_a_cluster_that_does_not_answer_is_left_alone_for_a_while() -> None:
     assert cached_names(CLUSTER, "topics", never) == []
 
 
-def test_a_torn_cache_is_asked_for_anew() -> None:
+def test_torn_cache_is_fetched_from_the_cluster() -> None:
     path = cache_path(CLUSTER, "topics")
     path.parent.mkdir(parents=True)
     path.write_text('["on')

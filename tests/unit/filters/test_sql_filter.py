@@ -30,7 +30,7 @@ def test_what_cannot_be_compared_does_not_match() -> None:
     assert not SqlFilter("a > 1 OR TRUE").matches({"a": "many"})
 
 
-def test_the_error_says_where() -> None:
+def test_error_states_where() -> None:
     with pytest.raises(BadExpression, match=r"at character 4, near 'a = #'.*'#' is not valid in SQL92"):
         SqlFilter("a = #")
     with pytest.raises(BadExpression, match="BETWEEN needs its lower bound first"):

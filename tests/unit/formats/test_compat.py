@@ -16,13 +16,13 @@ def test_they_are_found_by_name() -> None:
 
 
 @pytest.mark.parametrize("name", ["", "4.8", "5", "5.5.0"])
-def test_an_unknown_name_is_told_the_known_ones(name: str) -> None:
+def test_unknown_name_error_lists_the_known_ones(name: str) -> None:
     with pytest.raises(BadField, match=r"use one of 4\.9, 5\.5") as caught:
         compat_named(name)
     assert caught.value.field == "compat"
 
 
-def test_every_rule_is_described_and_tells_the_two_apart() -> None:
+def test_every_rule_is_described_and_distinguishes_the_versions() -> None:
     assert list(RULES) == [field.name for field in fields(Compat)][1:]
     assert all(old != new for old, new in zip(astuple(COMPAT_4_9), astuple(COMPAT_5_5), strict=True))
 

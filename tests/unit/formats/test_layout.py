@@ -81,7 +81,7 @@ def test_sizes_are_those_of_the_format(layout: Layout, size_bytes: int) -> None:
     assert all(field.meaning for field in layout.fields)
 
 
-def test_the_record_lies_where_java_reads_it() -> None:
+def test_record_is_at_the_position_that_java_reads() -> None:
     positions = {field.name: message.RECORD_PREFIX.position(field.name) for field in message.RECORD_PREFIX.fields}
     assert positions == {
         "total_size": 0,

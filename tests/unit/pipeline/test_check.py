@@ -178,7 +178,7 @@ def test_damage_of_the_log_is_that_of_the_plain_walk(seed: int, sound: Path, tmp
         ]
 
 
-def test_a_killed_broker_may_be_behind_and_a_closed_one_not(sound: Path, tmp_path: Path) -> None:
+def test_killed_broker_may_lag_and_a_closed_one_not(sound: Path, tmp_path: Path) -> None:
     root = copy_store(sound, tmp_path / "store")
     path = last_queue_file(root)
     data = path.read_bytes()
@@ -206,7 +206,7 @@ def test_units_and_entries_older_than_the_log_are_only_old(sound: Path, tmp_path
     assert run(root).findings == []
 
 
-def test_a_killed_check_goes_on(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_killed_check_continues(sound: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[object] = []
     real = check_module.check_split
 

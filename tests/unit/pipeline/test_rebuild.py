@@ -109,7 +109,7 @@ def test_index_files_that_several_write_are_those_that_one_writes(count: int, wr
     assert not (tmp_path / "out" / STAGING).exists()
 
 
-def test_forged_records_in_bodies_are_not_believed(tmp_path: Path) -> None:
+def test_forged_records_in_bodies_are_not_accepted(tmp_path: Path) -> None:
     log = forged_log()
     root = write_log(tmp_path / "store", log)
     for split_bytes in (64, 97, 1000):
@@ -269,7 +269,7 @@ def test_a_second_run_finds_its_work_done(tmp_path: Path) -> None:
         run(root, tmp_path / "out", split_bytes=2000)
 
 
-def test_files_that_vouch_for_what_is_replaced_go(tmp_path: Path) -> None:
+def test_files_that_certify_replaced_ones_are_removed(tmp_path: Path) -> None:
     root = write_log(tmp_path / "store", make_log(["plain"]))
     for name in ("orbitlog.state", "orbitlog.dispatched"):
         (root / name).write_bytes(b"x")
@@ -337,7 +337,9 @@ def test_a_run_killed_at_any_step_is_ended_by_the_next(is_in_place: bool, writer
     assert number > 20, "too few steps were seen: did the names of the calls change?"
 
 
-def test_a_publication_killed_at_any_step_leaves_sizes_to_be_told(golden_497: GoldenStore, tmp_path: Path) -> None:
+def test_publication_killed_at_any_step_leaves_sizes_that_can_be_inferred(
+    golden_497: GoldenStore, tmp_path: Path
+) -> None:
     """Sizes are told from the derived files, which are not in their place in the middle of a publication."""
     with pytest.MonkeyPatch.context() as patch:
         done = kill_at(patch, 1_000_000)
@@ -369,7 +371,7 @@ def test_a_split_that_a_power_cut_left_half_written_is_derived_again(tmp_path: P
     assert files_below(tmp_path / "out") == expected_files(log)
 
 
-def test_a_log_that_grew_since_a_killed_run_is_rebuilt_anew(tmp_path: Path) -> None:
+def test_log_that_grew_since_a_killed_run_is_rebuilt_from_the_start(tmp_path: Path) -> None:
     long = make_log(["plain"] * 25)
     short = Log(make_log(["plain"] * 12).segments, long.messages[:12])
     root = write_log(tmp_path / "store", short)

@@ -28,7 +28,7 @@ def test_defaults_are_those_of_java() -> None:
     assert all(settings.given(setting) is None for setting in (table.SEGMENT_BYTES, table.SLOT_COUNT))
 
 
-def test_every_default_can_be_written_and_every_setting_says_what_it_means() -> None:
+def test_every_default_can_be_written_and_every_setting_states_what_it_means() -> None:
     for key, setting in table.SETTINGS.items():
         assert setting.key == key
         assert setting.help

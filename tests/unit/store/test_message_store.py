@@ -99,7 +99,7 @@ def test_derived_files_are_those_of_the_reference(tmp_path: Path, clock: Clock) 
     assert [path.read_bytes() for path in sorted((tmp_path / "index").iterdir())] == expected.index_files
 
 
-def test_a_batch_lies_in_one_segment(store: MessageStore) -> None:
+def test_batch_is_stored_in_one_segment(store: MessageStore) -> None:
     store.append(order(0, body_bytes=1500))
     store.append(order(1, body_bytes=1500))
     results = store.append_batch([order(number, body_bytes=500) for number in range(2, 5)])
@@ -176,7 +176,7 @@ def test_filters_and_limits(store: MessageStore) -> None:
     assert (len(few.records), few.next_offset) == (2, 2)
 
 
-def test_a_query_says_when_it_is_not_complete(store: MessageStore) -> None:
+def test_query_states_when_it_is_not_complete(store: MessageStore) -> None:
     for _ in range(3):
         store.append(order(5))
     behind = store.query(KeyQuery("Orders", "k5"))
@@ -234,7 +234,7 @@ def test_the_clock_may_jump_back(tmp_path: Path) -> None:
     assert stored == [1000, 1000, 1100]
 
 
-def test_the_next_segment_is_made_ahead_and_not_left_behind(tmp_path: Path, clock: Clock) -> None:
+def test_next_segment_is_created_ahead_and_removed_if_unused(tmp_path: Path, clock: Clock) -> None:
     with MessageStore.open(tmp_path, CONFIG, clock) as store:
         assert not store.prepare_once()
         store.append(order(1, body_bytes=1900))

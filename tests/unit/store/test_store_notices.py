@@ -57,7 +57,7 @@ def test_tags_are_asked_of_the_messages(extended: Path) -> None:
         assert len(reader.get("T", 0, ReadRequest(0, 32)).records) == len(TAGS)
 
 
-def test_who_writes_is_told_and_units_get_plain_hashes(extended: Path) -> None:
+def test_units_get_plain_hashes_and_the_operator_is_warned(extended: Path) -> None:
     with MessageStore.open(extended, CONFIG, lambda: 1_700_000_000_001) as store:
         (notice,) = store.notices
         assert "filter bit maps of 1 queues" in notice

@@ -158,7 +158,7 @@ def test_a_disk_that_is_full_for_a_while_at_any_moment(tmp_path: Path) -> None:
         check_derived(root)
 
 
-def test_opening_on_a_full_disk_is_said_and_possible_later(tmp_path: Path) -> None:
+def test_opening_on_a_full_disk_is_reported_and_possible_later(tmp_path: Path) -> None:
     with MessageStore.open(tmp_path, CONFIG, Clock()) as store:
         for number in range(20):
             store.append(make_message("T", b"x" * 100, properties={"KEYS": f"k{number}"}))

@@ -18,7 +18,7 @@ def without_timers(golden: GoldenStore, root: Path) -> Path:
     return root
 
 
-def test_the_index_tells_whether_it_has_tags(golden_550_crash: GoldenStore, tmp_path: Path) -> None:
+def test_index_shows_whether_it_has_tags(golden_550_crash: GoldenStore, tmp_path: Path) -> None:
     root = without_timers(golden_550_crash, tmp_path / "store")
     assert sampled_rules(find_store_files(root), StoreSettings()).compat.indexes_tags
     keys = examine(root).check.keys

@@ -26,7 +26,7 @@ NOTHING_GIVEN = StoreSettings()
 
 
 @pytest.mark.parametrize("name", ["golden_497", "golden_550_crash"])
-def test_golden_stores_tell_the_settings_of_their_brokers(name: str, request: pytest.FixtureRequest) -> None:
+def test_golden_stores_show_the_settings_of_their_brokers(name: str, request: pytest.FixtureRequest) -> None:
     golden: GoldenStore = request.getfixturevalue(name)
     config = {key: golden.manifest["brokerConfig"][key] for key in golden.manifest["brokerConfig"]}
     geometry = infer_geometry(find_store_files(golden.store), NOTHING_GIVEN)

@@ -63,7 +63,7 @@ def test_a_page_is_torn_between_sectors_only(disk: CrashDisk) -> None:
     assert len(images) > 2
 
 
-def test_what_is_written_through_a_lent_range_counts_when_it_is_released(disk: CrashDisk) -> None:
+def test_writes_through_a_view_count_when_it_is_released(disk: CrashDisk) -> None:
     file = make_file(disk, pages=1)
     with file.edit(0, 4) as lent:
         lent[:] = b"edit"
@@ -176,7 +176,7 @@ def test_a_file_is_made_once(disk: CrashDisk) -> None:
         disk.create_file(A, 1)
 
 
-def test_a_directory_that_cannot_be_synced_is_told_as_the_real_disk_tells_it(disk: CrashDisk) -> None:
+def test_directory_that_cannot_be_synced_raises_what_the_real_disk_raises(disk: CrashDisk) -> None:
     disk.sync_fails_at = disk.steps
     with pytest.raises(StoreError, match="making store/sub"):
         disk.make_directory(ROOT / "sub")

@@ -46,7 +46,7 @@ def test_a_sound_store(root: Path) -> None:
     assert run("repair", root).stdout == f"{root}: nothing to repair\n"
 
 
-def test_findings_say_what_follows_and_what_mends(root: Path) -> None:
+def test_findings_state_consequence_and_repair(root: Path) -> None:
     result = run("check", damaged(root, "segment_of_zeros"))
     assert result.exit_code == 1
     first = result.stdout.splitlines()[0]
@@ -69,7 +69,7 @@ def test_missing_segment_is_reported_without_advice_to_change_the_store(root: Pa
     assert run("check", root).exit_code == 0
 
 
-def test_segment_behind_a_link_stops_every_command_that_writes(
+def test_segment_reached_through_a_link_stops_every_command_that_writes(
     root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The last one: the rest of the log has no gap that would show it."""

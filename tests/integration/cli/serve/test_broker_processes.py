@@ -84,7 +84,7 @@ async def broker_names(name_server: str) -> dict[str, str]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes where Linux shows them")
-def test_brokers_serve_together_one_that_dies_is_told_of_and_all_stop(tmp_path: Path) -> None:
+def test_brokers_serve_together_and_all_stop_when_one_dies(tmp_path: Path) -> None:
     with cluster_at(tmp_path) as (process, ready):
         names = asyncio.run(broker_names(ready[0]["name-server"]))
         assert names == {"broker-a": ready[0]["broker"], "broker-b": ready[1]["broker"]}
@@ -101,7 +101,7 @@ def test_brokers_serve_together_one_that_dies_is_told_of_and_all_stop(tmp_path: 
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks for processes where Linux shows them")
-def test_brokers_end_with_whoever_started_them_and_the_last_ends_all(tmp_path: Path) -> None:
+def test_brokers_end_with_their_parent_and_the_last_ends_all(tmp_path: Path) -> None:
     with cluster_at(tmp_path / "first") as (process, ready):
         process.kill()
         until(lambda: not any((Path(each["store"]) / "abort").exists() for each in ready))
@@ -121,7 +121,7 @@ def test_brokers_end_with_whoever_started_them_and_the_last_ends_all(tmp_path: P
         ((), "is the store of one broker"),
     ],
 )
-def test_what_cannot_be_is_told(tmp_path: Path, more: tuple[str, ...], sentence: str) -> None:
+def test_invalid_values_are_reported(tmp_path: Path, more: tuple[str, ...], sentence: str) -> None:
     if not more:
         (tmp_path / "commitlog").mkdir()
     told = subprocess.run(words(tmp_path, *more), capture_output=True, text=True, timeout=SECONDS_MAX)

@@ -46,7 +46,7 @@ async def route_address(name_server: str, topic: str = "TBW102") -> str:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_up_serves_until_it_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
+def test_up_serves_until_it_is_stopped(tmp_path: Path, number: signal.Signals) -> None:
     with serving(*up(tmp_path)) as (process, ready):
         assert ready["ready"] is True and ready["seconds"] > 0
         assert asyncio.run(route_address(ready["name-server"])) == ready["broker"]
@@ -70,7 +70,7 @@ def test_the_ready_line_can_be_read_by_people_and_scripts(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has all of 127.0.0.0/8 without being asked")
-def test_clients_are_told_the_address_that_they_dialled(tmp_path: Path) -> None:
+def test_clients_get_the_address_that_they_dialled(tmp_path: Path) -> None:
     with serving(*up(tmp_path, "--host", "0.0.0.0")) as (_, ready):
         for host in ("127.0.0.1", "127.0.0.7"):
             port = ready["name-server"].rpartition(":")[2]
@@ -120,7 +120,7 @@ def test_a_mistake_ends_in_one_sentence(tmp_path: Path, words: tuple[str, ...], 
     assert done.returncode == code and sentence in done.stderr and "Traceback" not in done.stderr
 
 
-def test_a_port_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_port_that_is_taken_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -132,7 +132,7 @@ def test_a_port_that_is_taken_is_said_in_one_sentence(tmp_path: Path) -> None:
     assert not (tmp_path / "abort").exists()
 
 
-def test_a_store_in_use_is_said_in_one_sentence(tmp_path: Path) -> None:
+def test_store_in_use_is_reported_in_one_sentence(tmp_path: Path) -> None:
     with serving(*up(tmp_path)):
         done = run(*up(tmp_path))
         assert done.returncode == 1 and "in use by another broker" in done.stderr and "Traceback" not in done.stderr

@@ -85,7 +85,7 @@ time.sleep({SECONDS_MAX})
     assert "killed by signal 9" in caplog.text and "handing dispatch over" in caplog.text
 
 
-def test_one_that_was_told_to_end_is_not_started_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_process_asked_to_end_is_not_restarted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     broker, output_path = Broker(), tmp_path / "dispatch.log"
     spark = dispatching(broker, output_path, "print('done')", (0.0,))
 

@@ -26,7 +26,7 @@ def test_a_disk(ratio: str, state: str) -> None:
     assert (finding.problem is None) is (state == "ok")
 
 
-def test_who_allows_more_is_not_told_of_less() -> None:
+def test_smaller_limit_of_the_broker_is_not_reported_if_the_user_allows_more() -> None:
     limits = Limits(disk_ratio=0.97, lag_bytes=0, stuck_seconds=60)
     assert _disk("broker-a", "a:1", {"commitLogDiskRatio": "0.96"}, limits).state == "ok"
     assert _disk("broker-a", "a:1", {"commitLogDiskRatio": "0.97"}, limits).state == "problem"

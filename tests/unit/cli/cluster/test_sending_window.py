@@ -17,7 +17,7 @@ async def numbers(count: int) -> AsyncIterator[int]:
 
 
 @pytest.mark.parametrize("in_flight", [1, 4, 100])
-def test_at_most_so_many_wait_and_all_are_told_in_order(in_flight: int) -> None:
+def test_waiting_is_limited_and_all_are_notified_in_order(in_flight: int) -> None:
     waiting = most = 0
     told: list[int] = []
 
@@ -35,7 +35,7 @@ def test_at_most_so_many_wait_and_all_are_told_in_order(in_flight: int) -> None:
     assert most == min(in_flight, 50)
 
 
-def test_the_first_failure_ends_it_and_what_was_done_was_told() -> None:
+def test_first_failure_ends_it_after_reporting_what_was_done() -> None:
     told: list[int] = []
     cancelled: list[int] = []
 

@@ -72,7 +72,7 @@ def test_move_of_a_5_5_store_to_java_4_9_names_what_is_lost(golden_550_crash: Go
     assert {"V2 records", "timer messages"} <= changes
 
 
-def test_move_with_refused_settings_says_what_the_start_says(tmp_path: Path) -> None:
+def test_move_with_refused_settings_states_what_the_start_states(tmp_path: Path) -> None:
     root = tmp_path / "store"
     make_store(root)
     config = tmp_path / "broker.conf"

@@ -47,7 +47,7 @@ def segments_of(golden: GoldenStore) -> list[Path]:
     return sorted((golden.store / "commitlog").iterdir())
 
 
-def test_every_message_is_as_the_manifest_says(golden: GoldenStore, run: Any) -> None:
+def test_every_message_is_as_the_manifest_states(golden: GoldenStore, run: Any) -> None:
     ran = run("dump", "commitlog", golden.store, "--json")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert ran.rows == expected_rows(golden)
@@ -69,7 +69,7 @@ def test_single_segments_together_give_the_whole(golden: GoldenStore, run: Any) 
     assert [row for part in parts for row in part.rows] == expected_rows(golden)
 
 
-def test_a_segment_under_another_name_tells_its_place_itself(golden_497: GoldenStore, run: Any, tmp_path: Path) -> None:
+def test_renamed_segment_shows_its_base_offset(golden_497: GoldenStore, run: Any, tmp_path: Path) -> None:
     third = segments_of(golden_497)[2]
     renamed = tmp_path / "third.bin"
     renamed.write_bytes(third.read_bytes())
@@ -292,7 +292,7 @@ def test_a_torn_record_at_the_end(golden: GoldenStore, golden_copy: Copy, run: A
 
 
 @pytest.mark.parametrize("has_end", [True, False])
-def test_a_hole_behind_the_damage_is_not_read_but_its_end_is_found(tmp_path: Path, run: Any, has_end: bool) -> None:
+def test_hole_after_the_damage_is_not_read_but_its_end_is_found(tmp_path: Path, run: Any, has_end: bool) -> None:
     """Segments are sparse: damage before a gigabyte of nothing must not cost seconds."""
     directory = tmp_path / "commitlog"
     directory.mkdir()
@@ -325,9 +325,7 @@ def test_damage_in_the_table_form_too(golden_497: GoldenStore, golden_copy: Copy
     assert ran.stdout.splitlines()[-1].startswith(f"{len(copy.manifest['messages']) - 1} messages")
 
 
-def test_damage_behind_the_limit_or_before_the_start_is_not_met(
-    golden_497: GoldenStore, golden_copy: Copy, run: Any
-) -> None:
+def test_damage_outside_of_the_range_is_not_met(golden_497: GoldenStore, golden_copy: Copy, run: Any) -> None:
     copy = golden_copy(golden_497)
     place = at(copy, 30)["commitLogOffset"]
     edit(copy, place + 4, b"\0\1\2\3")
@@ -419,7 +417,7 @@ def test_a_path_that_is_no_log(tmp_path: Path, run: Any) -> None:
     assert run("dump", "commitlog").exit_code == 2
 
 
-def test_unknown_settings_are_told_and_bad_ones_refused(golden_497: GoldenStore, run: Any, tmp_path: Path) -> None:
+def test_unknown_settings_are_reported_and_bad_ones_refused(golden_497: GoldenStore, run: Any, tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_text("brokerName=a\nmappedFileSizeCommitLog=65536\n")
     ran = run("dump", "commitlog", golden_497.store, "--json", "--limit", "1", "--config", conf)

@@ -32,7 +32,7 @@ def test_every_file_is_one_object(golden: GoldenStore, run: Any) -> None:
     assert run("dump", "config", golden.store / "config", "--json") == ran
 
 
-def test_keys_are_text_and_values_as_the_manifest_says(golden: GoldenStore, run: Any) -> None:
+def test_keys_are_text_and_values_as_the_manifest_states(golden: GoldenStore, run: Any) -> None:
     rows = by_file(run("dump", "config", golden.store, "--json"))
     topics = rows["topics.json"]["content"]["topicConfigTable"]
     assert topics["SCHEDULE_TOPIC_XXXX"]["readQueueNums"] == 18
@@ -48,7 +48,7 @@ def test_one_file_and_the_backup_itself(golden_497: GoldenStore, run: Any) -> No
 
 
 @pytest.mark.parametrize("content", [None, b"", b"{", b'{"topicConfigTable":7}', bytes(300)])
-def test_the_backup_stands_in_and_that_is_said(
+def test_backup_is_used_and_reported(
     golden_497: GoldenStore, golden_copy: Copy, run: Any, content: bytes | None
 ) -> None:
     copy = golden_copy(golden_497)

@@ -40,7 +40,7 @@ def expected_units(golden: GoldenStore) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: (row["topic"], row["queueId"], row["queueOffset"]))
 
 
-def test_every_unit_is_as_the_manifest_says(golden: GoldenStore, run: Any) -> None:
+def test_every_unit_is_as_the_manifest_states(golden: GoldenStore, run: Any) -> None:
     ran = run("dump", "consumequeue", golden.store, "--json")
     assert (ran.exit_code, ran.stderr) == (0, "")
     assert ran.rows == expected_units(golden)

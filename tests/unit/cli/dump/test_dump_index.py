@@ -125,7 +125,7 @@ def test_damage(
     assert run("dump", "index", copy.store, "--headers").exit_code in (0, 1)
 
 
-def test_a_file_that_does_not_tell_its_layout(tmp_path: Path, run: Any) -> None:
+def test_file_without_a_recognizable_layout(tmp_path: Path, run: Any) -> None:
     path = tmp_path / "20260101000000000"
     path.write_bytes(bytes(LAYOUT.file_bytes))
     ran = run("dump", "index", path)

@@ -31,7 +31,9 @@ def test_a_linked_part_is_named_instead_of_silently_left_out(
         assert run("dump", kind, elsewhere, "--json").exit_code == 0
 
 
-def test_foreign_files_beside_the_wanted_ones_are_told(golden_497: GoldenStore, golden_copy: Copy, run: Any) -> None:
+def test_foreign_files_beside_the_wanted_ones_are_reported(
+    golden_497: GoldenStore, golden_copy: Copy, run: Any
+) -> None:
     root = golden_copy(golden_497).store
     (root / "commitlog" / "copy.bak").touch()
     (root / "notes").touch()
@@ -63,7 +65,7 @@ def test_a_member_of_dledger(tmp_path: Path, run: Any) -> None:
         assert len(ran.rows) == 7
 
 
-def test_several_members_are_told_apart(tmp_path: Path, run: Any) -> None:
+def test_several_members_are_distinguished(tmp_path: Path, run: Any) -> None:
     paths = [member(tmp_path, name, 3) for name in ("dledger-n0", "dledger-n1")]
     ran = run("dump", "commitlog", tmp_path)
     assert ran.exit_code == 2

@@ -11,7 +11,7 @@ from orbitlog.testing.golden import GoldenStore
 Copy = Callable[[GoldenStore], GoldenStore]
 
 
-def test_every_slot_is_as_the_manifest_says(golden_550_crash: GoldenStore, run: Any) -> None:
+def test_every_slot_is_as_the_manifest_states(golden_550_crash: GoldenStore, run: Any) -> None:
     shown = {
         row["deliverTimestamp"]: (row["messages"], row["firstLogPosition"], row["lastLogPosition"])
         for row in run("dump", "timerwheel", golden_550_crash.store, "--json", "--all").rows

@@ -92,14 +92,14 @@ def test_help_needs_no_other_flag_and_names_all_of_them() -> None:
 # The table
 
 
-def test_every_verb_of_apaches_tool_is_offered_or_says_why_not() -> None:
+def test_every_verb_of_apaches_tool_is_offered_or_states_why_not() -> None:
     assert set(APACHE_VERBS) <= VERBS.keys() | UNSUPPORTED.keys()
     assert VERBS.keys() & UNSUPPORTED.keys() == set()
     assert len(VERBS) >= 45
 
 
 @pytest.mark.parametrize("name", VERBS)
-def test_a_verb_is_done_where_the_table_says(name: str) -> None:
+def test_verb_is_done_where_the_table_states(name: str) -> None:
     verb = VERBS[name]
     module, _, function = verb.function.partition(":")
     assert inspect.iscoroutinefunction(getattr(importlib.import_module(module), function))

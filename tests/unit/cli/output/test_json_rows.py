@@ -52,7 +52,7 @@ def test_every_field_of_the_json_can_be_asked_for(name: str, golden_550_crash: G
         assert numbers == [str(value) for value in plain if type(value) in (int, str)]
 
 
-def test_rows_end_as_the_format_says_and_damage_is_still_told(
+def test_rows_end_as_the_format_states_and_damage_is_still_reported(
     golden_497: GoldenStore, golden_copy: Copy, run: Any
 ) -> None:
     root = golden_copy(golden_497).store
@@ -74,7 +74,7 @@ def test_a_field_that_is_not_there_is_refused_with_those_that_are(
     assert "unknown field 'nothing'; available: " in ran.stderr
 
 
-def test_undo_tells_its_steps_as_json(golden_497: GoldenStore, tmp_path: Path, run: Any) -> None:
+def test_undo_prints_its_steps_as_json(golden_497: GoldenStore, tmp_path: Path, run: Any) -> None:
     root = golden_497.copy_to(tmp_path / "store").store
     shutil.rmtree(root / "index")
     assert run("doctor", "repair", root, "--apply").exit_code == 0
@@ -95,7 +95,7 @@ def commands(group: click.Group, *words: str) -> Iterator[tuple[str, click.Comma
             yield " ".join((*words, name)), found
 
 
-def test_whoever_prints_json_takes_a_format_string() -> None:
+def test_commands_with_json_take_a_format_string() -> None:
     options = {name: {option.name for option in one.params} for name, one in commands(cli)}
     with_json = {name for name, found in options.items() if "as_json" in found} - WITHOUT_ROWS
     assert {"pipeline export", "doctor undo", "dump config", "topic list"} <= with_json

@@ -52,7 +52,7 @@ def test_narrow_terminals_lose_columns_not_alignment(width: int, capsys: pytest.
 
 
 @pytest.mark.parametrize("width", [200], indirect=True)
-def test_rows_behind_the_first_ones_are_cut_to_the_same_widths(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rows_after_the_first_ones_are_cut_to_the_same_widths(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     rows = [("1", "a", "b", "c")] * 300 + [("1", "a", "b", "a very long cell")]
     shown = lines(capsys, rows)
     assert len(shown) == 302

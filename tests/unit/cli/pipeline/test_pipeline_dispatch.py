@@ -9,7 +9,7 @@ from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.store_config import StoreConfig
 
 
-def test_without_a_broker_it_says_so_and_starts_nothing(tmp_path: Path) -> None:
+def test_without_a_broker_it_reports_it_and_starts_nothing(tmp_path: Path) -> None:
     MessageStore.open(tmp_path, StoreConfig(dispatch_engine="spark"), lambda: 0).close()
     ended = CliRunner().invoke(cli, ["pipeline", "dispatch", str(tmp_path)])
     assert ended.exit_code == 1

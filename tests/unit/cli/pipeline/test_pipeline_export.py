@@ -21,7 +21,7 @@ from orbitlog.cli.main import cli
         (["a/store", "b/../a/store", "--topic", "T", "--to", "d"], 1, "two stores have the name 'a'"),
     ],
 )
-def test_what_cannot_work_is_told_at_once(arguments: list[str], code: int, sentence: str) -> None:
+def test_what_cannot_work_is_reported_at_once(arguments: list[str], code: int, sentence: str) -> None:
     result = CliRunner().invoke(cli, ["pipeline", "export", *arguments])
     assert (result.exit_code, sentence in result.stderr) == (code, True), result.stderr
     assert result.stderr.count("\n") == 1

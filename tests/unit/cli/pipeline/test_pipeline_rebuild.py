@@ -33,7 +33,7 @@ def run(*arguments: str | Path) -> Result:
     return CliRunner().invoke(cli, ["pipeline", *map(str, arguments)])
 
 
-def test_rebuild_tells_what_it_made(without_spark: None, golden_497: GoldenStore, tmp_path: Path) -> None:
+def test_rebuild_shows_what_it_made(without_spark: None, golden_497: GoldenStore, tmp_path: Path) -> None:
     done = run("rebuild", golden_497.store, "--out", tmp_path / "out")
     assert (done.exit_code, done.stderr) == (0, "")
     assert "547 messages up to physical offset 413332: 41 files of 38 queues, 1615 keys in 5 index files" in done.stdout

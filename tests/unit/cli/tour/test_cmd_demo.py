@@ -53,7 +53,7 @@ def test_all_but_spark_is_shown_and_holds(done: tuple[Path, subprocess.Completed
 
 
 @pytest.mark.xdist_group("tour")
-def test_what_it_leaves_is_what_it_says(done: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
+def test_result_equals_the_report(done: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
     kept, ran = done
     report = json.loads(ran.stdout)
     store = Path(report["places"]["store"])
@@ -80,7 +80,7 @@ def test_nothing_is_overwritten(run: Any, tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["mine"]
 
 
-def test_what_does_not_hold_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_hold_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     report = TourReport(as_json=False)
     report.show("one", "a thing", "went well")
     report.show("other", "another", "2 are missing", holds=False, missing=2)

@@ -42,7 +42,7 @@ def test_who_would_create_a_topic_does_not_share_the_answer_of_who_would_not() -
     run(scenario, {AUTO_CREATE_TOPIC: {"a": "a:1"}})
 
 
-def test_what_is_known_goes_on_counting_while_no_name_server_answers() -> None:
+def test_known_routes_are_used_while_no_name_server_answers() -> None:
     async def scenario(name_server: NameServer, routes: Routes) -> None:
         before = await routes.freshest("Known")
         name_server.is_down = True

@@ -101,7 +101,7 @@ def test_a_share_shrinks_and_grows_and_what_goes_is_committed() -> None:
     run(scenario)
 
 
-def test_nothing_changes_while_nobody_can_say_who_the_members_are() -> None:
+def test_assignment_is_kept_while_the_members_are_unknown() -> None:
     async def scenario(cluster: Cluster, assignment: MemberAssignment) -> None:
         await assignment.start()
         cluster.silent = True
@@ -113,7 +113,7 @@ def test_nothing_changes_while_nobody_can_say_who_the_members_are() -> None:
     run(scenario)
 
 
-def test_a_change_while_shares_are_told_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_while_shares_are_sent_is_not_overlooked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("orbitlog.client.consumer.member_assignment.UNBALANCED_SECONDS", 3600.0)
 
     async def scenario(cluster: Cluster, assignment: MemberAssignment) -> None:

@@ -81,7 +81,7 @@ def test_what_may_be_stored_already_is_tried_three_times_at_most() -> None:
     assert len(brokers.tried) == 3
 
 
-def test_a_refusal_that_will_not_change_is_told_at_once() -> None:
+def test_refusal_that_will_not_change_is_reported_at_once() -> None:
     brokers = Brokers("a", "b", answers=[ResponseCode.MESSAGE_ILLEGAL])
     with pytest.raises(BrokerRefused, match=r"told so \(code 13\); the message is over a limit") as caught:
         send(brokers)

@@ -103,7 +103,7 @@ def test_a_batch_has_no_empty_members() -> None:
         make_batch("Orders", [b"x", b""], ["ONE", "TWO"])
 
 
-def test_a_moment_is_told_in_milliseconds() -> None:
+def test_timestamp_is_shown_in_milliseconds() -> None:
     moment = datetime(2030, 1, 1, tzinfo=UTC)
     assert make_outgoing("T", b"x", "ID", deliver_at=moment).properties["TIMER_DELIVER_MS"] == "1893456000000"
     soon = int(make_outgoing("T", b"x", "ID", delay=timedelta(hours=1)).properties["TIMER_DELIVER_MS"])

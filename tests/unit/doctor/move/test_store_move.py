@@ -135,7 +135,7 @@ def test_damage_is_reported_with_the_first_problem(root: Path) -> None:
     assert not [row for row in moved(root, JAVA, is_quick=True) if row.kind == "doctor check"]
 
 
-def test_quick_says_that_the_log_was_not_read(root: Path) -> None:
+def test_quick_states_that_the_log_was_not_read(root: Path) -> None:
     assert of_kind(moved(root, ORBITLOG, is_quick=True), "log not read").severity.value == "note"
 
 

@@ -53,7 +53,7 @@ def test_an_offset_that_no_loss_explains_is_wrong() -> None:
     assert (line.moved, line.gaps) == ({800: 1}, [])
 
 
-def test_messages_behind_the_last_true_one_follow_it() -> None:
+def test_messages_after_the_last_true_one_follow_it() -> None:
     line = solve_order(runs((0, [100, 200, 300]), (2, [400])), NOTHING_LOST, log_start=0)
     assert line is not None
     assert line.moved == {400: 3}

@@ -194,7 +194,7 @@ def test_a_plan_that_was_never_written_down_leaves_nothing(store: Path) -> None:
         b'{"run":"000001","title":"t","steps":[{"do":"write","path":"index/old","why":"w","new":"../../../x"}]}',
     ],
 )
-def test_a_journal_that_somebody_made_up_is_refused(store: Path, content: bytes) -> None:
+def test_forged_journal_is_refused(store: Path, content: bytes) -> None:
     """A store that was sent must not lead a repair to files outside it."""
     before = fingerprint(store)
     place = store / ".orbitlog-doctor" / "000001"
@@ -207,7 +207,7 @@ def test_a_journal_that_somebody_made_up_is_refused(store: Path, content: bytes)
     assert fingerprint(store) == before
 
 
-def test_progress_that_is_no_number_is_told(store: Path) -> None:
+def test_progress_that_is_not_a_number_is_reported(store: Path) -> None:
     some_repair(store).carry_out()
     (store / ".orbitlog-doctor" / "000001" / "progress").write_bytes(b"x")
     with pytest.raises(StoreLayoutError, match="is not a number of steps"):
@@ -226,7 +226,7 @@ def test_a_file_that_became_a_directory_is_given_back(store: Path) -> None:
     assert fingerprint(store) == before
 
 
-def test_what_is_cut_off_is_kept_without_the_hole_behind_it(store: Path) -> None:
+def test_cut_bytes_are_kept_without_the_hole_after_them(store: Path) -> None:
     path = store / "commitlog" / "a"
     os.truncate(path, 1 << 30)
     journal = RepairJournal.begin(store, "a test")

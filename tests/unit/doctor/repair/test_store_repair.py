@@ -38,7 +38,7 @@ def assert_as_planned(planned: Repair, applied: Repair) -> None:
 
 
 @pytest.mark.parametrize("name", ZOO)
-def test_damage_is_found_explained_and_mended(name: str, golden_497: GoldenStore, tmp_path: Path) -> None:
+def test_damage_is_found_explained_and_repaired(name: str, golden_497: GoldenStore, tmp_path: Path) -> None:
     damage, kinds = ZOO[name]
     root = golden_497.copy_to(tmp_path / "store").store
     before = readable(root)
@@ -104,7 +104,7 @@ LEFT_BY_A_KILL = {("killed_5x", "zero_length_last_queue_file"), ("killed_5x", "d
 
 @pytest.mark.parametrize("name", ZOO)
 @pytest.mark.parametrize("origin", ["own_store", pytest.param("killed_5x", marks=pytest.mark.slow)])
-def test_damage_to_other_stores_is_mended(
+def test_damage_to_other_stores_is_repaired(
     origin: str, name: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:
     root = tmp_path / "store"

@@ -26,5 +26,5 @@ def test_messages_before_the_log_are_counted(golden_497: GoldenStore, tmp_path: 
     assert "put them back" in told[0].consequence
 
 
-def test_nothing_is_said_of_a_log_from_its_beginning(golden_497: GoldenStore) -> None:
+def test_log_from_its_start_gives_no_notice(golden_497: GoldenStore) -> None:
     assert "retired" not in {finding.kind for finding in examine(golden_497.store).findings}

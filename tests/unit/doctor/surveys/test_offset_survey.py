@@ -20,7 +20,7 @@ def root(golden_550_crash: GoldenStore, tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
-def test_checks_of_transactions_begin_anew(root: Path) -> None:
+def test_transaction_checks_restart(root: Path) -> None:
     damage_zoo.cursors_of_transactions_behind_the_end(root)
     assert apply_repair(root).is_sound
     mended = CONSUMER_OFFSET.decode((root / "config" / "consumerOffset.json").read_text())
@@ -28,7 +28,7 @@ def test_checks_of_transactions_begin_anew(root: Path) -> None:
         assert mended.offsets[TopicGroup(topic, names.TRANSACTION_GROUP)] == {0: 0}
 
 
-def test_delay_levels_go_on_with_what_was_not_due_yet(root: Path) -> None:
+def test_delay_levels_continue_with_messages_not_yet_due(root: Path) -> None:
     right = DELAY_OFFSET.decode((root / "config" / "delayOffset.json").read_text()).offsets
     waiting = {level: 0 for level in (17, 18)}
     assert waiting.items() <= right.items()

@@ -41,7 +41,7 @@ def test_messages_of_a_sound_store_are_known(root: Path) -> None:
 
 
 @pytest.mark.parametrize("field,wrong", [(28, ">q"), (36, ">i")])
-def test_a_unit_that_leads_elsewhere_is_told_and_mended(field: int, wrong: str, root: Path) -> None:
+def test_unit_that_leads_elsewhere_is_reported_and_repaired(field: int, wrong: str, root: Path) -> None:
     path, position, unit = a_unit_that_waits(root)
     right = unit.physical_offset if field == 28 else unit.record_bytes
     patch_file(path, position + field, struct.pack(wrong, right + 7))

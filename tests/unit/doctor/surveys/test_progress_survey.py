@@ -86,7 +86,7 @@ def test_numbers_that_can_be_are_left_alone(root: Path) -> None:
         (garbage_in_our_pops, "config"),
     ],
 )
-def test_what_cannot_be_is_told_and_mended(damage: Callable[[Path], None], kind: str, root: Path) -> None:
+def test_invalid_values_are_reported_and_repaired(damage: Callable[[Path], None], kind: str, root: Path) -> None:
     damage(root)
     before = fingerprint(root)
     assert kind in {finding.kind for finding in examine(root).findings}
@@ -102,7 +102,7 @@ def test_what_waits_is_looked_at_again_and_what_was_delivered_is_not(root: Path)
     assert (mended["firstPending"], mended["doneToMs"]) == (0, 1_700_000_000_000)
 
 
-def test_java_goes_on_at_the_end_of_the_timer_topic(root: Path) -> None:
+def test_java_resumes_at_the_end_of_the_timer_topic(root: Path) -> None:
     right = decode_timer_checkpoint((root / "config" / "timercheck").read_bytes())
     java_timers_behind_the_end(root)
     apply_repair(root)

@@ -23,7 +23,7 @@ from orbitlog.testing.sample_messages import sample_messages
 from tests.support.damage_zoo import patch, records
 
 
-def test_progress_that_nobody_knows_any_more_is_told(golden_497: GoldenStore, tmp_path: Path) -> None:
+def test_progress_of_unknown_groups_is_reported(golden_497: GoldenStore, tmp_path: Path) -> None:
     root = golden_497.copy_to(tmp_path / "store").store
     assert not [each for each in examine(root).diagnoses if each.finding.kind == "progress unknown"]
     (root / "config" / "consumerOffset.json").unlink()

@@ -151,7 +151,7 @@ def copy_of(sound: Path, to: Path, damage: Callable[[Path], None]) -> Path:
         checkpoint_of_zeros,
     ],
 )
-def test_damage_to_the_log_is_told_and_all_is_made_again(
+def test_damage_to_the_timer_log_is_reported_and_all_is_rebuilt(
     damage: Callable[[Path], None], small: Path, tmp_path: Path
 ) -> None:
     root = copy_of(small, tmp_path / "store", damage)
@@ -171,7 +171,7 @@ def test_damage_to_the_log_takes_the_wheel_along(damage: Callable[[Path], None],
 
 
 @pytest.mark.parametrize("damage", [noise_on_the_wheel, wheel_cut, wheel_of_half_the_size, slot_that_leads_into_a_unit])
-def test_damage_to_the_wheel_is_told_and_it_alone_is_made_again(
+def test_damage_to_the_wheel_is_reported_and_only_the_wheel_is_rebuilt(
     damage: Callable[[Path], None], sound: Path, tmp_path: Path
 ) -> None:
     """What was delivered must not come again for a file that Java makes from the timer log."""

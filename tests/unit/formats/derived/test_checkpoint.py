@@ -51,7 +51,7 @@ def test_a_checkpoint_cut_short(size: int) -> None:
         (-5, 10_000, 10_000, 0, 0),
     ],
 )
-def test_how_far_everything_was_safe(
+def test_offset_up_to_which_everything_is_durable(
     physic: int, logics: int, index: int, minimum: int, minimum_with_index: int
 ) -> None:
     checkpoint = Checkpoint(physic, logics, index)

@@ -37,7 +37,7 @@ def test_the_same_code_and_hashes(raw: bytes, sys_flag: int, compat: Compat) -> 
 
 
 @given(st.text(max_size=80), st.text(alphabet=st.characters(codec="ascii"), max_size=100))
-def test_a_hash_goes_on_from_the_text_before(before: str, text: str) -> None:
+def test_hash_continues_from_the_text_before(before: str, text: str) -> None:
     assert ascii_hash(text.encode(), string_hash(before) & 0xFFFFFFFF) == string_hash(before + text) & 0xFFFFFFFF
 
 

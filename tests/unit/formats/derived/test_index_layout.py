@@ -179,7 +179,7 @@ def test_the_first_entry_after_a_roll_counts_from_the_file_before() -> None:
     assert second.header == IndexHeader(late_ms, late_ms + 1_000, 200, 300, 2, 3)
 
 
-def test_a_writer_goes_on_where_a_file_ends() -> None:
+def test_writer_resumes_where_a_file_ends() -> None:
     buffer, _ = filled(SMALL, [(7, 0, START_MS)])
     writer = IndexWriter(buffer, SMALL, after=IndexHeader(1, 1, 1, 1, 1, 1))
     assert writer.put(107, 200, START_MS + 3_000)
@@ -226,7 +226,7 @@ def test_the_layout_shows_in_the_file(layout: IndexLayout, keys: int, first_offs
         assert infer_layout(buffer) in (layout, None), "one message at offset 0 may be too little, but never misleads"
 
 
-def test_a_half_put_key_behind_the_last_does_not_mislead() -> None:
+def test_partly_written_key_after_the_last_one_is_ignored() -> None:
     buffer, _ = filled(SMALL, [(number * 31, 1000 + number, START_MS) for number in range(9)])
     buffer[SMALL.entry_position(10) : SMALL.entry_position(11)] = encode_index_entry(IndexEntry(31, 2000, 0, 2))
     assert infer_layout(buffer) == SMALL
@@ -258,11 +258,11 @@ def test_a_layout_that_only_looks_likely_is_not_returned() -> None:
         encode_header(IndexHeader(1, 1, 5, 5, 1, 2)) + bytes(2401),
     ],
 )
-def test_a_file_that_tells_nothing(data: bytes) -> None:
+def test_file_without_evidence(data: bytes) -> None:
     assert infer_layout(data) is None
 
 
-def test_the_standard_size_tells_enough() -> None:
+def test_standard_size_determines_the_layout() -> None:
     class Sized(bytes):
         """A header that says it is as long as a standard file."""
 

@@ -90,7 +90,7 @@ def test_a_scan_ends_where_nothing_was_written() -> None:
         (50, 1000, (1000, 0)),
     ],
 )
-def test_a_unit_lies_at_its_number(queue_offset: int, file_bytes: int, location: tuple[int, int]) -> None:
+def test_unit_position_follows_from_its_number(queue_offset: int, file_bytes: int, location: tuple[int, int]) -> None:
     assert locate_entry(queue_offset, file_bytes) == location
 
 

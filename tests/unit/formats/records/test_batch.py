@@ -145,7 +145,7 @@ def test_a_message_that_is_no_batch_is_not_expanded() -> None:
         ({"INNER_NUM": "32767", "INNER_BASE": "9223372036854775807"}, InnerBatch(32767, 2**63 - 1)),
     ],
 )
-def test_an_inner_batch_is_told_by_its_properties(properties: dict[str, str], found: InnerBatch | None) -> None:
+def test_inner_batch_is_recognized_by_its_properties(properties: dict[str, str], found: InnerBatch | None) -> None:
     assert inner_batch(properties) == found
 
 

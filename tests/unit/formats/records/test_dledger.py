@@ -91,7 +91,7 @@ def test_golden_files_encode() -> None:
     assert first + encode_file_end(28) == FIRST_FILE
 
 
-def test_a_scan_stops_behind_the_committed_entry() -> None:
+def test_scan_stops_after_the_committed_entry() -> None:
     found = list(scan_entries(FIRST_FILE, committed_index=1))
     assert found[2:] == [(110, Uncommitted(110))]
     assert list(scan_entries(FIRST_FILE, committed_index=3))[-1] == (228, SegmentEnd(228, 28))

@@ -77,7 +77,7 @@ def test_the_golden_record_both_directions() -> None:
     assert GOLDEN_MESSAGE.size_bytes == 157
 
 
-def test_what_the_golden_record_says() -> None:
+def test_what_the_golden_record_states() -> None:
     assert str(GOLDEN_MESSAGE.born_host) == "10.1.2.3:12345"
     assert str(GOLDEN_MESSAGE.store_host) == "127.0.0.1:10911"
     assert GOLDEN_MESSAGE.properties == {"UNIQ_KEY": "0A01020304D218B4AAC2000000000000", "TAGS": "TagA"}
@@ -232,7 +232,7 @@ def test_decoding_keeps_no_hold_of_the_buffer() -> None:
     assert decoded == GOLDEN_MESSAGE
 
 
-def test_every_truncation_says_how_much_is_missing() -> None:
+def test_every_truncation_error_states_the_missing_bytes() -> None:
     for got in range(len(GOLDEN_RECORD)):
         with pytest.raises(Truncated) as caught:
             decode_message(b"xyz" + GOLDEN_RECORD[:got], 3)

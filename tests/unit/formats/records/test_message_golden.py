@@ -104,7 +104,7 @@ def test_every_record_encodes_back_to_its_bytes(golden_case: GoldenCase) -> None
                 assert decode_message(memoryview(data), start, physical_offset=found.physical_offset) == found
 
 
-def test_segments_end_where_java_says(golden_case: GoldenCase) -> None:
+def test_segments_end_where_java_states(golden_case: GoldenCase) -> None:
     golden, _ = golden_case
     ends, log_ends = [], []
     for base, data in segments(golden):
@@ -194,7 +194,7 @@ def test_property_maps_encode_back_to_the_stored_bytes(golden_case: GoldenCase) 
         assert counts == {"encoded": 885, "as the broker's map": 758, "empty": 1}
 
 
-def test_batch_members_of_4_9_carry_the_batch_s_properties_behind_their_own(golden_497: GoldenStore) -> None:
+def test_batch_members_of_4_9_have_the_properties_of_the_batch_after_their_own(golden_497: GoldenStore) -> None:
     members = [
         message for message in messages_of(golden_497) if listed_names(message.properties_raw).count("WAIT") == 2
     ]
@@ -219,7 +219,7 @@ def test_whether_a_property_string_ends_with_a_separator(golden_case: GoldenCase
 # Ids, bodies, other files
 
 
-def test_unique_keys_are_parsed_and_tell_when_a_message_was_born(golden_case: GoldenCase) -> None:
+def test_unique_keys_are_parsed_and_contain_the_born_timestamp(golden_case: GoldenCase) -> None:
     golden, _ = golden_case
     month_ms, previous_month_ms = 1793491200000, 1790812800000  # 2026-11-01 and 2026-10-01, UTC as the brokers' clients
     parsed = 0

@@ -35,7 +35,7 @@ def xored(data: bytes, position: int, mask: int = 0xFF) -> bytes:
     return bytes(changed)
 
 
-def test_a_blank_says_how_much_room_is_left() -> None:
+def test_blank_states_the_room_left() -> None:
     assert encode_blank(100).hex().upper() == "00000064CBD43194"
     assert len(encode_blank(8)) == BLANK_BYTES
     with pytest.raises(AssertionError):
@@ -140,7 +140,7 @@ def test_the_crc_may_be_left_out() -> None:
     ]
 
 
-def test_read_at_tells_what_lies_there() -> None:
+def test_read_at_returns_what_is_stored_there() -> None:
     data, messages, positions = lay(b"one", b"two")
     segment = data + encode_blank(16) + bytes(8)
     assert read_at(segment, positions[1], base_physical_offset=BASE) == messages[1]

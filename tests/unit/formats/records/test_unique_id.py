@@ -84,7 +84,7 @@ def test_the_time_of_birth_over_the_end_of_a_month(since_ms: int, now: str, born
     assert identity.born_timestamp_ms(APRIL, MARCH, instant_ms(now)) == instant_ms(born)
 
 
-def test_the_first_message_of_a_golden_store_was_born_when_it_says() -> None:
+def test_first_message_of_a_golden_store_was_born_when_it_states() -> None:
     month, previous = instant_ms("2026-11-01"), instant_ms("2026-10-01")
     born_ms = VECTORS[0][0].born_timestamp_ms(month, previous, now_ms=1794732140581)
     assert 0 <= 1794732140569 - born_ms < 1000

@@ -68,7 +68,7 @@ GOOD, OTHER, BAD = b'{"a":{0:1}}', b'{"b":2}', b'{"a":'
 
 
 @pytest.mark.parametrize("missing", [None, b""])
-def test_the_file_is_believed_first_and_the_backup_where_it_is_missing(missing: bytes | None) -> None:
+def test_file_is_used_first_and_the_backup_if_it_is_missing(missing: bytes | None) -> None:
     assert choose_config(GOOD, OTHER) == ChosenConfig(ConfigSource.MAIN, {"a": {0: 1}})
     assert choose_config(GOOD, missing) == ChosenConfig(ConfigSource.MAIN, {"a": {0: 1}})
     assert choose_config(GOOD, BAD) == ChosenConfig(ConfigSource.MAIN, {"a": {0: 1}})
@@ -83,7 +83,7 @@ def test_damage_without_a_way_out_is_an_error(main: bytes | None, backup: bytes 
         choose_config(main, backup)
 
 
-def test_a_file_that_is_json_but_no_table_is_not_believed() -> None:
+def test_json_file_that_is_not_a_table_is_not_used() -> None:
     table = TopicTable({"T": TopicConfig("T")})
     backup = encode_topics(table, COMPAT_5_5).encode()
     assert choose_config(b'{"topicConfigTable":5}', backup, decode_topics) == ChosenConfig(ConfigSource.BACKUP, table)

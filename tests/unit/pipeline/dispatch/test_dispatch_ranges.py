@@ -75,7 +75,7 @@ def test_a_batch_is_bounded_and_ends_at_a_record(live: tuple[Path, list[int], in
     assert planner.ranges(end, end) == []
 
 
-def test_damage_is_left_to_whoever_puts_the_range(live: tuple[Path, list[int], int], tmp_path: Path) -> None:
+def test_damage_is_left_to_the_caller_that_puts_the_range(live: tuple[Path, list[int], int], tmp_path: Path) -> None:
     root, starts, _ = live
     (tmp_path / tree.COMMITLOG).mkdir()
     first = sorted((root / tree.COMMITLOG).iterdir())[0]

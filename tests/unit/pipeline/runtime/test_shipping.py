@@ -57,7 +57,7 @@ def test_a_cache_that_cannot_be_written_is_done_without(tmp_path: Path) -> None:
     assert place == application / "_sources" / "errors.py"
 
 
-def test_a_plain_package_lies_at_the_top(tmp_path: Path) -> None:
+def test_plain_package_is_at_the_top_level(tmp_path: Path) -> None:
     with zipfile.ZipFile(pack_package(PACKAGE, tmp_path / "plain.zip")) as archive:
         assert archive.read("errors.py") == (PACKAGE / "errors.py").read_bytes()
         assert not [name for name in archive.namelist() if "__pycache__" in name]

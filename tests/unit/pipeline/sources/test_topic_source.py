@@ -285,7 +285,7 @@ def test_a_start_after_every_message(send: Send, store: dict[str, str]) -> None:
 # Streams
 
 
-def test_a_stream_goes_on_where_its_checkpoint_says(send: Send, store: dict[str, str]) -> None:
+def test_stream_resumes_where_its_checkpoint_states(send: Send, store: dict[str, str]) -> None:
     send("T", 5)
     stream = Stream(TopicSource, {**store, "subscribe": "T", "startingOffsets": "earliest"}, PLACE)
     assert places(stream.batch()) == queue("T", 0, 0, 5)

@@ -22,7 +22,7 @@ def put(index: IndexFiles, chance: Random, count: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_keys_behind_the_last_that_counts_leave_nothing(seed: int) -> None:
+def test_keys_after_the_last_that_counts_leave_nothing(seed: int) -> None:
     chance, disk = Random(seed), CrashDisk()
     index = IndexFiles(disk, ROOT, LAYOUT)
     put(index, chance, chance.choice([1, 2, 30, 58, 59, 70]))

@@ -176,7 +176,7 @@ def test_a_store_opened_for_spark_hands_over_at_once(tmp_path: Path) -> None:
     assert MessageStore.open(tmp_path, CONFIG, lambda: NOW_MS).close() is None
 
 
-def test_retention_goes_on_while_another_dispatches(store: MessageStore) -> None:
+def test_retention_continues_while_another_dispatches(store: MessageStore) -> None:
     store.hand_over_dispatch()
     with_lease = take(store)
     for number in range(100):
@@ -198,7 +198,7 @@ def test_retention_goes_on_while_another_dispatches(store: MessageStore) -> None
     with_lease.hand_back()
 
 
-def test_damaged_marks_and_leases_are_made_anew(store: MessageStore) -> None:
+def test_damaged_marks_and_leases_are_recreated(store: MessageStore) -> None:
     store.hand_over_dispatch()
     store.append(message(1))
     store.close()

@@ -122,7 +122,7 @@ def test_store_continues_as_its_last_records_are(tmp_path: Path) -> None:
     assert "6 records" in notices[0] and "physical offset 0," in notices[0]
 
 
-def test_sealed_message_with_zeros_is_no_reason_to_go_on_so(tmp_path: Path) -> None:
+def test_sealed_message_with_zeros_does_not_enable_the_mode(tmp_path: Path) -> None:
     with open_store(tmp_path, config()) as store:
         store.append(PLAIN)
         store.append(PLAIN._replace(properties_raw=b"K\x01\0\x02", queue_id=1))

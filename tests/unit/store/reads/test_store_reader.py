@@ -83,7 +83,7 @@ def test_a_store_that_its_broker_left_in_a_crash(golden_550_crash: GoldenStore) 
             assert message.queue_offset == row["queueOffset"]
 
 
-def test_no_store_is_said_so(tmp_path: Path) -> None:
+def test_directory_without_a_store_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreLayoutError, match="no commitlog"):
         StoreReader.open(tmp_path, CONFIG)
 

@@ -46,7 +46,7 @@ def test_a_window(store: MessageStore) -> None:
     assert store.earliest_log_time_ms() == BEGIN_MS
 
 
-def test_it_says_when_there_is_more(store: MessageStore) -> None:
+def test_it_states_when_there_is_more(store: MessageStore) -> None:
     behind = store.query_by_time(TimeQuery("T"))
     assert not behind.complete
     assert "behind the log" in behind.reason

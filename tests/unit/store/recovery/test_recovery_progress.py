@@ -34,7 +34,7 @@ def test_sizes() -> None:
     assert [size_in_words(size) for size in (1, 1_000, 2_500_000)] == ["1 bytes", "1.0 kB", "2.5 MB"]
 
 
-def test_it_is_told_once_a_second_and_at_the_end() -> None:
+def test_it_is_reported_once_a_second_and_at_the_end() -> None:
     times = iter([10.0, 10.4, 11.0, 11.5, 12.1, 12.2])
     told: list[RecoveryProgress] = []
     teller = ProgressReporter(lambda: next(times), told.append)
@@ -43,14 +43,14 @@ def test_it_is_told_once_a_second_and_at_the_end() -> None:
     assert [(pace.done_bytes, round(pace.elapsed_s, 1)) for pace in told] == [(20, 1.0), (40, 2.1), (50, 2.2)]
 
 
-def test_what_is_over_in_a_moment_is_not_told() -> None:
+def test_short_work_reports_no_progress() -> None:
     told: list[RecoveryProgress] = []
     teller = ProgressReporter(lambda: 5.0, told.append)
     teller(10, 10)
     assert told == []
 
 
-def test_a_store_tells_it(tmp_path: Path) -> None:
+def test_store_shows_it(tmp_path: Path) -> None:
     geometry = StoreGeometry(segment_bytes=4096, queue_file_bytes=200, index_layout=IndexLayout(10, 30))
     config = StoreConfig(geometry)
     with MessageStore.open(tmp_path, config, lambda: 1_700_000_000_000) as store:

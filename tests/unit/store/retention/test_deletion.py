@@ -109,7 +109,7 @@ def test_expired_segments_go_and_queues_and_index_follow(tmp_path: Path, clock: 
             check(store, sent)
 
 
-def test_a_queue_whose_messages_have_all_expired_goes_on_where_it_was(
+def test_queue_whose_messages_have_all_expired_resumes_where_it_was(
     tmp_path: Path, clock: Clock, disk: FakedDisk
 ) -> None:
     with MessageStore.open(tmp_path, CONFIG, clock, disk) as store:
@@ -236,7 +236,7 @@ def test_units_of_records_that_are_gone_are_passed_over(tmp_path: Path, clock: C
         assert (answer.status, answer.next_offset) == (GetStatus.MESSAGE_WAS_REMOVING, 5)
 
 
-def test_a_lent_view_outlives_its_segment(tmp_path: Path, clock: Clock, disk: FakedDisk) -> None:
+def test_view_outlives_its_segment(tmp_path: Path, clock: Clock, disk: FakedDisk) -> None:
     with MessageStore.open(tmp_path, CONFIG, clock, disk) as store:
         sent = fill(store)
         expire(tmp_path, clock, 1)
@@ -289,7 +289,7 @@ def test_a_log_is_never_left_with_an_empty_segment_alone(clock: Clock, is_crash:
         check(found, sent)
 
 
-def test_at_most_so_many_a_step(tmp_path: Path, clock: Clock, disk: FakedDisk) -> None:
+def test_a_step_has_a_limit(tmp_path: Path, clock: Clock, disk: FakedDisk) -> None:
     config = StoreConfig(GEOMETRY, retention=replace(ANY_HOUR, files_per_step=2))
     with MessageStore.open(tmp_path, config, clock, disk) as store:
         sent = fill(store)
@@ -337,7 +337,7 @@ def test_a_disk_that_fills_up_loses_its_oldest_and_then_takes_nothing(
         assert next(result for result in results if result.is_stored).physical_offset >= written_to
 
 
-def test_a_disk_that_cannot_be_asked_is_said(tmp_path: Path, clock: Clock, disk: FakedDisk) -> None:
+def test_disk_usage_that_cannot_be_read_is_reported(tmp_path: Path, clock: Clock, disk: FakedDisk) -> None:
     with MessageStore.open(tmp_path, CONFIG, clock, disk) as store:
         disk.percent = 95
         store.retain_once()
