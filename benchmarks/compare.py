@@ -12,7 +12,9 @@ fails is reported and left out, new clients run the next one, and the command en
 from __future__ import annotations
 
 import argparse
+import shlex
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -119,7 +121,7 @@ def _take_turns(sides: Sequence[Side], job: Job, rounds: int, record: Record) ->
                 measure(side, job, record, is_counted=round_number > 0)
     _prepare(sides, job.after)
     for row in job.rows:
-        print(record.told(row.name), flush=True)
+        print(record.line(row.name), flush=True)
 
 
 def _prepare(sides: Sequence[Side], lines: Sequence[str]) -> None:
@@ -143,7 +145,9 @@ def main() -> None:
     scale = QUICK if arguments.quick else arguments.scale
     chosen = [job for job in jobs(scale) if _is_wanted(job.rows, arguments.row)]
     names = [arguments.only] if arguments.only else list(STARTERS)
-    record = Record(arguments.rounds, warm_up(is_quick=arguments.quick))
+    given = shlex.join(sys.argv[1:])
+    command = f"make compare ARGS={shlex.quote(given)}" if given else "make compare"
+    record = Record(arguments.rounds, warm_up(is_quick=arguments.quick), command)
     print(", ".join(f"{name} {value}" for name, value in circumstances().items()))
     for settings in dict.fromkeys(job.settings for job in chosen):
         group = [job for job in chosen if job.settings == settings]
@@ -154,7 +158,7 @@ def main() -> None:
         compare_commands(record, rounds=1 if arguments.quick else 5)
         compare_stores(record, gigabytes=10.0 if arguments.full else 0.02 if arguments.quick else 1.0)
     for name in (START, MEMORY):
-        print(record.told(name))
+        print(record.line(name))
     record.save(arguments.out)
     if arguments.out == RESULTS / "compare.json" and not arguments.only and not arguments.quick:
         record.remember(RESULTS / "compare-history.jsonl")

@@ -22,6 +22,7 @@ class Record:
 
     rounds: int
     warm_up: tuple[str, ...] = ()
+    command: str = "make compare"
     rows: dict[str, Row] = field(default_factory=dict)
     values: dict[tuple[str, str], list[float]] = field(default_factory=dict)
     cpu: dict[tuple[str, str], list[float]] = field(default_factory=dict)
@@ -46,7 +47,8 @@ class Record:
             return None
         return self.rows[name].ratio(statistics.median(theirs), statistics.median(ours))
 
-    def told(self, name: str) -> str:
+    def line(self, name: str) -> str:
+        """Return the line that is printed for a row."""
         row, parts = self.rows[name], [f"  {name:58}"]
         for broker in (THEIRS, OURS):
             if values := self.values.get((name, broker)):
@@ -64,7 +66,8 @@ class Record:
     def save(self, path: Path) -> None:
         rows = [self._row(row) for row in self.rows.values()]
         path.parent.mkdir(parents=True, exist_ok=True)
-        record: dict[str, Any] = {"apacheVersion": VERSION, "rounds": self.rounds, "warmUp": self.warm_up}
+        record: dict[str, Any] = {"apacheVersion": VERSION, "command": self.command, "rounds": self.rounds}
+        record["warmUp"] = self.warm_up
         record |= {**circumstances(), "rows": rows}
         if self.left_out:
             record["leftOut"] = self.left_out

@@ -45,7 +45,7 @@ def compare_commands(record: Record, *, rounds: int) -> None:
                     record.add(row, name, seconds_of(lambda asked=command: _run(asked, Path(directory))))
         finally:
             broker.stop()
-    print(record.told(row.name), flush=True)
+    print(record.line(row.name), flush=True)
 
 
 def _run(command: list[str], directory: Path) -> None:
@@ -76,7 +76,7 @@ def _recover(record: Record, directory: Path, gigabytes: float) -> None:
         broker = start(directory / name, ())
         record.add(row, name, broker.start_seconds)
         broker.stop()
-    print(record.told(row.name), flush=True)
+    print(record.line(row.name), flush=True)
 
 
 def _rebuild(record: Record, store: Path, scratch: Path, gigabytes: float) -> None:
@@ -95,4 +95,4 @@ def _rebuild(record: Record, store: Path, scratch: Path, gigabytes: float) -> No
     theirs = measure_apache_rebuild(store, scratch).seconds
     for row in rows:
         record.add(row, THEIRS, theirs)
-        print(record.told(row.name), flush=True)
+        print(record.line(row.name), flush=True)

@@ -275,27 +275,103 @@ HEADLINE = (
 )
 
 
+# Rows whose ratio in the first recorded runs an independent run did not confirm, with that run's ratios.
+DISPUTED = {"backlog consumed": "0.76 to 0.87", "end to end at 1,000 msg/s: p99": "0.97"}
+# Rows that depend little on the client, for which the range over all recorded runs is stated.
+STEADY = (
+    "start to first acknowledged send",
+    "idle memory, name server and broker",
+    "CPU of the broker, a million sync sends, 64 threads, 128 B",
+    "CPU of the broker, a million consumed",
+)
+
+
+def _compared() -> dict[str, Any]:
+    """The last recorded run of `make compare`."""
+    recorded: dict[str, Any] = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
+    return recorded
+
+
+def _history() -> list[dict[str, Any]]:
+    """The ratios of every recorded run of `make compare`, oldest first."""
+    text = (ROOT / "benchmarks" / "results" / "compare-history.jsonl").read_text()
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def _range(values: Iterable[float]) -> str:
+    """Return one value, or the lowest and the highest of several; a dash for none."""
+    shown = sorted({f"{value:.2f}" for value in values}, key=float)
+    return " to ".join((shown[0], shown[-1])[: len(shown)]) if shown else "-"
+
+
+def _missed(recorded: dict[str, Any]) -> list[dict[str, Any]]:
+    return [row for row in recorded["rows"] if row["target"] is not None and row["ratio"] < row["target"]]
+
+
 def headline(_: str) -> str:
     """The rows of the last `make compare` that a reader asks for first."""
-    recorded = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
-    rows = {row["name"]: row for row in recorded["rows"]}
+    # A run without --full has stores of 1 GB.
+    rows = {row["name"].replace(" 1 GB", " 10 GB"): row for row in _compared()["rows"]}
     lines = ["| row | Apache 5.5.0 | Orbitlog | ratio, more is better |", "|---|---:|---:|---:|"]
-    for name in HEADLINE:
-        row = rows[name]
+    for row in (rows[name] for name in HEADLINE if name in rows):
         sides = (f"{_rounded(median(row['values'][side]))} {row['unit']}" for side in ("apache", "orbitlog"))
-        lines.append(f"| {name} | {' | '.join(sides)} | {row['ratio']:.2f} |")
+        lines.append(f"| {row['name']} | {' | '.join(sides)} | {row['ratio']:.2f} |")
+    return "\n".join(lines)
+
+
+def comparison_verdict(_: str) -> str:
+    """What the last run of `make compare` shows, and how far it agrees with the runs before."""
+    recorded, history = _compared(), _history()
+    wanted = [row for row in recorded["rows"] if row["target"] is not None]
+    missed = ", ".join(f"*{row['name']}* ({row['ratio']:.2f} for {row['target']:g})" for row in _missed(recorded))
+    lines = [
+        f"- **Targets**: {len(wanted) - len(_missed(recorded))} of {len(wanted)} rows with a target meet it."
+        + (f" Missed: {missed}." if missed else ""),
+        f"- **Range of the ratio in all {len(history)} recorded runs**:",
+    ]
+    for name in STEADY:
+        lines.append(f"  - {name}: {_range(run['ratios'][name] for run in history if name in run['ratios'])}")
+    if not recorded.get("warmUp"):
+        lines.append("- **Disputed**: two rows; no run with warmed clients is recorded yet, so do not rely on them.")
+    return "\n".join(lines)
+
+
+def comparison_warm_up(_: str) -> str:
+    """The rows that depend most on the warm-up of the client, in runs with and without one."""
+    lines = [
+        "| row | recorded runs without warm-up | independent run | recorded runs with warm-up |",
+        "|---|---:|---:|---:|",
+    ]
+    for name, independent in DISPUTED.items():
+        without, with_it = (
+            _range(
+                run["ratios"][name] for run in _history() if bool(run.get("warmUp")) is warm and name in run["ratios"]
+            )
+            for warm in (False, True)
+        )
+        lines.append(f"| {name} | {without} | {independent} | {with_it} |")
+    return "\n".join(lines)
+
+
+def comparison_missed(_: str) -> str:
+    """The rows of the last run that miss their target, with the ratios of earlier runs."""
+    recorded, history = _compared(), _history()
+    lines = ["| row | ratio | target | ratio in earlier recorded runs |", "|---|---:|---:|---:|"]
+    for row in _missed(recorded):
+        earlier = _range(run["ratios"][row["name"]] for run in history[:-1] if row["name"] in run["ratios"])
+        lines.append(f"| {row['name']} | {row['ratio']:.2f} | {row['target']:g} | {earlier} |")
     return "\n".join(lines)
 
 
 def comparison(_: str) -> str:
     """The last recorded run of `make compare`: medians, spread, processor time, and whether a target was met."""
-    recorded = json.loads((ROOT / "benchmarks" / "results" / "compare.json").read_text())
+    recorded = _compared()
     machine = f"{recorded['processor']}, {recorded['cores']} cores, {recorded['system']}, Python {recorded['python']}"
     warm_up = "after a warm-up of each client" if recorded.get("warmUp") else "one uncounted round a row"
     lines = [
         f"Measured on {recorded['when'][:10]} on {machine}, commit {recorded['commit']}, {warm_up}. Medians of"
         f" {recorded['rounds']} rounds, with minimum and maximum in brackets. CPU is that of the broker,"
-        " in seconds for a million messages.",
+        f" in seconds for a million messages. Command: `{recorded['command']}`, on a machine without other load.",
         "",
         "| row | Apache 5.5.0 | CPU | Orbitlog | CPU | ratio, more is better | target |",
         "|---|---:|---:|---:|---:|---:|---:|",
@@ -471,6 +547,9 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "benchmarks": benchmark_figures,
     "command-line": command_line,
     "comparison": comparison,
+    "comparison-missed": comparison_missed,
+    "comparison-verdict": comparison_verdict,
+    "comparison-warm-up": comparison_warm_up,
     "compat": compat_table,
     "decisions": decisions,
     "headline": headline,
