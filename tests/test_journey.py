@@ -1,4 +1,4 @@
-"""docs/journey.md names the modules of a send and a pull in the order in which they are called."""
+"""docs/journey.md: modules of a send and a pull in the order of their calls; questions that a search answers."""
 
 from __future__ import annotations
 
@@ -92,6 +92,27 @@ def test_pull_calls_the_modules_of_the_page_in_their_order(tmp_path: Path) -> No
             return called_files(lambda: path.feed(requests[-1]))
 
     assert first_out_of_order(steps, asyncio.run(scenario())) is None
+
+
+def questions() -> list[str]:
+    return re.split(r"\n(?=\*\*\d+\. )", section("Ten questions of newcomers"))[1:]
+
+
+def sources_with(words: str) -> list[Path]:
+    return [path for path in PACKAGE.rglob("*.py") if words.lower() in path.read_text().lower()]
+
+
+def test_page_answers_ten_questions() -> None:
+    assert [int(re.findall(r"\d+", question)[0]) for question in questions()] == list(range(1, 11))
+
+
+@pytest.mark.parametrize("question", questions()[:9], ids=lambda question: str(question)[2:50])
+def test_words_to_search_for_lead_to_the_module_of_the_answer(question: str) -> None:
+    match = re.search(r"Search for `([^`]+)`", question)
+    assert match is not None
+    found, answer = sources_with(match[1]), linked_modules(question)[0]
+    assert any(path == answer or answer in path.parents for path in found)
+    assert len(found) <= 12, f"a search for {match[1]!r} finds too many files"
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Request and response codes. Mirrors Java `RequestCode`, `ResponseCode`, `RemotingSysResponseCode`.
+"""Request codes and response codes. Mirrors Java `RequestCode`, `ResponseCode`, `RemotingSysResponseCode`.
 
 Names are Java's, since users search for them. Codes 50 to 53 exist in 4.x only, codes from 200050 in 5.x only; the
 response codes 209 to 211 meant failed ACL updates in 4.x.

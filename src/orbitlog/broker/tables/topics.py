@@ -1,4 +1,4 @@
-"""Topics of a broker: their queues and permissions. Mirrors `TopicConfigManager`.
+"""Topic table of a broker: creates, changes and deletes topics. Mirrors `TopicConfigManager`.
 
 A pure table: `changed` saves it (`topics.json`) and registers it with the name servers. Every change increments the
 data version, by which name servers detect it.
