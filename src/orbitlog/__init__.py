@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from orbitlog.client.admin.administration import Administration, QueueProgress
     from orbitlog.client.blocking import BlockingConsumer, BlockingDelivery, BlockingReader, BlockingRocketMQ
     from orbitlog.client.connection.connect import connect
-    from orbitlog.client.connection.signature import Credentials
+    from orbitlog.access.credentials import Credentials
     from orbitlog.client.consumer.delivery import Delivery
     from orbitlog.client.consumer.group_consumer import Consumer
     from orbitlog.client.consumer.group_link import StartFrom

@@ -57,7 +57,7 @@ def run_with_admin(cluster: Cluster, work: Callable[[Administration], Awaitable[
 def _credentials(cluster: Cluster) -> Any:
     if not cluster.access_key or not cluster.secret_key:
         return None
-    from orbitlog.client.connection.signature import Credentials
+    from orbitlog.access.credentials import Credentials
 
     return Credentials(cluster.access_key, cluster.secret_key)
 

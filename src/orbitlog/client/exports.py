@@ -12,7 +12,7 @@ MODULE_OF = {
     "BlockingReader": "orbitlog.client.blocking",
     "BlockingRocketMQ": "orbitlog.client.blocking",
     "Consumer": "orbitlog.client.consumer.group_consumer",
-    "Credentials": "orbitlog.client.connection.signature",
+    "Credentials": "orbitlog.access.credentials",
     "Delivery": "orbitlog.client.consumer.delivery",
     "MessageQueue": "orbitlog.formats.message_queue",
     "OrbitlogError": "orbitlog.errors",

@@ -23,7 +23,7 @@ from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.namespaces import group_name, topic_name, wrapped
 from orbitlog.client.connection.routes import REFRESH_SECONDS, Routes
 from orbitlog.client.connection.server_requests import ServerRequests
-from orbitlog.client.connection.signature import Credentials
+from orbitlog.access.credentials import Credentials
 from orbitlog.client.consumer.group_consumer import CLOSE_SECONDS, Consumer, ConsumerContext
 from orbitlog.client.consumer.group_link import GroupLink, StartFrom, start_of
 from orbitlog.client.consumer.member_assignment import CONSUME_SECONDS, ConsumeOptions, MemberAssignment

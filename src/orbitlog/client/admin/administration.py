@@ -29,7 +29,7 @@ from orbitlog.wire.command import Command
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from orbitlog.client.connection.signature import Credentials
+    from orbitlog.access.credentials import Credentials
     from orbitlog.client.consumer.received import Received
     from orbitlog.formats.tables.group_config import GroupConfig
     from orbitlog.formats.tables.topic_config import TopicConfig

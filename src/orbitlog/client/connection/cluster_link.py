@@ -15,7 +15,7 @@ from orbitlog.wire.command import Command
 from orbitlog.wire.header_codec import Header
 
 if TYPE_CHECKING:
-    from orbitlog.client.connection.signature import Credentials
+    from orbitlog.access.credentials import Credentials
 
 INVOKE_SECONDS = 3.0
 

@@ -1,20 +1,11 @@
-"""Request signatures for brokers with access control: HMAC-SHA1 over all header fields and the body.
-
-Mirrors Java `AclClientRPCHook` and `AclUtils.combineRequestContent`.
-"""
+"""Credentials: the access key and secret key with which a client, or a broker as a client, signs requests."""
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import hmac
 from dataclasses import dataclass, field
 
+from orbitlog.access.request_signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, signature_of
 from orbitlog.wire.command import Command
-
-_ACCESS_KEY = "AccessKey"
-_SIGNATURE = "Signature"
-_SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of a field
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +25,7 @@ class Credentials:
     def sign(self, command: Command) -> None:
         """Add access key, security token and signature to the header fields of a request."""
         fields = command.ext_fields
-        fields[_ACCESS_KEY] = self.access_key
+        fields[ACCESS_KEY] = self.access_key
         if self.security_token is not None:
-            fields[_SECURITY_TOKEN] = self.security_token
-        content = "".join(fields[name] for name in sorted(fields) if name != _SIGNATURE).encode() + command.body
-        digest = hmac.new(self.secret_key.encode(), content, hashlib.sha1).digest()
-        fields[_SIGNATURE] = base64.b64encode(digest).decode()
+            fields[SECURITY_TOKEN] = self.security_token
+        fields[SIGNATURE] = signature_of(self.secret_key, fields, command.body)

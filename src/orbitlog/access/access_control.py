@@ -1,0 +1,141 @@
+"""Access control of one server: loads accounts and users, keeps the request guard current, and saves changes.
+
+Files are compared every few seconds; a changed set is read as a whole and replaces the policy. A set that is invalid
+keeps the policy in force and is reported once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from orbitlog.access.access_file import BadAccessFile, load_access_file, save_access_file
+from orbitlog.access.access_settings import AccessOptions
+from orbitlog.access.plain_account_files import (
+    FileMark,
+    PlainAccounts,
+    account_files,
+    load_plain_accounts,
+    marks_of,
+)
+from orbitlog.access.plain_accounts import BadAccounts
+from orbitlog.access.request_guard import AccessPolicy, RequestGuard
+from orbitlog.access.request_needs import MessageTopic
+from orbitlog.access.source_addresses import white_address
+from orbitlog.access.user_records import SUPER, User
+from orbitlog.access.user_table import UserTable
+from orbitlog.errors import RequestRefused
+from orbitlog.wire.codes import ResponseCode
+
+log = logging.getLogger(__name__)
+
+RELOAD_SECONDS = 5.0
+T = TypeVar("T")
+_NO_PLAIN_ACCOUNTS = PlainAccounts({}, {}, ())
+
+
+class AccessControl:
+    """The accounts of one server, and the guard that its requests pass."""
+
+    def __init__(
+        self, options: AccessOptions, *, cluster: str = "DefaultCluster", message_topic: MessageTopic | None = None
+    ) -> None:
+        """Load everything; raise `BadAccounts` or `BadAccessFile` if a file is invalid."""
+        self.options = options
+        self.plain = _NO_PLAIN_ACCOUNTS
+        self._users = UserTable()
+        self._marks: tuple[FileMark, ...] = ()
+        self._counter = 0
+        self._load()
+        self._add_first_users()
+        self.guard = RequestGuard(self._policy(), cluster=cluster)
+        if message_topic is not None:
+            self.guard.message_topic = message_topic
+        if not self.guard.policy.accounts:
+            log.warning("access control is on and there is no account: every request will be refused")
+
+    @property
+    def users(self) -> UserTable:
+        """The users and policies of 2.0; change them by `change_users` only."""
+        return self._users
+
+    def reload(self) -> bool:
+        """Read the files if one has changed; return whether the policy was replaced."""
+        marks = self._current_marks()
+        if marks == self._marks:
+            return False
+        try:
+            self._load()
+        except (BadAccounts, BadAccessFile) as error:
+            self._marks = marks  # reported once: the next change of a file is the next attempt
+            log.error("could not reload access control, the accounts in force stay: %s", error)
+            return False
+        self.guard.policy = self._policy()
+        log.info("access control reloaded: %d accounts", len(self.guard.policy.accounts))
+        return True
+
+    def change_users(self, change: Callable[[UserTable], T]) -> T:
+        """Apply a change to the users, save them, and put them in force; nothing changes if one of these fails."""
+        table = self._users.copy()
+        result = change(table)
+        self._save(table)
+        self.guard.policy = self._policy()
+        return result
+
+    def _save(self, table: UserTable) -> None:
+        path = self.options.user_file
+        try:
+            save_access_file(path, table, self._counter + 1)
+        except OSError as error:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"could not save users and policies: {error.strerror}"
+            ) from None
+        self._counter += 1
+        self._users = table
+        self._marks = self._current_marks()
+
+    def _add_first_users(self) -> None:
+        """Create the users that settings name, as super users; one that exists keeps its password."""
+        if not self.options.checks_users:
+            return
+        inner = self.options.inner_credentials
+        named = [self.options.first_user, None if inner is None else User(inner.access_key, inner.secret_key, SUPER)]
+        table = self._users.copy()
+        for user in named:
+            if user is not None and user.username not in table.users:
+                table.users[user.username] = User(user.username, user.password, SUPER)
+        if table.users.keys() != self._users.users.keys():
+            try:
+                self._save(table)
+            except RequestRefused as error:
+                raise BadAccessFile(f"{self.options.user_file}: {error.remark}") from None
+
+    def _paths(self) -> list[Path]:
+        options = self.options
+        plain = account_files(options.home) if options.checks_plain_accounts and options.home is not None else []
+        return [*plain, *([options.user_file] if options.checks_users else [])]
+
+    def _current_marks(self) -> tuple[FileMark, ...]:
+        return marks_of(self._paths())
+
+    def _load(self) -> None:
+        options = self.options
+        marks = self._current_marks()  # before reading: a change during it is found by the next comparison
+        plain = self.plain
+        if options.checks_plain_accounts and options.home is not None:
+            plain = load_plain_accounts(options.home)
+        users = load_access_file(options.user_file) if options.checks_users else self._users
+        if self._users.users and not options.user_file.exists():
+            raise BadAccessFile(f"{options.user_file} was deleted")
+        self.plain, self._users, self._marks = plain, users, marks
+
+    def _policy(self) -> AccessPolicy:
+        options = self.options
+        return AccessPolicy(
+            {**self.plain.accounts, **self._users.accounts()},
+            tuple(white_address(address) for address in self.plain.global_white_addresses if address.strip()),
+            is_authorizing=options.checks_policies or not options.checks_users,
+            is_plain=options.checks_plain_accounts and not options.checks_users,
+        )

@@ -1,0 +1,191 @@
+"""Request guard: authenticates the sender of every request and decides whether it may be served.
+
+Servers call `admit` before anything else looks at a request, on the slow path and on fast paths. The verdict on an
+account, address, code and resource is kept until the policy changes; a signature is verified for every request.
+Mirrors Java `PlainAccessValidator`, `AuthenticationPipeline`, `AuthorizationPipeline`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from orbitlog.access.access_decision import Decision, decide
+from orbitlog.access.access_model import Account, Action, Need, ResourceKind
+from orbitlog.access.request_needs import ROWS, CodeRow, MessageTopic, RequestParts, needs_of
+from orbitlog.access.request_signature import ACCESS_KEY, FieldOrder, SigningKey, is_signed_by
+from orbitlog.access.source_addresses import AddressTest, white_address
+from orbitlog.errors import RequestRefused
+from orbitlog.wire.codes import ResponseCode
+
+SHOWN_CHARACTERS_MAX = 255
+_VERDICTS_MAX = 65_536
+_ACL_EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
+_ABSENT_KEY = SigningKey("")
+_DATA_ACTIONS = Action.PUB | Action.SUB | Action.GET
+
+
+def _no_message(_: int) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class AccessPolicy:
+    """Everything that decisions depend on; replaced as a whole when a user, account or file changes."""
+
+    accounts: Mapping[str, Account]
+    white_tests: tuple[AddressTest, ...] = ()
+    """Addresses that need no credentials, except for requests that change the cluster."""
+    is_authorizing: bool = True
+    """Without it every user may do everything except manage accounts; accounts of 1.0 are always authorized."""
+    is_plain: bool = False
+    """Whether refusals have the form of ACL 1.0."""
+    account_white_tests: Mapping[str, AddressTest] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        tests = {name: white_address(account.white_address) for name, account in self.accounts.items()}
+        white = {name: test for name, test in tests.items() if self.accounts[name].white_address.strip()}
+        object.__setattr__(self, "account_white_tests", white)
+
+
+class Refused(NamedTuple):
+    """A request that was refused, for the audit log."""
+
+    account: str
+    ip: str
+    code: int
+    reason: str
+    resource: str
+
+
+# The fields that the verdict on a request depends on, for codes whose needs follow from fields alone.
+_CACHED_FIELDS: dict[int, tuple[str, ...]] = {
+    int(code): tuple(item.field for item in row.fields)
+    for code, row in ROWS.items()
+    if row.body is None and row.message is None
+}
+
+
+class RequestGuard:
+    """Admits or refuses requests; `cluster` is the name of the cluster in policies."""
+
+    def __init__(
+        self, policy: AccessPolicy, *, cluster: str = "DefaultCluster", message_topic: MessageTopic = _no_message
+    ) -> None:
+        self._policy = policy
+        self._cluster = cluster
+        self.message_topic = message_topic
+        self.on_refusal: Callable[[Refused], None] | None = None
+        self._order = FieldOrder()
+        self._verdicts: dict[tuple[object, ...], Decision] = {}
+        self.refused_count = 0
+
+    @property
+    def policy(self) -> AccessPolicy:
+        """The policy in force; assigning another one drops every kept verdict."""
+        return self._policy
+
+    @policy.setter
+    def policy(self, policy: AccessPolicy) -> None:
+        self._policy = policy
+        self._verdicts.clear()
+
+    def admit(self, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> str:
+        """Return the name of the account that sent a request, empty if its address needs none.
+
+        Raise `RequestRefused` if the request must not be served.
+        """
+        name = fields.get(ACCESS_KEY, "")
+        refusal = self._refusal(name, code, fields, body, ip)
+        if refusal is None:
+            return name
+        self.refused_count += 1
+        if self.on_refusal is not None:
+            self.on_refusal(Refused(name[:SHOWN_CHARACTERS_MAX], ip, code, refusal.reason, _shown(refusal.need)))
+        raise RequestRefused(*self._answer(refusal, name, code))
+
+    def is_admitted(self, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> bool:
+        """Return whether a request may be served; a fast path leaves one that may not to the slow path."""
+        return self._refusal(fields.get(ACCESS_KEY, ""), code, fields, body, ip) is None
+
+    def explain(self, name: str, request: RequestParts, ip: str) -> list[Decision]:
+        """Return the decision on each need of a request by an account, with the reason; no signature is verified."""
+        account = self._policy.accounts.get(name)
+        if account is None:
+            return [Decision(False, f"User:{name[:SHOWN_CHARACTERS_MAX]} is not found.")]
+        needs = needs_of(request, self._cluster, self.message_topic)
+        return [decide(account, (need,), ip) for need in needs] or [decide(account, (), ip)]
+
+    def _refusal(self, name: str, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> Decision | None:
+        policy = self._policy
+        if policy.white_tests and any(test(ip) for test in policy.white_tests) and self._is_open(code, fields, body):
+            return None
+        if not name:
+            return Decision(False, "username cannot be null.")
+        account = policy.accounts.get(name)
+        if account is None:
+            # The same work as for a known name: the time of the response must not reveal which names exist.
+            is_signed_by(_ABSENT_KEY, fields, body, self._order)
+            return Decision(False, f"User:{name[:SHOWN_CHARACTERS_MAX]} is not found.")
+        if policy.account_white_tests:
+            test = policy.account_white_tests.get(name)
+            if test is not None and test(ip) and self._is_open(code, fields, body):
+                return None
+        if not account.is_enabled:
+            return Decision(False, f"User:{name[:SHOWN_CHARACTERS_MAX]} is disabled.")
+        if not is_signed_by(account.key, fields, body, self._order):
+            return Decision(False, "check signature failed.")
+        decision = self._decision(account, code, fields, body, ip)
+        return None if decision.is_allowed else decision
+
+    def _is_open(self, code: int, fields: Mapping[str, str], body: bytes) -> bool:
+        """Return whether a trusted address may send the request without credentials: not if it changes the cluster."""
+        needs = needs_of(RequestParts(code, fields, body), self._cluster, self.message_topic)
+        return not any(
+            need.is_management or (need.kind is ResourceKind.CLUSTER and need.actions & Action.UPDATE) for need in needs
+        )
+
+    def _decision(self, account: Account, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> Decision:
+        cached = _CACHED_FIELDS.get(code)
+        if cached is None:
+            return self._decide(account, RequestParts(code, fields, body), ip)
+        key = (account.name, ip, code, *map(fields.get, cached))
+        decision = self._verdicts.get(key)
+        if decision is None:
+            decision = self._decide(account, RequestParts(code, fields, body), ip)
+            if len(self._verdicts) >= _VERDICTS_MAX:
+                self._verdicts.clear()  # a client chooses resource names freely: the table must not grow without limit
+            self._verdicts[key] = decision
+        return decision
+
+    def _decide(self, account: Account, request: RequestParts, ip: str) -> Decision:
+        if self._policy.is_authorizing or account.is_plain:
+            return decide(account, needs_of(request, self._cluster, self.message_topic), ip)
+        row = ROWS.get(request.code, CodeRow())
+        needs = (Need(ResourceKind.CLUSTER, self._cluster, Action.UPDATE, is_management=True),)
+        return decide(account, needs if row.is_management else (), ip)
+
+    def _answer(self, refusal: Decision, name: str, code: int) -> tuple[int, str]:
+        """Return code and remark of the response, as the generation in use has them."""
+        if not self._policy.is_plain:
+            return ResponseCode.NO_PERMISSION, refusal.reason
+        return ResponseCode.SYSTEM_ERROR, f"{_ACL_EXCEPTION}: {self._plain_text(refusal, name, code)}"
+
+    def _plain_text(self, refusal: Decision, name: str, code: int) -> str:
+        shown = name[:SHOWN_CHARACTERS_MAX]
+        need = refusal.need
+        if need is None:
+            if not name:
+                return "No accessKey is configured"
+            if name not in self._policy.accounts:
+                return f"No acl config for {shown}"
+            return f"Check signature failed for accessKey={shown}"
+        if need.kind in (ResourceKind.TOPIC, ResourceKind.GROUP) and need.actions & _DATA_ACTIONS:
+            if not need.is_management:
+                return f"No default permission for {need.kind.value.lower()}:{need.name[:SHOWN_CHARACTERS_MAX]}"
+        return f"Need admin permission for request code={code}, but accessKey={shown} is not"
+
+
+def _shown(need: Need | None) -> str:
+    return "" if need is None else str(need)[:SHOWN_CHARACTERS_MAX]

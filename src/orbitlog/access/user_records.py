@@ -1,0 +1,194 @@
+"""Users and policies of ACL 2.0 as records, with the JSON that Java's tools send and print.
+
+Mirrors Java `UserInfo`, `AclInfo`, `UserType`, `UserStatus`, `PolicyType`, `Decision`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from orbitlog.access.access_model import ACTION_NAMES, Action, BadPolicy, PolicyEntry, Resource, action_names
+from orbitlog.access.source_addresses import BadAddress, source_ip
+
+SUPER, NORMAL = "Super", "Normal"
+ENABLED, DISABLED = "enable", "disable"
+CUSTOM, DEFAULT = "Custom", "Default"
+ALLOW, DENY_WORD = "Allow", "Deny"
+SUBJECT_PREFIX = "User:"
+NAME_CHARACTERS_MAX = 255
+ENTRIES_MAX = 10_000
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user; the password is never part of `repr`."""
+
+    username: str
+    password: str = field(repr=False)
+    user_type: str = NORMAL
+    status: str = ENABLED
+
+    def to_json(self, *, with_password: bool) -> dict[str, str]:
+        """Return the record as Java's tools read it, keys in alphabetical order as fastjson writes them."""
+        return {
+            "password": self.password if with_password else "",
+            "userStatus": self.status,
+            "userType": self.user_type,
+            "username": self.username,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Acl:
+    """The policies of one subject (`User:name`)."""
+
+    subject: str
+    custom: tuple[PolicyEntry, ...] = ()
+    default: tuple[PolicyEntry, ...] = ()
+
+    @property
+    def username(self) -> str:
+        return self.subject.removeprefix(SUBJECT_PREFIX)
+
+    def policies(self) -> tuple[tuple[str, tuple[PolicyEntry, ...]], ...]:
+        """Return the policies that have entries, by type."""
+        both = ((CUSTOM, self.custom), (DEFAULT, self.default))
+        return tuple((policy_type, entries) for policy_type, entries in both if entries)
+
+    def with_entries(self, policy_type: str, entries: Iterable[PolicyEntry]) -> Acl:
+        """Return the ACL with another list of entries in one policy."""
+        changed = tuple(entries)
+        if len(changed) > ENTRIES_MAX:
+            raise BadPolicy(f"{len(changed)} policy entries exceed the maximum of {ENTRIES_MAX}")
+        return replace(self, custom=changed) if policy_type == CUSTOM else replace(self, default=changed)
+
+    def to_json(self) -> dict[str, object]:
+        """Return the record as Java's tools read it."""
+        policies = [
+            {"entries": list(map(entry_to_json, entries)), "policyType": policy_type}
+            for policy_type, entries in self.policies()
+        ]
+        return {"policies": policies, "subject": self.subject}
+
+
+def entry_to_json(entry: PolicyEntry) -> dict[str, object]:
+    """Return a policy entry as Java's tools read it."""
+    shown: dict[str, object] = {
+        "actions": action_names(entry.actions),
+        "decision": ALLOW if entry.is_allowed else DENY_WORD,
+        "resource": str(entry.resource),
+    }
+    if entry.source_ips:
+        shown["sourceIps"] = list(entry.source_ips)
+    return shown
+
+
+def checked_username(name: object) -> str:
+    """Return a user name; raise `BadPolicy` if it is blank, too long, or contains control characters."""
+    if not isinstance(name, str) or not name.strip():
+        raise BadPolicy("The username is blank")
+    if len(name) > NAME_CHARACTERS_MAX or not name.isprintable() or ":" in name:
+        raise BadPolicy(f"invalid username: at most {NAME_CHARACTERS_MAX} printable characters without a colon")
+    return name
+
+
+def parse_user_type(text: object, given: str | None = None) -> str:
+    """Return `Super` or `Normal`; `given` replaces an absent value."""
+    return _word(text, (SUPER, NORMAL), "The user type is illegal.", given)
+
+
+def parse_status(text: object, given: str | None = None) -> str:
+    """Return `enable` or `disable`; `given` replaces an absent value."""
+    return _word(text, (ENABLED, DISABLED), "The user status is illegal.", given)
+
+
+def parse_policy_type(text: object) -> str:
+    """Return `Custom`, which is the default, or `Default`."""
+    return _word(text or None, (CUSTOM, DEFAULT), "The policy type is illegal.", CUSTOM)
+
+
+def _word(text: object, words: tuple[str, ...], problem: str, given: str | None) -> str:
+    if text is None and given is not None:
+        return given
+    for word in words:
+        if isinstance(text, str) and text.lower() == word.lower():
+            return word
+    raise BadPolicy(problem)
+
+
+def parse_user(fields: Mapping[str, Any]) -> User:
+    """Return a user from its JSON record; raise `BadPolicy` if it is invalid."""
+    password = fields.get("password")
+    if not isinstance(password, str) or not password.strip():
+        raise BadPolicy("password can not be blank")
+    return User(
+        checked_username(fields.get("username")),
+        password,
+        parse_user_type(fields.get("userType"), NORMAL),
+        parse_status(fields.get("userStatus"), ENABLED),
+    )
+
+
+def parse_subject(text: object) -> str:
+    """Return a subject in its canonical form, `User:name`; raise `BadPolicy` for anything else."""
+    kind, _, name = text.partition(":") if isinstance(text, str) else ("", "", "")
+    if kind.lower() != "user":
+        raise BadPolicy("The subject is null or not of the form User:name.")
+    return SUBJECT_PREFIX + checked_username(name)
+
+
+def parse_policies(fields: Mapping[str, Any]) -> list[tuple[str, list[PolicyEntry]]]:
+    """Return the policies of an ACL from its JSON record; raise `BadPolicy` if one is invalid."""
+    policies = []
+    for policy in _records(fields.get("policies"), "The policies is empty."):
+        entries = [parse_entry(entry) for entry in _records(policy.get("entries"), "The policy entries is empty.")]
+        policies.append((parse_policy_type(policy.get("policyType")), entries))
+    return policies
+
+
+def _records(value: object, problem: str) -> list[Mapping[str, Any]]:
+    if not isinstance(value, list) or not value or not all(isinstance(item, dict) for item in value):
+        raise BadPolicy(problem)
+    if len(value) > ENTRIES_MAX:
+        raise BadPolicy(f"{len(value)} policy entries exceed the maximum of {ENTRIES_MAX}")
+    return value
+
+
+def parse_entry(fields: Mapping[str, Any]) -> PolicyEntry:
+    """Return a policy entry from its JSON record; raise `BadPolicy` if it is invalid."""
+    resource = fields.get("resource")
+    if not isinstance(resource, str) or not resource:
+        raise BadPolicy("The resource is null.")
+    decision = fields.get("decision")
+    if not isinstance(decision, str) or decision.lower() not in ("allow", "deny"):
+        raise BadPolicy("The decision is null or illegal.")
+    source_ips = fields.get("sourceIps") or []
+    if not isinstance(source_ips, list) or not all(isinstance(ip, str) for ip in source_ips):
+        raise BadPolicy("The source ip is invalid.")
+    try:
+        for ip in source_ips:
+            source_ip(ip)
+    except BadAddress:
+        raise BadPolicy("The source ip is invalid.") from None
+    actions = parse_actions(fields.get("actions"))
+    return PolicyEntry(Resource.parse(resource), actions, decision.lower() == "allow", tuple(source_ips))
+
+
+def parse_actions(names: object) -> Action:
+    """Return the actions of a policy; raise `BadPolicy` if there is none, or one is unknown."""
+    if not isinstance(names, list) or not names:
+        raise BadPolicy("The actions is empty.")
+    by_name = {name.lower(): action for name, action in ACTION_NAMES.items()}
+    actions = Action(0)
+    for name in names:
+        word = str(name).strip().lower()
+        if word == "any":
+            raise BadPolicy("The actions can not be Any.")
+        if word not in by_name:
+            raise BadPolicy(f"The action {str(name)[:40]} is unknown; known are {', '.join(ACTION_NAMES)}.")
+        actions |= by_name[word]
+    return actions
