@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from orbitlog import errors
+    from orbitlog.access.credentials import Credentials
     from orbitlog.client.admin.administration import Administration, QueueProgress
     from orbitlog.client.blocking import BlockingConsumer, BlockingDelivery, BlockingReader, BlockingRocketMQ
     from orbitlog.client.connection.connect import connect
-    from orbitlog.access.credentials import Credentials
     from orbitlog.client.consumer.delivery import Delivery
     from orbitlog.client.consumer.group_consumer import Consumer
     from orbitlog.client.consumer.group_link import StartFrom

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from orbitlog.client.connection.connect import connect
 from orbitlog.access.credentials import Credentials
+from orbitlog.client.connection.connect import connect
 from orbitlog.client.consumer.group_consumer import Consumer
 from orbitlog.client.rocketmq import RocketMQ
 from orbitlog.errors import BrokerRefused

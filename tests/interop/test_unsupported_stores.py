@@ -179,7 +179,6 @@ def _ports(command: str) -> list[str]:
 PROTECTING = {
     "brokerRole": "SYNC_MASTER",
     "aclEnable": "true",
-    "authenticationEnabled": "true",
     "authorizationEnabled": "true",
     "enableControllerMode": "true",
     "enableDLegerCommitLog": "true",

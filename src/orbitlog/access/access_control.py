@@ -7,12 +7,15 @@ keeps the policy in force and is reported once.
 from __future__ import annotations
 
 import logging
+import secrets
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 from orbitlog.access.access_file import BadAccessFile, load_access_file, save_access_file
+from orbitlog.access.access_model import Account
 from orbitlog.access.access_settings import AccessOptions
+from orbitlog.access.credentials import Credentials
 from orbitlog.access.plain_account_files import (
     FileMark,
     PlainAccounts,
@@ -48,18 +51,26 @@ class AccessControl:
         self._users = UserTable()
         self._marks: tuple[FileMark, ...] = ()
         self._counter = 0
+        self.inner_credentials = options.inner_credentials
+        """How this server signs requests to others."""
+        self._inner_account: dict[str, Account] = {}
         self._load()
-        self._add_first_users()
         self.guard = RequestGuard(self._policy(), cluster=cluster)
         if message_topic is not None:
             self.guard.message_topic = message_topic
-        if not self.guard.policy.accounts:
-            log.warning("access control is on and there is no account: every request will be refused")
 
     @property
     def users(self) -> UserTable:
         """The users and policies of 2.0; change them by `change_users` only."""
         return self._users
+
+    def create_inner_account(self) -> None:
+        """Create an account for requests within this process, unless credentials for them are set; it is not saved."""
+        if self.inner_credentials is None:
+            self.inner_credentials = Credentials(f"inner-{secrets.token_hex(8)}", secrets.token_hex(32))
+            name, secret = self.inner_credentials.access_key, self.inner_credentials.secret_key
+            self._inner_account = {name: Account(name, secret, is_super=True)}
+            self.guard.policy = self._policy()
 
     def reload(self) -> bool:
         """Read the files if one has changed; return whether the policy was replaced."""
@@ -78,6 +89,7 @@ class AccessControl:
 
     def change_users(self, change: Callable[[UserTable], T]) -> T:
         """Apply a change to the users, save them, and put them in force; nothing changes if one of these fails."""
+        self.reload()  # several servers may share the file: a change by another one must not be undone
         table = self._users.copy()
         result = change(table)
         self._save(table)
@@ -96,8 +108,11 @@ class AccessControl:
         self._users = table
         self._marks = self._current_marks()
 
-    def _add_first_users(self) -> None:
-        """Create the users that settings name, as super users; one that exists keeps its password."""
+    def create_first_users(self) -> None:
+        """Create the users that settings name, as super users; one that exists keeps its password.
+
+        Raise `BadAccessFile` if they cannot be saved.
+        """
         if not self.options.checks_users:
             return
         inner = self.options.inner_credentials
@@ -111,6 +126,9 @@ class AccessControl:
                 self._save(table)
             except RequestRefused as error:
                 raise BadAccessFile(f"{self.options.user_file}: {error.remark}") from None
+            self.guard.policy = self._policy()
+        if not self.guard.policy.accounts:
+            log.warning("access control is on and there is no account: every request will be refused")
 
     def _paths(self) -> list[Path]:
         options = self.options
@@ -134,7 +152,7 @@ class AccessControl:
     def _policy(self) -> AccessPolicy:
         options = self.options
         return AccessPolicy(
-            {**self.plain.accounts, **self._users.accounts()},
+            {**self.plain.accounts, **self._users.accounts(), **self._inner_account},
             tuple(white_address(address) for address in self.plain.global_white_addresses if address.strip()),
             is_authorizing=options.checks_policies or not options.checks_users,
             is_plain=options.checks_plain_accounts and not options.checks_users,

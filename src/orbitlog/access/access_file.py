@@ -18,7 +18,7 @@ from orbitlog.access.access_model import BadPolicy
 from orbitlog.access.user_records import Acl, parse_policies, parse_subject, parse_user
 from orbitlog.access.user_table import UserTable
 from orbitlog.errors import OrbitlogError
-from orbitlog.settings.atomic_file import replace_file
+from orbitlog.settings.atomic_file import create_directory, replace_file
 
 ACCESS_FILE = "access.json"
 FILE_BYTES_MAX = 64 * 1024 * 1024
@@ -55,7 +55,7 @@ def read_private_file(path: Path, bytes_max: int) -> bytes:
 
 def save_access_file(path: Path, table: UserTable, counter: int = 0) -> None:
     """Replace the file; it is created with mode 0600, so other users can never read it. Raise `OSError`."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    create_directory(path.parent)
     replace_file(path, encode_access_file(table, counter), mode=FILE_MODE)
 
 

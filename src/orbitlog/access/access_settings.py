@@ -145,20 +145,17 @@ def access_options(
     checks_users, checks_policies = values[AUTHENTICATION.key], values[AUTHORIZATION.key]
     if checks_policies and not checks_users:
         raise SettingError(
-            "authorizationEnabled=true without authenticationEnabled=true: names would be trusted without a signature;"
-            " set authenticationEnabled=true"
+            "authorizationEnabled=true needs authenticationEnabled=true; else no signature proves a name"
         )
     given = values[HOME.key] or environment.get("ROCKETMQ_HOME", "")
     if values[ACL_ENABLE.key] and not given:
         raise SettingError(
-            "aclEnable=true: rocketmqHome is not given, so there is no conf/plain_acl.yml to read;"
-            " set rocketmqHome or the environment variable ROCKETMQ_HOME"
+            "aclEnable=true needs rocketmqHome, or ROCKETMQ_HOME in the environment: the directory with"
+            " conf/plain_acl.yml"
         )
     text = values[USER_FILE.key]
     if not text and default_file is None and checks_users:
-        raise SettingError(
-            "authenticationEnabled=true: accessFile is not given; set it to the file with users and policies"
-        )
+        raise SettingError("authenticationEnabled=true needs accessFile here: the file with users and policies")
     return AccessOptions(
         values[ACL_ENABLE.key],
         checks_users,

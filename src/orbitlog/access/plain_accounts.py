@@ -200,7 +200,7 @@ def _resource(name: str) -> Resource:
 
 
 def _entry(resource: Resource, permission: str, added: Action) -> PolicyEntry:
-    """Return the entry of a permission; a text that is none of Java's denies, as DENY does."""
+    """Return the entry of a permission; an unknown text denies, as DENY does."""
     actions = _PERMISSIONS.get(permission.strip())
     if actions is None and not added:
         return PolicyEntry(resource, Action.ALL, False)

@@ -30,7 +30,7 @@ CREATE, UPDATE, DELETE = Action.CREATE, Action.UPDATE, Action.DELETE
 TOPIC, GROUP, CLUSTER = ResourceKind.TOPIC, ResourceKind.GROUP, ResourceKind.CLUSTER
 
 MessageTopic = Callable[[int], str | None]
-"""Returns the topic of the message at a physical offset, of a half message its real topic; None if there is none."""
+"""Returns the topic of the message at a physical offset, of a half message its real topic; None without a message."""
 
 # Topics that the broker writes itself, with messages of other topics in them.
 _INTERNAL_TOPICS = frozenset(

@@ -88,7 +88,7 @@ def entry_to_json(entry: PolicyEntry) -> dict[str, object]:
 
 
 def checked_username(name: object) -> str:
-    """Return a user name; raise `BadPolicy` if it is blank, too long, or contains control characters."""
+    """Return a user name; raise `BadPolicy` if it is blank, exceeds its limit, or contains control characters."""
     if not isinstance(name, str) or not name.strip():
         raise BadPolicy("The username is blank")
     if len(name) > NAME_CHARACTERS_MAX or not name.isprintable() or ":" in name:
@@ -179,7 +179,7 @@ def parse_entry(fields: Mapping[str, Any]) -> PolicyEntry:
 
 
 def parse_actions(names: object) -> Action:
-    """Return the actions of a policy; raise `BadPolicy` if there is none, or one is unknown."""
+    """Return the actions of a policy; raise `BadPolicy` if the list is empty or contains an unknown name."""
     if not isinstance(names, list) or not names:
         raise BadPolicy("The actions is empty.")
     by_name = {name.lower(): action for name, action in ACTION_NAMES.items()}

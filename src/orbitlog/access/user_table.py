@@ -98,7 +98,7 @@ class UserTable:
             )
 
     def delete_user(self, username: str | None) -> None:
-        """Delete a user and its ACL (3003); succeed if there is none."""
+        """Delete a user and its ACL (3003); succeed if the user does not exist."""
         self.users.pop(username or "", None)
         self.acls.pop(f"{SUBJECT_PREFIX}{username}", None)
 

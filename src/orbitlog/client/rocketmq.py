@@ -16,6 +16,7 @@ from contextlib import AsyncExitStack
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from orbitlog.access.credentials import Credentials
 from orbitlog.client.admin.administration import Administration
 from orbitlog.client.connection.checked_input import bodies_list, time_limit
 from orbitlog.client.connection.client_identity import UniqueIdMaker, make_client_id
@@ -23,7 +24,6 @@ from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.namespaces import group_name, topic_name, wrapped
 from orbitlog.client.connection.routes import REFRESH_SECONDS, Routes
 from orbitlog.client.connection.server_requests import ServerRequests
-from orbitlog.access.credentials import Credentials
 from orbitlog.client.consumer.group_consumer import CLOSE_SECONDS, Consumer, ConsumerContext
 from orbitlog.client.consumer.group_link import GroupLink, StartFrom, start_of
 from orbitlog.client.consumer.member_assignment import CONSUME_SECONDS, ConsumeOptions, MemberAssignment

@@ -12,11 +12,13 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.tables.json_records import JsonRecord
 from orbitlog.nameserver.handle_brokers import NAME_CHARACTERS_MAX, BrokerHandlers
 from orbitlog.nameserver.kv_configs import ORDER_TOPIC_CONFIG, KvConfigs
+from orbitlog.nameserver.nameserver_access import guarded, load_name_server_access
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
 from orbitlog.remoting.connection import Address, Connection, Handler
@@ -32,17 +34,27 @@ from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.header_codec import Header
 
+if TYPE_CHECKING:
+    from orbitlog.access.access_control import AccessControl
+
 log = logging.getLogger(__name__)
 
 # Settings about files and sockets, which are not returned to clients.
-_PRIVATE_SETTINGS = frozenset(("bindAddress", "kvConfigPath", "listenPort"))
+_PRIVATE_SETTINGS = frozenset(("accessFile", "bindAddress", "kvConfigPath", "listenPort", "rocketmqHome"))
 
 
 class NameServer:
     """Serves routes; several name servers are independent of each other."""
 
-    def __init__(self, settings: NameServerSettings | None = None, *, now_ms: Callable[[], int] | None = None) -> None:
+    def __init__(
+        self,
+        settings: NameServerSettings | None = None,
+        *,
+        now_ms: Callable[[], int] | None = None,
+        access: AccessControl | None = None,
+    ) -> None:
         self.settings = settings or NameServerSettings()
+        self._access = access or load_name_server_access(self.settings)
         self.table = RouteTable(
             support_acting_master=self.settings.support_acting_master,
             delete_topics_left_out=self.settings.delete_topic_with_broker_registration,
@@ -61,7 +73,7 @@ class NameServer:
         handlers = self._handlers()
         self.served_codes = frozenset(map(int, handlers))
         self._server = RemotingServer(
-            Dispatch(handlers),
+            guarded(Dispatch(handlers), self._access),
             host=self.settings.bind_address,
             port=self.settings.listen_port,
             limits=RemotingLimits(
@@ -147,6 +159,8 @@ class NameServer:
         return _success(request, BrokerMemberGroup(self.table.members(header.cluster, header.broker_name)))
 
     def _remove_silent_brokers(self) -> None:
+        if self._access is not None:
+            self._access.reload()
         self._brokers.remove_silent()
         interval_s = self.settings.scan_not_active_broker_interval / 1000
         self._scan = asyncio.get_running_loop().call_later(interval_s, self._remove_silent_brokers)

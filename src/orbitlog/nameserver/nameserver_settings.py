@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from orbitlog.access.access_settings import ACCESS_SETTINGS, SECRET_SETTINGS
 from orbitlog.settings.limits import NAMESERVER_LIMITS
 from orbitlog.settings.properties_file import parse_properties
 from orbitlog.settings.setting import Setting, number_between, parse_truth, split_assignment
@@ -50,6 +51,7 @@ _ALL: tuple[Setting[Any], ...] = (
         " behaves like Java (Orbitlog's own key)",
     ),
     *NAMESERVER_LIMITS,
+    *ACCESS_SETTINGS.values(),
 )
 NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {setting.key: setting for setting in _ALL}
 
@@ -57,7 +59,7 @@ JAVA_KEYS = frozenset(
     """
 callback clientAsyncSemaphoreValue clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clusterTest
 configBlackList configStorePath defaultThreadPoolNums defaultThreadPoolQueueCapacity enableControllerInNamesrv
-needWaitForService notifyMinBrokerIdChanged productEnvName rocketmqHome serverAsyncSemaphoreValue
+needWaitForService notifyMinBrokerIdChanged productEnvName serverAsyncSemaphoreValue
 serverCallbackExecutorThreads serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
 serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog serverSocketRcvBufSize
 serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds enableShutdownGracefully
@@ -85,14 +87,17 @@ class NameServerSettings:
     connections_max: int = 20000
     protect_broker_names: bool = True
     limits: Mapping[str, int] = field(default_factory=lambda: {limit.key: limit.default for limit in NAMESERVER_LIMITS})
+    access: Mapping[str, Any] = field(
+        default_factory=lambda: {key: setting.default for key, setting in ACCESS_SETTINGS.items()}, repr=False
+    )
     unknown: tuple[str, ...] = ()
     idle: tuple[str, ...] = ()
 
     def texts(self) -> dict[str, str]:
-        """The settings as in a properties file."""
-        limits = self.limits
+        """The settings as in a properties file; secrets are masked."""
+        shared = {**self.limits, **self.access, **{key: "***" for key in SECRET_SETTINGS if self.access[key]}}
         values = (
-            (key, limits[key] if key in limits else getattr(self, _attribute(key))) for key in NAMESERVER_SETTINGS
+            (key, shared[key] if key in shared else getattr(self, _attribute(key))) for key in NAMESERVER_SETTINGS
         )
         return {key: _as_text(value) for key, value in values}
 
@@ -107,9 +112,9 @@ def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_LIMIT_KEYS = frozenset(limit.key for limit in NAMESERVER_LIMITS)
-assert {_attribute(key) for key in NAMESERVER_SETTINGS.keys() - _LIMIT_KEYS} == (
-    {field.name for field in fields(NameServerSettings)} - {"limits", "unknown", "idle"}
+_SHARED_KEYS = frozenset(limit.key for limit in NAMESERVER_LIMITS) | ACCESS_SETTINGS.keys()
+assert {_attribute(key) for key in NAMESERVER_SETTINGS.keys() - _SHARED_KEYS} == (
+    {field.name for field in fields(NameServerSettings)} - {"limits", "access", "unknown", "idle"}
 )
 
 
@@ -125,6 +130,7 @@ def load_nameserver_settings(
     sources.append(("the command line", dict(map(split_assignment, assignments))))
     values: dict[str, Any] = {}
     limits = {limit.key: limit.default for limit in NAMESERVER_LIMITS}
+    access = {key: setting.default for key, setting in ACCESS_SETTINGS.items()}
     unknown: list[str] = []
     idle: list[str] = []
     for source, texts in sources:
@@ -136,6 +142,8 @@ def load_nameserver_settings(
             value = setting.check(text, source)
             if key in limits:
                 limits[key] = value
+            elif key in access:
+                access[key] = value
             else:
                 values[_attribute(key)] = value
-    return NameServerSettings(**values, limits=limits, unknown=tuple(unknown), idle=tuple(idle))
+    return NameServerSettings(**values, limits=limits, access=access, unknown=tuple(unknown), idle=tuple(idle))

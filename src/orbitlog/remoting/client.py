@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+from collections.abc import Callable
 
 from orbitlog.errors import ConnectFailed, RemotingError, RequestTimeout
 from orbitlog.remoting.connection import Answer, Connection, Handler
@@ -21,10 +22,20 @@ def _refuse_requests(_: Connection, request: Command) -> Answer:
 
 
 class RemotingClient:
-    """Sends requests to servers by their address `host:port`; `handler` gets the servers' requests."""
+    """Sends requests to servers by their address `host:port`; `handler` gets the servers' requests.
 
-    def __init__(self, handler: Handler = _refuse_requests, *, limits: RemotingLimits | None = None) -> None:
+    `sign`, if given, adds credentials to each request before it is sent.
+    """
+
+    def __init__(
+        self,
+        handler: Handler = _refuse_requests,
+        *,
+        limits: RemotingLimits | None = None,
+        sign: Callable[[Command], None] | None = None,
+    ) -> None:
         self._handler = handler
+        self._sign = sign
         self._flow = Flow(limits or RemotingLimits())
         self._connections: dict[str, asyncio.Task[Connection]] = {}
         self._is_closed = False
@@ -34,6 +45,8 @@ class RemotingClient:
 
         Raise `ConnectFailed`, `RequestTimeout` or `ConnectionLost`.
         """
+        if self._sign is not None:
+            self._sign(command)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout
         connection = await self.connect(address, timeout)
@@ -47,6 +60,8 @@ class RemotingClient:
 
     async def invoke_oneway(self, address: str, command: Command) -> None:
         """Send a request without a response; wait if the peer reads too slowly."""
+        if self._sign is not None:
+            self._sign(command)
         connection = await self.connect(address)
         connection.request_oneway(command)
         if connection.is_slow:

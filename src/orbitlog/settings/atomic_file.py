@@ -43,3 +43,8 @@ def sync_directory(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def create_directory(path: Path) -> None:
+    """Create a directory and its parents, if they do not exist; `replace_file` makes the names in it durable."""
+    path.mkdir(parents=True, exist_ok=True)

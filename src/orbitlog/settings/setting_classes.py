@@ -12,12 +12,6 @@ from orbitlog.settings.limits import BROKER_LIMITS
 # The sentence follows `key=value from source: ` and names the reason and what to do.
 SAFETY = {
     # Who may connect
-    "aclEnable": "access control is not supported and every client could read, write and delete; "
-    "set aclEnable=false to run without access control",
-    "authenticationEnabled": "authentication is not supported and every client could connect; "
-    "set authenticationEnabled=false to run without authentication",
-    "authorizationEnabled": "authorization is not supported and every client could read, write and delete; "
-    "set authorizationEnabled=false to run without authorization",
     "useTLS": "TLS is not supported and requests to name servers would be sent as plain text; "
     "set useTLS=false to connect without TLS",
     # How safe an acknowledgement is
@@ -86,9 +80,10 @@ BEHAVIOUR = {
     "of namesrvAddr only",
     "fetchNameSrvAddrByDnsLookup": "the broker registers with one address of each host name in namesrvAddr, not with "
     "all of them",
-    "innerClientAuthenticationCredentials": "requests to other brokers are sent without credentials",
-    "migrateAuthFromV1Enabled": "users and permissions of plain_acl.yml are not migrated; access control is not "
-    "supported",
+    "authenticationWhitelist": "no request skips authentication",
+    "authorizationWhitelist": "no request skips authorization",
+    "migrateAuthFromV1Enabled": "users and permissions of plain_acl.yml are not migrated at start; set aclEnable=true "
+    "to use them as they are",
     "socksProxyConfig": "connections to name servers do not use a SOCKS proxy",
     "rejectPullConsumerEnable": "pull consumers are not rejected",
     "startAcceptSendRequestTimeStamp": "sends are accepted as soon as the broker is ready",
@@ -154,12 +149,15 @@ PROTECTING_KEYS = (
     "flushDiskType",
     "brokerRole",
     "configBlackList",
+    "aclEnable",
+    "authenticationEnabled",
+    "authorizationEnabled",
 )
 
 # Keys of Orbitlog; a command that reads a store finds them in a broker.conf and has no use for them.
-ORBITLOG_KEYS = frozenset(("serverConnectionsMax", "dispatchEngine", "vipChannelEnable", "compat")) | frozenset(
-    limit.key for limit in BROKER_LIMITS
-)
+ORBITLOG_KEYS = frozenset(
+    ("accessFile", "serverConnectionsMax", "dispatchEngine", "vipChannelEnable", "compat")
+) | frozenset(limit.key for limit in BROKER_LIMITS)
 
 # Threads, pools, pauses, caches and what only matters together with a refused key: no promise changes.
 HARMLESS = frozenset(
@@ -168,8 +166,8 @@ accessMessageInMemoryHotRatio accountStatsEnable accountStatsPrintZeroValues ack
 ackThreadPoolQueueCapacity aclCacheExpiredSecond aclCacheMaxNum aclCacheRefreshSecond adminBrokerThreadPoolNums
 adminBrokerThreadPoolQueueCapacity allowRecallWhenBrokerNotWriteable appendAckAsync appendCkAsync asyncLearner
 asyncSendEnable authConfigPath authenticationMetadataProvider authenticationProvider authenticationStrategy
-authenticationWhitelist authorizationMetadataProvider authorizationProvider authorizationStrategy
-authorizationWhitelist autoDeleteUnusedStats autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums
+authorizationMetadataProvider authorizationProvider authorizationStrategy
+autoDeleteUnusedStats autoMessageVersionOnTopicLen batchDispatchRequestThreadPoolNums
 bitMapLengthConsumeQueueExt bottomMostCompressionTypeForConsumeQueueStore broadcastOffsetExpireMaxSecond
 broadcastOffsetExpireSecond brokerConfigPath brokerElectionPriority brokerFastFailureEnable brokerHeartbeatInterval
 brokerNotActiveTimeoutMillis cgColdReadThreshold channelExpiredTimeout channelNotActiveInterval
@@ -205,7 +203,7 @@ filterDataCleanTimeSpan flushCommitLogTimed flushConsumeQueueLeastPages flushCon
 flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forwardTimeout globalColdReadThreshold
 haFlowControlEnable haHousekeepingInterval haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
 haSlaveFallbehindMax haTransferBatchSize heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
-inBrokerContainer initAuthenticationUser isolateLogEnable
+inBrokerContainer isolateLogEnable
 iteratorWhenUseRocksdbConsumeQueue liteEventCheckInterval liteEventFullDispatchDelayTime
 liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable liteLagLatencyCollectEnable
 liteLagLatencyMetricsEnable liteLagLatencyTopK litePullMessageEnable litePullMessageThreadPoolNums
@@ -233,7 +231,7 @@ readAheadCacheExpireDuration readAheadCacheSizeThresholdRate readAheadMessageCou
 readAheadMessageSizeThreshold readUnCommitted realTimeNotifyConsumerChange realTimePersistRocksDBConfig
 recheckReputOffsetFromCq recordGetMessageResult recoverConcurrently recoverThreadPoolNums redeleteHangedFileInterval
 replyThreadPoolQueueCapacity reviveAckWaitMs reviveInterval reviveMaxSlow reviveScanTime
-rmqAddressServerDomain rmqAddressServerSubGroup rocketmqHome rocksdbCompressionType rocksdbFlushWalFrequency
+rmqAddressServerDomain rmqAddressServerSubGroup rocksdbCompressionType rocksdbFlushWalFrequency
 rocksdbWalFileRollingThreshold sampleCountThreshold sampleSteps scanAvailableNameSrv
 scheduleAsyncDeliverMaxPendingLimit scheduleAsyncDeliverMaxResendNum2Blocked searchBcqByCacheEnable
 sendHeartbeatTimeoutMillis sendMessageThreadPoolNums sendThreadPoolQueueCapacity serverAsyncSemaphoreValue

@@ -113,7 +113,7 @@ def _review_unknown(key: str, text: str, given: str, read_keys: Iterable[str]) -
             SettingClass.SAFETY, f"{given}: TLS is not supported and no broker.conf sets it; remove this line"
         )
     protecting = _similar(key, (*PROTECTING_KEYS, *SAFETY), _NEARLY_THE_SAME, 1)
-    if protecting and not (protecting[0] in SAFETY and is_harmless(protecting[0], text)):
+    if protecting and not (_is_switch(protecting[0]) and is_harmless(protecting[0], text)):
         meant = f"write {protecting[0]} instead" if protecting[0] in PROTECTING_KEYS else f"{protecting[0]} is meant"
         sentence = f"{given}: no broker reads this key, so it protects nothing; {meant}, or remove this line"
         return Verdict(SettingClass.SAFETY, sentence, protecting[0])
@@ -121,6 +121,11 @@ def _review_unknown(key: str, text: str, given: str, read_keys: Iterable[str]) -
     hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
     ignored = ", Java ignores it as well" if any(word in key.lower() for word in _PROTECTING_WORDS) else ""
     return Verdict(SettingClass.UNKNOWN, f"{given} is unknown{ignored}{hint}")
+
+
+def _is_switch(key: str) -> bool:
+    """Return whether a value of the key can state that nothing is to be protected."""
+    return key in SAFETY or (key in JAVA_KEYS and JAVA_KEYS[key].type == "boolean")
 
 
 def _similar(key: str, candidates: Iterable[str], cutoff: float, count: int) -> list[str]:

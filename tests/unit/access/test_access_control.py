@@ -90,9 +90,10 @@ INNER = '{"accessKey":"inner","secretKey":"p2"}'
 
 def test_first_users_are_created_as_super_users_and_never_changed(tmp_path):
     given = {"initAuthenticationUser": FIRST, "innerClientAuthenticationCredentials": INNER}
-    AccessControl(options(tmp_path, authenticationEnabled="true", **given))
+    AccessControl(options(tmp_path, authenticationEnabled="true", **given)).create_first_users()
     given["initAuthenticationUser"] = FIRST.replace("p1", "p9")
     access = AccessControl(options(tmp_path, authenticationEnabled="true", authorizationEnabled="true", **given))
+    access.create_first_users()
 
     assert is_admitted(access, "root-user", "p1", 3005)
     assert is_admitted(access, "inner", "p2", 3005)
@@ -101,6 +102,7 @@ def test_first_users_are_created_as_super_users_and_never_changed(tmp_path):
 
 def test_change_is_saved_before_it_is_in_force(tmp_path, monkeypatch):
     access = AccessControl(options(tmp_path, authenticationEnabled="true", initAuthenticationUser=FIRST))
+    access.create_first_users()
     access.change_users(lambda users: users.create_user("bob", {"password": "p3"}))
     assert is_admitted(access, "bob", "p3")
     assert "bob" in load_access_file(access.options.user_file).users
@@ -117,6 +119,7 @@ def test_change_is_saved_before_it_is_in_force(tmp_path, monkeypatch):
 
 def test_deleted_user_file_keeps_the_users_in_force(tmp_path, caplog):
     access = AccessControl(options(tmp_path, authenticationEnabled="true", initAuthenticationUser=FIRST))
+    access.create_first_users()
     access.options.user_file.unlink()
 
     assert not access.reload()
@@ -126,6 +129,7 @@ def test_deleted_user_file_keeps_the_users_in_force(tmp_path, caplog):
 
 def test_user_file_that_others_can_read_refuses_the_start(tmp_path):
     access = AccessControl(options(tmp_path, authenticationEnabled="true", initAuthenticationUser=FIRST))
+    access.create_first_users()
     access.options.user_file.chmod(0o644)
 
     with pytest.raises(BadAccessFile, match="chmod 600"):
@@ -136,6 +140,7 @@ def test_plain_accounts_are_authorized_beside_users_without_authorization(tmp_pa
     write(tmp_path / "conf" / "plain_acl.yml", f"accounts: [{account('account1')}]")
     both = {"aclEnable": "true", "rocketmqHome": str(tmp_path), "authenticationEnabled": "true"}
     access = AccessControl(options(tmp_path, initAuthenticationUser=FIRST, **both))
+    access.create_first_users()
 
     assert not is_admitted(access, "account1", "secret-account1")
     assert is_admitted(access, "root-user", "p1")

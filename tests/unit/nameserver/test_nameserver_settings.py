@@ -29,8 +29,8 @@ def test_file_then_environment_then_command_line(tmp_path: Path) -> None:
 
 
 def test_unread_keys_are_reported() -> None:
-    settings = load_nameserver_settings(None, {}, ["rocketmqHome=/x", "listenPrt=7"])
-    assert (settings.idle, settings.unknown) == (("rocketmqHome",), ("listenPrt",))
+    settings = load_nameserver_settings(None, {}, ["productEnvName=x", "listenPrt=7"])
+    assert (settings.idle, settings.unknown) == (("productEnvName",), ("listenPrt",))
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ REFUSED, UNKNOWN = SettingClass.SAFETY, SettingClass.UNKNOWN
 @pytest.mark.parametrize(
     ("key", "text", "kind"),
     [
-        ("aclEnable", "true", REFUSED),
-        ("aclEnable", "True", REFUSED),
-        ("aclEnable", "false", HARMLESS),
-        ("aclEnable", "FALSE", HARMLESS),
-        ("aclEnable", "yes", BEHAVIOUR),
+        ("enableControllerMode", "true", REFUSED),
+        ("enableControllerMode", "True", REFUSED),
+        ("enableControllerMode", "false", HARMLESS),
+        ("enableControllerMode", "FALSE", HARMLESS),
+        ("enableControllerMode", "yes", BEHAVIOUR),
         ("inSyncReplicas", "1", HARMLESS),
         ("inSyncReplicas", "01", HARMLESS),
         ("inSyncReplicas", "0", HARMLESS),
@@ -78,7 +78,7 @@ def test_review_unknown_key_like_a_protecting_one_is_refused(key: str, text: str
 
 def test_review_unknown_key_names_what_is_meant() -> None:
     assert "write storePathCommitLog instead" in review_setting("storePathCommitlog", "/x", "f").sentence
-    assert "aclEnable is meant" in review_setting("aclEnabled", "true", "f").sentence
+    assert "write aclEnable instead" in review_setting("aclEnabled", "true", "f").sentence
     assert (
         review_setting("enableAcl", "true", "f").sentence == "enableAcl=true from f is unknown, Java ignores it as well"
     )
@@ -86,7 +86,7 @@ def test_review_unknown_key_names_what_is_meant() -> None:
 
 
 def test_review_never_shows_a_secret() -> None:
-    verdict = review_setting("innerClientAuthenticationCredentials", '{"secretKey":"hidden"}', "f")
+    verdict = review_setting("socksProxyConfig", '{"password":"hidden"}', "f")
     assert verdict.kind is BEHAVIOUR and "hidden" not in verdict.sentence
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.broker.admin.admin_table import AdminNeeds, admin_table
 from orbitlog.broker.admin.handle_clients import ClientHandlers
@@ -23,6 +24,7 @@ from orbitlog.broker.pop.pop_consumption import PopConsumption
 from orbitlog.broker.pulling.handle_pull import PullHandler
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.background_loops import BackgroundLoops
+from orbitlog.broker.runtime.broker_access import guard_paths, load_access
 from orbitlog.broker.runtime.broker_opening import OpenStore, clock_ms, open_broker_store, take_broker_state
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.runtime.broker_state import BrokerEvents
@@ -45,14 +47,19 @@ from orbitlog.errors import StoreError
 from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.remoting.client import RemotingClient
-from orbitlog.remoting.connection import Address
+from orbitlog.remoting.connection import Address, Handler
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import Disk
+from orbitlog.wire.command import Command
+
+if TYPE_CHECKING:
+    from orbitlog.access.access_control import AccessControl
 
 log = logging.getLogger(__name__)
 
 _HELD_PULLS_MS = 500
 _POP_MS = 100
+_RELOAD_ACCOUNTS_MS = 5_000
 _CLIENT_SCAN_MS = 10_000
 _REGISTER_RETRY_MS = 1_000
 _FIRST_SAVE_S = 1.0
@@ -70,14 +77,16 @@ class Broker:
         progress: Progress | None = None,
         disk: Disk | None = None,
         opened: OpenStore | None = None,
+        access: AccessControl | None = None,
     ) -> None:
         settings = with_listen_address(settings)
+        self._access = access or load_access(settings, root)
         opened = opened or open_broker_store(settings, root, now_ms=now_ms, progress=progress, disk=disk)
         directory, save_wanted = opened.directory, asyncio.Event()
         events = BrokerEvents(self._message_appended, self._topics_changed, save_soon=save_wanted.set)
         self.state = state = take_broker_state(settings, root, opened, events, now_ms=now_ms)
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
-        self._client = RemotingClient()
+        self._client = RemotingClient(sign=_signer(self._access))
         self._registration = Registration(state, self._client)
         writer = MessageWriter(state)
         timer_files = TimerHandOver(root, disk, _timer_log_bytes(settings))
@@ -107,8 +116,16 @@ class Broker:
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
         table = {**handlers.table(state, writer, self._flushes), **admin_table(state, self._admin_needs())}
         router = RequestRouter(state.topics, self._scheduler, handlers, table, self._publish_topics)
-        self._listeners = Listeners(state, router.serve, self._sends.fast_path)
+        self._listeners = self._guarded_listeners(router.serve)
         self._loops = BackgroundLoops()
+
+    def _guarded_listeners(self, handler: Handler) -> Listeners:
+        """Return the listeners; they pass admitted requests only if access control is on."""
+        state, fast_path = self.state, self._sends.fast_path
+        if self._access is None:
+            return Listeners(state, handler, fast_path)
+        self._access.create_first_users()
+        return Listeners(state, *guard_paths(self._access, state.store, handler, fast_path), is_guarded=True)
 
     # Life cycle
 
@@ -223,12 +240,24 @@ class Broker:
         loops.every("registration after a lost connection", lambda: _REGISTER_RETRY_MS, registration.register_lost)
         loops.whenever("registration of changed topics", registration.changed, registration.announce)
         loops.every("transaction check", lambda: settings[keys.TRANSACTION_CHECK_INTERVAL_MS], self._check_transactions)
+        if self._access is not None:
+            loops.every("reload of accounts", lambda: _RELOAD_ACCOUNTS_MS, self._reload_accounts)
         loops.run("delivery of scheduled messages", self._deliveries.run_once)
         if settings[keys.DISPATCH_ENGINE] != "inline":
             self._scheduler.start_following(loops)
 
+    def _reload_accounts(self) -> None:
+        if self._access is not None:
+            self._access.reload()
+
     def _check_transactions(self) -> None:
         self._transaction_check.check_once(self.state.now_ms())
+
+
+def _signer(access: AccessControl | None) -> Callable[[Command], None] | None:
+    """Return the call that signs requests to name servers and other brokers, if credentials are set."""
+    credentials = None if access is None else access.inner_credentials
+    return None if credentials is None else credentials.sign
 
 
 def _make_flush_queue(

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from orbitlog.access.access_settings import ACCESS_SETTINGS, SECRET_SETTINGS
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.timer_log import TIMER_LOG_FILE_BYTES_DEFAULT
 from orbitlog.formats.names import check_topic
@@ -32,6 +33,7 @@ T = TypeVar("T")
 
 ENVIRONMENT_PREFIX = "ORBITLOG_SET_"
 _NAME_SERVERS_VARIABLE = "NAMESRV_ADDR"
+_MASK = "***"
 _FRAME_BYTES_MAX = 16 * 1024 * 1024
 TIMER_LOG_BYTES_MIN = 12 * 1024 * 1024
 """One file holds the units of every timer message that a stop hands over."""
@@ -379,7 +381,7 @@ _ALL: tuple[Setting[Any], ...] = (
     BLOCKED_KEYS,
     *BROKER_LIMITS,
 )
-BROKER_SETTINGS = {setting.key: setting for setting in _ALL}
+BROKER_SETTINGS = {**{setting.key: setting for setting in _ALL}, **ACCESS_SETTINGS}
 _KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}
 
 # Settings that may be changed by a request while the broker runs. No path, address, class or name is among them, and
@@ -472,8 +474,9 @@ class BrokerSettings:
         self.change_count += 1
 
     def effective(self) -> dict[str, str]:
-        """Return every setting as text, as it would be written to broker.conf."""
-        return {key: self.texts.get(key, _as_text(setting.default)) for key, setting in _KNOWN.items()}
+        """Return every setting as text, as it would be written to broker.conf; secrets are masked."""
+        texts = {key: self.texts.get(key, _as_text(setting.default)) for key, setting in _KNOWN.items()}
+        return texts | {key: _MASK for key in SECRET_SETTINGS if texts[key]}
 
 
 def load_broker_settings(
@@ -539,6 +542,8 @@ def _is_ours(key: str) -> bool:
 
 
 def _as_text(value: object) -> str:
+    if value is None:
+        return ""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):

@@ -23,8 +23,9 @@ _CONTAINER_MARKS = ("/.dockerenv", "/run/.containerenv")
 class Listeners:
     """The servers of one broker, which share their handler."""
 
-    def __init__(self, state: BrokerState, handler: Handler, fast_path: FastPath) -> None:
+    def __init__(self, state: BrokerState, handler: Handler, fast_path: FastPath, *, is_guarded: bool = False) -> None:
         self._state = state
+        self._is_guarded = is_guarded
         settings = state.settings
         self._make_server = partial(
             RemotingServer,
@@ -74,7 +75,8 @@ class Listeners:
         bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - compared, not bound
         if bound.is_loopback:
             return
-        log.warning("listening on %s without access control: every client can read, write and delete", bound)
+        if not self._is_guarded:
+            log.warning("listening on %s without access control: every client can read, write and delete", bound)
         is_container = any(map(os.path.exists, _CONTAINER_MARKS))
         if bound.is_unspecified and not settings[keys.ADVERTISED_ADDRESS] and is_container:
             log.warning(

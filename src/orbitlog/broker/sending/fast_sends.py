@@ -94,6 +94,10 @@ class FastSends:
             cache.halves = cache = cache.halves or TemplateCache()
         cache.add(request, send, message, self._answers.stored_template(message.store_host_raw))
 
+    def has_templates(self, connection: Connection) -> bool:
+        """Return whether a send of this connection may take the fast path."""
+        return connection in self._caches
+
     def _drop(self, connection: Connection) -> None:
         self._caches.pop(connection, None)
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from orbitlog.access.access_settings import ACL_ENABLE, AUTHENTICATION, INNER_CREDENTIALS, USER_FILE
 from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_access import load_access
 from orbitlog.broker.runtime.broker_opening import open_broker_store
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.cli.light_dataclasses import compile_dataclass_methods_lazily
@@ -39,6 +41,7 @@ from orbitlog.settings.store_settings import COMMITLOG_PATHS
 from orbitlog.storefiles.store_paths import StorePaths
 
 if TYPE_CHECKING:
+    from orbitlog.access.access_control import AccessControl
     from orbitlog.broker.runtime.broker_node import Broker
     from orbitlog.cli.serve.broker_processes import BrokerInstance, BrokerProcesses
 
@@ -55,7 +58,10 @@ class _Up:
         self._settings = settings
         self._root = root
         self._log = server_log
-        self._name_server = _name_server(settings, root, name_server_port)
+        self._access = load_access(settings, root)
+        if self._access is not None:
+            self._access.create_inner_account()  # the broker registers with the name server of this process
+        self._name_server = _name_server(settings, root, name_server_port, self._access)
         self._running = AsyncExitStack()
 
     async def start(self) -> Mapping[str, str]:
@@ -92,7 +98,7 @@ class _Up:
             with compile_dataclass_methods_lazily():
                 from orbitlog.broker.runtime.broker_node import Broker
 
-            return Broker(settings, self._root, opened=await opening)
+            return Broker(settings, self._root, opened=await opening, access=self._access)
 
     async def stop(self) -> None:
         await self._running.aclose()
@@ -115,7 +121,7 @@ class _UpTogether:
         self._log = server_log
         self._instances = instances
         self._words = words
-        self._name_server = _name_server(settings, root, name_server_port)
+        self._name_server = _name_server(settings, root, name_server_port, load_access(settings, root))
         self._running = AsyncExitStack()
         self._brokers: BrokerProcesses | None = None
 
@@ -145,11 +151,13 @@ class _UpTogether:
             raise OrbitlogError("all brokers have ended unexpectedly; see their logs")
 
 
-def _name_server(settings: BrokerSettings, root: Path, port: int) -> NameServer:
+def _name_server(settings: BrokerSettings, root: Path, port: int, access: AccessControl | None) -> NameServer:
+    """Return the name server of this command; it checks requests as its brokers do."""
     return NameServer(
         NameServerSettings(
             bind_address=settings[keys.BIND_ADDRESS], listen_port=port, kv_config_path=root / "config" / _KV_CONFIG
-        )
+        ),
+        access=access,
     )
 
 
@@ -246,6 +254,14 @@ def _instances(count: int, settings: BrokerSettings, root: Path) -> list[BrokerI
         )
     if (root / tree.COMMITLOG).exists():
         raise click.UsageError(f"{root} is the store of one broker; give --brokers another directory")
+    if settings[AUTHENTICATION] and not settings[USER_FILE]:
+        raise click.UsageError(
+            "--brokers with authenticationEnabled=true needs accessFile, the file with the users of all brokers"
+        )
+    if (settings[AUTHENTICATION] or settings[ACL_ENABLE]) and settings[INNER_CREDENTIALS] is None:
+        raise click.UsageError(
+            "--brokers with access control needs innerClientAuthenticationCredentials: brokers register with them"
+        )
     instances = plan_brokers(count, settings[keys.BROKER_NAME], root, settings[keys.LISTEN_PORT])
     if instances[-1].port > _PORT_MAX:
         raise click.UsageError(

@@ -19,6 +19,7 @@ from typing import Protocol, TypeVar
 import click
 
 from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_access import check_access
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.cli.main import WrongUse
@@ -87,6 +88,7 @@ def read_broker_settings(
     options = {key: text for key, text in given.items() if text is not None}
     try:
         settings = with_listen_address(load_broker_settings(config_path, assignments, os.environ, options))
+        check_access(settings)
     except (SettingError, ValueError) as error:
         raise WrongUse(str(error)) from error
     for complaint in settings.complaints:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NoReturn
 
-from orbitlog.client.connection.addresses import parse_addresses
 from orbitlog.access.credentials import Credentials
+from orbitlog.client.connection.addresses import parse_addresses
 from orbitlog.client.rocketmq import PRODUCER_GROUP, RocketMQ
 
 if TYPE_CHECKING:

@@ -54,11 +54,11 @@ def test_a_port_that_is_taken_is_one_sentence() -> None:
 
 def test_settings_can_be_seen(tmp_path: Path) -> None:
     path = tmp_path / "namesrv.conf"
-    path.write_text("listenPort=1234\nrocketmqHome=/x\nnoSuchKey=1\n")
+    path.write_text("listenPort=1234\nproductEnvName=x\nnoSuchKey=1\n")
     result = CliRunner().invoke(cli, ["nameserver", "-c", str(path), "--host", "0.0.0.0", "--print-settings"])
     assert result.exit_code == 0
     assert "listenPort=1234\n" in result.stdout and "bindAddress=0.0.0.0\n" in result.stdout
-    assert "rocketmqHome of Java" in result.stderr
+    assert "productEnvName of Java" in result.stderr
     assert "unknown setting noSuchKey" in result.stderr
 
 

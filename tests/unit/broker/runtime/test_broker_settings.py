@@ -45,19 +45,19 @@ def test_load_reports_keys_that_no_table_reads_by_class() -> None:
 
 def test_load_safety_key_refused_from_every_source(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
-    file.write_text("aclEnable=TRUE\n")
-    with pytest.raises(SettingError, match=r"aclEnable=TRUE from .*broker\.conf: access control is not supported"):
+    file.write_text("useTLS=TRUE\n")
+    with pytest.raises(SettingError, match=r"useTLS=TRUE from .*broker\.conf: TLS is not supported"):
         load_broker_settings(file, [], {})
-    with pytest.raises(SettingError, match="aclEnable=true from the environment: "):
-        load_broker_settings(None, [], {"ORBITLOG_SET_aclEnable": "true"})
-    with pytest.raises(SettingError, match="aclEnable=true from the command line: "):
-        load_broker_settings(None, ["aclEnable=true"], {})
+    with pytest.raises(SettingError, match="useTLS=true from the environment: "):
+        load_broker_settings(None, [], {"ORBITLOG_SET_useTLS": "true"})
+    with pytest.raises(SettingError, match="useTLS=true from the command line: "):
+        load_broker_settings(None, ["useTLS=true"], {})
 
 
 def test_load_safety_key_switched_off_by_a_later_source_starts(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
-    file.write_text("aclEnable=true\n")
-    assert load_broker_settings(file, ["aclEnable=false"], {}).complaints[0].kind is SettingClass.HARMLESS
+    file.write_text("useTLS=true\n")
+    assert load_broker_settings(file, ["useTLS=false"], {}).complaints[0].kind is SettingClass.HARMLESS
 
 
 def test_load_address_server_without_name_servers_refused() -> None:
@@ -117,8 +117,10 @@ def test_change_blocked_or_unsupported_key_refused() -> None:
     settings = load_broker_settings(None, ["configBlackList=maxMessageSize;traceOn"], {})
     with pytest.raises(SettingError, match="maxMessageSize cannot be changed while the broker runs"):
         settings.change({"maxMessageSize": "2048"})
-    with pytest.raises(SettingError, match="aclEnable=true from the request: access control is not supported"):
-        settings.change({"aclEnable": "true"})
+    with pytest.raises(SettingError, match="aclEnable cannot be changed while the broker runs"):
+        settings.change({"aclEnable": "false"})
+    with pytest.raises(SettingError, match="useTLS=true from the request: TLS is not supported"):
+        settings.change({"useTLS": "true"})
     settings.change({"brokerPermission": "4"})
     assert settings[keys.BROKER_PERMISSION] == 4
 
@@ -131,3 +133,12 @@ def test_keys_unknown_to_java_are_marked_as_own() -> None:
 def test_option_with_an_invalid_value_names_its_key() -> None:
     with pytest.raises(SettingError, match=r"bindAddress=999\.1 from the command line: '999\.1' is not an IP address"):
         BrokerSettings({}).with_texts({"bindAddress": "999.1"})
+
+
+def test_effective_settings_mask_secrets() -> None:
+    first = 'initAuthenticationUser={"username":"root-user","password":"hidden"}'
+    inner = 'innerClientAuthenticationCredentials={"accessKey":"inner","secretKey":"hidden"}'
+    settings = load_broker_settings(None, [first, inner], {})
+    assert "hidden" not in str(settings.effective())
+    assert settings.effective()["initAuthenticationUser"] == "***"
+    assert load_broker_settings(None, [], {}).effective()["initAuthenticationUser"] == ""

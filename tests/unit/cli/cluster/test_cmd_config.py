@@ -9,6 +9,7 @@ CONF = """# a broker
 brokerName=broker-a
 flushDiskType=SYNC_FLUSH
 aclEnable=true
+useTLS=true
 flushDiskTyp=SYNC_FLUSH
 brokerNam=x
 listenPort=many
@@ -26,13 +27,14 @@ def test_every_line_is_judged(run: Any, tmp_path: Path) -> None:
     assert [(row["key"], row["finding"]) for row in ran.rows] == [
         ("brokerName", "set"),
         ("flushDiskType", "set"),
-        ("aclEnable", "refused"),
+        ("aclEnable", "set"),
+        ("useTLS", "refused"),
         ("flushDiskTyp", "refused"),
         ("brokerNam", "unknown"),
         ("listenPort", "wrong"),
         ("sendMessageThreadPoolNums", "no effect"),
         ("haListenPort", "changes behaviour"),
-        ("innerClientAuthenticationCredentials", "changes behaviour"),
+        ("innerClientAuthenticationCredentials", "wrong"),
     ]
     by_key = {row["key"]: row["sentence"] for row in ran.rows}
     assert by_key["brokerNam"] == "brokerNam=x is unknown; did you mean brokerName?"

@@ -1,0 +1,69 @@
+"""Access control of a broker: loads it from the settings, and puts the request guard before every path."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orbitlog.access.access_settings import ACCESS_SETTINGS, AccessOptions, access_options
+from orbitlog.broker.runtime import broker_settings as keys
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.errors import BadField
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.names import HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC
+from orbitlog.formats.records import properties as props
+
+if TYPE_CHECKING:
+    from orbitlog.access.access_control import AccessControl
+    from orbitlog.broker.sending.fast_sends import FastSends
+    from orbitlog.remoting.connection import FastPath, Handler
+    from orbitlog.store.message_store import MessageStore
+
+ACCESS_FILE = "access.json"
+_REAL_TOPIC_INSIDE = frozenset((HALF_TOPIC, SCHEDULE_TOPIC, TIMER_TOPIC))
+
+
+def check_access(settings: BrokerSettings, root: Path = Path()) -> AccessOptions:
+    """Return the options of access control; raise a `SettingError` if settings contradict each other."""
+    values = {key: settings[setting] for key, setting in ACCESS_SETTINGS.items()}
+    return access_options(values, root / tree.CONFIG / ACCESS_FILE, os.environ)
+
+
+def load_access(settings: BrokerSettings, root: Path) -> AccessControl | None:
+    """Return the access control of a broker with the store at `root`; None if none is switched on.
+
+    Raise an `OrbitlogError` if settings or account files are invalid. Nothing is written.
+    """
+    options = check_access(settings, root)
+    if not options.is_on:
+        return None
+    from orbitlog.access.access_control import AccessControl  # hashing and YAML, which most brokers do not need
+
+    return AccessControl(options, cluster=settings[keys.CLUSTER_NAME])
+
+
+def guard_paths(
+    access: AccessControl, store: MessageStore, handler: Handler, fast_path: FastSends
+) -> tuple[Handler, FastPath]:
+    """Return the handler and the fast path of a broker, both guarded."""
+    from orbitlog.access.guarded_handler import guarded_handler
+    from orbitlog.broker.sending.guarded_sends import GuardedSends
+
+    access.guard.message_topic = lambda physical_offset: topic_at(store, physical_offset)
+    return guarded_handler(access.guard, handler), GuardedSends(access.guard, fast_path)
+
+
+def topic_at(store: MessageStore, physical_offset: int) -> str | None:
+    """Return the topic of a stored message, of a scheduled or half message the topic it will be delivered to.
+
+    Return None without a message. Raise `BadField` past the confirmed end, where a message may appear at any time.
+    """
+    if physical_offset >= store.confirmed_to:
+        raise BadField(f"{physical_offset} is past the confirmed end of the log", field="physical offset")
+    message = store.read_at(physical_offset)
+    if message is None:
+        return None
+    if message.topic in _REAL_TOPIC_INSIDE:
+        return message.properties.get(props.REAL_TOPIC, message.topic)
+    return message.topic

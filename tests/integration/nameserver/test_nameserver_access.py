@@ -1,0 +1,95 @@
+"""Access control of a name server: registrations, routes and configs need credentials."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from orbitlog.access.credentials import Credentials
+from orbitlog.broker.runtime.broker_node import Broker
+from orbitlog.broker.runtime.broker_settings import BrokerSettings
+from orbitlog.nameserver.name_server import NameServer
+from orbitlog.nameserver.nameserver_settings import load_nameserver_settings
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.settings.setting import SettingError
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+from tests.support.broker_desk import SMALL, TIMEOUT_S
+from tests.support.loops import run
+
+ROOT = Credentials("root-user", "root-secret")
+FIELDS = {
+    "topic": "T",
+    "namespace": "N",
+    "key": "K",
+    "value": "V",
+    "brokerName": "a",
+    "brokerAddr": "10.0.0.1:10911",
+    "clusterName": "C",
+    "haServerAddr": "10.0.0.1:10912",
+    "brokerId": "0",
+}
+
+
+def server_at(tmp_path: Path) -> NameServer:
+    first = json.dumps({"username": ROOT.access_key, "password": ROOT.secret_key})
+    texts = {"listenPort": "0", "accessFile": str(tmp_path / "access.json"), "initAuthenticationUser": first}
+    texts |= {"authenticationEnabled": "true", "authorizationEnabled": "true"}
+    return NameServer(load_nameserver_settings(None, {}, [f"{key}={text}" for key, text in texts.items()]))
+
+
+def test_every_code_is_refused_without_and_with_wrong_credentials(tmp_path: Path) -> None:
+    async def work() -> None:
+        server = server_at(tmp_path)
+        await server.start()
+        client = RemotingClient()
+        address = f"127.0.0.1:{server.address[1]}"
+        try:
+            for code in (*server.served_codes, 54, 3001, 99999):
+                for credentials in (None, Credentials("root-user", "wrong"), Credentials("eve", "x")):
+                    command = Command(code, ext_fields=dict(FIELDS))
+                    if credentials is not None:
+                        credentials.sign(command)
+                    answer = await client.invoke(address, command, TIMEOUT_S)
+                    assert answer.code == ResponseCode.NO_PERMISSION, (code, credentials)
+            assert server.table.broker_count == 0
+            assert server.kv_configs.namespace("N") is None
+            command = Command(RequestCode.PUT_KV_CONFIG, ext_fields=dict(FIELDS))
+            ROOT.sign(command)
+            assert (await client.invoke(address, command, TIMEOUT_S)).code == ResponseCode.SUCCESS
+            shown = Command(RequestCode.GET_NAMESRV_CONFIG)
+            ROOT.sign(shown)
+            settings = (await client.invoke(address, shown, TIMEOUT_S)).body
+            assert b"authenticationEnabled=true" in settings
+            assert b"root-secret" not in settings
+        finally:
+            await client.close()
+            await server.stop()
+
+    run(work())
+
+
+@pytest.mark.parametrize("has_credentials", [True, False])
+def test_broker_registers_with_its_inner_credentials_only(tmp_path: Path, has_credentials: bool) -> None:
+    async def work() -> None:
+        server = server_at(tmp_path)
+        await server.start()
+        inner = json.dumps({"accessKey": ROOT.access_key, "secretKey": ROOT.secret_key})
+        more = {"authenticationEnabled": "true", "innerClientAuthenticationCredentials": inner}
+        texts = {**SMALL, "listenPort": "0", "namesrvAddr": f"127.0.0.1:{server.address[1]}"}
+        broker = Broker(BrokerSettings({**texts, **(more if has_credentials else {})}), tmp_path / "store")
+        try:
+            await broker.start()
+            assert server.table.broker_count == int(has_credentials)
+        finally:
+            await broker.stop()
+            await server.stop()
+
+    run(work())
+
+
+def test_authentication_needs_a_file_of_users() -> None:
+    with pytest.raises(SettingError, match="accessFile"):
+        NameServer(load_nameserver_settings(None, {}, ["authenticationEnabled=true"]))
