@@ -12,10 +12,12 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+from orbitlog.formats.compat import COMPAT_4_9
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.records.dledger import (
     ENTRY_HEADER_BYTES,
     FILE_END_BYTES,
+    INDEX_FILE_BYTES_DEFAULT,
     DLedgerEntry,
     DLedgerIndexUnit,
     encode_entry_header,
@@ -24,6 +26,7 @@ from orbitlog.formats.records.dledger import (
 )
 from orbitlog.formats.records.message import encode_message, make_message
 from orbitlog.formats.records.message_scan import encode_blank
+from orbitlog.formats.tables.topic_config import TOPICS, TopicConfig, TopicTable
 from orbitlog.jobs.local_runner import run_here
 from orbitlog.jobs.rebuild.store_rebuild import rebuild_with
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
@@ -134,7 +137,8 @@ def make_dledger_log(
         units += encode_index_unit(DLedgerIndexUnit(number, 1, entry.physical_offset, size))
         data += encode_entry_header(entry) + encode_message(message)
     put(root / f"dledger-n0/data/{base:020d}", data.ljust(SEGMENT_BYTES, b"\0"))
-    put(root / "dledger-n0/index/00000000000000000000", units.ljust(16384, b"\0"))
+    put(root / "dledger-n0/index/00000000000000000000", units)
+    os.truncate(root / "dledger-n0/index/00000000000000000000", INDEX_FILE_BYTES_DEFAULT)  # a hole, as Apache's has
     committed = count - 1 if committed_index is None else committed_index
     put(root / "dledger-n0/checkpoint", f"committedIndex={committed}\nendIndex={count - 1}\n".encode())
 
@@ -151,6 +155,8 @@ def make_dledger_store(root: Path, count: int = 60, *, committed_index: int | No
     for name in ("consumequeue", "index", "checkpoint"):
         (out / name).rename(root / name)
     shutil.rmtree(out)
+    table = TopicTable({"T": TopicConfig("T", read_queue_count=2, write_queue_count=2)})
+    put(root / "config/topics.json", TOPICS.encode(table, COMPAT_4_9).encode())
 
 
 def _rename_segment(root: Path) -> None:

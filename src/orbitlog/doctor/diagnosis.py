@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from orbitlog.doctor.finding_kinds import MEANINGS, Severity
+from orbitlog.doctor.finding_kinds import MEANINGS, KindMeaning, Severity
 from orbitlog.storefiles.findings import Finding, FindingKind
 
 
@@ -36,12 +36,33 @@ _GAP = (
 _NOT_JUDGED = "This follows from the missing part of the log, or cannot be judged without it"
 
 
-def diagnose(finding: Finding, store: str, *, is_log_complete: bool = True) -> Diagnosis:
-    """Return what a finding means; with an incomplete log no command that changes the store is proposed."""
+# Orbitlog reads a DLedger store and does not write it: commands that would be refused are not proposed.
+_OTHER_MEMBER = "take the store of another member of the group"
+_CONVERTED = "convert the store with `orbitlog doctor convert`, and repair the converted one"
+_PUT_IN_PLACE = "stop the broker and replace the files by those that the command makes"
+
+
+def diagnose(finding: Finding, store: str, *, is_log_complete: bool = True, is_replicated: bool = False) -> Diagnosis:
+    """Return what a finding means; with an incomplete log no command that changes the store is proposed.
+
+    `is_replicated`: DLedger replicates the log, so that the store is only read.
+    """
     meaning = MEANINGS[finding.kind]
+    if is_log_complete and is_replicated and meaning.severity is not Severity.NOTE:
+        return _diagnose_replicated(finding, store, meaning)
     if is_log_complete:
         command = None if meaning.command is None else meaning.command.format(store=store)
         return Diagnosis(finding, meaning.severity, meaning.consequence, command)
     if finding.kind is FindingKind.SEGMENT:
         return Diagnosis(finding, meaning.severity, _GAP)
     return Diagnosis(finding, meaning.severity, _NOT_JUDGED if meaning.follows_log else meaning.consequence)
+
+
+def _diagnose_replicated(finding: Finding, store: str, meaning: KindMeaning) -> Diagnosis:
+    """Return what a finding means in a store that is only read."""
+    if meaning.part is not None:
+        command = f"orbitlog doctor rebuild {store} --{meaning.part} --out DIR"
+        return Diagnosis(finding, meaning.severity, f"{meaning.consequence}; {_PUT_IN_PLACE}", command)
+    is_ledger = meaning.stops_rebuild or finding.kind in (FindingKind.ENTRY, FindingKind.ENTRY_INDEX)
+    remedy = _OTHER_MEMBER if is_ledger else _CONVERTED
+    return Diagnosis(finding, meaning.severity, f"{meaning.consequence}; {remedy}")

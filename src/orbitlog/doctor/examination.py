@@ -126,7 +126,10 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: Sto
     found += progress_findings(store, checked.ends, checked.last_stored_ms, use)
     found += [*checked.recreated_topics, *retired_findings(store, checked), *_behind(checked)]
     found = [*_missing_findings(store, missing), *(one for one in found if not _is_explained(one, missing))]
-    diagnoses = tuple(diagnose(finding, str(root), is_log_complete=not missing) for finding in found)
+    is_replicated = any(whole.dledger_segments.values())
+    diagnoses = tuple(
+        diagnose(finding, str(root), is_log_complete=not missing, is_replicated=is_replicated) for finding in found
+    )
     return Examination(checked, diagnoses, tuple(ranges), tuple(lost), tuple(missing))
 
 

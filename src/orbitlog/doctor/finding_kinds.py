@@ -98,6 +98,21 @@ MEANINGS: Mapping[FindingKind, KindMeaning] = MappingProxyType(
             "No message of this store can be served; put the log back from its other disk or from a backup",
             stops_rebuild=True,
         ),
+        FindingKind.ENTRY: KindMeaning(
+            _ERROR,
+            "Other members of the group cannot read this entry, and a Java broker may truncate its log here when it"
+            " starts",
+        ),
+        FindingKind.ENTRY_INDEX: KindMeaning(
+            _ERROR,
+            "The entries can be read, but a Java broker looks them up in this file, and may truncate its log here when"
+            " it starts",
+        ),
+        FindingKind.UNCOMMITTED: KindMeaning(
+            _NOTE,
+            "The group may not have agreed on all entries of this store; the member with the highest committed index"
+            " decides",
+        ),
         FindingKind.QUEUE_ORDER: KindMeaning(
             _ERROR,
             "When queues are rebuilt, Java's broker logs [BUG]logic queue order maybe wrong, and consumers find"

@@ -125,11 +125,13 @@ def _end_by_unit(directory: Path, data: Sequence[OffsetFile], index: int) -> int
     if unit is None:
         return None
     entry = entry_at(data, unit.physical_offset)
-    if entry is not None:
-        return entry.physical_offset + entry.size_bytes if entry.index == index else None
+    if entry is not None and entry.index == index:
+        return entry.physical_offset + entry.size_bytes
     before = read_index_unit(directory, index - 1) if index else None
     follows = before is not None and before.end_physical_offset == unit.physical_offset
-    return unit.end_physical_offset if follows or unit.physical_offset in {file.base for file in data} else None
+    follows |= unit.physical_offset in {file.base for file in data}
+    is_right = follows and (entry is None or entry.size_bytes == unit.size_bytes)
+    return unit.end_physical_offset if is_right else None
 
 
 def read_index_unit(directory: Path, index: int) -> DLedgerIndexUnit | None:

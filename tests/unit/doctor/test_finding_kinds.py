@@ -24,8 +24,15 @@ def test_kind_to_repair_has_a_planner_and_a_command(kind: FindingKind) -> None:
         assert meaning.command is None and not meaning.planners
     if meaning.command is not None:
         assert "{store}" in meaning.command
-    # An interrupted repair is finished by its own journal; a log that is elsewhere is put back by an operator.
-    elsewhere = (FindingKind.REPAIR, FindingKind.LOG, FindingKind.UNREADABLE)
+    # An interrupted repair is finished by its own journal; a log that is elsewhere is put back by an operator, and that
+    # of a DLedger member is taken from another member.
+    elsewhere = (
+        FindingKind.REPAIR,
+        FindingKind.LOG,
+        FindingKind.UNREADABLE,
+        FindingKind.ENTRY,
+        FindingKind.ENTRY_INDEX,
+    )
     assert bool(meaning.planners) == (meaning.severity is not Severity.NOTE and kind not in elsewhere)
 
 

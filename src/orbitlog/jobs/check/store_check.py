@@ -2,7 +2,7 @@
 
     stage 1   one task a split: magic, lengths, offsets and CRC of records, the units and index entries they ask for
     driver    splits proved by stitching, queues and keys followed through them
-    stage 2   units that no message asks for, and the links of each index file
+    stage 2   units that no message asks for, the links of each index file, and entry headers of DLedger
 
 The log is the truth; a finding is a difference from it. Messages that a killed broker had not dispatched yet are not
 damage, because the next one dispatches them: they are counted as `behind`.
@@ -25,6 +25,7 @@ from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
 from orbitlog.formats.names import LMQ_PREFIX, is_system_topic
 from orbitlog.formats.records.log_format import read_log_at
 from orbitlog.formats.records.message import Message
+from orbitlog.jobs.check.check_entries import CheckEntriesTask, check_entries
 from orbitlog.jobs.check.check_index import CheckIndexTask, check_index, rules_of_split
 from orbitlog.jobs.check.check_tasks import (
     CheckedQueue,
@@ -35,6 +36,7 @@ from orbitlog.jobs.check.check_tasks import (
 )
 from orbitlog.jobs.check.index_proof import IndexHead, prove_entries
 from orbitlog.jobs.check.index_upgrade import untagged_before
+from orbitlog.jobs.check.ledger_check import LedgerCheck
 from orbitlog.jobs.local_runner import PhaseProgress, Runner, phase_of
 from orbitlog.jobs.log_splits import LogSplit, cut_at, plan_splits
 from orbitlog.jobs.missing_log import with_readable_segments
@@ -129,6 +131,7 @@ class _Work:
     ends: dict[Queue, QueueEnds] = field(default_factory=dict)
     index: list[CheckIndexTask] = field(default_factory=list)
     queues: list[CheckQueuesTask] = field(default_factory=list)
+    ledger: LedgerCheck | None = None
 
     @property
     def log_start(self) -> int:
@@ -181,9 +184,10 @@ def check_with(
         _follow_queues(work)
         work.index = _index_tasks(work)
         work.queues = _queue_tasks(work)
-    tasks: list[CheckIndexTask | CheckQueuesTask] = []
+    tasks: list[CheckIndexTask | CheckQueuesTask | CheckEntriesTask] = []
     for work in works:
-        tasks += [*work.index, *work.queues]
+        work.ledger = LedgerCheck.of(work.store, work.geometry.segment_bytes, work.use)
+        tasks += [*work.index, *work.queues, *work.ledger.tasks]
     total = sum(split.stop - split.start for task in tasks for split in getattr(task, "splits", ()))
     phase = phase_of(progress, "comparing", total)
     reports = iter(run(kept.of(_check_derived), tasks, progress=phase, name="check: derived files"))
@@ -191,6 +195,8 @@ def check_with(
         index_reports = [next(reports) for _ in work.index]
         for report in (*index_reports, *(next(reports) for _ in work.queues)):
             work.result.add(Finding.from_report(values) for values in report["findings"])
+        if work.ledger is not None:
+            work.result.add(work.ledger.findings([next(reports) for _ in work.ledger.tasks]))
         _follow_index(work, index_reports)
         work.result.add(_checkpoint_findings(work))
         work.result.findings = [replace(finding, store=work.result.store) for finding in work.result.findings]
@@ -403,9 +409,11 @@ def _follow_index(work: _Work, reports: Sequence[dict[str, Any]]) -> None:
         )
 
 
-def _check_derived(task: CheckIndexTask | CheckQueuesTask) -> dict[str, Any]:
+def _check_derived(task: CheckIndexTask | CheckQueuesTask | CheckEntriesTask) -> dict[str, Any]:
     if isinstance(task, CheckQueuesTask):
         return check_queues(task)
+    if isinstance(task, CheckEntriesTask):
+        return check_entries(task)
     return check_index(task) | {"scanned_bytes": sum(split.stop - split.start for split in task.splits)}
 
 
