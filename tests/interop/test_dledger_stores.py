@@ -46,7 +46,7 @@ def use_every_kind(client: BenchClient, acknowledged: set[str]) -> None:
     producer, topic = client.producer(), client.topic("Many", queues=2)
     for count in (400, 200):
         sent = client.send(producer, topic, count=count, bytesMax=900, keys="k{}", tags="A,B")
-        acknowledged |= {one["uniqueId"] for one in sent}
+        acknowledged |= {str(one["msgId"]) for one in sent}
         time.sleep(CHECKPOINT_SECONDS if count == 400 else 0.2)  # dispatch follows within milliseconds
 
 
@@ -65,7 +65,7 @@ class DLedgerStores:
     def _make(self, name: str) -> None:
         kind, version = name.split()
         place = self._directory / f"bench {name}"
-        place.mkdir(parents=True)
+        place.mkdir(parents=True, exist_ok=True)
         bench = BrokerBench(self._packages_of(version), place)
         store, acknowledged = self._directory / name / CLOSED, set[str]()
         try:

@@ -5,6 +5,7 @@ A job over a log needs four things, the same for every kind of store:
     store.segments                 all files of the log in order (`StoreFiles`): those of commitlog/, then DLedger's
     segment.log_format             how a file stores its records; every kernel and `read_log_at` take it
     committed_end(store)           the physical offset at which readers stop; None if the log has no such limit
+                                   (`jobs.store_use.StoreUse.confirmed_to` includes it, `readable_end` is never None)
     plan_splits(…, until=…)        `jobs.log_splits`: cuts the log there; a `LogSplit` has its own `log_format`
 
 Physical offsets of messages are those of records in both formats, so a lookup by offset needs only the file. Entries
@@ -88,6 +89,20 @@ def committed_end(store: StoreFiles) -> int | None:
     if end is None or store.abort is None:
         return end
     return max([end, *_dispatched_ends(store, data, end)])
+
+
+def readable_end(store: StoreFiles) -> int:
+    """Return the physical offset at which readers of a DLedger log stop: its committed end, else its last entry's."""
+    assert store.dledger_member is not None
+    end = committed_end(store)
+    if end is not None:
+        return end
+    data = store.dledger_segments[store.dledger_member]
+    for file in reversed(data):
+        ends = [position + entry.size_bytes for position, entry in _entries(file)]
+        if ends:
+            return file.base + ends[-1]
+    return data[0].base
 
 
 def uncommitted_tail(store: StoreFiles, end: int | None) -> UncommittedTail | None:

@@ -205,5 +205,6 @@ def _has_wrong_term(terms: Longs, stated: Longs) -> npt.NDArray[np.bool_]:
     """Return for each entry whether the term that its unit states is that of a neighbour, and its own is not."""
     before = np.concatenate([terms[1:2], terms[:-1]])
     after = np.concatenate([terms[1:], terms[-2:-1]])
-    fits = (terms == before) | (terms == after)
-    return ~fits & ((stated == before) | (stated == after))
+    fits: npt.NDArray[np.bool_] = (terms == before) | (terms == after)
+    stated_fits: npt.NDArray[np.bool_] = (stated == before) | (stated == after)
+    return ~fits & stated_fits

@@ -1,8 +1,8 @@
 """Store reader: opens a store read-only, with or without a running broker; takes no lock and changes no byte.
 
 The log is read up to its last intact record, or up to the confirmed offset of a running Orbitlog broker if that is
-lower, so no partly written record is seen. A reader sees a snapshot; `refresh` updates it, and so does a read that
-meets a file which the broker has deleted since.
+lower, so no partly written record is seen. The log of a DLedger store is read up to its committed end. A reader sees a
+snapshot; `refresh` updates it, and so does a read that meets a file which the broker has deleted since.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ from orbitlog.store.reads.store_reads import StoreReads
 from orbitlog.store.reads.time_search import Boundary
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.store_config import StoreConfig
-from orbitlog.storefiles.store_contents import Part, refuse_reading
+from orbitlog.storefiles.store_contents import READABLE, Part, refuse_reading
+from orbitlog.storefiles.store_files import StoreFiles, find_store_files
+from orbitlog.storefiles.store_log import readable_end
+from orbitlog.storefiles.store_paths import StorePaths
 
 # Deletions are short and come in batches hours apart.
 _LOOKS_MAX = 100
@@ -51,8 +54,8 @@ class StoreReader(StoreReads):
     def open(cls, root: Path, config: StoreConfig, disk: Disk | None = None) -> StoreReader:
         """Open an existing store for reading."""
         disk = disk or RealDisk()
-        refuse_reading(root, Part.LOG | Part.QUEUES | Part.INDEX, disk)
-        paths = config.paths_of(root)
+        refuse_reading(root, Part.LOG | Part.QUEUES | Part.INDEX, disk, except_for=READABLE)
+        paths = _with_dledger(root, config.paths_of(root), disk).paths
         if not any(disk.list_directory(directory) for directory in paths.log_directories):
             raise StoreLayoutError(
                 f"{root} has no {tree.COMMITLOG} with files (looked in {paths.shown}); give a broker's"
@@ -123,13 +126,14 @@ class StoreReader(StoreReads):
 
     def _load(self) -> None:
         geometry = self._config.geometry
-        paths = self._config.paths_of(self._root)
+        store = _with_dledger(self._root, self._config.paths_of(self._root), self._disk)
         with ExitStack() as undo:
-            segments = open_log_segments(self._disk, paths, geometry.segment_bytes, writable=False)
+            segments = open_log_segments(self._disk, store.paths, geometry.segment_bytes, writable=False)
             undo.callback(segments.close)
             segments.load()
             self._log = CommitLog(segments)
-            self._log.written_to = self._log.flushed_to = self._find_end()
+            is_dledger = store.dledger_member is not None
+            self._log.written_to = self._log.flushed_to = readable_end(store) if is_dledger else self._find_end()
             self._queues = QueueSet(self._disk, self._root, geometry.queue_file_bytes, writable=False)
             undo.callback(self._queues.close)
             self._queues.load()
@@ -170,3 +174,11 @@ class StoreReader(StoreReads):
             return start
         base = self._log.segments.base_of(state.dispatched_to)
         return state.dispatched_to if self._log.segments.has(base) and state.dispatched_to > start else start
+
+
+def _with_dledger(root: Path, paths: StorePaths, disk: Disk) -> StoreFiles:
+    """Return the store with the data files of DLedger; its other files are not listed if it has none."""
+    names = [entry.name for entry in disk.list_directory(root) if entry.is_directory]
+    if any(name.startswith(tree.DLEDGER_PREFIX) for name in names):
+        return find_store_files(root, paths)
+    return StoreFiles(root, given_paths=paths)

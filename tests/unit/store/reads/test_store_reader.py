@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from orbitlog.errors import StoreLayoutError
+from orbitlog.formats.compat import COMPAT_4_9
+from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.index_layout import IndexLayout
 from orbitlog.formats.records.message import decode_message, make_message
 from orbitlog.settings.store_settings import StoreGeometry
@@ -81,6 +83,64 @@ def test_a_store_that_its_broker_left_in_a_crash(golden_550_crash: GoldenStore) 
             message = reader.read_by_id(row["offsetMsgId"])
             assert message is not None
             assert message.queue_offset == row["queueOffset"]
+
+
+DLEDGER_CONFIG = StoreConfig(
+    StoreGeometry(49152, 800, index_layout=IndexLayout(128, 240)), rules=DeriveRules(COMPAT_4_9)
+)
+
+
+def test_dledger_store_answers_offset_id_and_time_queries_as_java(golden_497_dledger: GoldenStore) -> None:
+    manifest = golden_497_dledger.manifest
+    with StoreReader.open(golden_497_dledger.store, DLEDGER_CONFIG) as reader:
+        assert reader.confirmed_to == manifest["afterOpen"]["maxPhyOffset"]
+        for row in manifest["messages"]:
+            message = reader.read_by_id(row["offsetMsgId"])
+            assert message is not None
+            assert (message.queue_offset, message.properties) == (row["queueOffset"], row["properties"])
+        compared = 0
+        for queue in manifest["queues"]:
+            found = reader.queue(queue["topic"], queue["queueId"])
+            assert (found.min_offset, found.max_offset) == (queue["minOffset"], queue["maxOffset"])
+            for sample in queue["searchOffset"]:
+                place = queue["topic"], queue["queueId"], sample["timestamp"]
+                assert reader.offset_by_time(*place) == sample["offset"], place
+                compared += 1
+        assert compared > 200
+
+
+def test_dledger_store_answers_key_queries_as_java(golden_497_dledger: GoldenStore) -> None:
+    rows = {row["commitLogOffset"]: row for row in golden_497_dledger.manifest["messages"]}
+    with StoreReader.open(golden_497_dledger.store, DLEDGER_CONFIG) as reader:
+        for query in golden_497_dledger.manifest["queries"]:
+            topic, key = query["topic"], query["key"]
+            # Messages of a colliding key are not returned, and do not use up the limit.
+            expected = [
+                place
+                for place in query["brokerReturns"]
+                if rows[place]["topic"] == topic
+                and key in (rows[place]["uniqKey"], *(rows[place]["keys"] or "").split(" "))
+            ]
+            window = query["begin"], query["end"], query["maxNum"]
+            found = {
+                one.physical_offset for one in reader.query(KeyQuery(topic, key, *window, by_index_time=True)).messages
+            }
+            is_exact = len(expected) == len(query["brokerReturns"]) < query["maxNum"]
+            assert found == set(expected) if is_exact else found >= set(expected), query
+
+
+def test_dledger_store_is_read_up_to_its_committed_entry(golden_497_dledger, golden_copy) -> None:  # type: ignore[no-untyped-def]
+    golden = golden_copy(golden_497_dledger)
+    entries = golden.manifest["dledgerEntries"]
+    (golden.store / "dledger-n0/checkpoint").write_text("committedIndex=400\n")
+    with StoreReader.open(golden.store, DLEDGER_CONFIG) as reader:
+        assert reader.confirmed_to == entries[400]["pos"] + entries[400]["size"]
+        assert reader.read_at(entries[400]["pos"] + 48) is not None
+        assert reader.read_at(entries[401]["pos"] + 48) is None
+    (golden.store / "dledger-n0/checkpoint").write_text("endIndex=404\n")
+    (golden.store / "dledger-n0/checkpoint.bak").unlink()
+    with StoreReader.open(golden.store, DLEDGER_CONFIG) as reader:
+        assert reader.confirmed_to == golden.manifest["endOfLastRecord"]
 
 
 def test_directory_without_a_store_is_reported(tmp_path: Path) -> None:
