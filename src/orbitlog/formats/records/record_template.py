@@ -8,6 +8,7 @@ one record here and copy it with the CRC, offsets, body and properties of each m
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
 from orbitlog.formats.layout import Layout
@@ -99,19 +100,19 @@ def make_template(  # noqa: PLR0917
 
 def template_of(message: Message) -> RecordTemplate | None:
     """Return a template for fast paths; None unless the message is of version 1 and has IPv4 hosts."""
-    topic = message.topic.encode()
-    if message.version != 1 or not 0 < len(topic) <= TOPIC_BYTES_MAX_V1 or message.sys_flag & IPV6_BITS:
+    _, _, flag, _, _, sys_flag, _, born, _, stored, times, prepared, _, topic, _, version = message
+    return _plain_template(flag, sys_flag, born, stored, times, prepared, topic, version)
+
+
+# Every batch asks for one. The arguments come from clients, so the cache is bounded.
+@lru_cache(maxsize=1024)
+def _plain_template(  # noqa: PLR0917
+    flag: int, sys_flag: int, born: bytes, stored: bytes, times: int, prepared: int, name: str, version: int
+) -> RecordTemplate | None:
+    topic = name.encode()
+    if version != 1 or not 0 < len(topic) <= TOPIC_BYTES_MAX_V1 or sys_flag & IPV6_BITS:
         return None
-    return make_template(
-        message.flag,
-        message.sys_flag,
-        message.born_host_raw,
-        message.store_host_raw,
-        message.reconsume_times,
-        message.prepared_transaction_offset,
-        topic,
-        message.version,
-    )
+    return make_template(flag, sys_flag, born, stored, times, prepared, topic, version)
 
 
 # Rows and runs are plain tuples: creating one takes a third of the time of a named tuple.
