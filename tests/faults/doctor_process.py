@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from orbitlog.doctor.convert.store_convert import convert_store
 from orbitlog.doctor.examination import examine
 from orbitlog.doctor.repair.derived_rebuild import RebuildWish, rebuild_in_place
 from orbitlog.doctor.repair.repair_journal import undo_last
@@ -62,6 +63,8 @@ def main() -> None:
         apply_repair(root, accept_lost_segments=True)
     elif verb == "rebuild":
         rebuild_in_place(root, RebuildWish(), StoreSettings())
+    elif verb == "convert":
+        convert_store(root, root.with_name("converted"), StoreSettings())
     else:
         with taken(root):
             undo_last(root)

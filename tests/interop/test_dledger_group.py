@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from orbitlog.storefiles.replicated_log import ReplicatedLog
+from orbitlog.storefiles.store_files import find_store_files
 from tests.interop.harness.clients import Client
 from tests.interop.harness.dledger_group import MEMBERS, DLedgerGroup
 from tests.interop.harness.drivers import Driver, Refused
@@ -51,7 +53,9 @@ def send_until_killed(client: Client, group: DLedgerGroup, topic: str) -> set[st
     group.kill_member(group.leader)
     with pytest.raises(Refused):
         sending(60)
-    return {event["message"]["uniqueId"] for event in client.driver.events(producer)}
+    events = client.driver.events(producer)
+    assert {event["message"]["status"] for event in events} == {"SEND_OK"}
+    return {event["message"]["msgId"] for event in events}
 
 
 def convert(store: Path, out: Path) -> dict[str, object]:
@@ -59,6 +63,11 @@ def convert(store: Path, out: Path) -> dict[str, object]:
     done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     return dict(json.loads(done.stdout))
+
+
+def committed_entries(store: Path) -> list[tuple[int | None, bytes]]:
+    with ReplicatedLog.of(find_store_files(store)) as log:
+        return [(record.index, record.raw) for record in log.records()]
 
 
 def log_digest(store: Path) -> list[tuple[str, str]]:
@@ -83,13 +92,16 @@ def test_group_that_lost_its_leader_converts_to_equal_stores_with_every_message(
         client.close()
         client = Client(driver, group)
         more = client.send(client.producer(retries=10, timeoutMs=10_000), topic, count=100, body="after the failover")
-        acknowledged |= {one["uniqueId"] for one in more}
+        acknowledged |= {one["msgId"] for one in more}
         client.close()
         group.start_member(killed)
         time.sleep(SYNCHRONISED_SECONDS)
         group.stop()
     finally:
         group.kill()
+    entries = [committed_entries(group.store_of(name)) for name in MEMBERS]
+    assert len(entries[0]) >= len(acknowledged)
+    assert entries[0] == entries[1] == entries[2]
     results = [convert(group.store_of(name), tmp_path / f"converted-{name}") for name in MEMBERS]
     assert len({str(result["messages"]) for result in results}) == 1
     digests = [log_digest(tmp_path / f"converted-{name}") for name in MEMBERS]
@@ -97,6 +109,7 @@ def test_group_that_lost_its_leader_converts_to_equal_stores_with_every_message(
     served: list[System] = [
         ApacheSystem(packages, tmp_path / "java", tmp_path / "converted-n0", SMALL),
         OrbitlogSystem(tmp_path / "ours", tmp_path / "converted-n1", {**SMALL, "compat": "4.9"}),
+        ApacheSystem(packages_of("5.5.0"), tmp_path / "later", tmp_path / "converted-n2", SMALL),
     ]
     for system in served:
         try:
@@ -104,7 +117,9 @@ def test_group_that_lost_its_leader_converts_to_equal_stores_with_every_message(
             client = Client(driver, system)
             push = client.push(topic, client.group("readers"))
             push.wait_for(len(acknowledged))
-            assert {one["uniqueId"] for one in push.messages} >= acknowledged
+            received = [one["uniqueId"] for one in push.messages]
+            assert set(received) >= acknowledged
+            assert len(received) == len(set(received))
             client.close()
         finally:
             system.kill()

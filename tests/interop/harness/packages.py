@@ -141,5 +141,11 @@ def _compile(directory: Path, javac: Path, jars: list[str], more: list[str]) -> 
         # Another session may still load classes from a younger one.
         if time.time() - old.stat().st_mtime > OLD_SECONDS:
             shutil.rmtree(old)
-    unfinished.replace(classes)
+    try:
+        unfinished.replace(classes)
+    except OSError:
+        # Another session has compiled the same sources in the meantime.
+        if not classes.is_dir():
+            raise
+        shutil.rmtree(unfinished)
     return classes

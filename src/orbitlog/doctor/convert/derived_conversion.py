@@ -10,14 +10,15 @@ import struct
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from orbitlog.doctor.convert.rocksdb_tables import read_queues
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, QueueEntry, encode_entry
 from orbitlog.formats.derived.timer_log import TIMER_LOG_UNIT, TIMER_UNIT_BYTES
+from orbitlog.formats.records.message import RECORD_BYTES_MIN
 from orbitlog.jobs.staging import TEMPORARY, put_bytes
 from orbitlog.storefiles.config_reading import known_topics
 from orbitlog.storefiles.disk import Disk
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
+from orbitlog.storefiles.rocksdb.rocksdb_queues import LastUnit, queue_database, read_last_units
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
 
 Queue = tuple[str, int]
@@ -26,9 +27,29 @@ _I32, _I64 = struct.Struct(">i"), struct.Struct(">q")
 
 
 def keep_expired_queues(
+    disk: Disk,
+    store: StoreFiles,
+    out: Path,
+    state: Path,
+    *,
+    derived: Collection[Queue],
+    log_start: int,
+    queue_file_bytes: int,
+) -> int:
+    """Keep the last offset of each queue whose messages have all expired; return the number of queues."""
+    database = queue_database(store.root)
+    if database is not None:
+        last = {queue: unit for queue, unit in read_last_units(database).items() if queue not in derived}
+        expired = {queue: unit for queue, unit in last.items() if unit.physical_offset < log_start}
+        for queue, unit in expired.items():
+            _write_last_file(disk, out, state, queue, last=unit, queue_file_bytes=queue_file_bytes)
+        return len(expired)
+    return _copy_last_files(disk, store, out, state, derived=derived, log_start=log_start)
+
+
+def _copy_last_files(
     disk: Disk, store: StoreFiles, out: Path, state: Path, *, derived: Collection[Queue], log_start: int
 ) -> int:
-    """Copy the last file of each queue whose messages have all expired; return the number of queues."""
     count = 0
     for (topic, queue_id), files in store.queues.items():
         if (topic, queue_id) in derived or not files:
@@ -40,6 +61,20 @@ def keep_expired_queues(
         _copy(disk, last.path, target, state)
         count += 1
     return count
+
+
+def _write_last_file(
+    disk: Disk, out: Path, state: Path, queue: Queue, *, last: LastUnit, queue_file_bytes: int
+) -> None:
+    """Write a queue file that ends with the last unit; RocksDB has dropped the units, and with them their sizes."""
+    position = last.queue_offset * ENTRY_BYTES
+    base = position - position % queue_file_bytes
+    fillers = PRE_BLANK_RAW * ((position - base) // ENTRY_BYTES)
+    # Brokers look at the physical offset only, to see that the record has expired.
+    unit = encode_entry(QueueEntry(last.physical_offset, RECORD_BYTES_MIN, 0))
+    data = (fillers + unit).ljust(queue_file_bytes, b"\0")
+    target = out / tree.queue_directory(*queue) / tree.offset_file_name(base)
+    put_bytes(disk, target, data, state / TEMPORARY)
 
 
 def drop_deleted_queues(disk: Disk, store: StoreFiles, out: Path, derived: Collection[Queue]) -> list[str]:
@@ -66,9 +101,9 @@ def drop_deleted_queues(disk: Disk, store: StoreFiles, out: Path, derived: Colle
 
 
 def _queues_of(store: StoreFiles) -> set[Queue]:
-    directory = store.root / tree.CONSUMEQUEUE
-    if (directory / "CURRENT").is_file():
-        return read_queues(directory)
+    database = queue_database(store.root)
+    if database is not None:
+        return set(read_last_units(database))
     return {queue for queue, files in store.queues.items() if files}
 
 

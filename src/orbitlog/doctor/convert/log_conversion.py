@@ -57,6 +57,11 @@ class LogConversion:
         self._directory = directory
         self._state = state
         self._segment_bytes = segment_bytes
+        if log.start % segment_bytes:
+            raise StoreLayoutError(
+                f"the log begins at physical offset {log.start}, which is not a multiple of {segment_bytes}; leave"
+                " mappedFileSizeCommitLog as the source has it"
+            )
         self._fingerprint = _fingerprint(log, segment_bytes)
         self.done = self._continued()
         self._base = self.done.next_new

@@ -14,7 +14,6 @@ from typing import Any
 
 from orbitlog.doctor.convert.derived_conversion import convert_timers, drop_deleted_queues, keep_expired_queues
 from orbitlog.doctor.convert.log_conversion import LogConversion
-from orbitlog.doctor.convert.rocksdb_tables import rocksdb_directories
 from orbitlog.doctor.convert.table_conversion import convert_tables
 from orbitlog.doctor.repair.derived_swap import make_derived
 from orbitlog.errors import DiskFull, StoreLayoutError, StoreLocked
@@ -31,6 +30,7 @@ from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.inferred_rules import sampled_rules
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.replicated_log import ReplicatedLog
+from orbitlog.storefiles.rocksdb.rocksdb_tables import rocksdb_directories
 from orbitlog.storefiles.store_contents import Content, find_obstacles
 from orbitlog.storefiles.store_files import StoreFiles, find_queues, find_store_files
 from orbitlog.storefiles.store_paths import StorePaths
@@ -278,7 +278,15 @@ def _derive(
             disk.move(derived / part, work / part)
     deleted = drop_deleted_queues(disk, store, work, find_queues(work / tree.CONSUMEQUEUE).keys())
     queues = find_queues(work / tree.CONSUMEQUEUE)
-    expired = keep_expired_queues(disk, store, work, work / _STATE, derived=queues.keys(), log_start=result.log_start)
+    expired = keep_expired_queues(
+        disk,
+        store,
+        work,
+        work / _STATE,
+        derived=queues.keys(),
+        log_start=result.log_start,
+        queue_file_bytes=settings.value(keys.QUEUE_FILE_BYTES),
+    )
     return replace(
         result,
         records=made.messages,

@@ -4,31 +4,33 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import subprocess
 import sys
-import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orbitlog.doctor.convert import log_conversion, store_convert
+from orbitlog.doctor.convert.derived_conversion import keep_expired_queues
 from orbitlog.doctor.convert.store_convert import convert_store
 from orbitlog.doctor.examination import examine
 from orbitlog.errors import StoreLayoutError, StoreLocked
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QueueEntry, encode_entry
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QueueEntry, encode_entry, scan_entries
 from orbitlog.formats.records.dledger import DLedgerEntry, encode_entry_header, encode_file_end
 from orbitlog.formats.records.message import Message, encode_message
 from orbitlog.formats.records.message_scan import BLANK, MAGIC_BLANK, scan_messages
 from orbitlog.formats.records.relocation import relocate_record
 from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
+from tests.support.rocksdb_archives import unpack_rocksdb_store
 
 Copy = Callable[[GoldenStore], GoldenStore]
-ROCKSDB_STORES = Path(__file__).parent / "rocksdb_stores"
 NOTHING = StoreSettings()
 
 
@@ -274,13 +276,10 @@ def test_store_in_use_is_refused(golden_497_dledger: GoldenStore, golden_copy: C
 
 
 @pytest.fixture(params=["one_per_table", "joint"])
-def rocksdb_store(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+def rocksdb_store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """Stores of Apache RocketMQ 5.5.0 with its tables in RocksDB, one with its queues there too."""
     pytest.importorskip("rocksdict")
-    with tarfile.open(ROCKSDB_STORES / f"{request.param}.tar.xz") as archive:
-        archive.extraction_filter = getattr(tarfile, "data_filter", None)
-        archive.extractall(tmp_path)
-    yield tmp_path / "store"
+    return unpack_rocksdb_store(request.param, tmp_path)
 
 
 def test_rocksdb_store_becomes_a_sound_ordinary_store_with_its_tables(rocksdb_store: Path, tmp_path: Path) -> None:
@@ -309,3 +308,36 @@ def test_damaged_database_is_refused(rocksdb_store: Path, tmp_path: Path) -> Non
         path.write_bytes(b"damaged")
     with pytest.raises(StoreLayoutError, match="cannot be opened as a RocksDB database"):
         convert_store(rocksdb_store, tmp_path / "out", NOTHING)
+
+
+def test_queue_in_rocksdb_whose_messages_expired_keeps_its_offsets(tmp_path: Path) -> None:
+    rocksdict = pytest.importorskip("rocksdict")
+    root = tmp_path / "source"
+    (root / "commitlog").mkdir(parents=True)
+    options = rocksdict.Options(raw_mode=True)
+    database = rocksdict.Rdict(str(root / "consumequeue"), options)
+    offsets = database.create_column_family("offset", rocksdict.Options(raw_mode=True))
+    for topic, physical_offset, queue_offset in ((b"Old", 700, 123), (b"Live", 9000, 5)):
+        key = struct.pack(">i", len(topic)) + b"\1" + topic + b"\1max\1" + struct.pack(">i", 2)
+        offsets[key] = struct.pack(">qq", physical_offset, queue_offset)
+    offsets.close()
+    database.close()
+    out, file_bytes = tmp_path / "out", 50 * ENTRY_BYTES
+    (out / "state").mkdir(parents=True)
+    kept = keep_expired_queues(
+        RealDisk(),
+        find_store_files(root),
+        out,
+        out / "state",
+        derived=set(),
+        log_start=4096,
+        queue_file_bytes=file_bytes,
+    )
+    assert kept == 1
+    (path,) = (path for path in out.rglob("*") if path.is_file())
+    assert path == out / tree.queue_directory("Old", 2) / tree.offset_file_name(100 * ENTRY_BYTES)
+    raw = path.read_bytes()
+    assert len(raw) == file_bytes
+    entries = list(scan_entries(raw))
+    assert len(entries) == 24 and all(entry.is_pre_blank for entry in entries[:-1])
+    assert entries[-1].physical_offset == 700

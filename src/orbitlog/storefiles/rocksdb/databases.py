@@ -1,0 +1,96 @@
+"""RocksDB databases: opens one for reading and writes nothing into its directory.
+
+Opening a database writes a log, a lock file and options into its directory, even for reading. So a directory of links
+to its immutable files and copies of the others is opened instead. The binding (`rocksdict`) is an extra.
+"""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from orbitlog.errors import StoreLayoutError
+
+BINDING = "rocksdict"
+INSTALL_ADVICE = "install it with pip install 'orbitlog[rocksdb]'"
+DEFAULT_FAMILY = "default"
+_CURRENT = "CURRENT"
+# Never changed after they were written: linked, because the tables of a large store may have many gigabytes.
+_IMMUTABLE_SUFFIXES = (".sst", ".blob")
+# Written by whichever process opens the database; the copy gets its own.
+_OF_THE_PROCESS = ("LOCK", "LOG")
+
+
+def is_database(directory: Path) -> bool:
+    """Return whether a directory holds a RocksDB database."""
+    return (directory / _CURRENT).is_file()
+
+
+def has_entries(directory: Path) -> bool:
+    """Return whether a database has a table, or a log with an entry: Java creates empty databases at each start."""
+    return is_database(directory) and any(
+        path.suffix == ".sst" or (re.fullmatch(r"[0-9]+\.log", path.name) is not None and path.stat().st_size > 0)
+        for path in directory.iterdir()
+    )
+
+
+def has_binding() -> bool:
+    """Return whether the package that reads databases is installed."""
+    return find_spec(BINDING) is not None
+
+
+class Database:
+    """A database that is open for reading."""
+
+    def __init__(self, directory: Path, opened: Any, families: list[str]) -> None:
+        self.directory = directory
+        self.families = frozenset(families)
+        self._opened = opened
+        self._handles: dict[str, Any] = {}
+
+    def items(self, family: str = DEFAULT_FAMILY, start: bytes = b"") -> Iterator[tuple[bytes, bytes]]:
+        """Yield the entries of a column family from a key on, in the order of keys; nothing if there is no such one."""
+        if family not in self.families:
+            return
+        handle = self._handles.get(family)
+        if handle is None:
+            handle = self._handles[family] = self._opened.get_column_family(family)
+        for key, value in handle.items(from_key=start) if start else handle.items():
+            yield bytes(key), bytes(value)
+
+
+@contextmanager
+def open_database(directory: Path) -> Iterator[Database]:
+    """Open a database; raise `StoreLayoutError` if the binding is missing or cannot read it."""
+    try:
+        from rocksdict import AccessType, Options, Rdict
+    except ImportError:
+        raise StoreLayoutError(f"reading {directory} needs the package {BINDING}; {INSTALL_ADVICE}") from None
+    with tempfile.TemporaryDirectory(prefix="orbitlog-rocksdb-") as temporary:
+        try:
+            copy = str(_readable_copy(directory, Path(temporary) / directory.name))
+            options = Options(raw_mode=True)
+            names = Rdict.list_cf(copy, options)
+            opened: Any = Rdict(copy, options, {name: Options(raw_mode=True) for name in names}, AccessType.read_only())
+        except Exception as error:  # noqa: BLE001 - the binding raises nothing narrower for what RocksDB reports
+            raise StoreLayoutError(f"{directory} cannot be opened as a RocksDB database: {error}") from None
+        try:
+            yield Database(directory, opened, names)
+        finally:
+            opened.close()
+
+
+def _readable_copy(directory: Path, copy: Path) -> Path:
+    copy.mkdir()
+    for path in directory.iterdir():
+        if path.name.endswith(_IMMUTABLE_SUFFIXES):
+            (copy / path.name).symlink_to(path.resolve())
+        elif path.is_file() and not path.name.startswith(_OF_THE_PROCESS):
+            shutil.copyfile(path, copy / path.name)
+    return copy
