@@ -128,7 +128,9 @@ class ConvertedJourney(migration.Journey):
         assert converted["uncommitted"] == 0
         done = subprocess.run([str(PROGRAM), "doctor", "check", str(out), "--json"], capture_output=True, text=True)
         # Java 5.5.0 does not save the topics of dead letters in its joint database.
-        assert {json.loads(line)["kind"] for line in done.stdout.splitlines()} <= {"topic"}, done.stdout
+        *findings, verdict = map(json.loads, done.stdout.splitlines())
+        assert {finding["kind"] for finding in findings} <= {"topic"}, done.stdout
+        assert verdict["messages"] == converted["messages"]
         self._store = out
 
 
@@ -152,11 +154,14 @@ def journey_of(
 ) -> Callable[[str], ConvertedJourney]:
     """Run a journey when its first state is asked for."""
     made: dict[str, ConvertedJourney] = {}
+    ended: set[str] = set()
 
     def get(name: str) -> ConvertedJourney:
         if name not in made:
             made[name] = ConvertedJourney(name, tmp_path_factory.mktemp("converted"), packages_of, driver_of)
             made[name].run()
+            ended.add(name)
+        assert name in ended, f"the journey of {name} did not reach its end"
         return made[name]
 
     return get

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 from orbitlog.errors import FormatError
 from orbitlog.formats import store_tree as tree
+from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.tables.config_files import config_codec
 from orbitlog.formats.tables.group_config import SUBSCRIPTION_GROUP
 from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.formats.tables.topic_config import TOPICS, TopicTable
+from orbitlog.storefiles.rocksdb.databases import has_binding
+from orbitlog.storefiles.rocksdb.rocksdb_tables import ROCKSDB_FILES, rocksdb_directories, table_documents
 from orbitlog.storefiles.store_files import StoreFiles
 
 CONFIG_TABLES = {
@@ -26,11 +30,39 @@ _CONFIG_BYTES_MAX = 256 * 1024 * 1024
 
 
 def read_config(path: Path) -> bytes:
-    """Return the bytes of a file of config/, empty if it is missing; only the start of one that is too large."""
+    """Return the bytes of a file of config/, empty if it is missing; only the start of one that is too large.
+
+    A table that the store has in RocksDB is returned in the form of its file.
+    """
+    stored = stored_table(path)
+    if stored is not None:
+        return stored
     if not path.is_file():
         return b""
     with path.open("rb") as file:
         return file.read(_CONFIG_BYTES_MAX)
+
+
+def stored_table(path: Path) -> bytes | None:
+    """Return a table that the store has in RocksDB, as its file would be; None if files have the table.
+
+    Without the package that reads RocksDB there are files only; `unread_tables` names what is missing then.
+    """
+    directories = rocksdb_directories(path.parent) if path.name in ROCKSDB_FILES else []
+    if not directories or not has_binding():
+        return None
+    newest = max(file.stat().st_mtime_ns for directory in directories for file in directory.iterdir())
+    return _stored_tables(path.parent, newest).get(path.name)
+
+
+@lru_cache(maxsize=4)
+def _stored_tables(config: Path, _newest_ns: int) -> dict[str, bytes]:
+    return table_documents(config, COMPAT_5_5)
+
+
+def unread_tables(root: Path) -> list[Path]:
+    """Return the directories with tables in RocksDB if the package that reads them is not installed."""
+    return [] if has_binding() else rocksdb_directories(root / tree.CONFIG)
 
 
 def is_readable(path: Path) -> bool:

@@ -110,6 +110,10 @@ DERIVABLE = REBUILDABLE | READABLE
 CHECKABLE = READABLE | {Content.BATCH_QUEUES}
 
 
+# Readers take queues and tables out of RocksDB, or name the package that they need for it.
+IN_ROCKSDB = frozenset((Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES))
+
+
 @dataclass(frozen=True, slots=True)
 class Obstacle:
     """Something in a store directory that Orbitlog does not support."""

@@ -20,6 +20,7 @@ from orbitlog.formats.tables.offset_tables import (
 from orbitlog.formats.tables.pop_progress import POP_PROGRESS
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.formats.tables.topic_config import TOPICS
+from orbitlog.storefiles.config_reading import stored_table
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.offset_files import OffsetsFile
 
@@ -59,6 +60,9 @@ def load_table(root: Path, file: JsonFile[R]) -> R | None:
     """Return a table, None if it is missing; raise `FormatError` if the file and its backup are unreadable."""
     disk = RealDisk()
     path = root / tree.CONFIG / file.name
+    stored = stored_table(path)
+    if stored is not None:
+        return file.decode(stored.decode())
     try:
         main, backup = disk.read_file(path), disk.read_file(path.with_name(file.name + tree.BACKUP_SUFFIX))
     except (IsADirectoryError, NotADirectoryError):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -24,9 +25,13 @@ from orbitlog.formats.names import LMQ_PREFIX
 from orbitlog.kernels.listed_records import ListedDecoder
 from orbitlog.kernels.row_dtypes import QUEUE_UNIT_DTYPE
 from orbitlog.pipeline.sources.read_plan import QueueRange, StoreShape
+from orbitlog.pipeline.sources.rocksdb_queue import adjacent_units
+from orbitlog.storefiles.rocksdb.databases import open_database
+from orbitlog.storefiles.rocksdb.rocksdb_queues import queue_database
 from orbitlog.storefiles.store_paths import StorePaths
 
 # Columns that identify a record: they must match the queue unit that points to it.
+_UNITS_READ_AT_ONCE = 65_536
 IDENTITY_COLUMNS = ("topic", "queue_id", "queue_offset")
 
 
@@ -77,7 +82,18 @@ class QueueScan:
                 yield from self._records(queue_range, base, offsets[run] - base, sizes[run], queue_offsets[run])
 
     def units(self, queue_range: QueueRange) -> Iterator[tuple[int, npt.NDArray[np.void]]]:
-        """Yield the units of each queue file with the queue offset of the first."""
+        """Yield the units of a range in pieces, each with the queue offset of the first."""
+        database = queue_database(Path(queue_range.shape.root))
+        pieces = self._file_pieces(queue_range) if database is None else self._stored_pieces(queue_range, database)
+        for queue_offset, count, raw in pieces:
+            whole = len(raw) // ENTRY_BYTES
+            if whole:
+                yield queue_offset, np.frombuffer(raw, QUEUE_UNIT_DTYPE, whole)
+            if whole < count:
+                self._lost(queue_range, queue_offset + whole, f"{count - whole} ConsumeQueue units are missing")
+
+    def _file_pieces(self, queue_range: QueueRange) -> Iterator[tuple[int, int, bytes]]:
+        """Yield the units of each queue file: the queue offset of the first, their number, and what the file has."""
         file_bytes = queue_range.shape.queue_file_bytes
         directory = Path(queue_range.shape.root) / tree.queue_directory(queue_range.topic, queue_range.queue_id)
         queue_offset = queue_range.start
@@ -90,12 +106,20 @@ class QueueScan:
                     raw = file.read(count * ENTRY_BYTES)
             except FileNotFoundError:
                 raw = b""
-            whole = len(raw) // ENTRY_BYTES
-            if whole:
-                yield queue_offset, np.frombuffer(raw, QUEUE_UNIT_DTYPE, whole)
-            if whole < count:
-                self._lost(queue_range, queue_offset + whole, f"{count - whole} ConsumeQueue units are missing")
+            yield queue_offset, count, raw
             queue_offset += count
+
+    def _stored_pieces(self, queue_range: QueueRange, directory: Path) -> Iterator[tuple[int, int, bytes]]:
+        """Yield the same from RocksDB; a unit that is missing there ends the range."""
+        with open_database(directory) as database:
+            queue_offset, stop = queue_range.start, queue_range.stop
+            units = adjacent_units(database, queue_range.topic, queue_range.queue_id, queue_offset, stop)
+            while queue_offset < stop:
+                raw = b"".join(islice(units, _UNITS_READ_AT_ONCE))
+                is_missing = len(raw) < min(_UNITS_READ_AT_ONCE, stop - queue_offset) * ENTRY_BYTES
+                count = stop - queue_offset if is_missing else len(raw) // ENTRY_BYTES
+                yield queue_offset, count, raw
+                queue_offset += count
 
     def selected(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.int64]:
         """Return the indices of units that are not placeholders and whose tag hash is requested."""

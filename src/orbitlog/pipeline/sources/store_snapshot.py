@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import difflib
 import re
+from collections.abc import Collection
+from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
@@ -18,12 +20,13 @@ import orjson
 
 from orbitlog.errors import FormatError, StoreLayoutError
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QUEUE_ENTRY, QueueEntry
 from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.names import check_stored_topic
 from orbitlog.formats.records.message import decode_message
 from orbitlog.pipeline.sources.broker_stores import BrokerStore, OptionError
+from orbitlog.pipeline.sources.rocksdb_queue import RocksdbQueue
 from orbitlog.pipeline.sources.source_options import Subscription
 from orbitlog.pipeline.sources.topic_offsets import QueueKey
 from orbitlog.settings.store_settings import StoreSettings
@@ -31,10 +34,13 @@ from orbitlog.store.derived.consumequeue import ConsumeQueue
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.log.segments import Segments, open_log_segments
 from orbitlog.store.reads.time_search import TimeSearch
+from orbitlog.storefiles.config_reading import read_config
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.log_presence import check_log_is_there
 from orbitlog.storefiles.mapped_view import written_until
-from orbitlog.storefiles.store_contents import Part, refuse_reading
+from orbitlog.storefiles.rocksdb.databases import Database, open_database
+from orbitlog.storefiles.rocksdb.rocksdb_queues import LastUnit, last_units, queue_database
+from orbitlog.storefiles.store_contents import IN_ROCKSDB, Part, refuse_reading
 from orbitlog.storefiles.store_files import StoreFiles, find_store_files, list_segments
 from orbitlog.storefiles.store_inference import infer_queue_file_bytes, infer_segment_bytes
 
@@ -64,7 +70,8 @@ class StoreSnapshot:
         self.store = store
         self._root = Path(store.root)
         self._disk = RealDisk()
-        self._queues: dict[tuple[str, int], ConsumeQueue] = {}
+        self._queues: dict[tuple[str, int], ConsumeQueue | RocksdbQueue] = {}
+        self._opened = ExitStack()
 
     def __enter__(self) -> StoreSnapshot:
         return self
@@ -73,7 +80,9 @@ class StoreSnapshot:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for queue in self._queues.values():
-            queue.segments.close()
+            if isinstance(queue, ConsumeQueue):
+                queue.segments.close()
+        self._opened.close()
         if "log" in self.__dict__:
             self.log.segments.close()
 
@@ -114,13 +123,13 @@ class StoreSnapshot:
     @cached_property
     def known_topics(self) -> frozenset[str]:
         """Topics with a queue, and those in topics.json without a message."""
-        with_queues = {topic for topic, _ in self.files.queues}
+        with_queues = {topic for topic, _ in self._queue_names}
         return frozenset(with_queues | self._configured_topics())
 
     def _configured_topics(self) -> set[str]:
         path = self._root / tree.CONFIG / "topics.json"
         try:
-            table = orjson.loads(path.read_bytes()).get("topicConfigTable", {})
+            table = orjson.loads(read_config(path)).get("topicConfigTable", {})
         except (OSError, ValueError, AttributeError):
             return (
                 set()
@@ -129,13 +138,30 @@ class StoreSnapshot:
 
     def queue_keys(self, subscription: Subscription) -> list[QueueKey]:
         """Return subscribed queues that have files; raise an error for a store with another kind of queue."""
-        refuse_reading(self._root, Part.QUEUES)
-        keys = (QueueKey(topic, self.store.broker_name, queue_id) for topic, queue_id in self.files.queues)
+        refuse_reading(self._root, Part.QUEUES, except_for=IN_ROCKSDB)
+        keys = (QueueKey(topic, self.store.broker_name, queue_id) for topic, queue_id in self._queue_names)
         return [key for key in keys if subscription.wants(key) and _is_readable(key.topic)]
+
+    @property
+    def _queue_names(self) -> Collection[tuple[str, int]]:
+        return self.files.queues.keys() if self._rocksdb is None else self._rocksdb[1].keys()
+
+    @cached_property
+    def _rocksdb(self) -> tuple[Database, dict[tuple[str, int], LastUnit]] | None:
+        """The database of queues with the last unit of each; None if queues are files."""
+        directory = queue_database(self._root)
+        if directory is None:
+            return None
+        database = self._opened.enter_context(open_database(directory))
+        return database, last_units(database)
 
     def bounds(self, topic: str, queue_id: int) -> QueueBounds:
         queue = self._queue(topic, queue_id)
         return QueueBounds(queue.min_offset, queue.max_offset)
+
+    def unit(self, topic: str, queue_id: int, queue_offset: int) -> QueueEntry | None:
+        """Return a unit of a queue, None if there is none; raise `FormatError` if it is invalid."""
+        return self._queue(topic, queue_id).entry(queue_offset)
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:
         """Return the offset of the first message stored at or after a time, or the end of the queue."""
@@ -156,20 +182,30 @@ class StoreSnapshot:
             start += len(units) // ENTRY_BYTES
         return sizes
 
-    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+    def _queue(self, topic: str, queue_id: int) -> ConsumeQueue | RocksdbQueue:
         queue = self._queues.get((topic, queue_id))
         if queue is None:
-            directory = self._root / tree.queue_directory(topic, queue_id)
-            segments = Segments(self._disk, directory, self.queue_file_bytes, allocate_bytes=0, writable=False)
-            segments.load()
-            queue = ConsumeQueue(topic, queue_id, segments)
-            queue.begin_recovery(self.readable_to)
-            queue.correct_min_offset(self.log.min_physical_offset)
+            queue = self._stored_queue(topic, queue_id) or self._file_queue(topic, queue_id)
             self._trim_invalid_tail(queue)
             self._queues[topic, queue_id] = queue
         return queue
 
-    def _trim_invalid_tail(self, queue: ConsumeQueue) -> None:
+    def _stored_queue(self, topic: str, queue_id: int) -> RocksdbQueue | None:
+        if self._rocksdb is None:
+            return None
+        database, last = self._rocksdb
+        return RocksdbQueue(database, topic, queue_id, last[topic, queue_id], self.log.min_physical_offset)
+
+    def _file_queue(self, topic: str, queue_id: int) -> ConsumeQueue:
+        directory = self._root / tree.queue_directory(topic, queue_id)
+        segments = Segments(self._disk, directory, self.queue_file_bytes, allocate_bytes=0, writable=False)
+        segments.load()
+        queue = ConsumeQueue(topic, queue_id, segments)
+        queue.begin_recovery(self.readable_to)
+        queue.correct_min_offset(self.log.min_physical_offset)
+        return queue
+
+    def _trim_invalid_tail(self, queue: ConsumeQueue | RocksdbQueue) -> None:
         """End a queue after its last unit that points to a whole record.
 
         After a crash, or while a broker writes, units may be on disk before their records.

@@ -15,7 +15,6 @@ from typing import Any, TypeVar
 from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, decode_entry
 from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.tables.config_files import choose_config
 from orbitlog.formats.tables.offset_tables import (
@@ -30,8 +29,10 @@ from orbitlog.pipeline.sources.read_plan import QueueRange, shape_of
 from orbitlog.pipeline.sources.source_options import Subscription
 from orbitlog.pipeline.sources.store_snapshot import QueueBounds, StoreSnapshot
 from orbitlog.pipeline.sources.topic_offsets import QueueKey
+from orbitlog.storefiles.config_reading import stored_table
 from orbitlog.storefiles.offset_files import offsets_file
-from orbitlog.storefiles.store_contents import Part, refuse_reading
+from orbitlog.storefiles.rocksdb.databases import has_binding
+from orbitlog.storefiles.store_contents import IN_ROCKSDB, Part, refuse_reading
 
 T = TypeVar("T")
 _EVERY_TOPIC = Subscription(pattern=".*")
@@ -50,7 +51,7 @@ class StoreProgress:
 
 def read_progress(store: BrokerStore) -> StoreProgress:
     """Read the progress of one store."""
-    refuse_reading(Path(store.root), Part.TABLES)
+    refuse_reading(Path(store.root), Part.TABLES, except_for=IN_ROCKSDB if has_binding() else frozenset())
     with StoreSnapshot(store) as snapshot:
         bounds = {key: snapshot.bounds(key.topic, key.queue_id) for key in snapshot.queue_keys(_EVERY_TOPIC)}
         file = offsets_file(Path(store.root))
@@ -67,6 +68,9 @@ def read_progress(store: BrokerStore) -> StoreProgress:
 
 def _config(store: BrokerStore, name: str, decode: Callable[[str], T]) -> T | None:
     path = Path(store.root) / tree.CONFIG / name
+    stored = stored_table(path)
+    if stored is not None:
+        return decode(stored.decode())
     backup = path.with_name(name + tree.BACKUP_SUFFIX)
     read = [file.read_bytes() if file.exists() else None for file in (path, backup)]
     chosen = choose_config(read[0], read[1], decode)
@@ -108,15 +112,10 @@ def _delays(
 
 def _due_ms(snapshot: StoreSnapshot, key: QueueKey, queue_offset: int) -> int | None:
     """Return the delivery time in a delayed message's unit; None for a tag hash, which some 4.9 rebuilds store."""
-    directory = Path(snapshot.store.root) / tree.queue_directory(key.topic, key.queue_id)
-    position = queue_offset * ENTRY_BYTES
-    base = position - position % snapshot.queue_file_bytes
-    with (directory / tree.offset_file_name(base)).open("rb") as file:
-        file.seek(position - base)
-        try:
-            entry = decode_entry(file.read(ENTRY_BYTES))
-        except FormatError:
-            return None
+    try:
+        entry = snapshot.unit(key.topic, key.queue_id, queue_offset)
+    except FormatError:
+        return None
     return entry.tags_code if entry is not None and entry.tags_code > INT_MAX else None
 
 

@@ -7,8 +7,9 @@ a file by its modification time and returns the nearest message in it; stores co
 from __future__ import annotations
 
 from enum import Enum
+from typing import Protocol
 
-from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QueueEntry
 from orbitlog.formats.hosts import IPV4_HOST_BYTES, IPV6_HOST_BYTES
 from orbitlog.formats.java import divide
 from orbitlog.formats.records import flags
@@ -18,6 +19,19 @@ from orbitlog.store.log.commitlog import CommitLog
 
 _SYS_FLAG_AND_TIME = RECORD_PREFIX.partial("sys_flag", "store_timestamp_ms")
 _IPV6_EXTRA = IPV6_HOST_BYTES - IPV4_HOST_BYTES
+
+
+class UnitReader(Protocol):
+    """A queue whose units can be read by queue offset."""
+
+    @property
+    def min_offset(self) -> int: ...
+
+    @property
+    def max_offset(self) -> int: ...
+
+    def entry(self, queue_offset: int) -> QueueEntry | None:
+        """Return the unit at a queue offset, None if there is none."""
 
 
 class Boundary(Enum):
@@ -41,11 +55,11 @@ class TimeSearch:
             _, timestamp_ms = _SYS_FLAG_AND_TIME.unpack_from(head, _IPV6_EXTRA)
         return int(timestamp_ms)
 
-    def unit_time_ms(self, queue: ConsumeQueue, queue_offset: int) -> int:
+    def unit_time_ms(self, queue: UnitReader, queue_offset: int) -> int:
         entry = queue.entry(queue_offset)
         return -1 if entry is None else self.store_time_ms(entry.physical_offset)
 
-    def search(self, queue: ConsumeQueue, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
+    def search(self, queue: UnitReader, timestamp_ms: int, boundary: Boundary = Boundary.LOWER) -> int:
         """Search as 5.x does; past the last message, return the queue's end."""
         low, high = queue.min_offset, queue.max_offset
         while low < high:

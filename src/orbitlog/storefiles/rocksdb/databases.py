@@ -71,7 +71,9 @@ def open_database(directory: Path) -> Iterator[Database]:
     try:
         from rocksdict import AccessType, Options, Rdict
     except ImportError:
-        raise StoreLayoutError(f"reading {directory} needs the package {BINDING}; {INSTALL_ADVICE}") from None
+        raise StoreLayoutError(
+            f"store not read: reading {directory} needs the package {BINDING}; {INSTALL_ADVICE}"
+        ) from None
     with tempfile.TemporaryDirectory(prefix="orbitlog-rocksdb-") as temporary:
         try:
             copy = str(_readable_copy(directory, Path(temporary) / directory.name))
@@ -79,7 +81,9 @@ def open_database(directory: Path) -> Iterator[Database]:
             names = Rdict.list_cf(copy, options)
             opened: Any = Rdict(copy, options, {name: Options(raw_mode=True) for name in names}, AccessType.read_only())
         except Exception as error:  # noqa: BLE001 - the binding raises nothing narrower for what RocksDB reports
-            raise StoreLayoutError(f"{directory} cannot be opened as a RocksDB database: {error}") from None
+            raise StoreLayoutError(
+                f"store not read: {directory} cannot be opened as a RocksDB database: {error}"
+            ) from None
         try:
             yield Database(directory, opened, names)
         finally:

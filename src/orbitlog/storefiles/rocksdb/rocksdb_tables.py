@@ -28,6 +28,8 @@ _ENTRIES_MAX = 10_000_000
 _VERSION_FAMILY, _FORBIDDEN_FAMILY = "kvDataVersion", "forbidden"
 _VERSION_KEY = b"kvDataVersionKey"
 TOPICS, GROUPS, OFFSETS, JOINT = "topics", "subscriptionGroups", "consumerOffsets", "rdb"
+ROCKSDB_FILES = frozenset((TOPICS_FILE.name, SUBSCRIPTION_GROUP.name, CONSUMER_OFFSET.name))
+"""Files that a broker with its tables in RocksDB does not write."""
 # Java `TableId`.
 _PULLS = "pullOffsets"
 _TABLES = {1: OFFSETS, 2: _PULLS, 3: TOPICS, 4: GROUPS}
