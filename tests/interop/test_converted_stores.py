@@ -126,7 +126,9 @@ class ConvertedJourney(migration.Journey):
         converted = convert(self._store, out)
         assert converted["kinds"] == self._source.kinds
         assert converted["uncommitted"] == 0
-        done = subprocess.run([str(PROGRAM), "doctor", "check", str(out), "--json"], capture_output=True, text=True)
+        levels = f"messageDelayLevel={migration.SETTINGS['messageDelayLevel']}"
+        command = [str(PROGRAM), "doctor", "check", str(out), "--json", "--set", levels]
+        done = subprocess.run(command, capture_output=True, text=True)
         # Java 5.5.0 does not save the topics of dead letters in its joint database.
         *findings, verdict = map(json.loads, done.stdout.splitlines())
         assert {finding["kind"] for finding in findings} <= {"topic"}, done.stdout

@@ -40,18 +40,28 @@ _NOT_JUDGED = "This follows from the missing part of the log, or cannot be judge
 _OTHER_MEMBER = "take the store of another member of the group"
 _CONVERTED = "convert the store with `orbitlog doctor convert`, and repair the converted one"
 _PUT_IN_PLACE = "stop the broker and replace the files by those that the command makes"
+_CONVERT = "orbitlog doctor convert {store} --out DIR"
 
 
-def diagnose(finding: Finding, store: str, *, is_log_complete: bool = True, is_replicated: bool = False) -> Diagnosis:
+def diagnose(
+    finding: Finding,
+    store: str,
+    *,
+    is_log_complete: bool = True,
+    is_replicated: bool = False,
+    is_in_rocksdb: bool = False,
+) -> Diagnosis:
     """Return what a finding means; with an incomplete log no command that changes the store is proposed.
 
-    `is_replicated`: DLedger replicates the log, so that the store is only read.
+    `is_replicated`: DLedger replicates the log, so that the store is only read. `is_in_rocksdb`: queues or tables are
+    in RocksDB, which is only read; a conversion derives them from the log.
     """
     meaning = MEANINGS[finding.kind]
     if is_log_complete and is_replicated and meaning.severity is not Severity.NOTE:
         return _diagnose_replicated(finding, store, meaning)
     if is_log_complete:
-        command = None if meaning.command is None else meaning.command.format(store=store)
+        template = _CONVERT if is_in_rocksdb and meaning.command is not None else meaning.command
+        command = None if template is None else template.format(store=store)
         return Diagnosis(finding, meaning.severity, meaning.consequence, command)
     if finding.kind is FindingKind.SEGMENT:
         return Diagnosis(finding, meaning.severity, _GAP)

@@ -32,6 +32,7 @@ from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.settings.store_settings import StoreSettings
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.inferred_geometry import robust_geometry
+from orbitlog.storefiles.store_contents import IN_ROCKSDB, find_obstacles
 from orbitlog.storefiles.store_files import StoreFiles, find_store_files
 
 
@@ -127,8 +128,16 @@ def _examined(root: Path, checked: StoreCheck, settings: StoreSettings, use: Sto
     found += [*checked.recreated_topics, *retired_findings(store, checked), *_behind(checked)]
     found = [*_missing_findings(store, missing), *(one for one in found if not _is_explained(one, missing))]
     is_replicated = any(whole.dledger_segments.values())
+    in_rocksdb = any(obstacle.content in IN_ROCKSDB for obstacle in find_obstacles(root))
     diagnoses = tuple(
-        diagnose(finding, str(root), is_log_complete=not missing, is_replicated=is_replicated) for finding in found
+        diagnose(
+            finding,
+            str(root),
+            is_log_complete=not missing,
+            is_replicated=is_replicated,
+            is_in_rocksdb=in_rocksdb,
+        )
+        for finding in found
     )
     return Examination(checked, diagnoses, tuple(ranges), tuple(lost), tuple(missing))
 

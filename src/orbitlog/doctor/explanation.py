@@ -26,13 +26,15 @@ from orbitlog.formats.records.message_scan import read_at
 from orbitlog.formats.tables.config_files import config_codec
 from orbitlog.formats.tables.offset_tables import DELAY_OFFSET, ConsumerOffsets, DelayOffsets, TopicGroup
 from orbitlog.jobs.split_derivation import UNIT
-from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.config_reading import read_config
+from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
+from orbitlog.storefiles.config_reading import read_config, unread_tables
 from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.inferred_rules import sampled_compat
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.offset_files import offsets_file
-from orbitlog.storefiles.store_contents import READABLE, refuse_reading
+from orbitlog.storefiles.rocksdb.databases import refuse_without_binding
+from orbitlog.storefiles.rocksdb.queue_export import with_queue_files
+from orbitlog.storefiles.store_contents import IN_ROCKSDB, READABLE, refuse_reading
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles, find_store_files
 from orbitlog.storefiles.store_inference import infer_rules, signs_of_5x
 
@@ -117,11 +119,18 @@ def explain(root: Path, settings: StoreSettings | None = None) -> Explanation:
     """Explain a store; reads its queues and little else."""
     settings = settings or StoreSettings()
     store = find_store_files(root, settings)
-    refuse_reading(root, except_for=READABLE)
+    refuse_reading(root, except_for=READABLE | IN_ROCKSDB)
+    for directory in unread_tables(root):
+        refuse_without_binding(directory)
     geometry = robust_geometry(store, settings)
+    with with_queue_files(store, geometry.queue_file_bytes) as (readable, _):
+        return _explained(readable, geometry, settings)
+
+
+def _explained(store: StoreFiles, geometry: StoreGeometry, settings: StoreSettings) -> Explanation:
     retention = settings.retention
     found = Explanation(
-        str(root),
+        str(store.root),
         sampled_compat(store, settings).name,
         list(dict.fromkeys(signs_of_5x(store)))[:_SIGNS_MAX],
         geometry.segment_bytes,

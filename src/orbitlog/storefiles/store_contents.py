@@ -106,12 +106,12 @@ REPAIRABLE = REBUILDABLE | {Content.UNKNOWN_SEGMENT}
 READABLE = frozenset((Content.DLEDGER_LOG,))
 # Derived files of a DLedger log are rebuilt into another directory only: its own broker writes the store.
 DERIVABLE = REBUILDABLE | READABLE
-# A check reports batch queues as unchecked and checks everything else.
-CHECKABLE = READABLE | {Content.BATCH_QUEUES}
 
 
 # Readers take queues and tables out of RocksDB, or name the package that they need for it.
 IN_ROCKSDB = frozenset((Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES))
+# A check reports batch queues as unchecked and checks everything else.
+CHECKABLE = READABLE | IN_ROCKSDB | {Content.BATCH_QUEUES}
 
 
 @dataclass(frozen=True, slots=True)

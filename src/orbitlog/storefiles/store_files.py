@@ -80,6 +80,7 @@ class ForeignEntry:
     reason: str
 
 
+_ROCKSDB_MARK = "CURRENT"
 QueueTable = Mapping[tuple[str, int], tuple[OffsetFile, ...]]
 
 
@@ -197,6 +198,11 @@ def find_segments(directory: Path) -> tuple[OffsetFile, ...]:
     return _Listing(directory.resolve()).offset_files(directory)
 
 
+def is_database(directory: Path) -> bool:
+    """Return whether a directory holds a RocksDB database."""
+    return (directory / _ROCKSDB_MARK).is_file()
+
+
 def find_queues(directory: Path) -> QueueTable:
     """List the queues of a directory that holds topics, such as consumequeue/."""
     return _Listing(directory.resolve()).queues(directory)
@@ -311,11 +317,14 @@ class _Listing:
             return ()
         directories, files = self._entries(directory)
         for path in directories.values():
-            self._note(path, "is a directory among files")
+            if not is_database(path):
+                self._note(path, "is a directory among files")
         return tuple(files.values())
 
     def queues(self, directory: Path | None) -> QueueTable:
         table: dict[tuple[str, int], tuple[OffsetFile, ...]] = {}
+        if directory is not None and is_database(directory):
+            return table  # its files are RocksDB's
         for topic_directory in self._only_directories(directory):
             table.update(self.topic_queues(topic_directory))
         return table

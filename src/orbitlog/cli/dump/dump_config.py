@@ -23,6 +23,7 @@ from orbitlog.formats.java import utf8_decode, utf8_encode
 from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.formats.tables.config_files import CONFIG_CODECS, ConfigSource, ConfigValue, choose_config, config_codec
 from orbitlog.formats.tables.loose_json import Json, read_json
+from orbitlog.storefiles.config_reading import stored_table
 
 _FIELDS = ("file", "usedBackup", "content")
 _UNREAD_SUFFIXES = (".tmp", ".lock")
@@ -65,7 +66,7 @@ def command(path: Path, output: Output) -> None:
 def _load(main: Path, backup: Path | None) -> _Loaded | None:
     """Load a file or its backup; return None if both are empty, or the file is not a table."""
     name = main.name
-    main_bytes = main.read_bytes() if main.exists() else None
+    main_bytes = stored_table(main) or (main.read_bytes() if main.exists() else None)
     backup_bytes = backup.read_bytes() if backup is not None else None
     is_known = name.removesuffix(BACKUP_SUFFIX) in CONFIG_CODECS
     if name == TIMER_CHECKPOINT_FILE:

@@ -20,11 +20,15 @@ from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.records.dledger import DLedgerEntry, read_entry_at
 from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.formats.tables.config_files import CONFIG_CODECS
-from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.settings.store_settings import QUEUE_FILE_BYTES, StoreSettings
 from orbitlog.storefiles import store_files as files
+from orbitlog.storefiles.config_reading import stored_table
 from orbitlog.storefiles.log_presence import check_log_is_there
 from orbitlog.storefiles.mapped_view import holds_data, mapped_view
-from orbitlog.storefiles.store_contents import NO_PART, READABLE, Content, Part, find_obstacles
+from orbitlog.storefiles.rocksdb.databases import refuse_without_binding
+from orbitlog.storefiles.rocksdb.queue_export import with_queue_files
+from orbitlog.storefiles.rocksdb.rocksdb_tables import ROCKSDB_FILES
+from orbitlog.storefiles.store_contents import IN_ROCKSDB, NO_PART, READABLE, Content, Part, find_obstacles
 from orbitlog.storefiles.store_files import OffsetFile, SizedFile, StoreFiles
 from orbitlog.storefiles.store_inference import infer_index_layout, infer_queue_file_bytes, infer_segment_bytes
 from orbitlog.storefiles.store_log import UncommittedTail, committed_end, uncommitted_tail
@@ -147,7 +151,11 @@ def _queue_source(directory: Path, queue_files: tuple[OffsetFile, ...]) -> Queue
 
 def _queues_below(path: Path, settings: StoreSettings) -> list[QueueSource]:
     if path.joinpath(tree.CONSUMEQUEUE).is_dir():
-        table = _store("consumequeue", path, settings).queues
+        store = _store("consumequeue", path, settings)
+        file_bytes = settings.value(QUEUE_FILE_BYTES)
+        # Queues in RocksDB are copied into files, which are deleted when the command ends.
+        readable = click.get_current_context().with_resource(with_queue_files(store, file_bytes))
+        table = readable[0].queues
     elif own := files.find_segments(path):
         return [_queue_source(path.resolve(), own)]
     else:
@@ -187,7 +195,8 @@ def config_target(path: Path) -> list[tuple[Path, Path | None]]:
     else:
         directory, found = path, files.find_config_files(path)
     by_name = {file.path.name: file.path for file in found}
-    names = sorted({name.removesuffix(tree.BACKUP_SUFFIX) for name in by_name})
+    stored = {name for name in ROCKSDB_FILES if stored_table(directory / name) is not None}
+    names = sorted({name.removesuffix(tree.BACKUP_SUFFIX) for name in by_name} | stored)
     if directory == path and not CONFIG_CODECS.keys() & set(names):
         _store("config", path)  # a store without config/ has no tables; any other path raises
         return []
@@ -226,8 +235,9 @@ def _store(wanted: str, path: Path, settings: StoreSettings | None = None) -> St
     for obstacle in find_obstacles(path):
         if not obstacle.parts & _PARTS.get(wanted, NO_PART) or obstacle.content in _LISTED:
             continue
-        if obstacle.content in (Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES):
-            raise click.UsageError(str(obstacle))
+        if obstacle.content in IN_ROCKSDB:
+            refuse_without_binding(obstacle.path)
+            continue
         warn(f"not shown: {obstacle}")
     for entry in store.foreign:
         if entry.path == path / wanted:

@@ -10,16 +10,22 @@ import struct
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+import numpy as np
+import numpy.typing as npt
+
+from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW, QueueEntry, encode_entry
 from orbitlog.formats.derived.timer_log import TIMER_LOG_UNIT, TIMER_UNIT_BYTES
+from orbitlog.formats.java import INT_MAX
 from orbitlog.formats.records.message import RECORD_BYTES_MIN
+from orbitlog.jobs.split_derivation import UNIT, Units
 from orbitlog.jobs.staging import TEMPORARY, put_bytes
 from orbitlog.storefiles.config_reading import known_topics
 from orbitlog.storefiles.disk import Disk
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.rocksdb.rocksdb_queues import LastUnit, queue_database, read_last_units
-from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
+from orbitlog.storefiles.store_files import OffsetFile, StoreFiles, find_queues
 
 Queue = tuple[str, int]
 _PHYSICAL_OFFSET = TIMER_LOG_UNIT.position("physical_offset")
@@ -120,6 +126,47 @@ def _is_expired(file: OffsetFile, log_start: int) -> bool:
                 return False
             has_unit = True
     return has_unit
+
+
+def keep_delivery_times(disk: Disk, store: StoreFiles, out: Path, state: Path) -> int:
+    """Take the delivery times of delayed messages from the queues of the source; return the number of changed units.
+
+    The log has only the level of a message. What a level means is a setting of the broker (`messageDelayLevel`), and it
+    may have been changed since.
+    """
+    count = 0
+    derived = find_queues(out / tree.CONSUMEQUEUE)
+    for queue, files in store.queues.items():
+        if queue[0] != names.SCHEDULE_TOPIC or not files:
+            continue
+        stored = [_units_of(file) for file in files]
+        queue_offsets = np.concatenate([offsets for offsets, _ in stored])
+        units = np.concatenate([units for _, units in stored])
+        for file in derived.get(queue, ()):
+            count += _take_times(disk, file, state, queue_offsets, units)
+    return count
+
+
+def _units_of(file: OffsetFile) -> tuple[npt.NDArray[np.int64], Units]:
+    units = np.frombuffer(file.path.read_bytes()[: file.size_bytes // ENTRY_BYTES * ENTRY_BYTES], UNIT)
+    return file.base // ENTRY_BYTES + np.arange(len(units)), units
+
+
+def _take_times(disk: Disk, file: OffsetFile, state: Path, queue_offsets: npt.NDArray[np.int64], stored: Units) -> int:
+    offsets, units = _units_of(file)
+    units = units.copy()
+    rows = np.minimum(np.searchsorted(queue_offsets, offsets), len(queue_offsets) - 1)
+    source = stored[rows]
+    is_same = (
+        (queue_offsets[rows] == offsets) & (source["size_bytes"] == units["size_bytes"]) & (units["size_bytes"] > 0)
+    )
+    # A smaller value is not a time: brokers of 4.x store the hash of tags when they recover after a crash.
+    changed = is_same & (source["tags_code"] > INT_MAX) & (source["tags_code"] != units["tags_code"])
+    if changed.any():
+        units["tags_code"][changed] = source["tags_code"][changed]
+        modified_ms = int(file.path.stat().st_mtime * 1000)
+        put_bytes(disk, file.path, units.tobytes(), state / TEMPORARY, modified_ms=modified_ms)
+    return int(changed.sum())
 
 
 def convert_timers(

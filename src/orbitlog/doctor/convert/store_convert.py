@@ -12,7 +12,12 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from orbitlog.doctor.convert.derived_conversion import convert_timers, drop_deleted_queues, keep_expired_queues
+from orbitlog.doctor.convert.derived_conversion import (
+    convert_timers,
+    drop_deleted_queues,
+    keep_delivery_times,
+    keep_expired_queues,
+)
 from orbitlog.doctor.convert.log_conversion import LogConversion
 from orbitlog.doctor.convert.table_conversion import convert_tables
 from orbitlog.doctor.repair.derived_swap import make_derived
@@ -30,6 +35,7 @@ from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.inferred_rules import sampled_rules
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.replicated_log import ReplicatedLog
+from orbitlog.storefiles.rocksdb.queue_export import with_queue_files
 from orbitlog.storefiles.rocksdb.rocksdb_tables import rocksdb_directories
 from orbitlog.storefiles.store_contents import Content, find_obstacles
 from orbitlog.storefiles.store_files import StoreFiles, find_queues, find_store_files
@@ -276,6 +282,8 @@ def _derive(
         disk.remove_tree(work / part) if (work / part).is_dir() else disk.remove_file(work / part)
         if (derived / part).exists():
             disk.move(derived / part, work / part)
+    with with_queue_files(store, settings.value(keys.QUEUE_FILE_BYTES)) as (readable, _):
+        keep_delivery_times(disk, readable, work, work / _STATE)
     deleted = drop_deleted_queues(disk, store, work, find_queues(work / tree.CONSUMEQUEUE).keys())
     queues = find_queues(work / tree.CONSUMEQUEUE)
     expired = keep_expired_queues(

@@ -23,9 +23,12 @@ from orbitlog.storefiles.config_reading import (
     is_readable,
     known_topics,
     read_config,
+    stored_table,
+    unread_tables,
 )
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.offset_files import offsets_file
+from orbitlog.storefiles.rocksdb.databases import INSTALL_ADVICE
 from orbitlog.storefiles.store_files import ROOT_ENTRIES, StoreFiles
 
 # Brokers create the queues of these by themselves, with or without an entry in topics.json.
@@ -161,7 +164,7 @@ def _progress_findings(root: Path) -> Iterator[Finding]:
     """Yield a finding if the table of committed offsets is missing, though retry topics show that there were groups."""
     path = root / tree.CONFIG / offsets_file(root).name
     table = known_topics(root)
-    if path.exists() or backup_of(path).exists() or table is None:
+    if path.exists() or backup_of(path).exists() or stored_table(path) is not None or table is None:
         return
     groups = sum(topic.startswith(names.RETRY_PREFIX) for topic in table.topics)
     if groups:
@@ -187,7 +190,9 @@ def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
 
 
 def _unchecked_findings(store: StoreFiles) -> Iterator[Finding]:
-    """Yield findings for batch queues: they are neither compared with the log nor rebuilt."""
+    """Yield findings for batch queues and for tables in RocksDB that were not read."""
+    for directory in unread_tables(store.root):
+        yield Finding(FindingKind.UNCHECKED, str(directory), f"has tables in RocksDB, not read: {INSTALL_ADVICE}")
     for topic in sorted({topic for topic, _ in store.batch_queues}):
         path = store.root / tree.BATCH_CONSUMEQUEUE / topic
         yield Finding(FindingKind.UNCHECKED, str(path), "is a batch queue, which Orbitlog does not read", topic=topic)

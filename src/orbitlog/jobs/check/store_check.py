@@ -11,6 +11,7 @@ damage, because the next one dispatches them: they are counted as `behind`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from pathlib import Path
@@ -54,6 +55,7 @@ from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.inferred_rules import sampled_rules
 from orbitlog.storefiles.log_presence import check_log_is_there
 from orbitlog.storefiles.mapped_view import mapped_view
+from orbitlog.storefiles.rocksdb.queue_export import with_queue_files
 from orbitlog.storefiles.store_contents import CHECKABLE, refuse_reading
 from orbitlog.storefiles.store_files import StoreFiles, find_store_files
 from orbitlog.storefiles.store_paths import refuse_shared_log
@@ -119,6 +121,8 @@ class _Work:
     tasks: list[CheckSplitTask]
     result: StoreCheck
     use: StoreUse
+    queue_root: Path
+    """Queue files are below it: the store's root, or a copy of those that are in RocksDB."""
     derivations: list[SplitDerivation] = field(default_factory=list)
     heads: tuple[IndexHead, ...] = ()
     upgraded_at: int = 0
@@ -132,6 +136,10 @@ class _Work:
     index: list[CheckIndexTask] = field(default_factory=list)
     queues: list[CheckQueuesTask] = field(default_factory=list)
     ledger: LedgerCheck | None = None
+
+    def shown(self, path: str) -> str:
+        """Return the path in a finding: for a unit in RocksDB the one that its queue file would have."""
+        return path.replace(str(self.queue_root), str(self.store.root), 1)
 
     @property
     def log_start(self) -> int:
@@ -177,7 +185,16 @@ def check_with(
 ) -> list[StoreCheck]:
     """Check stores, tasks run by `run`. With `state`, a directory of its own, a killed run is taken up by the next."""
     refuse_shared_log(roots, settings)
-    works = [_plan(number, root, settings, split_bytes, use) for number, root in enumerate(roots)]
+    with ExitStack() as opened:
+        works = [
+            _plan(number, root, settings, split_bytes, use=use, opened=opened) for number, root in enumerate(roots)
+        ]
+        return _check_works(run, works, state, progress)
+
+
+def _check_works(
+    run: Runner, works: Sequence[_Work], state: Path | None, progress: PhaseProgress | None
+) -> list[StoreCheck]:
     kept = ReportCache(None if state is None else str(state / _STATE))
     _check_splits(run, works, kept, progress)
     for work in works:
@@ -199,17 +216,22 @@ def check_with(
             work.result.add(work.ledger.findings([next(reports) for _ in work.ledger.tasks]))
         _follow_index(work, index_reports)
         work.result.add(_checkpoint_findings(work))
-        work.result.findings = [replace(finding, store=work.result.store) for finding in work.result.findings]
+        work.result.findings = [
+            replace(finding, store=work.result.store, path=work.shown(finding.path)) for finding in work.result.findings
+        ]
     kept.forget()
     return [work.result for work in works]
 
 
-def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int, use: StoreUse) -> _Work:
+def _plan(
+    number: int, root: Path, settings: StoreSettings, split_bytes: int, *, use: StoreUse, opened: ExitStack
+) -> _Work:
     store = with_readable_segments(find_store_files(root, settings))
     if store.paths.is_configured:
         check_log_is_there(store)
     refuse_reading(root, except_for=CHECKABLE)
     geometry, rules = robust_geometry(store, settings), sampled_rules(store, settings)
+    store, queue_root = opened.enter_context(with_queue_files(store, geometry.queue_file_bytes))
     splits = plan_splits(
         store, geometry.segment_bytes, split_bytes=split_bytes, store_number=number, until=use.confirmed_to(store)
     )
@@ -220,7 +242,7 @@ def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int, us
     tasks = [
         CheckSplitTask(
             split,
-            str(root),
+            str(queue_root),
             rules_of_split(split, rules, upgraded_at),
             queue_file_bytes,
             has_ext_queues,
@@ -230,7 +252,8 @@ def _plan(number: int, root: Path, settings: StoreSettings, split_bytes: int, us
         )
         for split in cut_at(splits, upgraded_at)
     ]
-    return _Work(store, geometry, rules, tasks, StoreCheck(str(root)), use, heads=heads, upgraded_at=upgraded_at)
+    result = StoreCheck(str(root))
+    return _Work(store, geometry, rules, tasks, result, use, queue_root, heads=heads, upgraded_at=upgraded_at)
 
 
 def _header_of(path: Path) -> IndexHeader:
@@ -292,7 +315,7 @@ def _follow_queues(work: _Work) -> None:
     for queue, first, count, physical_offset in _joined(missing):
         is_at_end = first + count == work.ends[queue].next_offset
         base = first * ENTRY_BYTES // work.geometry.queue_file_bytes * work.geometry.queue_file_bytes
-        path = work.store.root / tree.queue_directory(*queue) / tree.offset_file_name(base)
+        path = work.queue_root / tree.queue_directory(*queue) / tree.offset_file_name(base)
         # Dispatch follows the log: a file that it had not created yet is for messages after all that it had dispatched.
         is_behind = -1 < work.last_present < physical_offset or work.is_in_use
         is_behind |= path.exists() and physical_offset >= derived_from

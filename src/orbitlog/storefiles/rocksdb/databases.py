@@ -16,20 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.errors import StoreLayoutError
+from orbitlog.storefiles.store_files import is_database
 
 BINDING = "rocksdict"
-INSTALL_ADVICE = "install it with pip install 'orbitlog[rocksdb]'"
+INSTALL_ADVICE = "install rocksdict with pip install 'orbitlog[rocksdb]'"
 DEFAULT_FAMILY = "default"
-_CURRENT = "CURRENT"
 # Never changed after they were written: linked, because the tables of a large store may have many gigabytes.
 _IMMUTABLE_SUFFIXES = (".sst", ".blob")
 # Written by whichever process opens the database; the copy gets its own.
 _OF_THE_PROCESS = ("LOCK", "LOG")
-
-
-def is_database(directory: Path) -> bool:
-    """Return whether a directory holds a RocksDB database."""
-    return (directory / _CURRENT).is_file()
 
 
 def has_entries(directory: Path) -> bool:
@@ -43,6 +38,12 @@ def has_entries(directory: Path) -> bool:
 def has_binding() -> bool:
     """Return whether the package that reads databases is installed."""
     return find_spec(BINDING) is not None
+
+
+def refuse_without_binding(directory: Path) -> None:
+    """Raise `StoreLayoutError` with the extra to install if the binding is missing."""
+    if not has_binding():
+        raise StoreLayoutError(f"store not read: reading {directory} needs a package; {INSTALL_ADVICE}")
 
 
 class Database:
@@ -68,12 +69,9 @@ class Database:
 @contextmanager
 def open_database(directory: Path) -> Iterator[Database]:
     """Open a database; raise `StoreLayoutError` if the binding is missing or cannot read it."""
-    try:
-        from rocksdict import AccessType, Options, Rdict
-    except ImportError:
-        raise StoreLayoutError(
-            f"store not read: reading {directory} needs the package {BINDING}; {INSTALL_ADVICE}"
-        ) from None
+    refuse_without_binding(directory)
+    from rocksdict import AccessType, Options, Rdict
+
     with tempfile.TemporaryDirectory(prefix="orbitlog-rocksdb-") as temporary:
         try:
             copy = str(_readable_copy(directory, Path(temporary) / directory.name))

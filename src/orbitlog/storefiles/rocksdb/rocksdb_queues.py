@@ -15,7 +15,8 @@ from pathlib import Path
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES
-from orbitlog.storefiles.rocksdb.databases import DEFAULT_FAMILY, Database, is_database, open_database
+from orbitlog.storefiles.rocksdb.databases import DEFAULT_FAMILY, Database, open_database
+from orbitlog.storefiles.store_files import is_database
 
 Queue = tuple[str, int]
 _OFFSET_FAMILY = "offset"

@@ -18,6 +18,7 @@ from orbitlog.doctor.convert.derived_conversion import keep_expired_queues
 from orbitlog.doctor.convert.store_convert import convert_store
 from orbitlog.doctor.examination import examine
 from orbitlog.errors import StoreLayoutError, StoreLocked
+from orbitlog.formats import names
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, QueueEntry, encode_entry, scan_entries
 from orbitlog.formats.records.dledger import DLedgerEntry, encode_entry_header, encode_file_end
@@ -341,3 +342,24 @@ def test_queue_in_rocksdb_whose_messages_expired_keeps_its_offsets(tmp_path: Pat
     entries = list(scan_entries(raw))
     assert len(entries) == 24 and all(entry.is_pre_blank for entry in entries[:-1])
     assert entries[-1].physical_offset == 700
+
+
+def schedule_times(root: Path) -> list[int]:
+    files = [
+        file
+        for (topic, _), queue in sorted(find_store_files(root).queues.items())
+        if topic == names.SCHEDULE_TOPIC
+        for file in queue
+    ]
+    return [entry.tags_code for file in files for entry in scan_entries(file.path.read_bytes())]
+
+
+def test_delayed_messages_keep_their_delivery_times_whatever_the_levels_are_set_to(
+    golden_497_dledger: GoldenStore, tmp_path: Path
+) -> None:
+    times = schedule_times(golden_497_dledger.store)
+    assert times
+    for number, levels in enumerate(("1s 7s", "3h 4h 5h")):
+        out = tmp_path / str(number)
+        convert_store(golden_497_dledger.store, out, StoreSettings({"messageDelayLevel": levels}))
+        assert schedule_times(out) == times

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from orbitlog.errors import StoreLayoutError
-from orbitlog.storefiles.rocksdb.databases import has_binding, has_entries, is_database, open_database
+from orbitlog.storefiles.rocksdb.databases import has_binding, has_entries, open_database
+from orbitlog.storefiles.store_files import is_database
 from tests.support.repaired_stores import fingerprint
 from tests.support.rocksdb_archives import ONE_PER_TABLE, unpack_rocksdb_store
 

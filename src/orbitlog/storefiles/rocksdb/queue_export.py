@@ -1,0 +1,58 @@
+"""Queue export: writes the units of ConsumeQueues in RocksDB into temporary queue files, for readers of files."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import groupby
+from pathlib import Path
+
+from orbitlog.formats import store_tree as tree
+from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
+from orbitlog.storefiles.rocksdb.databases import open_database
+from orbitlog.storefiles.rocksdb.rocksdb_queues import StoredUnit, iterate_units, queue_database
+from orbitlog.storefiles.store_files import StoreFiles, find_queues
+
+
+@contextmanager
+def with_queue_files(store: StoreFiles, queue_file_bytes: int) -> Iterator[tuple[StoreFiles, Path]]:
+    """Yield the store with its queue files, and the directory that they are below; the root if queues are files."""
+    database = queue_database(store.root)
+    if database is None:
+        yield store, store.root
+        return
+    with tempfile.TemporaryDirectory(prefix="orbitlog-queues-") as temporary:
+        export_queues(database, Path(temporary), queue_file_bytes)
+        yield replace(store, queues=find_queues(Path(temporary) / tree.CONSUMEQUEUE)), Path(temporary)
+
+
+def export_queues(database: Path, target: Path, queue_file_bytes: int) -> None:
+    """Write queue files below `target`, with the names that they would have in a store."""
+    with open_database(database) as opened:
+        units = iterate_units(opened)
+        for (topic, queue_id, base), of_file in groupby(units, lambda unit: _file_of(unit, queue_file_bytes)):
+            directory = target / tree.queue_directory(topic, queue_id)
+            is_first = not directory.exists()
+            directory.mkdir(parents=True, exist_ok=True)
+            _write_file(directory / tree.offset_file_name(base), of_file, base, is_first=is_first)
+            with (directory / tree.offset_file_name(base)).open("r+b") as file:
+                file.truncate(queue_file_bytes)
+
+
+def _file_of(unit: StoredUnit, queue_file_bytes: int) -> tuple[str, int, int]:
+    position = unit.queue_offset * ENTRY_BYTES
+    return unit.topic, unit.queue_id, position - position % queue_file_bytes
+
+
+def _write_file(path: Path, units: Iterator[StoredUnit], base: int, *, is_first: bool) -> None:
+    with path.open("wb") as file:
+        for unit in units:
+            position = unit.queue_offset * ENTRY_BYTES - base
+            if is_first and file.tell() == 0 and position:
+                # RocksDB has dropped the units of expired messages; in a file fillers are in their places.
+                file.write(PRE_BLANK_RAW * (position // ENTRY_BYTES))
+            if position != file.tell():
+                file.seek(position)
+            file.write(unit.raw)
