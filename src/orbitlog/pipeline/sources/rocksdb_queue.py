@@ -20,7 +20,7 @@ class RocksdbQueue:
         self.min_offset = self._first_from(log_start)
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return the unit at a queue offset, None if there is none."""
+        """Return the unit at a queue offset, or None."""
         raw = self.read(queue_offset, 1)
         return decode_entry(raw) if raw else None
 

@@ -160,7 +160,7 @@ class StoreSnapshot:
         return QueueBounds(queue.min_offset, queue.max_offset)
 
     def unit(self, topic: str, queue_id: int, queue_offset: int) -> QueueEntry | None:
-        """Return a unit of a queue, None if there is none; raise `FormatError` if it is invalid."""
+        """Return a unit of a queue or None; raise `FormatError` if it is invalid."""
         return self._queue(topic, queue_id).entry(queue_offset)
 
     def offset_at(self, topic: str, queue_id: int, timestamp_ms: int) -> int:

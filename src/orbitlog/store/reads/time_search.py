@@ -31,7 +31,7 @@ class UnitReader(Protocol):
     def max_offset(self) -> int: ...
 
     def entry(self, queue_offset: int) -> QueueEntry | None:
-        """Return the unit at a queue offset, None if there is none."""
+        """Return the unit at a queue offset, or None."""
 
 
 class Boundary(Enum):
