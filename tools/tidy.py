@@ -30,7 +30,7 @@ MAY_CATCH_EVERYTHING: frozenset[str] = frozenset(
     (
         "client/consumer/group_consumer.py",  # whatever a listener raises means that its message is tried again
         "broker/runtime/background_loops.py",  # one failed step is logged, and the loop goes on
-        "doctor/convert/rocksdb_tables.py",  # the RocksDB binding raises plain Exception for a damaged database
+        "storefiles/rocksdb/databases.py",  # the RocksDB binding raises plain Exception for a damaged database
         "remoting/connection.py",  # one failed close callback must not keep the others from running
         "remoting/incoming_requests.py",  # whatever a handler raises becomes the response to its request
     )
