@@ -577,3 +577,9 @@ class RealDisk:
 
         soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
         return _OPEN_FILES_ENOUGH if soft == resource.RLIM_INFINITY else soft
+
+
+def make_link(path: Path, target: Path) -> None:
+    """Create `target` as a symbolic link to `path`: temporary directories have links to files that are too large."""
+    with disk_errors(f"linking {path} as {target}"):
+        target.symlink_to(path)

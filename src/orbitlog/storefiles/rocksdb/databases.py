@@ -7,7 +7,6 @@ to its immutable files and copies of the others is opened instead. The binding (
 from __future__ import annotations
 
 import re
-import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.errors import StoreLayoutError
+from orbitlog.storefiles.disk import RealDisk, make_link
 from orbitlog.storefiles.store_files import is_database
 
 BINDING = "rocksdict"
@@ -89,10 +89,13 @@ def open_database(directory: Path) -> Iterator[Database]:
 
 
 def _readable_copy(directory: Path, copy: Path) -> Path:
-    copy.mkdir()
+    disk = RealDisk()
+    disk.make_directory(copy, durable=False)
     for path in directory.iterdir():
         if path.name.endswith(_IMMUTABLE_SUFFIXES):
-            (copy / path.name).symlink_to(path.resolve())
+            make_link(path.resolve(), copy / path.name)
         elif path.is_file() and not path.name.startswith(_OF_THE_PROCESS):
-            shutil.copyfile(path, copy / path.name)
+            file = disk.create_plain(copy / path.name)
+            file.write(0, path.read_bytes())
+            file.close()
     return copy

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.queue_entry import ENTRY_BYTES, PRE_BLANK_RAW
+from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.rocksdb.databases import open_database
 from orbitlog.storefiles.rocksdb.rocksdb_queues import StoredUnit, iterate_units, queue_database
 from orbitlog.storefiles.store_files import StoreFiles, find_queues
@@ -30,15 +31,20 @@ def with_queue_files(store: StoreFiles, queue_file_bytes: int) -> Iterator[tuple
 
 def export_queues(database: Path, target: Path, queue_file_bytes: int) -> None:
     """Write queue files below `target`, with the names that they would have in a store."""
+    disk = RealDisk()
     with open_database(database) as opened:
         units = iterate_units(opened)
         for (topic, queue_id, base), of_file in groupby(units, lambda unit: _file_of(unit, queue_file_bytes)):
             directory = target / tree.queue_directory(topic, queue_id)
             is_first = not directory.exists()
-            directory.mkdir(parents=True, exist_ok=True)
-            _write_file(directory / tree.offset_file_name(base), of_file, base, is_first=is_first)
-            with (directory / tree.offset_file_name(base)).open("r+b") as file:
-                file.truncate(queue_file_bytes)
+            disk.make_directory(directory, durable=False)
+            file = disk.create_plain(directory / tree.offset_file_name(base))
+            try:
+                for position, raw in _runs(of_file, base, fills=is_first):
+                    file.write(position, raw)
+                file.resize(queue_file_bytes)
+            finally:
+                file.close()
 
 
 def _file_of(unit: StoredUnit, queue_file_bytes: int) -> tuple[str, int, int]:
@@ -46,13 +52,19 @@ def _file_of(unit: StoredUnit, queue_file_bytes: int) -> tuple[str, int, int]:
     return unit.topic, unit.queue_id, position - position % queue_file_bytes
 
 
-def _write_file(path: Path, units: Iterator[StoredUnit], base: int, *, is_first: bool) -> None:
-    with path.open("wb") as file:
-        for unit in units:
-            position = unit.queue_offset * ENTRY_BYTES - base
-            if is_first and file.tell() == 0 and position:
-                # RocksDB has dropped the units of expired messages; in a file fillers are in their places.
-                file.write(PRE_BLANK_RAW * (position // ENTRY_BYTES))
-            if position != file.tell():
-                file.seek(position)
-            file.write(unit.raw)
+def _runs(units: Iterator[StoredUnit], base: int, *, fills: bool) -> Iterator[tuple[int, bytes]]:
+    """Yield positions in a file and the adjacent units there; with `fills`, fillers before the first.
+
+    RocksDB drops the units of expired messages; in a file fillers are in their places.
+    """
+    start, run = 0, bytearray()
+    for unit in units:
+        position = unit.queue_offset * ENTRY_BYTES - base
+        if position != start + len(run):
+            if fills and not run:
+                run += PRE_BLANK_RAW * (position // ENTRY_BYTES)
+            else:
+                yield start, bytes(run)
+                start, run = position, bytearray()
+        run += unit.raw
+    yield start, bytes(run)
