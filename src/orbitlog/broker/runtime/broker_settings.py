@@ -218,6 +218,16 @@ REGISTER_INTERVAL_MS = Setting(
 REGISTER_TIMEOUT_MS = Setting(
     "registerBrokerTimeoutMills", number_between(100), 24_000, "ms that a registration may take"
 )
+SPLIT_REGISTRATION = Setting(
+    "enableSplitRegistration",
+    parse_truth,
+    True,
+    "register more topics than splitRegistrationSize in parts; a registration of 60,000 topics does not fit a frame",
+)
+SPLIT_REGISTRATION_SIZE = Setting(
+    "splitRegistrationSize", number_between(2, 10_000), 800, "topics of one part of a registration"
+)
+COMPRESSED_REGISTER = Setting("compressedRegister", parse_truth, False, "compress registrations")
 NOTIFY_CHANGES = Setting(
     "notifyConsumerIdsChangedEnable",
     parse_truth,
@@ -354,6 +364,9 @@ _ALL: tuple[Setting[Any], ...] = (
     MEMORY_PERCENT,
     REGISTER_INTERVAL_MS,
     REGISTER_TIMEOUT_MS,
+    SPLIT_REGISTRATION,
+    SPLIT_REGISTRATION_SIZE,
+    COMPRESSED_REGISTER,
     NOTIFY_CHANGES,
     REJECT_TRANSACTIONS,
     TRANSACTION_TIMEOUT_MS,

@@ -3,6 +3,10 @@
 Mirrors `BrokerOuterAPI.registerBrokerAll`. Connections to name servers stay open: a name server removes a broker when
 its connection closes. After a lost connection registration is retried every second: a restarted name server knows
 no broker, and clients would get no route until the next regular registration.
+
+A broker with more topics than `splitRegistrationSize` registers them in parts, as 5.x does with
+`enableSplitRegistration`: each part has a data version of its own, since name servers skip a known one. Later changes
+are registered alone, and at the regular interval the name server is only asked whether it has the current version.
 """
 
 from __future__ import annotations
@@ -10,23 +14,45 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.coalesced_call import CoalescedCall
-from orbitlog.errors import RemotingError
+from orbitlog.errors import FormatError, RemotingError
+from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig
 from orbitlog.remoting.client import RemotingClient
+from orbitlog.remoting.connection import Connection
+from orbitlog.remoting.loop_slices import COUNTERS, sliced
+from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.bodies.registration_body import Registration as RegistrationBody
 from orbitlog.wire.bodies.registration_body import TopicWrapper, encode_registration, registration_crc
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
-from orbitlog.wire.nameserver_headers import RegisterBrokerRequest, UnregisterBrokerRequest
+from orbitlog.wire.nameserver_headers import (
+    QueryDataVersionRequest,
+    QueryDataVersionResponse,
+    RegisterBrokerRequest,
+    UnregisterBrokerRequest,
+)
 
 log = logging.getLogger(__name__)
 
 _UNREGISTER_SECONDS = 3.0
 _ANNOUNCE_SECONDS = 1.0
+
+
+class _Refused(RemotingError):
+    """A name server responded with another code than success."""
+
+
+@dataclass(slots=True)
+class _View:
+    """What a name server knows: the last version registered completely, and over which connection."""
+
+    version: DataVersion
+    connection: Connection | None
 
 
 class Registration:
@@ -37,6 +63,9 @@ class Registration:
         self._client = client
         self._known_to: set[str] = set()
         self._reported: set[str] = set()
+        self._views: dict[str, _View] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._part_number = 0
         self._announcements = CoalescedCall(self.register)
         self.changed = asyncio.Event()
 
@@ -51,9 +80,7 @@ class Registration:
         await self._register_with([address for address in addresses if self._client.open_connection(address) is None])
 
     async def _register_with(self, addresses: Sequence[str]) -> None:
-        if addresses:
-            body = self._body()
-            await asyncio.gather(*(self._register_at(address, body) for address in addresses))
+        await asyncio.gather(*map(self._register_at, addresses))
 
     async def announce(self) -> None:
         """Register a change with all name servers; return after a second even if one does not respond."""
@@ -67,30 +94,107 @@ class Registration:
         """Unregister from the name servers that know this broker."""
         await asyncio.gather(*map(self._unregister_at, list(self._known_to)))
 
-    async def _register_at(self, address: str, body: bytes) -> None:
-        settings = self._state.settings
-        try:
-            ip = await self._ip_for(address)
-            header = RegisterBrokerRequest(
-                broker_name=self._state.broker_name,
-                broker_address=_joined(ip, self._state.listen_port),
-                cluster=self._state.cluster_name,
-                ha_address=_joined(ip, self._state.listen_port + 1),
-                broker_id=settings[keys.BROKER_ID],
-                body_crc32=registration_crc(body),
-            )
-            request = Command(RequestCode.REGISTER_BROKER, ext_fields=header.to_ext_fields(), body=body)
-            answer = await self._client.invoke(address, request, settings[keys.REGISTER_TIMEOUT_MS] / 1000)
-        except RemotingError as error:
-            self._log_failure(address, str(error))
-            return
-        if answer.code != ResponseCode.SUCCESS:
-            self._log_failure(address, f"{answer.remark} (code {answer.code})")
-            return
+    async def _register_at(self, address: str) -> None:
+        """Register with one name server; registrations with the same one follow each other."""
+        async with self._locks.setdefault(address, asyncio.Lock()):
+            try:
+                registered_as = await self._register_all(address)
+            except RemotingError as error:
+                self._views.pop(address, None)
+                self._log_failure(address, str(error))
+                return
         if address not in self._known_to:
-            log.info("registered with name server %s as %s", address, header.broker_address)
+            log.info("registered with name server %s as %s", address, registered_as)
         self._known_to.add(address)
         self._reported.discard(address)
+
+    async def _register_all(self, address: str) -> str:
+        """Register what a name server lacks; return the address under which it knows this broker."""
+        header = await self._header(address)
+        topics, size = self._state.topics, self._part_size
+        version = topics.data_version
+        if len(topics.table) <= size:
+            await self._send(address, header, list(topics.table), version)
+            return header.broker_address
+        view = self._views.get(address)
+        if view is None or view.connection is None or self._client.open_connection(address) is not view.connection:
+            view = None
+        changed = None if view is None else topics.changed_since(view.version)
+        if view is not None and view.version == version:
+            if await self._is_current(address, header, version):
+                return header.broker_address
+            changed = None
+        if changed is not None and len(changed) <= size:
+            await self._send(address, header, changed, version)
+        else:
+            await self._send_parts(address, header, version)
+        self._views[address] = _View(version, self._client.open_connection(address))
+        return header.broker_address
+
+    @property
+    def _part_size(self) -> int:
+        """Return the number of topics up to which a registration is sent as a whole."""
+        settings = self._state.settings
+        return (
+            settings[keys.SPLIT_REGISTRATION_SIZE]
+            if settings[keys.SPLIT_REGISTRATION]
+            else len(self._state.topics.table)
+        )
+
+    async def _send_parts(self, address: str, header: RegisterBrokerRequest, version: DataVersion) -> None:
+        """Register all topics in parts; the last one has the version of the table."""
+        parts: Iterator[list[str]] = sliced(list(self._state.topics.table), self._part_size)
+        part = next(parts, [])
+        for following in parts:
+            self._part_number += 1
+            # Negative: no version of the table, or of another part, is equal to it.
+            await self._send(address, header, part, replace(version, counter=-self._part_number))
+            part = following
+        await self._send(address, header, part, version)
+
+    async def _send(
+        self, address: str, header: RegisterBrokerRequest, names: Sequence[str], version: DataVersion
+    ) -> None:
+        """Register some topics; raise a `RemotingError` if that fails."""
+        settings = self._state.settings
+        topics = self._state.topics.registered(names, settings[keys.BROKER_PERMISSION])
+        COUNTERS.note(len(topics))
+        compressed = settings[keys.COMPRESSED_REGISTER] and all(map(_survives_compression, topics.values()))
+        body = encode_registration(
+            RegistrationBody(wrapper=TopicWrapper(topics=topics, data_version=version)), compressed=compressed
+        )
+        header = replace(header, body_crc32=registration_crc(body), compressed=compressed)
+        request = Command(RequestCode.REGISTER_BROKER, ext_fields=header.to_ext_fields(), body=body)
+        answer = await self._client.invoke(address, request, settings[keys.REGISTER_TIMEOUT_MS] / 1000)
+        if answer.code != ResponseCode.SUCCESS:
+            raise _Refused(f"{answer.remark} (code {answer.code})")
+
+    async def _is_current(self, address: str, header: RegisterBrokerRequest, version: DataVersion) -> bool:
+        """Return whether a name server still has this version; the request is a sign of life as well."""
+        asked = QueryDataVersionRequest(
+            broker_name=header.broker_name,
+            broker_address=header.broker_address,
+            cluster=header.cluster,
+            broker_id=header.broker_id,
+        )
+        request = Command(RequestCode.QUERY_DATA_VERSION, ext_fields=asked.to_ext_fields(), body=encode_body(version))
+        answer = await self._client.invoke(address, request, self._state.settings[keys.REGISTER_TIMEOUT_MS] / 1000)
+        if answer.code != ResponseCode.SUCCESS:
+            return False
+        try:
+            return not QueryDataVersionResponse.from_ext_fields(answer.ext_fields).changed
+        except FormatError:
+            return False
+
+    async def _header(self, address: str) -> RegisterBrokerRequest:
+        ip = await self._ip_for(address)
+        return RegisterBrokerRequest(
+            broker_name=self._state.broker_name,
+            broker_address=_joined(ip, self._state.listen_port),
+            cluster=self._state.cluster_name,
+            ha_address=_joined(ip, self._state.listen_port + 1),
+            broker_id=self._state.settings[keys.BROKER_ID],
+        )
 
     def _log_failure(self, address: str, reason: str) -> None:
         """Log a failed registration, once until the next success."""
@@ -123,10 +227,10 @@ class Registration:
         connection = await self._client.connect(address)
         return connection.local_address[0]
 
-    def _body(self) -> bytes:
-        table = self._state.topics.registered(self._state.settings[keys.BROKER_PERMISSION])
-        wrapper = TopicWrapper(topics=table.topics, data_version=table.data_version)
-        return encode_registration(RegistrationBody(wrapper=wrapper))
+
+def _survives_compression(topic: TopicConfig) -> bool:
+    """Return whether the compressed form loses nothing that a name server uses, and 4.9 reads it."""
+    return not topic.sys_flag and not topic.attributes
 
 
 def _joined(ip: str, port: int) -> str:

@@ -6,7 +6,7 @@ data version, by which name servers detect it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from types import MappingProxyType
 
@@ -28,6 +28,7 @@ _BENCHMARK_QUEUES = 1024
 _SCHEDULE_QUEUES = 18
 _DEAD_LETTER_QUEUES = 1
 _REPLY_QUEUES = 1
+_JOURNAL_MAX = 1_000
 
 NowMs = Callable[[], int]
 
@@ -42,6 +43,9 @@ class Topics:
         self._topics = dict(saved.topics)
         self._unknown = saved.unknown
         self.data_version = saved.data_version
+        # Topics by the counter of their last change, oldest first; complete for changes after `_journal_start`.
+        self._journal: dict[str, int] = {}
+        self._journal_start = self.data_version.counter
 
     @property
     def table(self) -> Mapping[str, TopicConfig]:
@@ -53,8 +57,24 @@ class Topics:
     def put(self, config: TopicConfig) -> TopicConfig:
         """Create a topic or change it."""
         self._topics[config.topic] = config
+        self._note_change(config.topic, self.data_version.counter + 1)
         self._bump()
         return config
+
+    def _note_change(self, topic: str, counter: int) -> None:
+        self._journal.pop(topic, None)
+        self._journal[topic] = counter
+        if len(self._journal) > _JOURNAL_MAX:
+            oldest = next(iter(self._journal))
+            self._journal_start = self._journal.pop(oldest)
+
+    def changed_since(self, version: DataVersion) -> list[str] | None:
+        """Return the topics changed or created after a version of this table; None if that is not known."""
+        if not self._journal_start <= version.counter <= self.data_version.counter:
+            return None
+        return [
+            topic for topic, counter in self._journal.items() if counter > version.counter and topic in self._topics
+        ]
 
     def delete(self, topic: str) -> bool:
         if self._topics.pop(topic, None) is None:
@@ -133,6 +153,7 @@ class Topics:
         if missing or removed:
             # No event: the broker is not built yet, and saves and registers its topics when it starts.
             self.data_version = next_version(self.data_version, self._now_ms())
+            self._journal_start = self.data_version.counter
 
     def is_system(self, topic: str, settings: BrokerSettings) -> bool:
         """Return whether the topic is one of the broker's own."""
@@ -143,18 +164,18 @@ class Topics:
     def snapshot(self) -> TopicTable:
         return TopicTable(dict(self._topics), self.data_version, unknown=self._unknown)
 
-    def registered(self, broker_permission: int) -> TopicTable:
-        """Return the topics to register: a permission that the broker lacks is removed from each of them."""
+    def registered(self, names: Iterable[str], broker_permission: int) -> dict[str, TopicConfig]:
+        """Return topics to register, without those deleted: a permission that the broker lacks is removed from each."""
+        configs = {name: config for name in names if (config := self._topics.get(name)) is not None}
         if broker_permission & READ_WRITE == READ_WRITE:
-            return self.snapshot()
-        allowed = {
-            name: replace(config, permission=config.permission & broker_permission)
-            for name, config in self._topics.items()
+            return configs
+        return {
+            name: replace(config, permission=config.permission & broker_permission) for name, config in configs.items()
         }
-        return TopicTable(allowed, self.data_version, unknown=self._unknown)
 
     def touch(self) -> None:
         """Register all topics with the name servers although none changed: the broker's permission did."""
+        self._journal_start = self.data_version.counter + 1
         self._bump()
 
     def _bump(self) -> None:

@@ -238,8 +238,10 @@ class _Pieces:
 
 def _topic_text(topic: TopicConfig) -> str:
     numbers = f"{topic.read_queue_count} {topic.write_queue_count} {topic.permission}"
-    attributes = write_body({name: value for name, value in topic.attributes.items()}).decode()
-    return f"{topic.topic} {numbers} {topic.filter_type} {attributes}"
+    text = f"{topic.topic} {numbers} {topic.filter_type}"
+    if not topic.attributes:
+        return text  # a 4.9 name server reads five words only
+    return f"{text} {write_body({name: value for name, value in topic.attributes.items()}).decode()}"
 
 
 def _decode_topic(text: bytes) -> TopicConfig:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -35,8 +36,8 @@ def test_topics_after_every_change_bump_the_version_and_call_back() -> None:
 def test_broker_without_write_permission_registers_no_writable_topic() -> None:
     topics = Topics(lambda: 0, unheard)
     topics.find_or_create("A", 2)
-    assert topics.registered(4).topics["A"].permission == 4
-    assert topics.registered(6).topics["A"].permission == 6
+    assert topics.registered(["A", "deleted"], 4)["A"].permission == 4
+    assert topics.registered(["A"], 6)["A"].permission == 6
 
 
 def test_tables_of_apache_brokers_are_rewritten_byte_for_byte(
@@ -88,3 +89,27 @@ def test_offsets_are_saved_and_loaded(tmp_path: Path) -> None:
     again = CommittedOffsets(lambda: 7, directory.load(CONSUMER_OFFSET))
     assert again.find("T", "G", 1) == 4 and again.pulled("T", "G", 1) == 9 and not again.is_changed
     assert again.topics_of("G") == ["T"] and again.groups_of("T") == ["G"]
+
+
+def test_changed_topics_are_known_since_a_version_of_this_run() -> None:
+    topics = Topics(lambda: 0, unheard)
+    topics.find_or_create("A", 2)
+    version = topics.data_version
+    topics.find_or_create("B", 2)
+    topics.find_or_create("C", 2)
+    topics.delete("B")
+    assert topics.changed_since(version) == ["C"]
+    assert topics.changed_since(topics.data_version) == []
+    assert topics.changed_since(replace(version, counter=99)) is None
+    topics.touch()
+    assert topics.changed_since(version) is None, "every topic changed with the broker's permission"
+
+
+def test_changed_topics_are_unknown_past_the_length_of_the_journal() -> None:
+    topics = Topics(lambda: 0, unheard)
+    versions = [topics.data_version]
+    for number in range(1_002):
+        topics.find_or_create(f"T{number}", 1)
+        versions.append(topics.data_version)
+    assert topics.changed_since(versions[1]) is None
+    assert len(topics.changed_since(versions[2]) or ()) == 1_000

@@ -1,0 +1,133 @@
+"""Very many topics: a broker stays registered, and no registration is larger than a part."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from orbitlog.formats.tables.topic_config import TopicConfig
+from orbitlog.nameserver.name_server import NameServer
+from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.remoting.loop_slices import COUNTERS
+from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.command import Command
+from tests.support.broker_desk import Desk, desk_at, until
+
+PERIOD = {"registerNameServerPeriod": "60000"}
+
+
+@asynccontextmanager
+async def registered(root: Path, **settings: str) -> AsyncIterator[tuple[NameServer, Desk, list[Command]]]:
+    """A name server, a broker that registers with it, and the requests that the name server got."""
+    server = NameServer(NameServerSettings(listen_port=0))
+    received: list[Command] = []
+    serve = server._server._handler
+
+    def count(connection: object, request: Command) -> object:
+        received.append(request)
+        return serve(connection, request)  # type: ignore[arg-type]
+
+    server._server._handler = count  # type: ignore[assignment]
+    await server.start()
+    try:
+        address = f"127.0.0.1:{server.address[1]}"
+        async with desk_at(root, namesrvAddr=address, **PERIOD, **settings) as desk:
+            yield server, desk, received
+    finally:
+        await server.stop()
+
+
+def put_quietly(desk: Desk, names: list[str]) -> None:
+    """Add topics without a registration of each."""
+    topics = desk.broker.state.topics
+    topics._topics.update({name: TopicConfig(name, 4, 4) for name in names})
+    topics.touch()
+
+
+def codes(received: list[Command]) -> list[int]:
+    return [request.code for request in received]
+
+
+def test_topics_that_fill_several_frames_are_registered_in_parts(tmp_path: Path) -> None:
+    """In one frame these would be 30 MB, which no name server accepts: the broker would vanish from every route."""
+
+    async def test() -> None:
+        async with registered(tmp_path) as (server, desk, received):
+            count = 60_000
+            put_quietly(desk, [f"{'x' * 89}{number:06d}" for number in range(count)])
+            COUNTERS.reset()
+            await desk.broker._registration.register()
+            assert server.table.entry_count == len(desk.broker.state.topics.table) > count
+            assert COUNTERS.items_max <= 800
+            assert max(len(request.body) for request in received) < 512 * 1024
+
+    asyncio.run(test())
+
+
+def test_change_of_one_topic_among_many_is_registered_alone(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with registered(tmp_path, splitRegistrationSize="100") as (server, desk, received):
+            put_quietly(desk, [f"T{number}" for number in range(1_000)])
+            registration = desk.broker._registration
+            await registration.register()
+            await registration.register()
+            received.clear()
+            desk.broker.state.topics.find_or_create("OneMore", 4)
+            await until(lambda: server.table.route("OneMore") is not None)
+            (request,) = received
+            assert request.code == RequestCode.REGISTER_BROKER and request.body.count(b"topicName") == 1
+
+    asyncio.run(test())
+
+
+def test_unchanged_topics_are_registered_only_if_the_name_server_lost_them(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with registered(tmp_path, splitRegistrationSize="100") as (server, desk, received):
+            put_quietly(desk, [f"T{number}" for number in range(1_000)])
+            registration = desk.broker._registration
+            await registration.register()
+            server.table.wipe_write_permission(desk.broker.state.broker_name)
+            received.clear()
+            await registration.register()
+            assert set(codes(received)) == {RequestCode.QUERY_DATA_VERSION}
+            route = server.table.route("T5")
+            assert route is not None and route.queues[0].permission == 4, "an operator's change stays"
+            for key in list(server.table._live):
+                server.table._forget(key)
+            await registration.register()
+            assert server.table.entry_count >= 1_000 and server.table.route("T5") is not None
+
+    asyncio.run(test())
+
+
+def test_lost_connection_leads_to_a_complete_registration(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with registered(tmp_path, splitRegistrationSize="100") as (server, desk, _):
+            put_quietly(desk, [f"T{number}" for number in range(1_000)])
+            await desk.broker._registration.register()
+            for connection in list(server.connections):
+                connection.close()
+            await until(lambda: server.table.broker_count == 0)
+            await until(lambda: server.table.route("T999") is not None and server.table.route("T0") is not None)
+
+    asyncio.run(test())
+
+
+def test_compressed_parts_are_understood(tmp_path: Path) -> None:
+    async def test() -> None:
+        settings = {"splitRegistrationSize": "100", "compressedRegister": "true"}
+        async with registered(tmp_path, **settings) as (server, desk, received):
+            put_quietly(desk, [f"T{number}" for number in range(1_000)])
+            desk.broker.state.topics.put(TopicConfig("Unit", 1, 1, sys_flag=1))
+            await desk.broker._registration.register()
+            assert server.table.entry_count >= 1_000
+            assert {request.ext_fields.get("compressed") for request in received if request.code == 103} == {
+                "true",
+                "false",
+            }
+            route = server.table.route("Unit")
+            assert route is not None and route.queues[0].sys_flag == 1
+
+    asyncio.run(test())
