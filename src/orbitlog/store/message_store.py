@@ -11,6 +11,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import StoreError
 from orbitlog.formats.derived.dispatch_marks import INLINE, DispatchLease
@@ -23,10 +24,12 @@ from orbitlog.store.dispatch.broker_dispatch import BrokerDispatch, Sleep
 from orbitlog.store.reads.store_reads import StoreReads
 from orbitlog.store.retention.deletion import Deleted, Retention
 from orbitlog.store.store_marks import StoreMarks
-from orbitlog.store.store_numbers import StoreNumbers
 from orbitlog.store.store_opening import OpenedStore, lock_store
 from orbitlog.storefiles.disk import Disk, RealDisk, disk_errors
 from orbitlog.storefiles.store_config import StoreConfig
+
+if TYPE_CHECKING:
+    from orbitlog.store.store_numbers import StoreNumbers
 
 
 class MessageStore(StoreReads):
@@ -145,6 +148,8 @@ class MessageStore(StoreReads):
 
     def numbers(self) -> StoreNumbers:
         """Return counts and marks as of now."""
+        from orbitlog.store.store_numbers import StoreNumbers
+
         return StoreNumbers(
             at_ms=self._now_ms(),
             messages_appended=self._appender.messages_appended,

@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import StoreLayoutError
 from orbitlog.formats import store_tree as tree
-from orbitlog.formats.records.log_format import LogFormat
 from orbitlog.settings.setting import Setting, SettingError
 from orbitlog.settings.store_settings import (
     ABORT_PATH,
@@ -24,6 +24,9 @@ from orbitlog.settings.store_settings import (
     READ_ONLY_PATHS,
     StoreSettings,
 )
+
+if TYPE_CHECKING:
+    from orbitlog.formats.records.log_format import LogFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +85,8 @@ class StorePaths:
 
     def format_of(self, directory: Path) -> LogFormat:
         """Return how records are stored in the files of a directory of the log."""
+        from orbitlog.formats.records.log_format import LogFormat
+
         return LogFormat.DLEDGER if directory == self.dledger else LogFormat.ORDINARY
 
     @property

@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
 from orbitlog.broker.admin.name_checks import checked_group
 from orbitlog.broker.runtime import broker_settings as keys
@@ -22,10 +23,12 @@ from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, ConsumerData, HeartbeatData
 from orbitlog.wire.bodies.list_bodies import ConsumerList
-from orbitlog.wire.bodies.queue_bodies import LockRequestBody, LockResponseBody
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.consume_headers import ConsumerGroupRequest, UnregisterClientRequest
+
+if TYPE_CHECKING:
+    from orbitlog.wire.bodies.queue_bodies import LockRequestBody
 
 log = logging.getLogger(__name__)
 
@@ -160,6 +163,8 @@ class ClientHandlers:
         return response_to(request, ResponseCode.SUCCESS)
 
     def lock(self, _: Connection, request: Command) -> Answer:
+        from orbitlog.wire.bodies.queue_bodies import LockResponseBody
+
         body = _lock_body(request)
         held = self._state.locks.lock(
             checked_group(body.group), map(_queue_name, body.queues), body.client_id, self._state.now_ms()
@@ -174,6 +179,9 @@ class ClientHandlers:
 
 
 def _lock_body(request: Command) -> LockRequestBody:
+    # Only ordered consumers lock queues: a broker starts without these bodies.
+    from orbitlog.wire.bodies.queue_bodies import LockRequestBody
+
     try:
         return decode_body(LockRequestBody, request.body, "locks")
     except FormatError as error:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from orbitlog.broker.pop.ordered_pops import OrderedPops
 from orbitlog.broker.pop.popped_queues import Expired, Flight, PopKey, PoppedQueues
 from orbitlog.broker.pop.request_modes import RequestModes
-from orbitlog.broker.pop.revive_log import ReviveLog
 from orbitlog.broker.pop.revive_reader import ReviveReader
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.lazy_handlers import LazyHandlers
@@ -29,6 +28,7 @@ from orbitlog.wire.codes import RequestCode as Code
 
 if TYPE_CHECKING:
     from orbitlog.broker.pop.handle_pop import PopHandlers
+    from orbitlog.broker.pop.revive_log import ReviveLog
 
 log = logging.getLogger(__name__)
 
@@ -60,12 +60,18 @@ class PopConsumption:
         self._is_in_use = False
         self.popped = PoppedQueues(state.offsets, directory.load(POP_PROGRESS))
         self.ordered = OrderedPops(state.offsets, directory.load(CONSUMER_ORDER_INFO))
-        self.revive_log = ReviveLog(state, writer)
         self.revives = ReviveReader(state, self._revive, timer_settled_to_ms)
         # Receipts of pops until then may belong to checkpoints: of an earlier run, or handed over by this one.
         self._logged_to_ms = state.now_ms()
         self.modes = RequestModes(state.save_soon, directory.load(MESSAGE_REQUEST_MODE))
         self.table: Mapping[int, Handler] = LazyHandlers(POP_CODES, self._handlers).table
+
+    @cached_property
+    def revive_log(self) -> ReviveLog:
+        """The log of checkpoints for the next broker; imported when the first messages in flight are handed over."""
+        from orbitlog.broker.pop.revive_log import ReviveLog
+
+        return ReviveLog(self._state, self._writer)
 
     @cached_property
     def _pops(self) -> PopHandlers:
@@ -124,7 +130,7 @@ class PopConsumption:
         self._hand_over(only_with_gap=True)
 
     def _hand_over(self, *, only_with_gap: bool) -> int:
-        if not self.revive_log.is_usable:
+        if not self.popped.may_expire or not self.revive_log.is_usable:
             return 0
         count = self.popped.hand_over(self._append_flight, only_with_gap=only_with_gap)
         if count:

@@ -32,7 +32,6 @@ from orbitlog.broker.sending.send_rules import (
     stored_sys_flag,
     waits_for_flush,
 )
-from orbitlog.broker.sending.sync_flush_sends import SyncFlushSends
 from orbitlog.broker.transactions.fast_transactions import FastTransactions
 from orbitlog.broker.transactions.half_messages import HalfMessages
 from orbitlog.broker.transactions.transaction_ends import TransactionEnds
@@ -98,6 +97,8 @@ class SendHandler:
         transactions = FastTransactions(writer, halves, ends, self._rules, added)
         self.fast_path = FastSends(state, parts, transactions)
         if flushes is not None:
+            from orbitlog.broker.sending.sync_flush_sends import SyncFlushSends
+
             self.fast_path = SyncFlushSends(state, parts, transactions, flushes)
 
     def __call__(self, connection: Connection, request: Command) -> Answer:

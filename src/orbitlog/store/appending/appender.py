@@ -16,7 +16,6 @@ from orbitlog.formats.records.message import Message, encode_placed, measure_rec
 from orbitlog.formats.records.properties import CRC_PROPERTY_START
 from orbitlog.formats.records.property_crc import encode_sealed_run
 from orbitlog.formats.records.record_template import Row, encode_run
-from orbitlog.store.appending.append_together import measure_together, place_together
 from orbitlog.store.appending.put_result import AppendedMembers, PutResult, PutStatus, refusal_of
 from orbitlog.store.appending.put_rules import PutRules
 from orbitlog.store.availability import Availability
@@ -156,6 +155,8 @@ class Appender:
 
     def _append_together(self, messages: Sequence[Message]) -> list[PutResult]:
         """Encode all records before the first is written: an invalid message keeps all of them out."""
+        from orbitlog.store.appending.append_together import measure_together, place_together
+
         now_ms = max(self._now_ms(), self._last_append_ms)
         current, following = self.next_queue_offsets, dict[QueueKey, int]()
         unplaced = measure_together(messages, self._light_queues, current, following, always_crc=self._has_property_crc)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
 
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_id import parse_offset_message_id
@@ -12,9 +13,11 @@ from orbitlog.store.derived.queue_set import QueueSet
 from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.reads.key_query import FoundByKey, KeyQuery, query_by_key, read_record_at
 from orbitlog.store.reads.queue_reader import GetResult, ReadRequest, read_queue
-from orbitlog.store.reads.time_query import FoundByTime, TimeQuery, query_by_time
 from orbitlog.store.reads.time_search import Boundary, TimeSearch
 from orbitlog.storefiles.store_config import StoreConfig
+
+if TYPE_CHECKING:
+    from orbitlog.store.reads.time_query import FoundByTime, TimeQuery
 
 
 class StoreReads(ABC):
@@ -78,6 +81,8 @@ class StoreReads(ABC):
 
     def query_by_time(self, query: TimeQuery) -> FoundByTime:
         """Find messages of a topic by store timestamp, newest first."""
+        from orbitlog.store.reads.time_query import query_by_time
+
         queues = [queue for queue in self._queues if queue.topic == query.topic]
         result = query_by_time(query, self._log, queues, indexed_to=self.dispatched_to)
         for queue in queues:
