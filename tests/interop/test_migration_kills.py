@@ -36,7 +36,7 @@ class KilledStore:
         self._half(client, COMMIT)  # a producer that never sent is not asked
         for name, topic in self._topics.items():
             # Offsets and delays were saved before the kill, so not even a kill delivers twice.
-            consume_remaining(self._ledger, client, topic, self._groups[name], quiet_seconds=5)
+            consume_remaining(self._ledger, client, topic, self._groups[name], quiet_seconds=5, awaits_commit=True)
         self._ledger.check_queues(client, self._topics["Burst"])
 
     def leave_and_kill(self, client: Client) -> None:

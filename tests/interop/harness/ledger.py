@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from tests.interop.harness.clients import Client, Push
 from tests.interop.harness.processes import JsonObject
 from tests.interop.harness.queue_reads import messages_of
+from tests.interop.harness.raw_pops import committed_offset
 
 # A consumer of 5.5.0 sometimes needs half a minute for its first message, and the machine may be shared.
 ARRIVES_SECONDS_MAX = 180.0
@@ -131,14 +132,21 @@ def consume_remaining(
     wanted: set[str] | None = None,
     is_at_least_once: bool = False,
     quiet_seconds: float = QUIET_SECONDS,
+    awaits_commit: bool = False,
     **words: object,
 ) -> list[JsonObject]:
-    """Consume what the ledger says remains (or `wanted`) by a push consumer: exactly that must be delivered."""
+    """Consume what the ledger says remains (or `wanted`) by a push consumer: exactly that must be delivered.
+
+    A consumer commits one way when it closes, and a broker under load may lose that. With `awaits_commit` the consumer
+    stays open until the broker has its offsets: for a broker that is killed afterwards.
+    """
     wanted = ledger.remaining(topic, group) if wanted is None else wanted
     push = client.push(topic, group, **words)
     try:
         _await(push, wanted)
         time.sleep(quiet_seconds)
+        if awaits_commit:
+            _await_commit(client, push, topic, group)
     finally:
         push.close()
     time.sleep(COMMIT_SECONDS)
@@ -156,6 +164,17 @@ def _await(push: Push, wanted: set[str]) -> None:
         return wanted - {message_id(one) for one in push.messages if not one["refused"]}
 
     push.wait(lambda: not missing(), ARRIVES_SECONDS_MAX, f"{len(wanted)} messages are delivered")
+
+
+def _await_commit(client: Client, push: Push, topic: str, group: str) -> None:
+    ends: dict[int, int] = {}
+    for one in push.messages:
+        ends[one["queueId"]] = max(ends.get(one["queueId"], 0), one["queueOffset"] + 1)
+    address = client.system.broker_address
+    client.eventually(
+        lambda: all(committed_offset(address, topic, group, queue_id) >= end for queue_id, end in ends.items()),
+        f"offsets of {group} in {topic} are committed",
+    )
 
 
 def deliver_nothing(client: Client, topic: str, group: str, seconds: float = 5.0, **words: object) -> None:

@@ -110,13 +110,25 @@ class RawPops:
         return {**place, "offset": message.queue_offset, "extraInfo": message.receipt}
 
     def _ask(self, code: int, fields: dict[str, object], body: bytes = b"") -> Command:
-        command = Command(code, ext_fields={name: str(value) for name, value in fields.items()}, body=body)
+        return ask_broker(self.broker_address, code, fields, body)
 
-        async def ask() -> Command:
-            client = RemotingClient()
-            try:
-                return await client.invoke(self.broker_address, command, _SECONDS_MAX)
-            finally:
-                await client.close()
 
-        return asyncio.run(ask())
+def ask_broker(address: str, code: int, fields: dict[str, object], body: bytes = b"") -> Command:
+    """Send one plain request to a broker."""
+    command = Command(code, ext_fields={name: str(value) for name, value in fields.items()}, body=body)
+
+    async def ask() -> Command:
+        client = RemotingClient()
+        try:
+            return await client.invoke(address, command, _SECONDS_MAX)
+        finally:
+            await client.close()
+
+    return asyncio.run(ask())
+
+
+def committed_offset(address: str, topic: str, group: str, queue_id: int) -> int:
+    """Return the offset that a group has committed at a broker; -1 without one."""
+    fields: dict[str, object] = {"consumerGroup": group, "topic": topic, "queueId": queue_id}
+    answer = ask_broker(address, RequestCode.QUERY_CONSUMER_OFFSET, {**fields, "setZeroIfNotFound": "false"})
+    return int(answer.ext_fields["offset"]) if answer.code == ResponseCode.SUCCESS else -1
