@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import textwrap
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -43,10 +43,11 @@ from orbitlog.formats import compat
 from orbitlog.formats.delay_levels import DEFAULT_LEVELS, STANDARD_LEVELS, DelayLevels
 from orbitlog.formats.layout import Layout, declared_layouts
 from orbitlog.nameserver.nameserver_settings import NAMESERVER_SETTINGS
-from orbitlog.settings.java_keys import ABSENT, JAVA_KEYS, JAVA_VERSIONS
+from orbitlog.nameserver.namesrv_keys import NAMESRV_KEYS, NAMESRV_TABLES
+from orbitlog.settings.java_keys import ABSENT, JAVA_VERSIONS, JavaKey
 from orbitlog.settings.setting import Setting
 from orbitlog.settings.setting_classes import BEHAVIOUR, HARMLESS, SAFETY
-from orbitlog.settings.setting_review import harmless_values
+from orbitlog.settings.setting_review import BROKER_KEYS, KeyTables, harmless_values
 from orbitlog.settings.store_settings import SETTINGS
 from orbitlog.testing.golden import extract_golden
 
@@ -159,10 +160,22 @@ def setting_classes(name: str) -> str:
     """List Java's keys of one class that no table above has."""
     if name == "harmless":
         return ", ".join(f"`{key}`" for key in sorted(HARMLESS, key=str.lower))
-    table = {"safety": SAFETY, "behaviour": BEHAVIOUR}[name]
+    return class_rows({"safety": SAFETY, "behaviour": BEHAVIOUR}[name], BROKER_KEYS)
+
+
+def nameserver_setting_classes(name: str) -> str:
+    """List the keys of Java's namesrv.conf of one class that no table above has."""
+    if name == "harmless":
+        others = NAMESRV_KEYS.keys() - NAMESERVER_SETTINGS.keys() - {*NAMESRV_TABLES.safety, *NAMESRV_TABLES.behaviour}
+        return ", ".join(f"`{key}`" for key in sorted(others, key=str.lower))
+    return class_rows({"safety": NAMESRV_TABLES.safety, "behaviour": NAMESRV_TABLES.behaviour}[name], NAMESRV_TABLES)
+
+
+def class_rows(sentences: Mapping[str, str], tables: KeyTables) -> str:
     rows = [
-        f"| `{key}` | {', '.join(map(harmless_value, harmless_values(key)))} | {java_versions(key)} | {sentence} |"
-        for key, sentence in table.items()
+        f"| `{key}` | {', '.join(map(harmless_value, harmless_values(key, tables)))} |"
+        f" {java_versions(tables.java_keys[key])} | {sentence} |"
+        for key, sentence in sentences.items()
     ]
     return "\n".join(["| key | without effect | read by | otherwise |", "|---|---|---|---|", *rows])
 
@@ -172,8 +185,8 @@ def harmless_value(value: str) -> str:
     return f"`{value}`" if value and number == value else f"up to {number}" if number else "empty"
 
 
-def java_versions(key: str) -> str:
-    versions = zip(JAVA_VERSIONS, JAVA_KEYS[key].defaults, strict=True)
+def java_versions(key: JavaKey) -> str:
+    versions = zip(JAVA_VERSIONS, key.defaults, strict=True)
     return ", ".join(version for version, default in versions if default != ABSENT)
 
 
@@ -563,6 +576,7 @@ GENERATORS: dict[str, Callable[[str], str]] = {
     "settings": settings_table,
     "broker-settings": broker_settings_table,
     "setting-classes": setting_classes,
+    "nameserver-setting-classes": nameserver_setting_classes,
 }
 
 

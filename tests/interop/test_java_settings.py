@@ -1,13 +1,14 @@
-"""Keys of `broker.conf`: the table of Java keys against the configuration classes of real brokers."""
+"""Keys of `broker.conf` and `namesrv.conf`: the tables of Java keys against the classes of real servers."""
 
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Set
 
 import pytest
 
-from orbitlog.settings.java_keys import ABSENT, COMPUTED, JAVA_KEYS, JAVA_VERSIONS
+from orbitlog.nameserver.namesrv_keys import NAMESRV_KEYS
+from orbitlog.settings.java_keys import ABSENT, COMPUTED, JAVA_KEYS, JAVA_VERSIONS, JavaKey
 from tests.interop.harness.packages import ApachePackages
 
 pytestmark = pytest.mark.interop
@@ -23,13 +24,13 @@ CLASSES_SINCE_5 = (
     "org.apache.rocketmq.auth.config.AuthConfig",
     "org.apache.rocketmq.tieredstore.MessageStoreConfig",
 )
+NAME_SERVER_CLASSES = ("org.apache.rocketmq.common.namesrv.NamesrvConfig", *CLASSES[1:3])
 READ_BY_STARTUP = {"rmqAddressServerDomain", "rmqAddressServerSubGroup"}
 PROCESSORS = 41  # a number that no default is
 
 
-def keys_of(packages: ApachePackages) -> dict[str, list[tuple[str, str]]]:
+def keys_of(packages: ApachePackages, classes: tuple[str, ...]) -> dict[str, list[tuple[str, str]]]:
     """Return type and default of every key, of each setter that reads it."""
-    classes = (*CLASSES, *(CLASSES_SINCE_5 if packages.is_5x else ()))
     machine = (f"-XX:ActiveProcessorCount={PROCESSORS}", "-Duser.home=/elsewhere")
     command = [str(packages.java), *machine, "-cp", packages.class_path, "SettingKeys", *classes]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SECONDS_MAX, check=True)
@@ -43,11 +44,24 @@ def keys_of(packages: ApachePackages) -> dict[str, list[tuple[str, str]]]:
 
 @pytest.mark.parametrize("number", range(len(JAVA_VERSIONS)), ids=JAVA_VERSIONS)
 def test_java_keys_are_those_of_the_classes(number: int, packages_of: Callable[[str], ApachePackages]) -> None:
-    found = keys_of(packages_of(JAVA_VERSIONS[number]))
-    listed = {key for key, java in JAVA_KEYS.items() if java.defaults[number] != ABSENT}
-    assert listed - READ_BY_STARTUP == found.keys()
+    packages = packages_of(JAVA_VERSIONS[number])
+    found = keys_of(packages, (*CLASSES, *(CLASSES_SINCE_5 if packages.is_5x else ())))
+    _compare(JAVA_KEYS, found, number, READ_BY_STARTUP)
+
+
+@pytest.mark.parametrize("number", range(len(JAVA_VERSIONS)), ids=JAVA_VERSIONS)
+def test_name_server_keys_are_those_of_the_classes(number: int, packages_of: Callable[[str], ApachePackages]) -> None:
+    found = keys_of(packages_of(JAVA_VERSIONS[number]), NAME_SERVER_CLASSES)
+    _compare(NAMESRV_KEYS, found, number)
+
+
+def _compare(
+    table: Mapping[str, JavaKey], found: dict[str, list[tuple[str, str]]], number: int, others: Set[str] = frozenset()
+) -> None:
+    listed = {key for key, java in table.items() if java.defaults[number] != ABSENT}
+    assert listed - others == found.keys()
     for key, setters in found.items():
-        java = JAVA_KEYS[key]
+        java = table[key]
         assert java.type in {java_type for java_type, _ in setters}, key
         if java.defaults[number] != COMPUTED:
             assert {default for _, default in setters} == {java.defaults[number]}, key

@@ -1,8 +1,8 @@
 """Settings of a name server, under the names of Java's `namesrv.conf`.
 
 A value comes from a properties file, from the environment (`ORBITLOG_NAMESRV_listenPort=…`) or from `key=value` on the
-command line; the last source wins. No request changes them. Java's keys without effect here are listed in `JAVA_KEYS`,
-so that a file written for Java does not cause warnings of unknown keys.
+command line; the last source wins. No request changes them. Java's other keys are reviewed as those of a `broker.conf`
+are: `namesrv_keys` has their classes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from orbitlog.access.access_settings import ACCESS_SETTINGS, SECRET_SETTINGS
 from orbitlog.settings.limits import NAMESERVER_LIMITS
 from orbitlog.settings.properties_file import parse_properties
-from orbitlog.settings.setting import Setting, number_between, parse_truth, split_assignment
+from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
 
 ENVIRONMENT_PREFIX = "ORBITLOG_NAMESRV_"
 PORT_DEFAULT = 9876
@@ -55,23 +55,10 @@ _ALL: tuple[Setting[Any], ...] = (
 )
 NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {setting.key: setting for setting in _ALL}
 
-JAVA_KEYS = frozenset(
-    """
-callback clientAsyncSemaphoreValue clientRequestThreadPoolNums clientRequestThreadPoolQueueCapacity clusterTest
-configBlackList configStorePath defaultThreadPoolNums defaultThreadPoolQueueCapacity enableControllerInNamesrv
-needWaitForService notifyMinBrokerIdChanged productEnvName serverAsyncSemaphoreValue
-serverCallbackExecutorThreads serverNettyWorkerGroupEnable serverOnewaySemaphoreValue
-serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog serverSocketRcvBufSize
-serverSocketSndBufSize serverWorkerThreads shutdownWaitTimeSeconds enableShutdownGracefully
-unRegisterBrokerQueueCapacity useEpollNativeSelector waitSecondsForService writeBufferHighWaterMark
-writeBufferLowWaterMark
-""".split()
-)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameServerSettings:
-    """The settings, under Java's names; `idle` are Java's keys without effect, `unknown` those of neither."""
+    """The settings, under Java's names; `warnings` are sentences about given keys that have a side effect or none."""
 
     listen_port: int = PORT_DEFAULT
     bind_address: str = "127.0.0.1"
@@ -90,8 +77,7 @@ class NameServerSettings:
     access: Mapping[str, Any] = field(
         default_factory=lambda: {key: setting.default for key, setting in ACCESS_SETTINGS.items()}, repr=False
     )
-    unknown: tuple[str, ...] = ()
-    idle: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def texts(self) -> dict[str, str]:
         """The settings as in a properties file; secrets are masked."""
@@ -114,14 +100,17 @@ def _as_text(value: object) -> str:
 
 _SHARED_KEYS = frozenset(limit.key for limit in NAMESERVER_LIMITS) | ACCESS_SETTINGS.keys()
 assert {_attribute(key) for key in NAMESERVER_SETTINGS.keys() - _SHARED_KEYS} == (
-    {field.name for field in fields(NameServerSettings)} - {"limits", "access", "unknown", "idle"}
+    {field.name for field in fields(NameServerSettings)} - {"limits", "access", "warnings"}
 )
 
 
 def load_nameserver_settings(
     config_path: Path | None, environment: Mapping[str, str], assignments: Iterable[str]
 ) -> NameServerSettings:
-    """Read the file, then the environment, then `key=value` texts; raise a `SettingError` for an invalid value."""
+    """Read the file, then the environment, then `key=value` texts.
+
+    Raise a `SettingError` for an invalid value, and for a key of Java that protects and is not supported.
+    """
     sources: list[tuple[str, Mapping[str, str]]] = []
     if config_path is not None:
         sources.append((str(config_path), parse_properties(config_path.read_text(encoding="latin-1"))))
@@ -131,13 +120,12 @@ def load_nameserver_settings(
     values: dict[str, Any] = {}
     limits = {limit.key: limit.default for limit in NAMESERVER_LIMITS}
     access = {key: setting.default for key, setting in ACCESS_SETTINGS.items()}
-    unknown: list[str] = []
-    idle: list[str] = []
+    others: dict[str, tuple[str, str]] = {}
     for source, texts in sources:
         for key, text in texts.items():
             setting = NAMESERVER_SETTINGS.get(key)
             if setting is None:
-                (idle if key in JAVA_KEYS else unknown).append(key)
+                others[key] = text, source
                 continue
             value = setting.check(text, source)
             if key in limits:
@@ -146,4 +134,21 @@ def load_nameserver_settings(
                 access[key] = value
             else:
                 values[_attribute(key)] = value
-    return NameServerSettings(**values, limits=limits, access=access, unknown=tuple(unknown), idle=tuple(idle))
+    warnings = [sentence for key, (text, source) in others.items() if (sentence := _reviewed(key, text, source))]
+    if config_path is not None and _attribute("bindAddress") not in values:
+        warnings.append(
+            f"{config_path} has no bindAddress: listening on 127.0.0.1, where a Java name server listens on every"
+            " address; add bindAddress=0.0.0.0 for clients on other machines"
+        )
+    return NameServerSettings(**values, limits=limits, access=access, warnings=tuple(warnings))
+
+
+def _reviewed(key: str, text: str, source: str) -> str:
+    """Return a sentence about a key that is not read, empty if it is harmless; raise `SettingError` if it protects."""
+    from orbitlog.nameserver.namesrv_keys import NAMESRV_TABLES  # `up` gives no such key
+    from orbitlog.settings.setting_review import SettingClass, review_setting
+
+    verdict = review_setting(key, text, source, read_keys=NAMESERVER_SETTINGS, tables=NAMESRV_TABLES)
+    if verdict.kind is SettingClass.SAFETY:
+        raise SettingError(verdict.sentence)
+    return verdict.sentence

@@ -24,7 +24,8 @@ class JavaKey(NamedTuple):
     defaults: tuple[str, str]
 
 
-def _rows(text: str) -> dict[str, JavaKey]:
+def parse_java_keys(text: str) -> dict[str, JavaKey]:
+    """Read a table of keys: `key|type|default`, with a fourth field if the default of 5.5.0 is another one."""
     keys = {}
     for line in text.strip().splitlines():
         key, java_type, *defaults = line.split("|")
@@ -33,7 +34,7 @@ def _rows(text: str) -> dict[str, JavaKey]:
 
 
 # key | type | default in 4.9.7 and 5.5.0; with a fourth field, the third is that of 4.9.7 alone
-JAVA_KEYS = _rows(
+JAVA_KEYS = parse_java_keys(
     """
 accessMessageInMemoryHotRatio|int|-|26
 accessMessageInMemoryMaxRatio|int|40

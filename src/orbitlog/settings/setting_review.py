@@ -1,4 +1,6 @@
-"""Setting review: the effect of a key of Java's `broker.conf` with its value, for keys that no table reads.
+"""Setting review: the effect of a key of Java's `broker.conf` or `namesrv.conf` with its value.
+
+Reviewed are keys that no settings table reads. `KeyTables` holds the classes of one of the two files.
 
 Values are compared as Java reads them: booleans without case, anything else than `true` being false; numbers as
 numbers; texts exactly. A key that no version knows but that resembles a protecting one is refused, though Java ignores
@@ -7,11 +9,11 @@ it: the line was written to protect something, and protects nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import NamedTuple
 
-from orbitlog.settings.java_keys import ABSENT, COMPUTED, JAVA_KEYS
+from orbitlog.settings.java_keys import ABSENT, COMPUTED, JAVA_KEYS, JavaKey
 from orbitlog.settings.setting_classes import (
     BEHAVIOUR,
     HARMLESS_VALUES,
@@ -48,20 +50,35 @@ class Verdict(NamedTuple):
     meant: str = ""
 
 
+class KeyTables(NamedTuple):
+    """The keys that Java reads from one file, and their classes."""
+
+    server: str
+    file_name: str
+    java_keys: Mapping[str, JavaKey]
+    safety: Mapping[str, str]
+    behaviour: Mapping[str, str]
+    harmless_values: Mapping[str, tuple[str, ...]]
+    protecting: tuple[str, ...]
+
+
+BROKER_KEYS = KeyTables("broker", "broker.conf", JAVA_KEYS, SAFETY, BEHAVIOUR, HARMLESS_VALUES, PROTECTING_KEYS)
 _HARMLESS = Verdict(SettingClass.HARMLESS)
 _WITHOUT_REFUSAL = {kind: kind for kind in SettingClass} | {SettingClass.SAFETY: SettingClass.UNKNOWN}
 
 
-def review_setting(key: str, text: str, source: str, *, read_keys: Iterable[str] = ()) -> Verdict:
+def review_setting(
+    key: str, text: str, source: str, *, read_keys: Iterable[str] = (), tables: KeyTables = BROKER_KEYS
+) -> Verdict:
     """Return the class of a setting that no table reads; `read_keys` are the keys that the tables read."""
     given = f"{key}={shown_value(key, text)} from {source}"
-    if key not in JAVA_KEYS:
-        return _review_unknown(key, text, given, read_keys)
-    if key in SAFETY and not is_harmless(key, text):
-        return Verdict(SettingClass.SAFETY, f"{given}: {SAFETY[key]}", key)
-    if key in BEHAVIOUR and not is_harmless(key, text):
-        return Verdict(SettingClass.BEHAVIOUR, f"{given}: {BEHAVIOUR[key]}", key)
-    if key in SAFETY and JAVA_KEYS[key].type == "boolean" and text.lower() not in ("true", "false"):
+    if key not in tables.java_keys:
+        return _review_unknown(key, text, given, read_keys, tables)
+    if key in tables.safety and not is_harmless(key, text, tables):
+        return Verdict(SettingClass.SAFETY, f"{given}: {tables.safety[key]}", key)
+    if key in tables.behaviour and not is_harmless(key, text, tables):
+        return Verdict(SettingClass.BEHAVIOUR, f"{given}: {tables.behaviour[key]}", key)
+    if key in tables.safety and tables.java_keys[key].type == "boolean" and text.lower() not in ("true", "false"):
         return Verdict(SettingClass.BEHAVIOUR, f"{given}: the value is neither true nor false; Java reads it as false")
     return _HARMLESS
 
@@ -83,16 +100,16 @@ def shown_value(key: str, text: str) -> str:
     return "***" if key in SECRET_KEYS and text else text
 
 
-def is_harmless(key: str, text: str) -> bool:
+def is_harmless(key: str, text: str, tables: KeyTables = BROKER_KEYS) -> bool:
     """Return whether a Java key with this value asks for nothing that Java's default does not."""
-    java_type = JAVA_KEYS[key].type
-    return any(_matches(java_type, text, value) for value in harmless_values(key))
+    java_type = tables.java_keys[key].type
+    return any(_matches(java_type, text, value) for value in harmless_values(key, tables))
 
 
-def harmless_values(key: str) -> tuple[str, ...]:
+def harmless_values(key: str, tables: KeyTables = BROKER_KEYS) -> tuple[str, ...]:
     """Return the values of a Java key that change nothing; `<=1` stands for every number up to 1."""
-    defaults = dict.fromkeys(JAVA_KEYS[key].defaults)
-    return HARMLESS_VALUES.get(key) or tuple(value for value in defaults if value not in (ABSENT, COMPUTED))
+    defaults = dict.fromkeys(tables.java_keys[key].defaults)
+    return tables.harmless_values.get(key) or tuple(value for value in defaults if value not in (ABSENT, COMPUTED))
 
 
 def _matches(java_type: str, text: str, harmless: str) -> bool:
@@ -107,25 +124,26 @@ def _matches(java_type: str, text: str, harmless: str) -> bool:
     return number <= float(harmless[len(_UP_TO) :]) if harmless.startswith(_UP_TO) else number == float(harmless)
 
 
-def _review_unknown(key: str, text: str, given: str, read_keys: Iterable[str]) -> Verdict:
+def _review_unknown(key: str, text: str, given: str, read_keys: Iterable[str], tables: KeyTables) -> Verdict:
     if key.startswith(_TLS_PREFIX) and text.lower() not in _TLS_OFF:
         return Verdict(
-            SettingClass.SAFETY, f"{given}: TLS is not supported and no broker.conf sets it; remove this line"
+            SettingClass.SAFETY, f"{given}: TLS is not supported and no {tables.file_name} sets it; remove this line"
         )
-    protecting = _similar(key, (*PROTECTING_KEYS, *SAFETY), _NEARLY_THE_SAME, 1)
-    if protecting and not (_is_switch(protecting[0]) and is_harmless(protecting[0], text)):
-        meant = f"write {protecting[0]} instead" if protecting[0] in PROTECTING_KEYS else f"{protecting[0]} is meant"
-        sentence = f"{given}: no broker reads this key, so it protects nothing; {meant}, or remove this line"
+    protecting = _similar(key, (*tables.protecting, *tables.safety), _NEARLY_THE_SAME, 1)
+    if protecting and not (_is_switch(protecting[0], tables) and is_harmless(protecting[0], text, tables)):
+        meant = f"write {protecting[0]} instead" if protecting[0] in tables.protecting else f"{protecting[0]} is meant"
+        sentence = f"{given}: no {tables.server} reads this key, so it protects nothing; {meant}, or remove this line"
         return Verdict(SettingClass.SAFETY, sentence, protecting[0])
-    similar = _similar(key, (*read_keys, *JAVA_KEYS), _SIMILAR, 2)
+    similar = _similar(key, (*read_keys, *tables.java_keys), _SIMILAR, 2)
     hint = f"; did you mean {' or '.join(similar)}?" if similar else ""
     ignored = ", Java ignores it as well" if any(word in key.lower() for word in _PROTECTING_WORDS) else ""
     return Verdict(SettingClass.UNKNOWN, f"{given} is unknown{ignored}{hint}")
 
 
-def _is_switch(key: str) -> bool:
+def _is_switch(key: str, tables: KeyTables) -> bool:
     """Return whether a value of the key can state that nothing is to be protected."""
-    return key in SAFETY or (key in JAVA_KEYS and JAVA_KEYS[key].type == "boolean")
+    java_key = tables.java_keys.get(key)
+    return key in tables.safety or (java_key is not None and java_key.type == "boolean")
 
 
 def _similar(key: str, candidates: Iterable[str], cutoff: float, count: int) -> list[str]:

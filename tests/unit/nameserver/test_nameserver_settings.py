@@ -25,12 +25,45 @@ def test_file_then_environment_then_command_line(tmp_path: Path) -> None:
     settings = load_nameserver_settings(path, environment, ["listenPort=3"])
     assert (settings.listen_port, settings.bind_address, settings.order_message_enable) == (3, "::1", True)
     assert settings.kv_config_path == Path("/some/kv.json")
-    assert settings.unknown == settings.idle == ()
+    assert settings.warnings == ()
 
 
-def test_unread_keys_are_reported() -> None:
-    settings = load_nameserver_settings(None, {}, ["productEnvName=x", "listenPrt=7"])
-    assert (settings.idle, settings.unknown) == (("productEnvName",), ("listenPrt",))
+def test_keys_that_change_nothing_are_silent_and_others_are_reported() -> None:
+    harmless = ["productEnvName=x", "serverWorkerThreads=64", "enableControllerInNamesrv=false", "configBlackList=a"]
+    assert load_nameserver_settings(None, {}, harmless).warnings == ()
+    [unknown] = load_nameserver_settings(None, {}, ["listenPrt=7"]).warnings
+    assert unknown == "listenPrt=7 from the command line is unknown; did you mean listenPort?"
+    [waits] = load_nameserver_settings(None, {}, ["needWaitForService=true"]).warnings
+    assert waits.startswith("needWaitForService=true from the command line: routes are returned")
+
+
+@pytest.mark.parametrize("source", ["file", "environment", "command line"])
+@pytest.mark.parametrize(
+    "line", ["enableControllerInNamesrv=true", "useTLS=TRUE", "tls.server.mode=enforcing", "kvConfigpath=/kv.json"]
+)
+def test_protecting_key_is_refused_from_every_source(line: str, source: str, tmp_path: Path) -> None:
+    path = tmp_path / "namesrv.conf"
+    path.write_text(line if source == "file" else "")
+    key, value = line.split("=")
+    environment = {f"ORBITLOG_NAMESRV_{key}": value} if source == "environment" else {}
+    with pytest.raises(SettingError, match=f"{key}={value} from .*;"):
+        load_nameserver_settings(path, environment, [line] if source == "command line" else [])
+
+
+def test_last_value_of_a_protecting_key_counts(tmp_path: Path) -> None:
+    path = tmp_path / "namesrv.conf"
+    path.write_text("useTLS=true\nbindAddress=::1\n")
+    assert load_nameserver_settings(path, {}, ["useTLS=false"]).warnings == ()
+
+
+def test_file_without_an_address_is_reported(tmp_path: Path) -> None:
+    """A Java name server with this file listens on every address."""
+    path = tmp_path / "namesrv.conf"
+    path.write_text("listenPort=1\n")
+    [sentence] = load_nameserver_settings(path, {}, []).warnings
+    assert "add bindAddress=0.0.0.0" in sentence
+    assert load_nameserver_settings(path, {}, ["bindAddress=127.0.0.1"]).warnings == ()
+    assert load_nameserver_settings(None, {}, []).warnings == ()
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from orbitlog.cli.main import WrongUse
 from orbitlog.cli.serve.serving import joined, json_option, print_settings_option, serve, start_logging
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings, load_nameserver_settings
@@ -72,18 +73,27 @@ def command(
     try:
         settings = load_nameserver_settings(config_path, os.environ, given)
     except SettingError as error:
-        raise click.UsageError(str(error)) from error
-    for key in settings.unknown:
-        click.echo(f"orbitlog: unknown setting {key} is ignored", err=True)
-    for key in settings.idle:
-        click.echo(f"orbitlog: setting {key} of Java has no effect here", err=True)
+        raise WrongUse(str(error)) from error
+    for sentence in settings.warnings:
+        click.echo(f"orbitlog: {sentence}", err=True)
     if print_settings:
         for key, text in sorted(settings.texts().items()):
             click.echo(f"{key}={text}")
         return
+    _refuse_other_configs(settings, config_path)
     log_path = None
     if log_directory is None:
         logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
     else:
         log_path = start_logging(log_directory, "nameserver")
     serve(lambda: _ServedNameServer(settings, log_path), as_json=as_json)
+
+
+def _refuse_other_configs(settings: NameServerSettings, config_path: Path | None) -> None:
+    """Raise `WrongUse` if a Java name server with this file would read key-value configs that this one does not."""
+    java_default = Path.home() / "namesrv" / "kvConfig.json"
+    if config_path is not None and settings.kv_config_path is None and java_default.exists():
+        raise WrongUse(
+            f"kvConfigPath is missing, and Java's default {java_default} exists: its configs, such as the order of"
+            f" ordered topics, would be missing; add kvConfigPath={java_default} to {config_path}"
+        )

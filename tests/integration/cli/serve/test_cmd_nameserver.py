@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from orbitlog.cli.main import cli
@@ -58,8 +59,19 @@ def test_settings_can_be_seen(tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, ["nameserver", "-c", str(path), "--host", "0.0.0.0", "--print-settings"])
     assert result.exit_code == 0
     assert "listenPort=1234\n" in result.stdout and "bindAddress=0.0.0.0\n" in result.stdout
-    assert "productEnvName of Java" in result.stderr
-    assert "unknown setting noSuchKey" in result.stderr
+    assert "productEnvName" not in result.stderr
+    assert f"noSuchKey=1 from {path} is unknown" in result.stderr
+
+
+def test_configs_of_a_java_name_server_are_not_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    path, java = tmp_path / "namesrv.conf", tmp_path / "namesrv" / "kvConfig.json"
+    path.write_text("listenPort=0\nbindAddress=127.0.0.1\n")
+    java.parent.mkdir()
+    java.write_text("{}")
+    result = CliRunner().invoke(cli, ["nameserver", "-c", str(path)])
+    assert result.exit_code == 2
+    assert f"add kvConfigPath={java} to {path}" in result.stderr
 
 
 def test_a_bad_setting_is_wrong_use() -> None:
