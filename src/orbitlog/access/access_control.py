@@ -10,7 +10,7 @@ import logging
 import secrets
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orbitlog.access.access_file import BadAccessFile, load_access_file, save_access_file
 from orbitlog.access.access_model import Account
@@ -30,7 +30,11 @@ from orbitlog.access.source_addresses import white_address
 from orbitlog.access.user_records import SUPER, User
 from orbitlog.access.user_table import UserTable
 from orbitlog.errors import RequestRefused
+from orbitlog.settings.atomic_file import create_directory
 from orbitlog.wire.codes import ResponseCode
+
+if TYPE_CHECKING:
+    from orbitlog.access.audit_log import AuditLog
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +58,7 @@ class AccessControl:
         self.inner_credentials = options.inner_credentials
         """How this server signs requests to others."""
         self._inner_account: dict[str, Account] = {}
+        self._audit: AuditLog | None = None
         self._load()
         self.guard = RequestGuard(self._policy(), cluster=cluster)
         if message_topic is not None:
@@ -71,6 +76,19 @@ class AccessControl:
             name, secret = self.inner_credentials.access_key, self.inner_credentials.secret_key
             self._inner_account = {name: Account(name, secret, is_super=True)}
             self.guard.policy = self._policy()
+
+    def start_audit(self, path: Path, now_ms: Callable[[], int]) -> None:
+        """Write refusals and administrative requests to a file from now on."""
+        from orbitlog.access.audit_log import AuditLog
+
+        create_directory(path.parent)
+        self._audit = AuditLog(path, now_ms)
+        self.guard.on_event = self._audit.write
+
+    def close(self) -> None:
+        """Close the audit log."""
+        if self._audit is not None:
+            self._audit.close()
 
     def reload(self) -> bool:
         """Read the files if one has changed; return whether the policy was replaced."""

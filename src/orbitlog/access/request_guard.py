@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from orbitlog.access.access_decision import Decision, decide
 from orbitlog.access.access_model import Account, Action, Need, ResourceKind
-from orbitlog.access.request_needs import ROWS, CodeRow, MessageTopic, RequestParts, needs_of
+from orbitlog.access.request_needs import ADMINISTRATIVE_CODES, ROWS, CodeRow, MessageTopic, RequestParts, needs_of
 from orbitlog.access.request_signature import ACCESS_KEY, FieldOrder, SigningKey, is_signed_by
 from orbitlog.access.source_addresses import AddressTest, white_address
 from orbitlog.errors import RequestRefused
@@ -21,6 +21,7 @@ from orbitlog.wire.codes import ResponseCode
 
 SHOWN_CHARACTERS_MAX = 255
 _VERDICTS_MAX = 65_536
+_RESOURCES_MAX = 16
 _ACL_EXCEPTION = "org.apache.rocketmq.acl.common.AclException"
 _ABSENT_KEY = SigningKey("")
 _DATA_ACTIONS = Action.PUB | Action.SUB | Action.GET
@@ -49,14 +50,15 @@ class AccessPolicy:
         object.__setattr__(self, "account_white_tests", white)
 
 
-class Refused(NamedTuple):
-    """A request that was refused, for the audit log."""
+class AccessEvent(NamedTuple):
+    """A request that was refused, or an admitted one that administers something, for the audit log."""
 
+    is_allowed: bool
     account: str
     ip: str
     code: int
-    reason: str
-    resource: str
+    resources: tuple[str, ...]
+    reason: str = ""
 
 
 # The fields that the verdict on a request depends on, for codes whose needs follow from fields alone.
@@ -76,7 +78,8 @@ class RequestGuard:
         self._policy = policy
         self._cluster = cluster
         self.message_topic = message_topic
-        self.on_refusal: Callable[[Refused], None] | None = None
+        self.on_event: Callable[[AccessEvent], None] | None = None
+        """Called for each refusal, and for each admitted request that administers something."""
         self._order = FieldOrder()
         self._verdicts: dict[tuple[object, ...], Decision] = {}
         self.refused_count = 0
@@ -98,11 +101,16 @@ class RequestGuard:
         """
         name = fields.get(ACCESS_KEY, "")
         refusal = self._refusal(name, code, fields, body, ip)
+        shown = name[:SHOWN_CHARACTERS_MAX]
         if refusal is None:
+            if code in ADMINISTRATIVE_CODES and self.on_event is not None:
+                needs = needs_of(RequestParts(code, fields, body), self._cluster, self.message_topic)
+                self.on_event(AccessEvent(True, shown, ip, code, tuple(map(_shown, needs[:_RESOURCES_MAX]))))
             return name
         self.refused_count += 1
-        if self.on_refusal is not None:
-            self.on_refusal(Refused(name[:SHOWN_CHARACTERS_MAX], ip, code, refusal.reason, _shown(refusal.need)))
+        if self.on_event is not None:
+            resources = () if refusal.need is None else (_shown(refusal.need),)
+            self.on_event(AccessEvent(False, shown, ip, code, resources, refusal.reason[:SHOWN_CHARACTERS_MAX]))
         raise RequestRefused(*self._answer(refusal, name, code))
 
     def is_admitted(self, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> bool:
@@ -187,5 +195,5 @@ class RequestGuard:
         return f"Need admin permission for request code={code}, but accessKey={shown} is not"
 
 
-def _shown(need: Need | None) -> str:
-    return "" if need is None else str(need)[:SHOWN_CHARACTERS_MAX]
+def _shown(need: Need) -> str:
+    return str(need)[:SHOWN_CHARACTERS_MAX]

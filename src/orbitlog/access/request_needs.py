@@ -310,3 +310,18 @@ ROWS: Mapping[int, CodeRow] = {
     # Accounts: super users only
     **dict.fromkeys((*range(50, 55), *range(3001, 3011)), _MANAGEMENT),
 }
+
+
+def _is_administrative(row: CodeRow) -> bool:
+    """Return whether a request changes something besides messages and consumer offsets."""
+    changes = CREATE | UPDATE | DELETE
+    by_field = any(item.actions & changes and not item.actions & SUB for item in row.fields)
+    return row.is_management or row.cluster == UPDATE or by_field or row.body in (_new_topics, _new_group, _new_groups)
+
+
+# Brokers repeat these every few seconds.
+_REPEATED = frozenset((Code.REGISTER_BROKER, Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT))
+ADMINISTRATIVE_CODES = frozenset(
+    int(code) for code, row in ROWS.items() if _is_administrative(row) and code not in _REPEATED
+)
+"""Codes whose admitted requests belong in the audit log."""

@@ -135,14 +135,19 @@ def test_unknown_name_takes_the_work_of_a_signature(guard, monkeypatch):
     assert len(verified) == 2  # one for `admit`, one for `is_admitted`
 
 
-def test_refusal_is_reported_without_secrets(guard):
-    reported = []
-    guard.on_refusal = reported.append
+def test_refusals_and_administrative_requests_are_reported_without_secrets(guard):
+    events = []
+    guard.on_event = events.append
 
     refusal(guard, 310, signed(b="U"))
+    guard.admit(310, signed(b="T"), b"", "10.0.0.1")
+    guard.admit(215, signed("super", "secret-1", topic="T"), b"", "10.0.0.2")
 
-    assert (reported[0].account, reported[0].code, reported[0].resource) == ("bob", 310, "Topic:U")
-    assert "secret" not in repr(reported)
+    assert [event[:5] for event in events] == [
+        (False, "bob", "10.0.0.1", 310, ("Topic:U",)),
+        (True, "super", "10.0.0.2", 215, ("Topic:T",)),
+    ]
+    assert "secret" not in repr(events)
     assert guard.refused_count == 1
 
 

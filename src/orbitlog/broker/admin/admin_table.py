@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.lazy_handlers import LazyHandlers
 from orbitlog.remoting.connection import Handler
 from orbitlog.wire.codes import RequestCode as Code
+
+if TYPE_CHECKING:
+    from orbitlog.access.access_control import AccessControl
 
 ADMIN_CODES = (
     *(Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.DELETE_TOPIC_IN_BROKER),
@@ -27,6 +31,8 @@ ADMIN_CODES = (
     *(Code.CONSUME_MESSAGE_DIRECTLY, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS),
 )
 
+USER_CODES = tuple(code for code in Code if Code.AUTH_CREATE_USER <= code <= Code.AUTH_LIST_ACL)
+
 
 @dataclass(frozen=True, slots=True)
 class AdminNeeds:
@@ -41,6 +47,19 @@ class AdminNeeds:
     delete_expired: Callable[[], Awaitable[None]]
     wake_queue: Callable[[str, int], None]
     delayed: DelayedDelivery
+    access: AccessControl | None = None
+
+
+def user_table(access: AccessControl | None) -> dict[int, Handler]:
+    """Return the handlers of users and policies by code, as `LazyHandlers`; none without access control."""
+
+    def build() -> Mapping[int, Handler]:
+        from orbitlog.broker.admin.handle_users import UserHandlers
+
+        assert access is not None
+        return UserHandlers(access).table
+
+    return {} if access is None else LazyHandlers(USER_CODES, build).table
 
 
 def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
@@ -61,4 +80,4 @@ def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
             **RelayHandlers(state).table,
         }
 
-    return LazyHandlers(ADMIN_CODES, build).table
+    return {**LazyHandlers(ADMIN_CODES, build).table, **user_table(needs.access)}

@@ -125,6 +125,7 @@ class Broker:
         if self._access is None:
             return Listeners(state, handler, fast_path)
         self._access.create_first_users()
+        self._access.start_audit(state.root / "logs" / "access.log", state.now_ms)
         return Listeners(state, *guard_paths(self._access, state.store, handler, fast_path), is_guarded=True)
 
     # Life cycle
@@ -157,6 +158,8 @@ class Broker:
         await self._client.close()
         await self._hand_over()
         await self._saver.close()
+        if self._access is not None:
+            self._access.close()
         self._disk_thread.shutdown()
         self._scheduler.close()
         self.state.store.close()
@@ -225,6 +228,7 @@ class Broker:
             delete_expired=self._maintenance.delete_expired,
             wake_queue=self._pulls.wake_queue,
             delayed=self._delayed,
+            access=self._access,
         )
 
     def _start_loops(self) -> None:

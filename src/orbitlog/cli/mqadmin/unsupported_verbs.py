@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_ACCESS = "Orbitlog brokers have no users; store credentials for other brokers with `orbitlog context add`"
+_COPY = "passwords are not part of responses; create users with `orbitlog mqadmin createUser`, policies with createAcl"
 _CONTROLLER = "Orbitlog has no controller; list brokers with `orbitlog cluster list`"
 _STATIC = "Orbitlog has no static topics; create topics with `orbitlog topic create`"
 _ROCKSDB = "Orbitlog does not use RocksDB; print a broker's tables with `orbitlog dump config`"
@@ -38,9 +38,6 @@ UNSUPPORTED = {
     "getConsumerStatus": "use consumerStatus or `orbitlog group show --members`",
     "consumer": "use consumerStatus or `orbitlog group show --members`",
     "DecodeMessageId": "use `orbitlog message get ID`",
-    **{
-        f"{word}{what}": _ACCESS
-        for word in ("create", "update", "delete", "get", "list", "copy")
-        for what in ("User", "Acl")
-    },
+    "copyUser": _COPY,
+    "copyAcl": _COPY,
 }

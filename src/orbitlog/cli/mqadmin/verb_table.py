@@ -534,7 +534,49 @@ _BROKERS = (
     ),
 )
 
-VERBS = {verb.name: verb for verb in (*_TOPICS, *_GROUPS, *_OFFSETS, *_MESSAGES, *_SENDING, *_BROKERS)}
+_SUBJECT = _need("s", "subject", "the subject: User:name")
+_USERNAME = _need("u", "username", "the user")
+
+
+def _access(name: str, help_text: str, command: str, *flags: Flag) -> Verb:
+    function = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
+    return Verb(
+        name, help_text, f"orbitlog.cli.mqadmin.mq_access:{function}", command, (_BROKER_OR, _OR_CLUSTER, *flags)
+    )
+
+
+_POLICY = (
+    _SUBJECT,
+    _need("r", "resource", "resources, separated by commas: Topic:name,Group:*"),
+    _need("a", "actions", "actions, separated by commas: Pub,Sub"),
+    _need("d", "decision", "Allow or Deny"),
+    Flag("i", "sourceIp", "addresses or networks, separated by commas"),
+)
+_PASSWORD = Flag("p", "password", "the password")
+_TYPE = Flag("t", "userType", "Super or Normal")
+_ACCESS = (
+    _access("createUser", "Create a user.", "-", _USERNAME, _need("p", "password", "the password"), _TYPE),
+    _access(
+        *("updateUser", "Change the password, type or status of a user.", "-", _USERNAME, _PASSWORD, _TYPE),
+        Flag("s", "userStatus", "enable or disable"),
+    ),
+    _access("deleteUser", "Delete a user and its policies.", "-", _USERNAME),
+    _access("getUser", "Show a user.", "-", _USERNAME),
+    _access("listUser", "List users.", "-", Flag("f", "filter", "only names that contain this text")),
+    _access("createAcl", "Add entries to the policy of a user.", "-", *_POLICY),
+    _access("updateAcl", "Add or replace entries of the policy of a user.", "-", *_POLICY),
+    _access(
+        *("deleteAcl", "Delete the policies of a user, or the entries of some resources.", "-", _SUBJECT),
+        Flag("r", "resource", "resources, separated by commas"),
+    ),
+    _access("getAcl", "Show the policies of a user.", "-", _SUBJECT),
+    _access(
+        *("listAcl", "List policies.", "-", Flag("s", "subject", "only subjects that contain this text")),
+        Flag("r", "resource", "only resources that contain this text"),
+    ),
+)
+
+VERBS = {verb.name: verb for verb in (*_TOPICS, *_GROUPS, *_OFFSETS, *_MESSAGES, *_SENDING, *_BROKERS, *_ACCESS)}
 
 
 def find_verb(name: str) -> Verb | None:

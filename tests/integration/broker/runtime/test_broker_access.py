@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,21 +13,13 @@ from orbitlog.access.credentials import Credentials
 from orbitlog.access.request_needs import ROWS
 from orbitlog.broker.runtime import request_router
 from orbitlog.broker.sending.message_writer import MessageWriter
-from orbitlog.formats.records.properties import encode_properties
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.wire.codes import RequestCode, ResponseCode
-from orbitlog.wire.command import Command, Serialization
-from orbitlog.wire.send_headers import EndTransactionRequest, SendMessageV2Request
+from orbitlog.wire.command import Serialization
+from orbitlog.wire.send_headers import EndTransactionRequest
 from tests.support.broker_desk import TIMEOUT_S, Desk, at_desk, records
+from tests.support.secured_broker import NOBODY, ROOT, WRITER, ask, secured, send, send_command
 
-ROOT = Credentials("root-user", "root-secret")
-WRITER = Credentials("writer", "writer-secret")
-NOBODY = Credentials("nobody", "nobody-secret")
-SECURE = {
-    "authenticationEnabled": "true",
-    "authorizationEnabled": "true",
-    "initAuthenticationUser": json.dumps({"username": ROOT.access_key, "password": ROOT.secret_key}),
-}
 # Every name that a handler reads, so that an admitted request would have an effect.
 FIELDS = {
     **dict.fromkeys(("topic", "b", "defaultTopic", "c", "topicList"), "Orders"),
@@ -74,29 +65,6 @@ BODIES: dict[int, object] = {
 CODES = sorted({*map(int, RequestCode), *ROWS, 0, -1, 54, 3442, 99999, 200056, 2**31 - 1})
 
 
-def secured(tmp_path: Path, work: Callable[[Desk], Awaitable[None]], **settings: str) -> None:
-    at_desk(tmp_path, work, **SECURE, **settings)
-
-
-async def ask(
-    desk: Desk,
-    code: int,
-    credentials: Credentials | None = None,
-    *,
-    fields: dict[str, str] | None = None,
-    body: bytes = b"",
-    serialization: int = Serialization.JSON,
-    signature: str | None = None,
-) -> Command:
-    """Send a request; `signature` replaces the one that the credentials give."""
-    command = Command(code, ext_fields=dict(fields or {}), body=body, serialization=serialization)
-    if credentials is not None:
-        credentials.sign(command)
-    if signature is not None:
-        command.ext_fields["Signature"] = signature
-    return await desk.client.invoke(desk.address, command, TIMEOUT_S)
-
-
 async def add_users(desk: Desk) -> None:
     await send(desk, ROOT, queue_id=0)  # creates the topic and the first record
     access = desk.broker._access
@@ -106,23 +74,6 @@ async def add_users(desk: Desk) -> None:
     entries = [{"actions": ["Pub"], "decision": "Allow", "resource": "Topic:Orders"}]
     policy = {"policies": [{"entries": entries, "policyType": "Custom"}]}
     access.change_users(lambda table: table.put_acl("User:writer", policy))
-
-
-def send_command(
-    credentials: Credentials | None, topic: str = "Orders", body: bytes = b"hello", **more: Any
-) -> Command:
-    properties = more.pop("properties", {"UNIQ_KEY": "7F00000100002A9F0000000000000001", "WAIT": "true"})
-    fields = {"queue_id": 0, "default_topic_queue_count": 4, "sys_flag": 0, "born_timestamp_ms": 1, "flag": 0, **more}
-    raw = encode_properties(properties).decode()
-    header = SendMessageV2Request(producer_group="P", topic=topic, default_topic="TBW102", properties=raw, **fields)
-    command = Command(RequestCode.SEND_MESSAGE_V2, ext_fields=header.to_ext_fields(), body=body)
-    if credentials is not None:
-        credentials.sign(command)
-    return command
-
-
-async def send(desk: Desk, credentials: Credentials | None, topic: str = "Orders", **more: Any) -> Command:
-    return await desk.client.invoke(desk.address, send_command(credentials, topic, **more), TIMEOUT_S)
 
 
 def state_of(desk: Desk) -> dict[str, object]:

@@ -1,0 +1,98 @@
+"""Audit log: JSON lines, repeated refusals counted, control characters escaped, no secrets."""
+
+import json
+
+import pytest
+
+from orbitlog.access.audit_log import AuditLog
+from orbitlog.access.request_guard import AccessEvent
+from orbitlog.access.request_needs import ADMINISTRATIVE_CODES
+
+REFUSED = AccessEvent(False, "bob", "10.0.0.1", 310, ("Topic:T",), "no matched policies.")
+ALLOWED = AccessEvent(True, "ann", "10.0.0.1", 3001, ("Cluster:C",))
+
+
+@pytest.fixture
+def clock():
+    return [1_700_000_000_000]
+
+
+@pytest.fixture
+def audit(tmp_path, clock):
+    log = AuditLog(tmp_path / "access.log", lambda: clock[0])
+    yield log
+    log.close()
+
+
+def lines(tmp_path):
+    path = tmp_path / "access.log"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def test_event_is_one_json_object_with_all_facts(tmp_path, audit):
+    audit.write(ALLOWED)
+
+    assert lines(tmp_path) == [
+        {
+            "time": "2023-11-14T22:13:20.000+00:00",
+            "decision": "allowed",
+            "account": "ann",
+            "address": "10.0.0.1",
+            "code": 3001,
+            "request": "AUTH_CREATE_USER",
+            "resources": ["Cluster:C"],
+            "reason": "",
+            "count": 1,
+        }
+    ]
+
+
+def test_repeated_refusal_is_written_once_a_minute_with_its_count(tmp_path, audit, clock):
+    for _ in range(5):
+        audit.write(REFUSED)
+    assert [line["count"] for line in lines(tmp_path)] == [1]
+    clock[0] += 60_000
+    audit.write(REFUSED)
+    assert [line["count"] for line in lines(tmp_path)] == [1, 5]
+
+
+def test_counts_are_written_when_the_log_is_closed(tmp_path, audit):
+    for _ in range(3):
+        audit.write(REFUSED)
+    audit.close()
+
+    assert [line["count"] for line in lines(tmp_path)] == [1, 2]
+
+
+def test_administrative_requests_are_all_written(tmp_path, audit):
+    for _ in range(3):
+        audit.write(ALLOWED)
+
+    assert len(lines(tmp_path)) == 3
+
+
+def test_control_characters_cannot_forge_a_line(tmp_path, audit):
+    audit.write(REFUSED._replace(account='x\n{"decision":"allowed"}', resources=("Topic:\x1b[2J\ud800",)))
+
+    (line,) = lines(tmp_path)
+    assert line["account"] == 'x?{"decision":"allowed"}'
+    assert line["resources"] == ["Topic:?[2J?"]
+
+
+def test_file_is_created_with_the_first_event_only(tmp_path, audit):
+    audit.close()
+
+    assert lines(tmp_path) == []
+
+
+def test_failed_write_is_logged_once(tmp_path, clock, caplog):
+    audit = AuditLog(tmp_path / "missing" / "access.log", lambda: clock[0])
+    audit.write(ALLOWED)
+    audit.write(ALLOWED)
+
+    assert len(caplog.records) == 1
+
+
+def test_administrative_codes_change_something_besides_messages():
+    assert {17, 18, 25, 50, 54, 100, 200, 205, 207, 215, 216, 222, 225, 314, 329, 3001, 3010} <= ADMINISTRATIVE_CODES
+    assert not {10, 11, 15, 34, 36, 37, 103, 105, 310, 320, 904} & ADMINISTRATIVE_CODES
