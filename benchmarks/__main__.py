@@ -15,6 +15,7 @@ from benchmarks import (
     bench_cli,
     bench_client_soak,
     bench_dispatch,
+    bench_dledger,
     bench_doctor,
     bench_hot_path,
     bench_kernels,
@@ -78,6 +79,11 @@ def _doctor(report: Report, sizes: Sizes, directory: Path) -> None:
         bench_doctor.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
 
 
+def _dledger(report: Report, sizes: Sizes, directory: Path) -> None:
+    for body_bytes in (200, 1024):
+        bench_dledger.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
+
+
 def _sources(report: Report, sizes: Sizes, directory: Path) -> None:
     for body_bytes in (200, 1024):
         bench_sources.run(report, directory, body_bytes=body_bytes, segment_bytes=sizes.segment_bytes)
@@ -105,6 +111,7 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "dispatch": lambda report, sizes, _: bench_dispatch.run(
         report, seconds=sizes.lag_seconds, warm_seconds=min(20.0, 2 * sizes.lag_seconds)
     ),
+    "dledger": _dledger,
     "doctor": _doctor,
     "hot": lambda report, sizes, _: bench_hot_path.run(report, count=sizes.sends // 64 * 64),
     "pipeline": _pipeline,

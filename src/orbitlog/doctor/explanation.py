@@ -37,6 +37,7 @@ from orbitlog.storefiles.rocksdb.queue_export import with_queue_files
 from orbitlog.storefiles.store_contents import IN_ROCKSDB, READABLE, refuse_reading
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles, find_store_files
 from orbitlog.storefiles.store_inference import infer_rules, signs_of_5x
+from orbitlog.storefiles.store_log import committed_end, uncommitted_tail
 
 _DAY_MS = 86_400_000
 _SIGNS_MAX = 3
@@ -75,6 +76,8 @@ class Explanation:
     pending_delays: dict[int, int] = field(default_factory=dict)
     pending_transactions: int = 0
     pending_timers: int = 0
+    dledger: str | None = None
+    """The DLedger directory that the log is in, or continues in, and entries after the committed one."""
 
     @property
     def log_bytes(self) -> int:
@@ -108,6 +111,7 @@ class Explanation:
             "pendingDelays": {str(level): count for level, count in self.pending_delays.items()},
             "pendingTransactions": self.pending_transactions,
             "pendingTimers": self.pending_timers,
+            "dledger": self.dledger,
             "topics": [
                 {"topic": one.topic, "queues": one.queues, "messages": one.messages, "storedBytes": one.stored_bytes}
                 for one in self.topics
@@ -143,6 +147,7 @@ def _explained(store: StoreFiles, geometry: StoreGeometry, settings: StoreSettin
         delete_hours=retention.delete_hours,
     )
     _explain_log(found, store)
+    _explain_dledger(found, store)
     ends = _explain_topics(found, store)
     _explain_pending(found, store, ends, infer_rules(store, settings).delay_levels)
     return found
@@ -159,6 +164,11 @@ def _explain_log(found: Explanation, store: StoreFiles) -> None:
             host = str(first.store_host)
             if host not in found.store_hosts:
                 found.store_hosts.append(host)
+
+
+def _explain_dledger(found: Explanation, store: StoreFiles) -> None:
+    tail = uncommitted_tail(store, committed_end(store))
+    found.dledger = store.dledger_member if tail is None else f"{store.dledger_member}; not read: {tail}"
 
 
 def _explain_topics(found: Explanation, store: StoreFiles) -> dict[tuple[str, int], int]:

@@ -23,7 +23,7 @@ from orbitlog.formats.records.message import Message, decode_message
 from orbitlog.formats.records.message_scan import BLANK, Damage, LogEnd, SegmentEnd, read_at
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
-from orbitlog.storefiles.store_log import read_checkpoint
+from orbitlog.storefiles.store_log import committed_end, read_checkpoint
 
 
 class DamagedEntry(StoreLayoutError):
@@ -59,6 +59,7 @@ class ReplicatedLog:
     member: str
     checkpoint: DLedgerCheckpoint
     accepts_uncommitted: bool = False
+    committed_end: int | None = None
     uncommitted_count: int = 0
     torn_at: int | None = None
     _views: dict[int, memoryview] = field(default_factory=dict)
@@ -80,7 +81,7 @@ class ReplicatedLog:
             *(LogFile(file, True) for file in data),
         ]
         checkpoint = read_checkpoint(store.root / member)
-        return cls(tuple(files), member, checkpoint, accepts_uncommitted)
+        return cls(tuple(files), member, checkpoint, accepts_uncommitted, committed_end(store))
 
     def __enter__(self) -> ReplicatedLog:
         return self
@@ -116,7 +117,7 @@ class ReplicatedLog:
                 if record is None:
                     break
                 if record.index is not None:
-                    if self._is_uncommitted(record.index):
+                    if self._is_uncommitted(record.index, record.end):
                         self.uncommitted_count += 1
                     expected = record.index + 1
                 if not self.uncommitted_count:
@@ -145,9 +146,12 @@ class ReplicatedLog:
             return None
         return True, entry.index
 
-    def _is_uncommitted(self, index: int) -> bool:
+    def _is_uncommitted(self, index: int, end: int) -> bool:
+        """Return whether an entry is after the committed one; after a crash, queues may show that it was committed."""
         committed = self.checkpoint.committed_index
-        return committed is not None and index > committed and not self.accepts_uncommitted
+        if committed is None or index <= committed or self.accepts_uncommitted:
+            return False
+        return self.committed_end is None or end > self.committed_end
 
     def _read(
         self, part: LogFile, view: memoryview, position: int, expected: int | None, *, is_last: bool

@@ -13,6 +13,7 @@ from orbitlog.errors import StoreLayoutError
 from orbitlog.storefiles.replicated_log import DamagedEntry, ReplicatedLog, SourceRecord
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
+from tests.support.store_kinds import make_dledger_store
 
 Copy = Callable[[GoldenStore], GoldenStore]
 LAST_INDEX = 404
@@ -128,3 +129,15 @@ def test_checkpoint_that_cannot_be_read_is_replaced_by_its_backup(root: Path) ->
     for name in ("checkpoint", "checkpoint.bak"):
         (root / "dledger-n0" / name).unlink()
     assert len(read(root)[0]) == LAST_INDEX + 1
+
+
+def test_entries_with_queue_units_are_committed_after_a_crash(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    make_dledger_store(root, 60)
+    (root / "dledger-n0/checkpoint").write_text("committedIndex=30\n")
+    for is_crashed, count in ((False, 31), (True, 60)):
+        if is_crashed:
+            (root / "abort").touch()
+        with ReplicatedLog.of(find_store_files(root)) as log:
+            assert len(list(log.records())) == count
+            assert log.uncommitted_count == 60 - count

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _FIELDS = (
     *("store", "compat", "signs", "segmentBytes", "segments", "logStart", "logEnd", "firstMs", "lastMs", "storeHosts"),
     *("wasClosed", "bytesPerDay", "retentionHours", "indexFiles", "groups", "pendingDelays", "pendingTransactions"),
-    *("pendingTimers", "topics"),
+    *("pendingTimers", "dledger", "topics"),
 )
 _TOPICS_SHOWN = 10
 _HOSTS_SHOWN = 4
@@ -61,6 +61,7 @@ def _lines(found: Explanation) -> list[tuple[str, str]]:
             f"{byte_count(found.log_bytes)} in {found.segments} segments of {byte_count(found.segment_bytes)},"
             f" physical offset {found.log_start} to {found.log_end}",
         ),
+        *([("DLedger", found.dledger)] if found.dledger else []),
         ("growth", growth),
         ("retention", f"{found.retention_hours} hours, deleted at {hours} o'clock (as configured, or Java's default)"),
         ("index", f"{found.index_files} files"),

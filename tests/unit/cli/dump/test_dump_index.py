@@ -18,7 +18,7 @@ HEADER_NAMES = (
 )
 
 
-@pytest.fixture(params=["golden_497", "golden_550_crash"])
+@pytest.fixture(params=["golden_497", "golden_497_dledger", "golden_550_crash"])
 def golden(request: pytest.FixtureRequest) -> GoldenStore:
     store: GoldenStore = request.getfixturevalue(request.param)
     return store

@@ -73,6 +73,30 @@ def test_several_members_are_distinguished(tmp_path: Path, run: Any) -> None:
     assert len(run("dump", "commitlog", paths[1].parent, "--json").rows) == 3
 
 
+def test_dledger_store_is_shown_up_to_its_committed_entry(
+    golden_497_dledger: GoldenStore, golden_copy: Copy, run: Any
+) -> None:
+    golden = golden_copy(golden_497_dledger)
+    offsets = [message["commitLogOffset"] for message in golden.manifest["messages"]]
+    whole = run("dump", "commitlog", golden.store, "--json")
+    assert (whole.exit_code, whole.stderr) == (0, "")
+    assert [row["commitLogOffset"] for row in whole.rows] == offsets
+    for row, message in zip(whole.rows, golden.manifest["messages"], strict=True):
+        assert (row["offsetMsgId"], row["storeSize"]) == (message["offsetMsgId"], message["storeSize"])
+    (golden.store / "dledger-n0/checkpoint").write_text("committedIndex=400\nendIndex=404\n")
+    shown = run("dump", "commitlog", golden.store, "--json")
+    assert [row["commitLogOffset"] for row in shown.rows] == offsets[:401]
+    assert len(shown.sentences) == 1
+    assert "not shown" in shown.sentences[0] and "4 entries after the committed end" in shown.sentences[0]
+
+
+def test_explanation_of_a_dledger_store(golden_497_dledger: GoldenStore, run: Any) -> None:
+    (found,) = run("doctor", "explain", golden_497_dledger.store, "--json").rows
+    assert (found["dledger"], found["logEnd"]) == ("dledger-n0", golden_497_dledger.manifest["endOfLastRecord"])
+    assert sum(topic["messages"] for topic in found["topics"]) > 300
+    assert "DLedger       dledger-n0" in run("doctor", "explain", golden_497_dledger.store).stdout
+
+
 def test_a_topic_named_like_a_queue(tmp_path: Path, run: Any, golden_497: GoldenStore) -> None:
     source = golden_497.store / "consumequeue" / "TxOrders"
     shutil.copytree(source, tmp_path / "consumequeue" / "0")
