@@ -131,8 +131,9 @@ def test_reader_of_dledger_logs_reads_them_and_changes_nothing(reader: str, kind
     assert fingerprint(root) == before
 
 
-def test_check_names_batch_queues_as_unchecked(tmp_path: Path) -> None:
-    before = _with(tmp_path, "batch queues")
+@pytest.mark.parametrize("kind", ["batch queues", "compacted messages"])
+def test_check_names_messages_that_it_does_not_read_as_unchecked(kind: str, tmp_path: Path) -> None:
+    before = _with(tmp_path, kind)
     assert "unchecked" in {finding.kind for finding in examine(tmp_path).findings}
     assert fingerprint(tmp_path) == before
 

@@ -33,6 +33,7 @@ _ROCKSDB_TABLES = ("topics", "subscriptionGroups", "consumerOffsets", "rdb")
 _ROCKSDB_POP = "kvStore"
 _ROCKSDB_STORE = "rocksdbstore"
 _COMPACTION = "compaction"
+COMPACTION_LOG = f"{_COMPACTION}/compactionLog"
 _TIERED_TABLE = "tieredStoreMetadata.json"
 _CONTROLLER_FILES = ("epochFileCheckpoint", "brokerIdentity")
 _ENTRIES_LOOKED_AT = 64
@@ -110,8 +111,8 @@ DERIVABLE = REBUILDABLE | READABLE
 
 # Readers take queues and tables out of RocksDB, or name the package that they need for it.
 IN_ROCKSDB = frozenset((Content.ROCKSDB_QUEUES, Content.ROCKSDB_TABLES))
-# A check reports batch queues as unchecked and checks everything else.
-CHECKABLE = READABLE | IN_ROCKSDB | {Content.BATCH_QUEUES}
+# A check reports batch queues and compacted messages as unchecked and checks everything else.
+CHECKABLE = READABLE | IN_ROCKSDB | {Content.BATCH_QUEUES, Content.COMPACTION}
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,6 +29,7 @@ from orbitlog.storefiles.config_reading import (
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.rocksdb.databases import INSTALL_ADVICE
+from orbitlog.storefiles.store_contents import COMPACTION_LOG
 from orbitlog.storefiles.store_files import ROOT_ENTRIES, StoreFiles
 
 # Brokers create the queues of these by themselves, with or without an entry in topics.json.
@@ -190,12 +191,17 @@ def _foreign_findings(store: StoreFiles) -> Iterator[Finding]:
 
 
 def _unchecked_findings(store: StoreFiles) -> Iterator[Finding]:
-    """Yield findings for batch queues and for tables in RocksDB that were not read."""
+    """Yield findings for batch queues, compacted messages and tables in RocksDB that were not read."""
     for directory in unread_tables(store.root):
         yield Finding(FindingKind.UNCHECKED, str(directory), f"has tables in RocksDB, not read: {INSTALL_ADVICE}")
     for topic in sorted({topic for topic, _ in store.batch_queues}):
         path = store.root / tree.BATCH_CONSUMEQUEUE / topic
         yield Finding(FindingKind.UNCHECKED, str(path), "is a batch queue, which Orbitlog does not read", topic=topic)
+
+    compacted = store.root / COMPACTION_LOG
+    for directory in sorted(compacted.iterdir()) if compacted.is_dir() else ():
+        reason = "has messages of a compacted topic, which Orbitlog does not read"
+        yield Finding(FindingKind.UNCHECKED, str(directory), reason, topic=directory.name)
 
 
 def _queue_id_findings(store: StoreFiles) -> Iterator[Finding]:
