@@ -155,7 +155,7 @@ def test_move_and_start_agree_on_a_setting(key: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "texts",
     [
-        ["brokerRole=SYNC_MASTER"],
+        ["brokerRole=SLAVE"],
         ["brokerId=1"],
         ["maxMessageSize=20971520"],
         ["brokerIP1=192.0.2.77"],

@@ -177,13 +177,12 @@ def _ports(command: str) -> list[str]:
 
 
 PROTECTING = {
-    "brokerRole": "SYNC_MASTER",
+    "brokerRole": "SLAVE",
     "aclEnable": "true",
     "authorizationEnabled": "true",
     "enableControllerMode": "true",
     "enableDLegerCommitLog": "true",
     "storeType": "defaultRocksDB",
-    "inSyncReplicas": "2",
     "minInSyncReplicas": "2",
     "allAckInSyncStateSet": "true",
 }

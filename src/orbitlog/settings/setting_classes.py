@@ -15,8 +15,6 @@ SAFETY = {
     "useTLS": "TLS is not supported and requests to name servers would be sent as plain text; "
     "set useTLS=false to connect without TLS",
     # How safe an acknowledgement is
-    "inSyncReplicas": "replication is not supported and a send is acknowledged when one copy is stored; "
-    "set inSyncReplicas=1 if one copy is enough",
     "minInSyncReplicas": "replication is not supported and a send is acknowledged when one copy is stored; "
     "set minInSyncReplicas=1 if one copy is enough",
     "allAckInSyncStateSet": "replication is not supported and a send is acknowledged when one copy is stored; "
@@ -70,9 +68,6 @@ PLACE_KEYS = frozenset(("storePathCommitLog", "readOnlyCommitLogStorePaths"))
 # The sentence follows `key=value from source: ` and names the consequence.
 BEHAVIOUR = {
     # Replication
-    "brokerIP2": "replication is not supported; slaves cannot connect to this broker and each message is stored once",
-    "haListenPort": "replication is not supported; slaves cannot connect to this broker and each message is stored "
-    "once",
     "haMasterAddress": "replication is not supported; this broker copies nothing from another one",
     "totalReplicas": "replication is not supported; each message is stored once",
     # Names and connections
@@ -120,7 +115,6 @@ BEHAVIOUR = {
 
 # Values that change nothing, if they are not just Java's default; `<=` allows every number up to it.
 HARMLESS_VALUES = {
-    "inSyncReplicas": ("<=1",),
     "minInSyncReplicas": ("<=1",),
     "totalReplicas": ("<=1",),
     "maxTopicLength": ("<=127",),
@@ -156,7 +150,8 @@ PROTECTING_KEYS = (
 
 # Keys of Orbitlog; a command that reads a store finds them in a broker.conf and has no use for them.
 ORBITLOG_KEYS = frozenset(
-    ("accessFile", "serverConnectionsMax", "dispatchEngine", "vipChannelEnable", "compat")
+    "accessFile serverConnectionsMax dispatchEngine vipChannelEnable compat haMembers haCompatSyncDefault"
+    " haFirstRequest".split()
 ) | frozenset(limit.key for limit in BROKER_LIMITS)
 
 # Threads, pools, pauses, caches and what only matters together with a refused key: no promise changes.
@@ -201,8 +196,8 @@ enableTransactionMetrics endTransactionPoolQueueCapacity endTransactionThreadPoo
 expectConsumerNumUseFilter fastFailIfNoBufferInStorePool fetchControllerAddrByDnsLookup fetchNamesrvAddrInterval
 filterDataCleanTimeSpan flushCommitLogTimed flushConsumeQueueLeastPages flushConsumerOffsetHistoryInterval
 flushIntervalConsumeQueue flushLeastPagesWhenWarmMapedFile forceRegister forwardTimeout globalColdReadThreshold
-haFlowControlEnable haHousekeepingInterval haMaxGapNotInSync haMaxTimeSlaveNotCatchup haSendHeartbeatInterval
-haSlaveFallbehindMax haTransferBatchSize heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
+haFlowControlEnable haMaxTimeSlaveNotCatchup
+heartbeatThreadPoolNums heartbeatThreadPoolQueueCapacity highSpeedMode
 inBrokerContainer isolateLogEnable
 iteratorWhenUseRocksdbConsumeQueue liteEventCheckInterval liteEventFullDispatchDelayTime
 liteEventFullDispatchDelayTimeForWildcardGroup liteLagCountMetricsEnable liteLagLatencyCollectEnable
@@ -238,7 +233,7 @@ sendHeartbeatTimeoutMillis sendMessageThreadPoolNums sendThreadPoolQueueCapacity
 serverCallbackExecutorThreads serverChannelMaxIdleTimeSeconds serverLoadBalancerEnable serverNettyWorkerGroupEnable
 serverOnewaySemaphoreValue serverPooledByteBufAllocatorEnable serverSelectorThreads serverSocketBacklog
 serverSocketRcvBufSize serverSocketSndBufSize serverWorkerThreads sharedByteBufferNum shutdownWaitTimeSeconds
-skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable slaveTimeout spinLockCollisionRetreatOptimalDegree
+skipPreOnline skipWhenCKRePutReachMaxTimes slaveReadEnable spinLockCollisionRetreatOptimalDegree
 splitMetadataSize statefulAuthenticationCacheExpiredSecond statefulAuthenticationCacheMaxNum
 statefulAuthorizationCacheExpiredSecond statefulAuthorizationCacheMaxNum statRocksDBCQIntervalSec
 storePathBrokerIdentity storePathDLedgerCommitLog storePathEpochFile subscriptionExpiredTimeout

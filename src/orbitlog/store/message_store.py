@@ -167,6 +167,24 @@ class MessageStore(StoreReads):
             damage_count=len(self._dispatcher.damage),
         )
 
+    # The log's bytes, for replication
+
+    @property
+    def segment_bytes(self) -> int:
+        """Size of a segment of the log."""
+        return self._config.geometry.segment_bytes
+
+    def read_log(self, physical_offset: int, bytes_max: int) -> bytes:
+        """Copy bytes of the log as they are stored, at most to the end of their segment.
+
+        Raise `StoreError` if they were deleted or not written yet.
+        """
+        segment_end = physical_offset - physical_offset % self.segment_bytes + self.segment_bytes
+        raw = self._log.read(physical_offset, min(bytes_max, segment_end - physical_offset))
+        if raw is None:
+            raise StoreError(f"the log of {self._root} has no bytes at {physical_offset}")
+        return raw
+
     # Dispatch
 
     def dispatch_once(self, max_bytes: int = 4 * 1024 * 1024, *, each: bool = True) -> list[Arrival]:

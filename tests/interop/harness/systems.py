@@ -148,9 +148,17 @@ class OrbitlogSystem(System):
 
     kind = ORBITLOG
 
-    def __init__(self, directory: Path, store: Path, settings: Mapping[str, object]) -> None:
+    def __init__(
+        self, directory: Path, store: Path, settings: Mapping[str, object], ports: Ports | None = None
+    ) -> None:
+        """With `ports` it listens there from the first start on, and so on the VIP port."""
         super().__init__(directory, store, settings)
         self._addresses: dict[str, str] | None = None
+        if ports is not None:
+            self._addresses = {
+                "name-server": f"127.0.0.1:{ports.name_server}",
+                "broker": f"127.0.0.1:{ports.broker}",
+            }
         self._server: ServerProcess | None = None
 
     @property

@@ -14,6 +14,7 @@ from orbitlog.wire.codes import RequestCode as Code
 
 if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
+    from orbitlog.broker.runtime.master_role import MasterRole
 
 ADMIN_CODES = (
     *(Code.UPDATE_AND_CREATE_TOPIC, Code.UPDATE_AND_CREATE_TOPIC_LIST, Code.DELETE_TOPIC_IN_BROKER),
@@ -29,6 +30,7 @@ ADMIN_CODES = (
     *(Code.GET_BROKER_CONFIG, Code.UPDATE_BROKER_CONFIG, Code.VIEW_BROKER_STATS_DATA),
     *(Code.CLEAN_EXPIRED_CONSUMEQUEUE, Code.DELETE_EXPIRED_COMMITLOG, Code.GET_CONSUMER_RUNNING_INFO),
     *(Code.CONSUME_MESSAGE_DIRECTLY, Code.INVOKE_BROKER_TO_GET_CONSUMER_STATUS),
+    *(Code.GET_BROKER_HA_STATUS, Code.EXCHANGE_BROKER_HA_INFO),
 )
 
 USER_CODES = tuple(code for code in Code if Code.AUTH_CREATE_USER <= code <= Code.AUTH_LIST_ACL)
@@ -47,6 +49,7 @@ class AdminNeeds:
     delete_expired: Callable[[], Awaitable[None]]
     wake_queue: Callable[[str, int], None]
     delayed: DelayedDelivery
+    master: MasterRole
     access: AccessControl | None = None
 
 
@@ -69,6 +72,7 @@ def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
         from orbitlog.broker.admin.handle_groups import GroupHandlers
         from orbitlog.broker.admin.handle_progress import ProgressHandlers
         from orbitlog.broker.admin.handle_relay import RelayHandlers
+        from orbitlog.broker.admin.handle_replication import ReplicationHandlers
         from orbitlog.broker.admin.handle_runtime import RuntimeHandlers
         from orbitlog.broker.admin.handle_topics import TopicHandlers
 
@@ -78,6 +82,7 @@ def admin_table(state: BrokerState, needs: AdminNeeds) -> dict[int, Handler]:
             **ProgressHandlers(state, needs.delayed, needs.wake_queue).table,
             **RuntimeHandlers(state, needs.delayed.delivered_to, needs.delete_expired).table,
             **RelayHandlers(state).table,
+            **ReplicationHandlers(state, needs.master).table,
         }
 
     return {**LazyHandlers(ADMIN_CODES, build).table, **user_table(needs.access)}

@@ -32,7 +32,9 @@ from orbitlog.broker.runtime.dispatch_scheduler import DispatchScheduler
 from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.broker.runtime.listeners import Listeners
 from orbitlog.broker.runtime.maintenance import Maintenance
+from orbitlog.broker.runtime.master_role import MasterRole, replica_acks
 from orbitlog.broker.runtime.registration import Registration
+from orbitlog.broker.runtime.replication_settings import SLAVE_TIMEOUT_MS
 from orbitlog.broker.runtime.request_router import HandlerSet, RequestRouter
 from orbitlog.broker.sending.flush_queue import FlushQueue
 from orbitlog.broker.sending.handle_send import SendHandler
@@ -48,6 +50,7 @@ from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Address, Handler
+from orbitlog.replication.replica_acks import ReplicaAcks
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import Disk
 from orbitlog.wire.command import Command
@@ -87,7 +90,7 @@ class Broker:
         self.state = state = take_broker_state(settings, root, opened, events, now_ms=now_ms)
         self._disk_thread = ThreadPoolExecutor(1, "orbitlog-disk")
         self._client = RemotingClient(sign=_signer(self._access))
-        self._registration = Registration(state, self._client)
+        self._registration = Registration(state, self._client, lambda: self._master.port)
         writer = MessageWriter(state)
         timer_files = TimerHandOver(root, disk, _timer_log_bytes(settings))
         self._delayed = DelayedDelivery(state, writer, directory.load(DELAY_OFFSET))
@@ -106,7 +109,10 @@ class Broker:
         )
         self._maintenance = Maintenance(state, self._disk_thread)
         self._scheduler = DispatchScheduler(state, self._pulls, self._pops, self._deliveries, self._disk_thread)
-        self._flushes = _make_flush_queue(settings, self._scheduler, state.store.flush_log)
+        acks = replica_acks(settings)
+        self._flushes = _make_flush_queue(settings, self._after_flush, state.store.flush_log, acks)
+        replicated = self._flushes.send_durable if self._flushes else _nothing
+        self._master = MasterRole(state, acks, replicated, admits_local=self._access is None)
         halves = HalfMessages(state, writer)
         self._transaction_ends = TransactionEnds(halves)
         transactions = TransactionHandler(state, halves, self._transaction_ends, self._flushes)
@@ -135,6 +141,7 @@ class Broker:
         loop = asyncio.get_running_loop()
         await self._listeners.start()
         self.state.listen_port = self._listeners.address[1]
+        await self._master.start()
         # Saved a little later: a first send would wait for this save, and then for one with the topic that it creates.
         loop.call_later(_FIRST_SAVE_S, self._saver.wanted.set)
         self._scheduler.start(loop)
@@ -151,9 +158,10 @@ class Broker:
         self._pulls.answer_all()
         self._pops.answer_all()
         await self._listeners.stop()
-        # After the listeners: their last requests may wait for a flush.
+        # After the listeners: their last requests may wait for a flush, or for a slave.
         if self._flushes is not None:
             await self._flushes.close()
+        await self._master.stop()
         await self._registration.close()
         await self._client.close()
         await self._hand_over()
@@ -197,12 +205,18 @@ class Broker:
     # Wiring
 
     def _message_appended(self) -> None:
-        if self._flushes is None:
+        if self._flushes is None or not self.state.settings.flushes_before_answer:
             self._scheduler.plan()
+            self._master.appended()
         else:
             # Also if no response waits for the flush: a message that the broker itself delivered, committed or requeued
             # is dispatched only after it is flushed.
             self._flushes.flush_soon()
+
+    def _after_flush(self) -> None:
+        """Dispatch flushed records and send them to slaves."""
+        self._scheduler.plan()
+        self._master.appended()
 
     def _topics_changed(self) -> None:
         self._saver.wanted.set()
@@ -229,6 +243,7 @@ class Broker:
             wake_queue=self._pulls.wake_queue,
             delayed=self._delayed,
             access=self._access,
+            master=self._master,
         )
 
     def _start_loops(self) -> None:
@@ -265,12 +280,19 @@ def _signer(access: AccessControl | None) -> Callable[[Command], None] | None:
 
 
 def _make_flush_queue(
-    settings: BrokerSettings, scheduler: DispatchScheduler, flush: Callable[[], int]
+    settings: BrokerSettings, flushed: Callable[[], None], flush: Callable[[], int], acks: ReplicaAcks | None
 ) -> FlushQueue | None:
-    if not settings.flushes_before_answer:
+    """Return the queue of responses that wait for a flush, for slaves or for both; None if none waits."""
+    flushes = settings.flushes_before_answer
+    if not flushes and acks is None:
         return None
     # Read at each request: an operator may change the timeout while the broker runs.
-    return FlushQueue(flush, scheduler.plan, partial(settings.__getitem__, keys.FLUSH_TIMEOUT_MS))
+    timeout_ms = partial(settings.__getitem__, keys.FLUSH_TIMEOUT_MS if acks is None else SLAVE_TIMEOUT_MS)
+    return FlushQueue(flush if flushes else None, flushed, timeout_ms, acks)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _timer_log_bytes(settings: BrokerSettings) -> int | None:

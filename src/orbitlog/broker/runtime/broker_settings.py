@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from orbitlog.access.access_settings import ACCESS_SETTINGS, SECRET_SETTINGS
+from orbitlog.broker.runtime.replication_settings import REPLICATION_SETTINGS
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.timer_log import TIMER_LOG_FILE_BYTES_DEFAULT
 from orbitlog.formats.names import check_topic
@@ -81,20 +82,9 @@ def _advertised(text: str) -> str:
     return text
 
 
-def _role(text: str) -> str:
-    if text == "SYNC_MASTER":
-        raise ValueError(
-            "acknowledges a send when a slave has stored it, and replication is not supported;"
-            " set brokerRole=ASYNC_MASTER if one copy is enough"
-        )
-    if text == "SLAVE":
-        raise ValueError("replicates another broker, and replication is not supported; run slaves with Apache's broker")
-    return _one_of("ASYNC_MASTER")(text)
-
-
 def _master_id(text: str) -> int:
     if not text.isdecimal() or int(text):
-        raise ValueError("is the id of a slave, and replication is not supported; set brokerId=0")
+        raise ValueError("is the id of a slave, which Orbitlog does not run yet; set brokerId=0")
     return 0
 
 
@@ -127,10 +117,7 @@ def parse_name_servers(text: str) -> tuple[str, ...]:
 
 CLUSTER_NAME = Setting("brokerClusterName", _name, "DefaultCluster", "name of the cluster")
 BROKER_NAME = Setting("brokerName", _name, "broker-a", "name of the broker within its cluster")
-BROKER_ID = Setting("brokerId", _master_id, 0, "0, a master; any other id is refused: replication is not supported")
-BROKER_ROLE = Setting(
-    "brokerRole", _role, "ASYNC_MASTER", "any other role is refused: a send is acknowledged when one copy is stored"
-)
+BROKER_ID = Setting("brokerId", _master_id, 0, "0, a master; any other id is that of a slave, and refused")
 NAME_SERVERS: Setting[tuple[str, ...]] = Setting(
     "namesrvAddr",
     parse_name_servers,
@@ -333,7 +320,6 @@ _ALL: tuple[Setting[Any], ...] = (
     CLUSTER_NAME,
     BROKER_NAME,
     BROKER_ID,
-    BROKER_ROLE,
     NAME_SERVERS,
     BIND_ADDRESS,
     LISTEN_PORT,
@@ -393,6 +379,7 @@ _ALL: tuple[Setting[Any], ...] = (
     VIP_CHANNEL,
     BLOCKED_KEYS,
     *BROKER_LIMITS,
+    *REPLICATION_SETTINGS,
 )
 BROKER_SETTINGS = {**{setting.key: setting for setting in _ALL}, **ACCESS_SETTINGS}
 _KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}

@@ -14,12 +14,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.coalesced_call import CoalescedCall
+from orbitlog.broker.runtime.replication_settings import HA_ADDRESS
 from orbitlog.errors import FormatError, RemotingError
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig
 from orbitlog.remoting.client import RemotingClient
@@ -58,9 +59,10 @@ class _View:
 class Registration:
     """Registers one broker with its name servers."""
 
-    def __init__(self, state: BrokerState, client: RemotingClient) -> None:
+    def __init__(self, state: BrokerState, client: RemotingClient, ha_port: Callable[[], int]) -> None:
         self._state = state
         self._client = client
+        self._ha_port = ha_port
         self._known_to: set[str] = set()
         self._reported: set[str] = set()
         self._views: dict[str, _View] = {}
@@ -192,7 +194,7 @@ class Registration:
             broker_name=self._state.broker_name,
             broker_address=_joined(ip, self._state.listen_port),
             cluster=self._state.cluster_name,
-            ha_address=_joined(ip, self._state.listen_port + 1),
+            ha_address=_joined(self._state.settings[HA_ADDRESS] or ip, self._ha_port()) if self._ha_port() else "",
             broker_id=self._state.settings[keys.BROKER_ID],
         )
 

@@ -1,7 +1,9 @@
-"""Flush queue: holds responses until the CommitLog is flushed past their records. Mirrors `GroupCommitService`.
+"""Flush queue: holds responses until the CommitLog is flushed and replicated past their records.
 
-One flush covers every append made before it (group commit). The flush runs in its own thread, `GroupCommit`; everything
-else in this module runs in the thread of the event loop.
+Mirrors `GroupCommitService` and `GroupTransferService`. One flush covers every append made before it (group commit).
+The flush runs in its own thread, `GroupCommit`; everything else in this module runs in the thread of the event loop.
+Replication is one more mark: slaves move it, and a response leaves when both marks have passed its record. Only
+SYNC_FLUSH waits for the flush, and only a SYNC_MASTER for slaves.
 """
 
 from __future__ import annotations
@@ -10,15 +12,20 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from orbitlog.broker.runtime.group_commit import GroupCommit
 from orbitlog.errors import StoreError
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.remoting.connection import Answer, Connection
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, encode_command, response_to
+from orbitlog.wire.frames import FrameDecoder
+
+if TYPE_CHECKING:
+    from orbitlog.replication.replica_acks import ReplicaAcks
 
 log = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
@@ -57,13 +64,25 @@ class FlushQueue:
     until as many requests wait as did before, for a fraction of the time that a flush takes.
     """
 
-    def __init__(self, flush: Callable[[], int], flushed: Callable[[], None], timeout_ms: Callable[[], int]) -> None:
-        """Use `flush`, which returns the offset flushed to; call `flushed` after each flush, in the loop's thread."""
+    def __init__(
+        self,
+        flush: Callable[[], int] | None,
+        flushed: Callable[[], None],
+        timeout_ms: Callable[[], int],
+        replicas: ReplicaAcks | None = None,
+    ) -> None:
+        """Use `flush`, which returns the offset flushed to; call `flushed` after each flush, in the loop's thread.
+
+        Without `flush` responses wait for `replicas` only.
+        """
         self._flushed = flushed
         self._timeout_ms = timeout_ms
+        self._replicas = replicas
         self._waiting: deque[_Waiting | _WaitingRun] = deque()  # ordered by `end`, and by `until_s`
         self._request_count = 0  # requests in `_waiting`
-        self._commits = GroupCommit(flush, partial(self._post, self._on_flushed), partial(self._post, self._on_failure))
+        self._commits = flush and GroupCommit(
+            flush, partial(self._post, self._on_flushed), partial(self._post, self._on_failure)
+        )
         self._is_flushing = self._is_wanted = False
         self._started_s = self._flush_seconds = 0.0
         self._expected_count = 1
@@ -73,7 +92,12 @@ class FlushQueue:
         self._next_timeout: asyncio.TimerHandle | None = None
         self._all_answered: asyncio.Future[None] | None = None
         self._held_by: set[asyncio.Future[None]] = set()
-        self._flushed_to = 0
+        self._flushed_to = LONG_MAX if flush is None else 0
+
+    @property
+    def _durable_to(self) -> int:
+        """End of the records whose responses may be sent."""
+        return self._flushed_to if self._replicas is None else min(self._flushed_to, self._replicas.replicated_to)
 
     def flush_soon(self) -> None:
         """Flush all records written so far, whether or not a response waits for them."""
@@ -95,6 +119,9 @@ class FlushQueue:
         self._add(loop, _WaitingRun(end, until_s, connection, frames, opaques), len(frames))
 
     def _add(self, loop: asyncio.AbstractEventLoop, waiting: _Waiting | _WaitingRun, request_count: int) -> None:
+        if self._replicas is not None and not self._replicas.has_enough_slaves(waiting.end):
+            _respond_late(waiting, ResponseCode.SLAVE_NOT_AVAILABLE, "the slave not available")
+            return
         self._waiting.append(waiting)
         self._request_count += request_count
         if self._next_timeout is None:
@@ -109,7 +136,7 @@ class FlushQueue:
 
     def _plan_start(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        if self._start_planned is not None:
+        if self._start_planned is not None or self._commits is None:
             return
         if self._request_count >= self._expected_count:
             # Not at once: requests of the current turn of the loop are appended first, and share this flush.
@@ -120,6 +147,7 @@ class FlushQueue:
 
     def _start(self) -> None:
         assert self._loop is not None
+        assert self._commits is not None
         for planned in (self._start_planned, self._delayed_start):
             if planned is not None:
                 planned.cancel()
@@ -138,7 +166,8 @@ class FlushQueue:
         for planned in (self._next_timeout, self._start_planned, self._delayed_start):
             if planned is not None:
                 planned.cancel()
-        await asyncio.to_thread(self._commits.close)
+        if self._commits is not None:
+            await asyncio.to_thread(self._commits.close)
 
     def _post(self, listener: Callable[[_Result], None], result: _Result) -> None:
         """Call a listener in the loop's thread; runs in the flush thread, which must not touch any other field."""
@@ -152,20 +181,20 @@ class FlushQueue:
         self._is_flushing = False
         self._flushed_to = flushed_to
         # Responses first: `_flushed` dispatches the records, which takes longer.
-        self._send_flushed()
+        self.send_durable()
         self._flushed()
         if self._is_wanted or (self._waiting and self._waiting[-1].end > flushed_to):
             self._plan_start(self._loop)
 
-    def _send_flushed(self) -> None:
-        """Send the responses whose records are durable, unless a table is being saved."""
+    def send_durable(self) -> None:
+        """Send the responses whose records are flushed and replicated, unless a table is being saved."""
         if self._held_by:
             return
-        waiting = self._waiting
+        waiting, durable_to = self._waiting, self._durable_to
         self._expected_count = max(self._request_count, 1)
         answers: dict[Connection, list[tuple[Command, Command | bytes]]] = {}
         owed: dict[Connection, list[bytes]] = {}
-        while waiting and waiting[0].end <= self._flushed_to:
+        while waiting and waiting[0].end <= durable_to:
             done = self._take_first()
             if isinstance(done, _WaitingRun):
                 owed.setdefault(done.connection, []).extend(done.frames)
@@ -187,20 +216,26 @@ class FlushQueue:
         error = None if saving.cancelled() else saving.exception()
         if error is not None:
             self._refuse_all(f"could not save a table that messages depend on: {error}")
-        self._send_flushed()
+        self.send_durable()
 
     def _time_out(self) -> None:
-        """Answer FLUSH_DISK_TIMEOUT to sends that waited too long: their messages are stored, but not durable yet."""
+        """Answer sends that waited too long: their messages are stored, but not flushed or not replicated yet."""
         assert self._loop is not None
         now_s = self._loop.time()
         while self._waiting and self._waiting[0].until_s <= now_s:
             late = self._take_first()
+            if self._replicas is not None and late.end > self._replicas.replicated_to:
+                what, setting, code = "replication", "slaveTimeout", ResponseCode.FLUSH_SLAVE_TIMEOUT
+            else:
+                what, setting, code = "flush", "syncFlushTimeout", ResponseCode.FLUSH_DISK_TIMEOUT
             log.warning(
-                "flush timed out: a send from %s was not durable after %d ms (syncFlushTimeout)",
+                "%s timed out: a send from %s was not durable after %d ms (%s)",
+                what,
                 late.connection.peer,
                 self._timeout_ms(),
+                setting,
             )
-            _refuse(late, ResponseCode.FLUSH_DISK_TIMEOUT, "the flush timed out")
+            _respond_late(late, code, f"the {what} timed out")
         oldest = self._waiting[0] if self._waiting else None
         self._next_timeout = self._loop.call_at(oldest.until_s, self._time_out) if oldest else None
         self._note_answered()
@@ -219,6 +254,21 @@ class FlushQueue:
     def _note_answered(self) -> None:
         if self._all_answered is not None and not self._waiting and not self._all_answered.done():
             self._all_answered.set_result(None)
+
+
+def _respond_late(waiting: _Waiting | _WaitingRun, code: ResponseCode, reason: str) -> None:
+    """Send the response that waits with another code: the message is stored, and its place in the log is as stated."""
+    if isinstance(waiting, _Waiting):
+        waiting.connection.respond(waiting.request, _with_code(waiting.answer, code, reason))
+    else:
+        frames = [encode_command(_with_code(frame, code, reason)) for frame in waiting.frames]
+        waiting.connection.respond_owed(frames)
+
+
+def _with_code(answer: Command | bytes, code: ResponseCode, reason: str) -> Command:
+    if isinstance(answer, bytes):
+        [answer] = FrameDecoder().receive_data(answer)
+    return replace(answer, code=code, remark=reason)
 
 
 def _refuse(waiting: _Waiting | _WaitingRun, code: ResponseCode, reason: str) -> None:

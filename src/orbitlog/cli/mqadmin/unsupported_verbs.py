@@ -7,7 +7,7 @@ _CONTROLLER = "Orbitlog has no controller; list brokers with `orbitlog cluster l
 _STATIC = "Orbitlog has no static topics; create topics with `orbitlog topic create`"
 _ROCKSDB = "Orbitlog does not use RocksDB; print a broker's tables with `orbitlog dump config`"
 UNSUPPORTED = {
-    "haStatus": "Orbitlog has no replication; use `orbitlog cluster health`",
+    "haStatus": "use Apache's mqadmin, which prints the slaves of an Orbitlog master as well",
     "getSyncStateSet": _CONTROLLER,
     "getBrokerEpoch": _CONTROLLER,
     "getControllerMetaData": _CONTROLLER,
@@ -17,7 +17,7 @@ UNSUPPORTED = {
     "cleanBrokerMetadata": _CONTROLLER,
     "addBroker": "Orbitlog has no broker containers; start a broker with `orbitlog broker`",
     "removeBroker": "Orbitlog has no broker containers; stop the broker's process",
-    "resetMasterFlushOffset": "Orbitlog has no replication; `orbitlog cluster health` shows the flush lag",
+    "resetMasterFlushOffset": "an Orbitlog master keeps no such offset; `orbitlog cluster health` shows the flush lag",
     "updateTopicList": "use `orbitlog topic create` or updateTopic in a loop",
     "updateSubGroupList": "use `orbitlog group create` or updateSubGroup in a loop",
     "startMonitoring": "use `orbitlog cluster health` in a timer",

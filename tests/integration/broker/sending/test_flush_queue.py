@@ -23,6 +23,13 @@ P = ParamSpec("P")
 REQUEST = Command(RequestCode.SEND_MESSAGE, opaque=7)
 
 
+def answer_to(opaque: int) -> bytes:
+    return encode_command(response_to(Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque), ResponseCode.SUCCESS))
+
+
+DONE = answer_to(REQUEST.opaque)
+
+
 class Log:
     """A log that grows by one with each send, and its flushes."""
 
@@ -51,7 +58,7 @@ class Sender:
         if self.times:
             self.times -= 1
             self.log.written_to += 1
-            self.flushes.wait(self.log.written_to, cast(Connection, self), REQUEST, b"done")
+            self.flushes.wait(self.log.written_to, cast(Connection, self), REQUEST, DONE)
 
     def respond(self, request: Command, answer: Command | bytes) -> None:
         assert request is REQUEST
@@ -89,10 +96,6 @@ class Pipelining:
     @property
     def answers(self) -> list[Command]:
         return FrameDecoder().receive_data(b"".join(map(b"".join, self.writes)))
-
-
-def answer_to(opaque: int) -> bytes:
-    return encode_command(response_to(Command(RequestCode.SEND_MESSAGE_V2, opaque=opaque), ResponseCode.SUCCESS))
 
 
 def run_in_loop(test: Callable[P, Coroutine[None, None, None]]) -> Callable[P, None]:
@@ -219,7 +222,7 @@ async def test_close_waits_for_waiting_responses(waiting: int) -> None:
     log.disk.set()
     async with asyncio.timeout(60):
         await closing
-    assert all(sender.answers == [b"done"] for sender in senders)
+    assert all(sender.answers == [DONE] for sender in senders)
 
 
 @run_in_loop
@@ -239,7 +242,7 @@ async def test_held_responses_wait_for_the_saved_table() -> None:
     saving.set_result(None)
     async with asyncio.timeout(60):
         await closing
-    assert all(sender.answers == [b"done"] for sender in senders)
+    assert all(sender.answers == [DONE] for sender in senders)
     assert log.flushes == [3, 3], "a response that waits for the table only needs no flush"
 
 
@@ -257,7 +260,7 @@ async def test_held_responses_wait_for_the_flush_as_well() -> None:
     await asyncio.sleep(0)
     assert not sender.answers
     log.disk.set()
-    await until(lambda: sender.answers == [b"done"])
+    await until(lambda: sender.answers == [DONE])
     await flushes.close()
 
 
@@ -273,7 +276,7 @@ async def test_failed_table_save_refuses_held_sends() -> None:
     await until(lambda: len(sender.answers) == 2)
     refused, stored = sender.answers
     assert isinstance(refused, Command) and refused.code == ResponseCode.SERVICE_NOT_AVAILABLE
-    assert "no room" in (refused.remark or "") and stored == b"done"
+    assert "no room" in (refused.remark or "") and stored == DONE
     await flushes.close()
 
 

@@ -39,9 +39,9 @@ REFUSED = (
     "storeType=defaultRocksDB",
     "enableDLegerCommitLog=true",
     "enableControllerMode=true",
-    "brokerRole=SYNC_MASTER",
+    "brokerRole=SLAVE",
     "brokerId=1",
-    "inSyncReplicas=2",
+    "minInSyncReplicas=2",
     "fetchNamesrvAddrByAddressServer=true",
     "brokerIP1=192.0.2.77",
     "storePathCommitlog=/elsewhere",
@@ -79,7 +79,7 @@ def test_refused_setting_ends_in_one_sentence_and_writes_nothing(
     assert list(tmp_path.iterdir()) == [conf]
 
 
-@pytest.mark.parametrize("text", ["aclEnable=true", "brokerRole=SYNC_MASTER"])
+@pytest.mark.parametrize("text", ["aclEnable=true", "brokerRole=SLAVE"])
 def test_refused_setting_refused_by_the_fixture(text: str, tmp_path: Path) -> None:
     key, _, value = text.partition("=")
     broker = RunningBroker(tmp_path / "store", {key: value})

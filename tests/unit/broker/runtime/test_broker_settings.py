@@ -69,9 +69,9 @@ def test_load_address_server_without_name_servers_refused() -> None:
         assert settings.complaints[0].kind is SettingClass.BEHAVIOUR
 
 
-def test_sync_master_refusal_names_the_role_that_is_supported() -> None:
-    with pytest.raises(SettingError, match="set brokerRole=ASYNC_MASTER if one copy is enough"):
-        load_broker_settings(None, ["brokerRole=SYNC_MASTER"], {})
+def test_slave_refusal_names_what_is_supported() -> None:
+    with pytest.raises(SettingError, match="run slaves with Apache's broker"):
+        load_broker_settings(None, ["brokerRole=SLAVE"], {})
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,9 @@ def test_sync_master_refusal_names_the_role_that_is_supported() -> None:
         "namesrvAddr=nonsense",
         "flushDiskType=SOMETIMES",
         "brokerRole=SLAVE",
-        "brokerRole=SYNC_MASTER",
+        "brokerRole=sync_master",
+        "haMembers=10.0.0.1/8",
+        "haTransferBatchSize=4194304",
         "brokerId=1",
         "longPollingEnable=yes",
         "maxMessageSize=99999999",

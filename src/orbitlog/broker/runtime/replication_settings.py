@@ -1,0 +1,113 @@
+"""Settings of replication, under the names of Java's `broker.conf`; keys of Orbitlog itself are marked as such."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import TYPE_CHECKING
+
+from orbitlog.settings.setting import Setting, number_between, parse_truth
+
+if TYPE_CHECKING:
+    from orbitlog.replication.slave_hub import Network
+
+_MIB = 1024 * 1024
+_COPIES_MAX = 32
+
+
+def _role(text: str) -> str:
+    if text == "SLAVE":
+        raise ValueError(
+            "replicates another broker, which Orbitlog does not do yet; run slaves with Apache's broker, which can"
+            " follow an Orbitlog master"
+        )
+    if text not in ("ASYNC_MASTER", "SYNC_MASTER"):
+        raise ValueError("is not one of ASYNC_MASTER, SYNC_MASTER")
+    return text
+
+
+def _first_request(text: str) -> str:
+    if text not in ("first", "last"):
+        raise ValueError("is not one of first, last")
+    return text
+
+
+def _members(text: str) -> tuple[Network, ...]:
+    networks = []
+    for part in text.replace(";", ",").split(","):
+        if not part.strip():
+            continue
+        try:
+            networks.append(ipaddress.ip_network(part.strip()))
+        except ValueError:
+            raise ValueError(f"contains {part.strip()!r}, which is neither an IP address nor a network") from None
+    return tuple(networks)
+
+
+BROKER_ROLE = Setting(
+    "brokerRole",
+    _role,
+    "ASYNC_MASTER",
+    "`SYNC_MASTER` acknowledges a send when a slave has it; `SLAVE` is refused ([replication](../replication.md))",
+)
+HA_PORT = Setting("haListenPort", number_between(0, 65535), 0, "port for slaves; 0 takes listenPort+1, or a free one")
+HA_ADDRESS = Setting(
+    "brokerIP2", str, "", "address that slaves connect to; without it, the one that clients connect to"
+)
+HA_MEMBERS: Setting[tuple[Network, ...]] = Setting(
+    "haMembers",
+    _members,
+    (),
+    "addresses or networks of slaves that may connect, separated by commas; without it, those of this machine while the"
+    " broker listens on loopback (Orbitlog's own key)",
+)
+HA_HEARTBEAT_MS = Setting(
+    "haSendHeartbeatInterval", number_between(100, 600_000), 5_000, "ms without a transfer before a heartbeat"
+)
+HA_SILENCE_MS = Setting(
+    "haHousekeepingInterval", number_between(1_000, 600_000), 20_000, "ms of silence before a slave is disconnected"
+)
+HA_TRANSFER_BYTES = Setting(
+    "haTransferBatchSize", number_between(1024, _MIB), 256 * 1024, "maximum bytes of one transfer to a slave"
+)
+HA_LAG_BYTES = Setting(
+    "haSlaveFallbehindMax",
+    number_between(1),
+    256 * _MIB,
+    "bytes of lag from which a SYNC_MASTER does not wait for a slave",
+)
+HA_LAG_BYTES_5X = Setting("haMaxGapNotInSync", number_between(1), 256 * _MIB, "the same, under the name of 5.x")
+SLAVE_TIMEOUT_MS = Setting("slaveTimeout", number_between(1, 600_000), 3_000, "ms that a send waits for its slaves")
+IN_SYNC_REPLICAS = Setting(
+    "inSyncReplicas",
+    number_between(0, _COPIES_MAX),
+    1,
+    "copies, the master's included, before a SYNC_MASTER acknowledges; less than 2 counts as 2",
+)
+SYNC_ALONE = Setting(
+    "haCompatSyncDefault",
+    parse_truth,
+    False,
+    "with inSyncReplicas below 2 a SYNC_MASTER acknowledges without a slave, as 5.x does (Orbitlog's own key)",
+)
+FIRST_REQUEST = Setting(
+    "haFirstRequest",
+    _first_request,
+    "first",
+    "segment from which a slave with an empty store is served; Apache's brokers serve the last (Orbitlog's own key)",
+)
+
+REPLICATION_SETTINGS = (
+    BROKER_ROLE,
+    HA_PORT,
+    HA_ADDRESS,
+    HA_MEMBERS,
+    HA_HEARTBEAT_MS,
+    HA_SILENCE_MS,
+    HA_TRANSFER_BYTES,
+    HA_LAG_BYTES,
+    HA_LAG_BYTES_5X,
+    SLAVE_TIMEOUT_MS,
+    IN_SYNC_REPLICAS,
+    SYNC_ALONE,
+    FIRST_REQUEST,
+)

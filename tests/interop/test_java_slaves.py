@@ -1,0 +1,131 @@
+"""Java slaves of an Orbitlog master: their log equals the master's byte for byte, and so does what they derive."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from tests.interop.harness.clients import Client
+from tests.interop.harness.cluster import BROKER_NAME, Ports, server_command, start_broker
+from tests.interop.harness.drivers import Driver
+from tests.interop.harness.packages import ApachePackages
+from tests.interop.harness.processes import ServerProcess
+from tests.interop.harness.systems import OrbitlogSystem
+
+pytestmark = pytest.mark.interop
+
+SEGMENT_BYTES = 1024 * 1024
+FILES = {
+    "mappedFileSizeCommitLog": SEGMENT_BYTES,
+    "mappedFileSizeConsumeQueue": 20 * 1000,
+    "maxHashSlotNum": 1000,
+    "maxIndexNum": 4000,
+}
+CATCH_UP_SECONDS = 120
+RESTARTS = 5
+OK, SLAVE_NOT_AVAILABLE = "SEND_OK", "SLAVE_NOT_AVAILABLE"
+
+
+@contextmanager
+def java_slave(packages: ApachePackages, directory: Path, master: OrbitlogSystem) -> Iterator[ServerProcess]:
+    """A slave that finds its master through the name server; killed when the block ends."""
+    directory.mkdir(parents=True, exist_ok=True)
+    name_server_port = int(master.name_server_address.rpartition(":")[2])
+    ports = Ports(name_server_port, Ports.find().broker)
+    settings = {**FILES, "brokerRole": "SLAVE", "brokerId": 1, "brokerName": BROKER_NAME}
+    slave = start_broker(
+        server_command(packages, directory),
+        directory,
+        ports,
+        directory / "store",
+        {**settings, "brokerIP2": "127.0.0.1"},
+    )
+    try:
+        yield slave
+    finally:
+        slave.kill()
+
+
+def has_same_log(ours: Path, theirs: Path) -> bool:
+    """Compare the segments that have data; either side may have prepared one more."""
+    for segment in sorted((ours / "commitlog").iterdir()):
+        content = segment.read_bytes()
+        copy = theirs / "commitlog" / segment.name
+        if content.strip(b"\0") and (not copy.exists() or copy.read_bytes() != content):
+            return False
+    return True
+
+
+def queue_files(store: Path, topic: str) -> dict[str, bytes]:
+    root = store / "consumequeue" / topic
+    return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_log_of_a_java_slave_equals_the_masters(
+    version: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages], driver_of: Callable[[str], Driver]
+) -> None:
+    """Killed and restarted amid sends, over more than five segments."""
+    packages, driver = packages_of(version), driver_of(f"java-{version}")
+    settings = {**FILES, "compat": version[:3]}
+    # Java slaves ask for the topic table on the VIP port.
+    master = OrbitlogSystem(tmp_path / "ours", tmp_path / "ours" / "store", settings, Ports.find())
+    slave_store = tmp_path / "slave" / "store"
+    master.start()
+    client = Client(driver, master)
+    try:
+        topic = client.topic("Copied")
+        producer = client.producer()
+        client.send(producer, topic, count=500, bytesMax=3000, seed=1)
+        for number in range(RESTARTS):
+            with java_slave(packages, tmp_path / "slave", master):
+                client.eventually(lambda: has_same_log(master.store, slave_store), "the same log", CATCH_UP_SECONDS)
+                client.send(producer, topic, count=500, bytesMax=3000, seed=2 + number)  # then killed
+        with java_slave(packages, tmp_path / "slave", master):
+            client.send(producer, topic, verb="batch", count=20, body="batch")
+            client.send(producer, topic, count=5, body="later", delayLevel=1)
+            client.eventually(lambda: has_same_log(master.store, slave_store), "the same log", CATCH_UP_SECONDS)
+            client.eventually(
+                lambda: queue_files(slave_store, topic) == queue_files(master.store, topic), "the same queues"
+            )
+            assert len(list((master.store / "commitlog").iterdir())) >= 6
+            if version == "4.9.7":  # 5.5.0 copies tables for the first time after a minute
+                table = slave_store / "config" / "topics.json"
+                client.eventually(lambda: topic in json.loads(table.read_text())["topicConfigTable"], "the topic table")
+    finally:
+        client.close()
+        master.kill()
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+def test_sync_master_acknowledges_only_what_the_java_slave_has(
+    version: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages], driver_of: Callable[[str], Driver]
+) -> None:
+    packages, driver = packages_of(version), driver_of(f"java-{version}")
+    settings = {**FILES, "compat": version[:3], "brokerRole": "SYNC_MASTER"}
+    master = OrbitlogSystem(tmp_path / "ours", tmp_path / "ours" / "store", settings)
+    master.start()
+    client = Client(driver, master)
+    try:
+        topic, producer = client.topic("Synced"), client.producer()
+
+        def status() -> str:
+            [sent] = client.send(producer, topic, count=1, body="one")
+            return str(sent["status"])
+
+        assert status() == SLAVE_NOT_AVAILABLE
+        with java_slave(packages, tmp_path / "slave", master):
+            client.eventually(lambda: status() == OK, "a send with a slave", CATCH_UP_SECONDS)
+            acknowledged = client.send(producer, topic, count=300, bytesMax=2000, seed=7)
+            assert {sent["status"] for sent in acknowledged} == {OK}
+        # The slave was killed: everything that was acknowledged is in its log.
+        log = b"".join(path.read_bytes() for path in sorted((tmp_path / "slave" / "store" / "commitlog").iterdir()))
+        assert all(sent["msgId"].encode() in log for sent in acknowledged)
+        client.eventually(lambda: status() == SLAVE_NOT_AVAILABLE, "a send without the slave")
+    finally:
+        client.close()
+        master.kill()
