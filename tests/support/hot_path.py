@@ -82,7 +82,7 @@ class HotPath:
     def feed_commits(self, data: bytes) -> None:
         """Feed what arrives in one turn of the event loop, and run the broker's work at its end."""
         self.feed(data)
-        self.broker._transaction_ends.write()
+        self.broker._sends.fast_path._transactions._ends.write()
 
     def dispatch(self) -> None:
         """Dispatch at once what the broker would dispatch a moment later."""

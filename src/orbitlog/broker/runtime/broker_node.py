@@ -114,10 +114,10 @@ class Broker:
         replicated = self._flushes.send_durable if self._flushes else _nothing
         self._master = MasterRole(state, acks, replicated, admits_local=self._access is None)
         halves = HalfMessages(state, writer)
-        self._transaction_ends = TransactionEnds(halves)
-        transactions = TransactionHandler(state, halves, self._transaction_ends, self._flushes)
+        ends = TransactionEnds(halves)
+        transactions = TransactionHandler(state, halves, ends, self._flushes)
         self._transaction_check = TransactionCheck(state, halves, transactions.can_ask, transactions.ask)
-        self._sends = SendHandler(state, writer, halves, self._transaction_ends, self._flushes)
+        self._sends = SendHandler(state, writer, halves, ends, self._flushes)
         self._clients = ClientHandlers(state)
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
         table = {**handlers.table(state, writer, self._flushes), **admin_table(state, self._admin_needs())}

@@ -39,8 +39,8 @@ def replica_acks(settings: BrokerSettings) -> ReplicaAcks | None:
 class MasterRole:
     """Serves the log to slaves; most brokers have none, so the hub is imported with the first connection.
 
-    `replicated` is called when more of the log has enough copies. With `admits_local` slaves of this machine need not be
-    listed while the broker listens on loopback; not with access control, which the HA protocol knows nothing of.
+    `replicated` is called when more of the log has enough copies. With `admits_local` slaves of this machine need not
+    be listed while the broker listens on loopback; not with access control, which the HA protocol does not have.
     """
 
     def __init__(
