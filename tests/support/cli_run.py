@@ -38,8 +38,9 @@ Run = Callable[..., Ran]
 def run() -> Run:
     """Run `orbitlog` with the arguments; any other than a clean exit fails the test."""
 
-    def invoke(*arguments: str | Path) -> Ran:
-        result = CliRunner(env={"COLUMNS": "160"}).invoke(cli, list(map(str, arguments)), prog_name="orbitlog")
+    def invoke(*arguments: str | Path, input: str | None = None) -> Ran:
+        words = list(map(str, arguments))
+        result = CliRunner(env={"COLUMNS": "160"}).invoke(cli, words, input=input, prog_name="orbitlog")
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         assert "Traceback" not in result.stderr

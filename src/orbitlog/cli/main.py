@@ -143,6 +143,9 @@ COMMANDS = {
     "context": LazyCommand(
         "orbitlog.cli.cmd_context", "Name clusters, store their credentials, and choose the default cluster."
     ),
+    "access": LazyCommand(
+        "orbitlog.cli.access.cmd_access", "Manage users and policies of access control, and explain decisions."
+    ),
     "mqadmin": LazyCommand(
         "orbitlog.cli.mqadmin.cmd_mqadmin",
         "Run a verb of Apache's mqadmin with its flags; prints the same columns, for scripts that migrate.",

@@ -1,0 +1,85 @@
+"""`orbitlog access policy`: lists, adds and removes policy entries of users."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from orbitlog.access.access_file import load_access_file
+from orbitlog.access.user_records import ALLOW, CUSTOM, DENY_WORD, SUBJECT_PREFIX, entry_to_json
+from orbitlog.cli.access.user_file_option import change_file, user_file, user_file_options
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
+
+_COLUMNS = (
+    *(Column("subject"), Column("policyType"), Column("resource"), Column("actions"), Column("sourceIps")),
+    Column("decision"),
+)
+
+
+@click.group("policy", help="List, add and remove policy entries of users.")
+def command() -> None:
+    """The group."""
+
+
+@command.command("list", help="List policy entries, of one user or of all.")
+@click.argument("name", required=False)
+@user_file_options
+@output_options
+def list_policies(*, name: str | None, file: Path | None, store: Path | None, output: Output) -> None:
+    rows = []
+    for subject, acl in sorted(load_access_file(user_file(file, store)).acls.items()):
+        if name is not None and subject != SUBJECT_PREFIX + name:
+            continue
+        for policy_type, entries in acl.policies():
+            for entry in entries:
+                shown = {"sourceIps": [], **entry_to_json(entry)}
+                rows.append({"subject": subject, "policyType": policy_type, **shown})
+    show_rows(_COLUMNS, rows, output)
+
+
+def _put(path: Path, name: str, decision: str, *, resource: str, actions: str, sources: tuple[str, ...]) -> None:
+    entry = {"resource": resource, "actions": actions.split(","), "decision": decision, "sourceIps": list(sources)}
+    policies = {"policies": [{"policyType": CUSTOM, "entries": [entry]}]}
+    change_file(path, lambda table: table.put_acl(SUBJECT_PREFIX + name, policies))
+    click.echo(f"{decision} {actions} on {resource} is a policy of user {name}")
+
+
+_sources = click.option(
+    "--from", "sources", multiple=True, metavar="ADDRESS", help="Only for this address or network; may be repeated."
+)
+
+
+@command.command("allow", help="Allow ACTIONS, such as Pub,Sub, on RESOURCE, such as Topic:Orders or Group:*.")
+@click.argument("name")
+@click.argument("resource")
+@click.argument("actions")
+@_sources
+@user_file_options
+def allow(
+    *, name: str, resource: str, actions: str, sources: tuple[str, ...], file: Path | None, store: Path | None
+) -> None:
+    _put(user_file(file, store), name, ALLOW, resource=resource, actions=actions, sources=sources)
+
+
+@command.command("deny", help="Deny ACTIONS, such as All, on RESOURCE.")
+@click.argument("name")
+@click.argument("resource")
+@click.argument("actions")
+@_sources
+@user_file_options
+def deny(
+    *, name: str, resource: str, actions: str, sources: tuple[str, ...], file: Path | None, store: Path | None
+) -> None:
+    _put(user_file(file, store), name, DENY_WORD, resource=resource, actions=actions, sources=sources)
+
+
+@command.command("remove", help="Remove the entry of RESOURCE, or without it all policies of a user.")
+@click.argument("name")
+@click.argument("resource", required=False)
+@user_file_options
+def remove(*, name: str, resource: str | None, file: Path | None, store: Path | None) -> None:
+    change_file(user_file(file, store), lambda table: table.delete_acl(SUBJECT_PREFIX + name, CUSTOM, resource))
+    click.echo(f"policies of user {name} are removed" if resource is None else f"{resource}: entry of {name} removed")

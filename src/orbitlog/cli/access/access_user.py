@@ -1,0 +1,100 @@
+"""`orbitlog access user`: lists, adds, changes and removes users. Passwords are never printed."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from orbitlog.access.access_file import load_access_file
+from orbitlog.access.user_records import DISABLED, ENABLED, NORMAL, SUPER
+from orbitlog.cli.access.user_file_option import change_file, user_file, user_file_options
+from orbitlog.cli.main import WrongUse
+from orbitlog.cli.output.json_rows import Output, output_options
+from orbitlog.cli.output.row_output import show_rows
+from orbitlog.cli.output.stream_table import Column
+
+_COLUMNS = (Column("username"), Column("userType"), Column("userStatus"), Column("policies"))
+
+
+@click.group("user", help="List, add, change and remove users.")
+def command() -> None:
+    """The group."""
+
+
+password_option = click.option(
+    "--password-stdin", is_flag=True, help="Read the password from standard input instead of a prompt."
+)
+
+
+def _password(from_input: bool) -> str:
+    if from_input:
+        return sys.stdin.readline().rstrip("\r\n")
+    if not sys.stdin.isatty():
+        raise WrongUse("standard input is not a terminal; give --password-stdin and write the password there")
+    return str(click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True))
+
+
+@command.command("list", help="List users, without their passwords.")
+@user_file_options
+@output_options
+def list_users(*, file: Path | None, store: Path | None, output: Output) -> None:
+    table = load_access_file(user_file(file, store))
+    rows = []
+    for user in table.find_users(None):
+        acl = table.acls.get(f"User:{user.username}")
+        count = 0 if acl is None else len(acl.custom) + len(acl.default)
+        shown = {"username": user.username, "userType": user.user_type, "userStatus": user.status}
+        rows.append({**shown, "policies": count})
+    show_rows(_COLUMNS, rows, output)
+
+
+@command.command("add", help="Add a user.")
+@click.argument("name")
+@click.option("--super", "is_super", is_flag=True, help="A super user, which may do everything.")
+@password_option
+@user_file_options
+def add_user(*, name: str, is_super: bool, password_stdin: bool, file: Path | None, store: Path | None) -> None:
+    path = user_file(file, store)
+    fields = {"password": _password(password_stdin), "userType": SUPER if is_super else NORMAL}
+    change_file(path, lambda table: table.create_user(name, fields))
+    click.echo(f"user {name} is added to {path}")
+
+
+@command.command("passwd", help="Change the password of a user.")
+@click.argument("name")
+@password_option
+@user_file_options
+def change_password(*, name: str, password_stdin: bool, file: Path | None, store: Path | None) -> None:
+    path = user_file(file, store)
+    password = _password(password_stdin)
+    change_file(path, lambda table: table.update_user(name, {"password": password}))
+    click.echo(f"the password of user {name} is changed")
+
+
+@command.command("enable", help="Enable a user.")
+@click.argument("name")
+@user_file_options
+def enable_user(*, name: str, file: Path | None, store: Path | None) -> None:
+    change_file(user_file(file, store), lambda table: table.update_user(name, {"userStatus": ENABLED}))
+    click.echo(f"user {name} is enabled")
+
+
+@command.command("disable", help="Disable a user; its requests are refused until it is enabled.")
+@click.argument("name")
+@user_file_options
+def disable_user(*, name: str, file: Path | None, store: Path | None) -> None:
+    change_file(user_file(file, store), lambda table: table.update_user(name, {"userStatus": DISABLED}))
+    click.echo(f"user {name} is disabled")
+
+
+@command.command("remove", help="Remove a user and its policies.")
+@click.argument("name")
+@user_file_options
+def remove_user(*, name: str, file: Path | None, store: Path | None) -> None:
+    path = user_file(file, store)
+    if name not in load_access_file(path).users:
+        raise WrongUse(f"user {name} does not exist in {path}")
+    change_file(path, lambda table: table.delete_user(name))
+    click.echo(f"user {name} is removed")

@@ -1,0 +1,109 @@
+"""`orbitlog access`: users and policies in a file, explained decisions, import of accounts of 4.x."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from orbitlog.access.access_file import load_access_file
+
+ACCOUNTS = """
+globalWhiteRemoteAddresses: [10.0.0.1]
+accounts:
+- {accessKey: operator, secretKey: secret-1, admin: true}
+- accessKey: account-1
+  secretKey: secret-2
+  defaultTopicPerm: SUB
+  topicPerms: [Orders=PUB]
+  groupPerms: [billing=SUB]
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "access.json"
+
+
+@pytest.fixture
+def bob(run: Any, file: Path) -> Path:
+    assert run("access", "user", "add", "bob", "--password-stdin", "--file", file, input="hidden-1\n").exit_code == 0
+    return file
+
+
+def test_user_is_added_changed_and_removed_without_showing_passwords(run: Any, bob: Path) -> None:
+    assert stat.S_IMODE(bob.stat().st_mode) == 0o600
+    assert load_access_file(bob).users["bob"].password == "hidden-1"
+    assert run("access", "user", "passwd", "bob", "--password-stdin", "--file", bob, input="hidden-2\n").exit_code == 0
+    assert load_access_file(bob).users["bob"].password == "hidden-2"
+    assert run("access", "user", "disable", "bob", "--file", bob).exit_code == 0
+    listed = run("access", "user", "list", "--file", bob, "--json")
+    assert listed.rows == [{"username": "bob", "userType": "Normal", "userStatus": "disable", "policies": 0}]
+    assert "hidden" not in listed.stdout
+    assert run("access", "user", "enable", "bob", "--file", bob).exit_code == 0
+    assert run("access", "user", "remove", "bob", "--file", bob).exit_code == 0
+    assert load_access_file(bob).users == {}
+
+
+def test_mistakes_end_in_one_sentence_and_change_nothing(run: Any, bob: Path, tmp_path: Path) -> None:
+    before = bob.read_bytes()
+    wrong = [
+        run("access", "user", "add", "bob", "--password-stdin", "--file", bob, input="x\n"),
+        run("access", "user", "add", "eve", "--file", bob),
+        run("access", "user", "add", "eve", "--password-stdin", "--file", bob, input="\n"),
+        run("access", "user", "remove", "eve", "--file", bob),
+        run("access", "user", "list"),
+        run("access", "user", "list", "--file", bob, "--store", tmp_path),
+        run("access", "policy", "allow", "eve", "Topic:T", "Pub", "--file", bob),
+        run("access", "policy", "allow", "bob", "Topic", "Pub", "--file", bob),
+        run("access", "policy", "allow", "bob", "Topic:T", "Publish", "--file", bob),
+        run("access", "policy", "allow", "bob", "Topic:T", "Pub", "--from", "here", "--file", bob),
+        run("access", "policy", "remove", "bob", "--file", bob),
+        run("access", "check", "bob", "Orders", "Pub", "--file", bob),
+    ]
+    for ran in wrong:
+        assert ran.exit_code in (1, 2), ran.stdout
+        assert len(ran.sentences) == 1
+    assert bob.read_bytes() == before
+
+
+def test_decision_is_explained_by_the_deciding_entry(run: Any, bob: Path) -> None:
+    assert run("access", "policy", "allow", "bob", "Topic:Ord*", "Pub,Sub", "--file", bob).exit_code == 0
+    assert (
+        run("access", "policy", "deny", "bob", "Topic:Orders", "Sub", "--from", "10.0.0.0/8", "--file", bob).exit_code
+        == 0
+    )
+    allowed = run("access", "check", "bob", "Topic:Orders", "Sub", "--file", bob)
+    assert (allowed.exit_code, allowed.stdout) == (0, "allowed: custom policy: Allow Pub, Sub on Topic:Ord*\n")
+    refused = run("access", "check", "bob", "Topic:Orders", "Sub", "--from", "10.1.1.1", "--file", bob)
+    assert refused.exit_code == 1
+    assert refused.stdout.endswith("Topic:Orders from 10.1.1.1, the decision is deny.\n")
+    assert run("access", "check", "bob", "Topic:%RETRY%g", "Sub", "--file", bob).exit_code == 1
+    assert run("access", "check", "eve", "Topic:T", "Pub", "--file", bob).stdout == "refused: User:eve is not found.\n"
+    listed = run("access", "policy", "list", "--file", bob, "--json").rows
+    assert [(row["resource"], row["decision"]) for row in listed] == [("Topic:Ord*", "Allow"), ("Topic:Orders", "Deny")]
+    assert run("access", "policy", "remove", "bob", "Topic:Orders", "--file", bob).exit_code == 0
+    assert run("access", "policy", "remove", "bob", "--file", bob).exit_code == 0
+    assert run("access", "policy", "list", "bob", "--file", bob, "--json").rows == []
+
+
+def test_accounts_are_imported_with_notes_on_what_changes(run: Any, file: Path, tmp_path: Path) -> None:
+    (tmp_path / "conf").mkdir()
+    (tmp_path / "conf" / "plain_acl.yml").write_text(ACCOUNTS)
+    tried = run("access", "import", tmp_path, "--file", file, "--dry-run", "--json")
+    assert not file.exists()
+    ran = run("access", "import", tmp_path, "--file", file, "--json")
+    assert ran.rows == tried.rows
+    assert [(row["username"], row["userType"], row["result"]) for row in ran.rows] == [
+        ("operator", "Super", "imported"),
+        ("account-1", "Normal", "imported"),
+    ]
+    assert "white addresses" in ran.rows[0]["note"]
+    assert "default permission also applies to Topic:Orders" in ran.rows[1]["note"]
+    assert "secret" not in ran.stdout
+    for words, code in ((("Topic:Orders", "Pub"), 0), (("Topic:Other", "Sub"), 0), (("Topic:Other", "Pub"), 1)):
+        assert run("access", "check", "account-1", *words, "--file", file).exit_code == code
+    assert run("access", "check", "account-1", "Topic:Orders", "Sub", "--home", tmp_path).exit_code == 1
+    assert [row["result"] for row in run("access", "import", tmp_path, "--file", file, "--json").rows] == ["exists"] * 2
