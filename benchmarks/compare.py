@@ -67,10 +67,11 @@ def measure(side: Side, job: Job, record: Record, *, is_counted: bool) -> None:
     before = side.broker.cpu_seconds()
     answer = side.load.run(job.words)
     spent = side.broker.cpu_seconds() - before
-    if answer["failed"]:
-        raise JobFailed(f"{side.broker.name}: {answer['failed']:.0f} failed in {job.words}")
+    # A side that was stopped for two minutes finds its connections closed; its first, uncounted round reopens them.
     if not is_counted:
         return
+    if answer["failed"]:
+        raise JobFailed(f"{side.broker.name}: {answer['failed']:.0f} failed in {job.words}")
     cpu = spent / answer["messages"] * 1e6 if answer["messages"] else 0.0
     found = answer | {"cpu": cpu, "load": spent / answer["seconds"] * 100}
     if answer["messages"]:

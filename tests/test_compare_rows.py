@@ -27,7 +27,9 @@ class FakeLoad:
         self.lines.append(line)
         if line.startswith("broken"):
             raise compare.JobFailed(line)
-        return {"failed": 0.0, "messages": 10.0, "seconds": 1.0}
+        is_first = self.lines.count(line) == 1
+        failed = 1.0 if line.startswith("reconnecting") and is_first or line.startswith("failing") else 0.0
+        return {"failed": failed, "messages": 10.0, "seconds": 1.0}
 
 
 @pytest.fixture
@@ -77,3 +79,11 @@ def test_row_that_reads_messages_sends_them_first(word: str) -> None:
     """Chosen with `--row` alone, it finds none of earlier rows."""
     [job] = [job for job in jobs(1.0) if job.words.startswith(word)]
     assert any(line.split()[1] == job.words.split()[1] for line in job.before)
+
+
+def test_failures_of_the_uncounted_round_are_ignored(loads: list[FakeLoad], tmp_path: Path) -> None:
+    record = Record(1, ())
+    wanted = [Job("reconnecting", (Row("one"),)), Job("failing", (Row("two"),))]
+    compare.compare(wanted, ["apache"], 1, tmp_path, record)
+    assert record.values["one", "apache"] == [10.0]
+    assert list(record.left_out) == ["two"]
