@@ -28,7 +28,7 @@ class FakeLoad:
         if line.startswith("broken"):
             raise compare.JobFailed(line)
         is_first = self.lines.count(line) == 1
-        failed = 1.0 if line.startswith("reconnecting") and is_first or line.startswith("failing") else 0.0
+        failed = 1.0 if (line.startswith("reconnecting") and is_first) or line.startswith("failing") else 0.0
         return {"failed": failed, "messages": 10.0, "seconds": 1.0}
 
 
