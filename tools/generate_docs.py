@@ -333,7 +333,7 @@ def headline(_: str) -> str:
 
 
 def comparison_verdict(_: str) -> str:
-    """What the last run of `make compare` shows, and how far it agrees with the runs before."""
+    """Targets met and missed in the last run of `make compare`, and ranges over all runs."""
     recorded, history = _compared(), _history()
     wanted = [row for row in recorded["rows"] if row["target"] is not None]
     missed = ", ".join(f"*{row['name']}* ({row['ratio']:.2f} for {row['target']:g})" for row in _missed(recorded))

@@ -1,9 +1,9 @@
-"""Resolve every dependency anew and pin it in constraints.txt.
+"""Resolve every dependency and pin it in constraints.txt.
 
 The oldest supported Python resolves freely; each newer one found on this machine then resolves within those pins,
 and may add packages that only it needs. A pin constrains a package without asking for it, so one list serves all.
 
-usage: lock.py [PYTHON...]      default: python3.11, python3.12, python3.13 where they run
+usage: lock.py [PYTHON...]      default: python3.11, python3.12, python3.13 if they are installed
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
 SUPPORTED = ("python3.11", "python3.12", "python3.13")
 EVERYTHING = ".[spark,lake,plot,rocksdb,dev]"
-# What isolated builds need: ours (hatchling, and editables for --editable) and PySpark's, which ships as source.
+# Build dependencies: of Orbitlog (hatchling, and editables for --editable) and of PySpark, which ships as source.
 BUILD_BACKENDS = ("hatchling", "editables", "setuptools", "wheel")
 
 HEADER = """\

@@ -28,8 +28,8 @@ WIDE_CLASSES: frozenset[str] = frozenset()
 # Where catching everything is the design: a loop or a request boundary that must outlive one failure.
 MAY_CATCH_EVERYTHING: frozenset[str] = frozenset(
     (
-        "client/consumer/group_consumer.py",  # whatever a listener raises means that its message is tried again
-        "broker/runtime/background_loops.py",  # one failed step is logged, and the loop goes on
+        "client/consumer/group_consumer.py",  # any exception of a listener means that its message is redelivered
+        "broker/runtime/background_loops.py",  # one failed step is logged, and the loop continues
         "storefiles/rocksdb/databases.py",  # the RocksDB binding raises plain Exception for a damaged database
         "remoting/connection.py",  # one failed close callback must not keep the others from running
         "remoting/incoming_requests.py",  # whatever a handler raises becomes the response to its request
@@ -168,7 +168,7 @@ def body_lines(function: FunctionNode) -> int:
 
 
 def class_width(module: Module) -> Iterator[str]:
-    """Name classes with so many attributes that they hold several jobs."""
+    """Report classes with too many attributes."""
     for node in ast.walk(module.tree):
         if not isinstance(node, ast.ClassDef) or f"{module.path}:{node.name}" in WIDE_CLASSES:
             continue
@@ -196,7 +196,7 @@ def attributes_of(class_node: ast.ClassDef) -> set[str]:
 
 def head_docstring(module: Module) -> Iterator[str]:
     if not ast.get_docstring(module.tree):
-        yield f"{module.path}:1: opens without saying what lives here"
+        yield f"{module.path}:1: has no docstring that states its content"
 
 
 def banned_calls(module: Module) -> Iterator[str]:
@@ -281,7 +281,7 @@ def empty_words(module: Module) -> Iterator[str]:
 
 
 def sentences_as_data(module: Module) -> Iterator[str]:
-    """A `reason` is a sentence for people: whoever rewords it must not change what a program does."""
+    """A `reason` is a sentence for people: a new wording must not change what a program does."""
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]
@@ -372,7 +372,7 @@ def doubled_basenames(modules: Iterable[Module]) -> Iterator[str]:
 
 
 def crowded_rooms(modules: Iterable[Module]) -> Iterator[str]:
-    """Name directories with so many modules that a reader must search the list."""
+    """Report directories with too many modules."""
     counts: dict[str, int] = defaultdict(int)
     for module in modules:
         directory, _, basename = module.path.rpartition("/")
@@ -397,7 +397,7 @@ def dead_modules(modules: Iterable[Module], entry_points: Iterable[str], outside
 
 
 def names_used_by(module: Module) -> set[str]:
-    """Collect every dotted name that an import, or a string naming a module of ours, could mean."""
+    """Collect every dotted name that an import, or a string with the name of a module, could mean."""
     used = set()
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Import):

@@ -38,7 +38,7 @@ INCIDENTS = [
     ("segment_of_another_broker", True),
     ("link_to_nowhere_in_the_place_of_a_segment", False),
     ("queue_of_a_copied_topic", False),
-    ("offsets_that_no_queue_can_have", False),
+    ("consumer_offsets_out_of_range", False),
     ("segment_end_in_the_middle_of_a_segment", True),
     ("garbage_in_offsets_and_their_backups", False),
     ("everything_at_once", True),

@@ -1,6 +1,6 @@
-"""Damage as it happens to stores, each kind a function that does it to one; named after what it imitates.
+"""Damage zoo: kinds of damage as they happen to stores, each a function that damages one store.
 
-`ZOO` maps the name to the damage and to the kinds of finding of which a check must give at least one.
+`ZOO` maps the name to the function and to the kinds of finding of which a check must report at least one.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def flipped_bit_in_a_magic(root: Path) -> None:
 
 
 @damages(*LOG)
-def record_that_says_it_lies_elsewhere(root: Path) -> None:
+def record_with_a_wrong_physical_offset(root: Path) -> None:
     message = middle(root)
     patch(root, message.physical_offset + 28, struct.pack(">q", message.physical_offset + 1))
 
@@ -158,7 +158,7 @@ def torn_record_at_the_tail(root: Path) -> None:
 
 
 @damages(*LOG)
-def garbage_behind_the_tail(root: Path) -> None:
+def garbage_after_the_tail(root: Path) -> None:
     last = records(root)[-1]
     patch(root, last.physical_offset + last.size_bytes, b"\x01garbage of another file" * 9)
 
@@ -246,7 +246,7 @@ def segment_copied_under_a_wrong_name(root: Path) -> None:
 
 
 @damages(*LOG)
-def segment_copied_behind_the_end(root: Path) -> None:
+def segment_copied_after_the_end(root: Path) -> None:
     found = segments(root)
     shutil.copy2(found[0].path, found[0].path.with_name(f"{found[-1].base + segment_bytes(root):020d}"))
 
@@ -265,19 +265,19 @@ def flipped_bit_in_a_queue_offset(root: Path) -> None:
 
 
 @damages(*LOG)
-def queue_offset_that_no_file_can_hold(root: Path) -> None:
+def queue_offset_out_of_range(root: Path) -> None:
     message = middle(root)
     patch(root, message.physical_offset + 20, struct.pack(">q", message.queue_offset | 1 << 60))
 
 
 @damages(*LOG)
-def message_that_says_it_was_rolled_back(root: Path) -> None:
+def message_with_the_rollback_flag(root: Path) -> None:
     message = middle(root)
     patch(root, message.physical_offset + 36, struct.pack(">i", message.sys_flag | 0xC))
 
 
 @damages("foreign segment")
-def file_whose_name_is_no_text(root: Path) -> None:
+def file_name_that_is_not_text(root: Path) -> None:
     (root / "commitlog" / os.fsdecode(b"\xff\xfe")).write_bytes(b"x")
 
 
@@ -317,7 +317,7 @@ def noise_in_the_checkpoint(root: Path) -> None:
 
 
 @damages(*LOG)
-def last_segment_under_a_name_that_none_can_have(root: Path) -> None:
+def last_segment_under_an_impossible_name(root: Path) -> None:
     last = segments(root)[-1]
     (last.path.with_name(f"{10**9:020d}")).write_bytes(bytes(last.size_bytes))
 
@@ -402,7 +402,7 @@ def units_of_zeros_in_the_middle(root: Path) -> None:
 
 
 @damages(*QUEUES)
-def units_that_lead_behind_the_log(root: Path) -> None:
+def units_that_point_past_the_log(root: Path) -> None:
     file = a_queue(root, files=2)[-1]
     used = len(file.path.read_bytes().rstrip(b"\0")) + 19
     patch_file(file.path, used // 20 * 20, struct.pack(">qiq", 1 << 40, 200, 0))
@@ -532,7 +532,7 @@ def disk_full_while_rolling(root: Path) -> None:
     half_written_topics_with_a_backup(root)
 
 
-# What else was seen, or could be: copies that went wrong, other brokers' files, numbers that cannot be
+# Other damage: failed copies, files of other brokers, numbers out of range
 
 
 def another_queue(root: Path) -> tuple[OffsetFile, OffsetFile]:
@@ -547,7 +547,7 @@ def another_queue(root: Path) -> tuple[OffsetFile, OffsetFile]:
 
 @damages(*LOG)
 def segment_of_another_broker(root: Path) -> None:
-    """Sound records that all say that they lie elsewhere: a file of another broker under this one's name."""
+    """Sound records with other physical offsets: a file of another broker under this name."""
     segment = segments(root)[2]
     size = segment.size_bytes
     data = bytearray(segment.path.read_bytes())
@@ -591,7 +591,7 @@ def first_segment_deleted_and_its_queues_kept(root: Path) -> None:
 
 @damages(*LOG)
 def record_that_covers_its_neighbours(root: Path) -> None:
-    """A size that reaches to the start of a later record, so that the chain goes on as if nothing was."""
+    """A size that reaches to the start of a later record, so that the chain continues as if nothing were wrong."""
     found = records(root)
     one, later = found[len(found) // 2], found[len(found) // 2 + 3]
     if later.physical_offset // segment_bytes(root) != one.physical_offset // segment_bytes(root):
@@ -606,7 +606,7 @@ def every_tenth_body_flipped(root: Path) -> None:
 
 
 @damages(*LOG)
-def sizes_of_nothing_and_of_too_much(root: Path) -> None:
+def record_sizes_zero_and_too_large(root: Path) -> None:
     found = records(root)
     patch(root, found[len(found) // 4].physical_offset, struct.pack(">i", 0x7FFFFFFF))
     patch(root, found[len(found) // 2].physical_offset, struct.pack(">i", -1))
@@ -637,7 +637,7 @@ def queue_files_of_two_topics_swapped(root: Path) -> None:
 
 @damages(*QUEUES)
 def queue_of_a_copied_topic(root: Path) -> None:
-    """Queues that somebody copied to try something: they lead to another topic's messages."""
+    """Queues copied from another topic: their units point to that topic's messages."""
     topic = another_queue(root)[0].path.parent.parent
     shutil.copytree(topic, topic.with_name("CopyOfATopic"))
 
@@ -672,7 +672,7 @@ def index_header_that_counts_too_few(root: Path) -> None:
 
 
 @damages("index")
-def index_whose_links_lead_in_a_circle(root: Path) -> None:
+def index_with_circular_links(root: Path) -> None:
     layout = infer_geometry(find_store_files(root), StoreSettings()).index_layout
     for number in range(1, 40):
         patch_file(index_file(root), layout.entry_position(number) + 16, struct.pack(">i", number))
@@ -687,7 +687,7 @@ def index_file_of_another_store(root: Path) -> None:
 
 
 @damages("offset")
-def offsets_that_no_queue_can_have(root: Path) -> None:
+def consumer_offsets_out_of_range(root: Path) -> None:
     message = middle(root)
     queues = f"{{0:-17,{message.queue_id}:{1 << 62}}}"
     config(root, "consumerOffset.json").write_text(f'{{"offsetTable":{{"{message.topic}@billing":{queues}}}}}')
@@ -713,7 +713,7 @@ def directory_in_the_place_of_the_checkpoint(root: Path) -> None:
 
 @damages(*QUEUES, "foreign segment")
 def pipe_in_the_place_of_a_queue_file(root: Path) -> None:
-    """Whoever opens it waits for ever."""
+    """A process that opens it waits forever."""
     path = a_queue(root)[0].path
     path.unlink()
     os.mkfifo(path)
@@ -743,7 +743,7 @@ def sparse_last_segment_a_thousand_times_too_long(root: Path) -> None:
 
 
 @damages("offset")
-def delay_level_that_is_where_no_queue_can_be(root: Path) -> None:
+def delay_offset_out_of_range(root: Path) -> None:
     config(root, "delayOffset.json").write_text('{"offsetTable":{1:-5,2:7}}')
 
 
@@ -794,7 +794,7 @@ def segment_end_before_the_tail(root: Path) -> None:
 
 
 @damages(*LOG)
-def topic_that_is_no_text(root: Path) -> None:
+def topic_that_is_not_text(root: Path) -> None:
     message = middle(root)
     patch(root, body_position(message) + len(message.body) + 1, b"\xff" * len(message.topic))
 
@@ -857,7 +857,7 @@ def queue_of_zeros_though_later_messages_were_dispatched(root: Path) -> None:
         file.path.write_bytes(bytes(file.size_bytes))
 
 
-# What was told as sound, or told and not mended
+# Damage that was once reported as sound, or reported and not repaired
 
 
 @damages("checkpoint")
@@ -867,7 +867,7 @@ def checkpoint_of_zeros(root: Path) -> None:
 
 @damages("queue count")
 def topic_with_fewer_queues_than_it_has_messages_in(root: Path) -> None:
-    """A table of an earlier day, restored over today's: clients are told of the queues that it knows."""
+    """A table of an earlier day, restored over today's: clients get the queues that it contains."""
     from dataclasses import replace
 
     from orbitlog.formats.compat import COMPAT_5_5
@@ -908,7 +908,7 @@ def journal_full_of_garbage(root: Path) -> None:
 
 
 @damages("journal")
-def journal_that_does_not_say_how_far_it_came(root: Path) -> None:
+def journal_without_progress(root: Path) -> None:
     place = root / ".orbitlog-doctor" / "000001"
     (place / "kept").mkdir(parents=True)
     (place / "journal.json").write_text('{"run": "000001", "title": "a repair", "steps": []}')
@@ -923,8 +923,8 @@ def garbage_in_log_journal_and_lock(root: Path) -> None:
 
 
 @damages(*LOG)
-def queue_id_that_none_has_without_queues(root: Path) -> None:
-    """Nothing but the gap in its own queue tells where the message belongs."""
+def unknown_queue_id_without_queues(root: Path) -> None:
+    """Only the gap in its own queue shows where the message belongs."""
     patch(root, middle(root).physical_offset + 12, struct.pack(">i", 0x7FFFFFFF))
     shutil.rmtree(root / "consumequeue")
 
@@ -941,7 +941,7 @@ def two_records_swapped(root: Path) -> None:
 
 @damages(*LOG)
 def neighbours_swapped(root: Path) -> None:
-    """Two records, one behind the other and of different sizes, in the wrong order."""
+    """Two consecutive records of different sizes, in the wrong order."""
     one, other = next(
         (one, other)
         for one, other in pairwise(records(root)[40:])
@@ -959,19 +959,19 @@ def first_of_segment(root: Path, number: int) -> Message:
 
 @damages(*LOG)
 def flipped_bit_in_the_offset_of_a_segments_first_record(root: Path) -> None:
-    """It makes the place of another log's segment of its own; the records behind it know better."""
+    """It makes the segment look like one of another log; the records after it show its true base offset."""
     message = first_of_segment(root, 2)
     patch(root, message.physical_offset + 28, struct.pack(">q", message.physical_offset | 1 << 59))
 
 
-def cursors_of_transactions_behind_the_end(root: Path) -> None:
-    """What is pending must not be passed over. Not of the zoo: not every store has transactions."""
+def transaction_offsets_past_the_end(root: Path) -> None:
+    """Pending messages must not be skipped. Not in the zoo: not every store has transactions."""
     cursors = {f"{topic}@{names.TRANSACTION_GROUP}": {"0": 9999} for topic in (names.HALF_TOPIC, names.OP_HALF_TOPIC)}
     config(root, "consumerOffset.json").write_text(json.dumps({"offsetTable": cursors}))
 
 
 @damages("offset")
-def delay_levels_behind_the_end(root: Path) -> None:
+def delay_offsets_past_the_end(root: Path) -> None:
     levels = {one.queue_id + 1 for one in records(root) if one.topic == names.SCHEDULE_TOPIC}
     config(root, "delayOffset.json").write_text(json.dumps({"offsetTable": dict.fromkeys(levels, 9999)}))
 
@@ -983,7 +983,7 @@ def index_header_that_begins_before_the_log(root: Path) -> None:
 
 @damages(*LOG)
 def segment_written_some_bytes_too_late(root: Path) -> None:
-    """Every record of it is whole, and none lies where it says."""
+    """Every record of it is complete, and each has a wrong physical offset."""
     path = segments(root)[1].path
     data = path.read_bytes()
     path.write_bytes(bytes(1000) + data[:-1000])
@@ -991,21 +991,21 @@ def segment_written_some_bytes_too_late(root: Path) -> None:
 
 @damages(*LOG)
 def sector_left_out_by_a_copy(root: Path) -> None:
-    """What follows lies too early, up to the end of the segment."""
+    """Later records are stored too early, up to the end of the segment."""
     path = segments(root)[1].path
     data = path.read_bytes()
     path.write_bytes(data[:9216] + data[9728:] + bytes(512))
 
 
 @damages("foreign segment")
-def directory_in_the_place_of_our_brokers_state(root: Path) -> None:
+def directory_in_the_place_of_the_state_file(root: Path) -> None:
     (root / "orbitlog.state").unlink(missing_ok=True)
     (root / "orbitlog.state").mkdir()
 
 
 @damages("topic")
 def topic_under_the_name_of_another(root: Path) -> None:
-    """The key is right, and the entry names another topic: name servers are told of that one."""
+    """The key is right, and the entry names another topic: name servers get that one."""
     path = config(root, "topics.json")
     text = path.read_text()
     queues = {topic for (topic, _), files in find_store_files(root).queues.items() if files}

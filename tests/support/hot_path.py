@@ -85,7 +85,7 @@ class HotPath:
         self.broker._sends.fast_path._transactions._ends.write()
 
     def dispatch(self) -> None:
-        """Dispatch at once what the broker would dispatch a moment later."""
+        """Dispatch at once, without the delay of the broker."""
         scheduler, store = self.broker._scheduler, self.broker.state.store
         if scheduler.delayed_step is not None:
             scheduler.delayed_step.cancel()

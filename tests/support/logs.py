@@ -69,7 +69,7 @@ def make_log(
     log_format: LogFormat = LogFormat.ORDINARY,
     first_base: int = 0,
 ) -> Log:
-    """Lay messages into segments as a broker does: queue offsets by queue, BLANK where the next does not fit."""
+    """Write messages into segments as a broker does: queue offsets by queue, BLANK if the next does not fit."""
     segments: list[tuple[int, bytes]] = []
     messages: list[Message] = []
     data, base, header_bytes = b"", first_base, log_format.header_bytes

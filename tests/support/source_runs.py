@@ -1,4 +1,4 @@
-"""Data sources driven as Spark drives them, in this process: what they plan and read is theirs, not Spark's."""
+"""Data sources driven as Spark drives them, in this process: plans and reads are those of the source, not of Spark."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def _several_members(root: Path) -> None:
 
 
 def _close_log(root: Path) -> int:
-    """End the last segment as a broker does that continues in DLedger mode; return where the log goes on."""
+    """End the last segment as a broker does that continues in DLedger mode; return its end."""
     last = max((root / "commitlog").iterdir())
     data = last.read_bytes().rstrip(b"\0")
     last.write_bytes((data + encode_blank(SEGMENT_BYTES - len(data))).ljust(SEGMENT_BYTES, b"\0"))

@@ -40,7 +40,7 @@ def small_config(chance: Random, *, sync_flush: bool) -> StoreConfig:
 
 
 def random_message(chance: Random, number: int, *, in_batch: bool = False) -> Message:
-    """A message of any kind that the store itself treats differently; in a batch some of them cannot be."""
+    """A message of any kind that the store itself treats differently; some of them are not allowed in a batch."""
     topic, properties = chance.choice(TOPICS), {UNIQ_KEY: f"id{number:08}"}
     if chance.random() < 0.5:
         properties[KEYS] = " ".join(f"k{chance.randrange(40)}" for _ in range(chance.randint(1, 3)))

@@ -21,7 +21,7 @@ def log_bytes(root: Path) -> dict[str, bytes]:
     [
         damage_zoo.two_records_swapped,
         damage_zoo.neighbours_swapped,
-        damage_zoo.record_that_says_it_lies_elsewhere,
+        damage_zoo.record_with_a_wrong_physical_offset,
     ],
 )
 def test_every_byte_is_brought_back(damage: damage_zoo.Damage, golden_497: GoldenStore, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def root(golden_550_crash: GoldenStore, tmp_path: Path) -> Path:
 
 
 def test_transaction_checks_restart(root: Path) -> None:
-    damage_zoo.cursors_of_transactions_behind_the_end(root)
+    damage_zoo.transaction_offsets_past_the_end(root)
     assert apply_repair(root).is_sound
     mended = CONSUMER_OFFSET.decode((root / "config" / "consumerOffset.json").read_text())
     for topic in (names.HALF_TOPIC, names.OP_HALF_TOPIC):
@@ -32,7 +32,7 @@ def test_delay_levels_continue_with_messages_not_yet_due(root: Path) -> None:
     right = DELAY_OFFSET.decode((root / "config" / "delayOffset.json").read_text()).offsets
     waiting = {level: 0 for level in (17, 18)}
     assert waiting.items() <= right.items()
-    damage_zoo.delay_levels_behind_the_end(root)
+    damage_zoo.delay_offsets_past_the_end(root)
     assert apply_repair(root).is_sound
     mended = DELAY_OFFSET.decode((root / "config" / "delayOffset.json").read_text()).offsets
     assert waiting.items() <= mended.items()
@@ -40,7 +40,7 @@ def test_delay_levels_continue_with_messages_not_yet_due(root: Path) -> None:
 
 
 def test_offsets_of_a_broker_with_light_queues_are_repaired_in_their_own_file(root: Path) -> None:
-    damage_zoo.cursors_of_transactions_behind_the_end(root)
+    damage_zoo.transaction_offsets_past_the_end(root)
     config = root / "config"
     text = (config / CONSUMER_OFFSET.name).read_text()
     for path in config.glob(f"{CONSUMER_OFFSET.name}*"):
