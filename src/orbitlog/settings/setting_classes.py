@@ -142,6 +142,7 @@ PROTECTING_KEYS = (
     "readOnlyCommitLogStorePaths",
     "flushDiskType",
     "brokerRole",
+    "brokerId",
     "configBlackList",
     "aclEnable",
     "authenticationEnabled",

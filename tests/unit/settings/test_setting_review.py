@@ -65,6 +65,8 @@ def test_review_class_depends_on_the_value(key: str, text: str, kind: SettingCla
         ("storePathRootdir", "/data", REFUSED),
         ("enableDLedgerCommitLog", "true", REFUSED),
         ("flush-disk-type", "SYNC_FLUSH", REFUSED),
+        ("brokerid", "1", REFUSED),
+        ("brokerIP", "10.0.0.1", UNKNOWN),
         ("tls.server.mode", "enforcing", REFUSED),
         ("tls.server.mode", "permissive", UNKNOWN),
         ("enableAcl", "true", UNKNOWN),
