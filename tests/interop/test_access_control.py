@@ -1,0 +1,243 @@
+"""Access control: the decisions of Apache's brokers and of Orbitlog on the same accounts, and official clients.
+
+Each cell is one signed request: a code, a role and a resource. A cell is allowed if the answer is anything but a
+refusal of access control. `STRICTER` lists codes that Orbitlog refuses and Apache's broker serves, as
+docs/access-control.md describes; a cell that Orbitlog allows and Apache's broker refuses is never accepted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from orbitlog.access.credentials import Credentials
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.wire.command import Command
+from tests.interop.harness.packages import ApachePackages
+from tests.interop.harness.processes import java_command, run_program
+from tests.interop.harness.systems import APACHE_497, APACHE_550, ORBITLOG, System, make_system
+
+pytestmark = pytest.mark.interop
+
+SECONDS = 20.0
+ROLES = {
+    "admin": Credentials("admin-user", "admin-secret"),
+    "writer": Credentials("writer-user", "writer-secret"),
+    "reader": Credentials("reader-user", "reader-secret"),
+    "denied": Credentials("denied-user", "denied-secret"),
+    "stranger": Credentials("stranger-user", "stranger-secret"),
+    "wrong secret": Credentials("admin-user", "wrong-secret"),
+}
+PLAIN = """accounts:
+- {accessKey: admin-user, secretKey: admin-secret, admin: true}
+- {accessKey: writer-user, secretKey: writer-secret, topicPerms: [Mine=PUB], groupPerms: [other=DENY]}
+- accessKey: reader-user
+  secretKey: reader-secret
+  topicPerms: [Mine=SUB]
+  groupPerms: [mine=SUB]
+- {accessKey: denied-user, secretKey: denied-secret, defaultTopicPerm: DENY, defaultGroupPerm: DENY}
+"""
+POLICIES = {
+    "writer-user": [("Topic:Mine", ["Pub"], "Allow")],
+    "reader-user": [("Topic:Mine", ["Sub", "Get"], "Allow"), ("Group:mine", ["Sub", "Get"], "Allow")],
+    "denied-user": [("*", ["All"], "Deny")],
+}
+SEND = {"a": "P", "c": "TBW102", "d": "4", "e": "0", "f": "0", "g": "1", "h": "0", "j": "0", "k": "false", "m": "false"}
+PULL = {"queueId": "0", "queueOffset": "0", "maxMsgNums": "1", "sysFlag": "0", "commitOffset": "0"}
+PULL |= {"suspendTimeoutMillis": "0", "subVersion": "0", "subscription": "*"}
+
+
+class Cell(NamedTuple):
+    """One request; `{topic}` and `{group}` in fields and body stand for the resource."""
+
+    code: int
+    fields: dict[str, str]
+    body: str = ""
+
+
+CELLS = (
+    Cell(310, {**SEND, "b": "{topic}", "i": ""}, "one"),
+    Cell(320, {**SEND, "b": "{topic}", "i": "", "m": "true"}),
+    Cell(11, {**PULL, "topic": "{topic}", "consumerGroup": "{group}"}),
+    Cell(361, {**PULL, "topic": "{topic}", "consumerGroup": "{group}"}),
+    Cell(12, {"topic": "{topic}", "key": "k", "maxNum": "1", "beginTimestamp": "0", "endTimestamp": "1"}),
+    Cell(14, {"topic": "{topic}", "consumerGroup": "{group}", "queueId": "0"}),
+    Cell(15, {"topic": "{topic}", "consumerGroup": "{group}", "queueId": "0", "commitOffset": "0"}),
+    Cell(29, {"topic": "{topic}", "queueId": "0", "timestamp": "1"}),
+    Cell(30, {"topic": "{topic}", "queueId": "0"}),
+    Cell(31, {"topic": "{topic}", "queueId": "0"}),
+    Cell(
+        34,
+        {},
+        '{{"clientID":"c","consumerDataSet":[{{"groupName":"{group}","consumeType":"CONSUME_PASSIVELY",'
+        '"messageModel":"CLUSTERING","consumeFromWhere":"CONSUME_FROM_LAST_OFFSET",'
+        '"subscriptionDataSet":[{{"topic":"{topic}","subString":"*","subVersion":1}}]}}],"producerDataSet":[]}}',
+    ),
+    Cell(38, {"consumerGroup": "{group}"}),
+    Cell(
+        41,
+        {},
+        '{{"consumerGroup":"{group}","clientId":"c","mqSet":[{{"topic":"{topic}","brokerName":"b","queueId":0}}]}}',
+    ),
+    Cell(202, {"topic": "{topic}"}),
+    Cell(203, {"consumerGroup": "{group}"}),
+    Cell(208, {"consumerGroup": "{group}", "topic": "{topic}"}),
+    Cell(25, {}, "traceOn=true\n"),
+    Cell(26, {}),
+    Cell(28, {}),
+    Cell(43, {}),
+    Cell(207, {"groupName": "{group}-gone"}),
+    Cell(215, {"topic": "{topic}Gone"}),
+)
+RESOURCES = (("Mine", "mine"), ("Other", "other"))
+
+
+@contextmanager
+def running(
+    kind: str, generation: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+) -> Iterator[System]:
+    admin = ROLES["admin"]
+    home = tmp_path / kind / "home"
+    if generation == "1.0":
+        settings: dict[str, object] = {"aclEnable": "true"}
+        if kind == ORBITLOG:
+            settings["rocketmqHome"] = str(home)
+        (home / "conf").mkdir(parents=True, exist_ok=True)
+        (home / "conf" / "plain_acl.yml").write_text(PLAIN)
+    else:
+        user = {"username": admin.access_key, "password": admin.secret_key}
+        inner = {"accessKey": admin.access_key, "secretKey": admin.secret_key}
+        provider = "org.apache.rocketmq.auth.{0}.provider.Local{1}MetadataProvider"
+        settings = {
+            "authenticationEnabled": "true",
+            "authorizationEnabled": "true",
+            "authenticationMetadataProvider": provider.format("authentication", "Authentication"),
+            "authorizationMetadataProvider": provider.format("authorization", "Authorization"),
+            "initAuthenticationUser": json.dumps(user, separators=(",", ":")),
+            "innerClientAuthenticationCredentials": json.dumps(inner, separators=(",", ":")),
+        }
+    system = make_system(kind, tmp_path / kind, packages_of, settings)
+    system.start()
+    try:
+        yield system
+    finally:
+        system.kill()
+
+
+async def request(client: RemotingClient, address: str, cell: Cell, role: str, topic: str, group: str) -> Command:
+    fields = {name: text.format(topic=topic, group=group) for name, text in cell.fields.items()}
+    body = cell.body.format(topic=topic, group=group) if "{" in cell.body else cell.body
+    command = Command(cell.code, ext_fields=fields, body=body.encode())
+    ROLES[role].sign(command)
+    return await client.invoke(address, command, SECONDS)
+
+
+def is_refused(answer: Command) -> bool:
+    remark = answer.remark or ""
+    if "AclException" in remark:
+        return True
+    words = ("has no permission", "check signature failed", "is not found", "not found.", "access rights")
+    return answer.code == 16 and any(word in remark for word in words)
+
+
+async def prepare(client: RemotingClient, system: System, generation: str) -> None:
+    """Create topics, and in 2.0 users and policies, by Java's codes."""
+    admin = ROLES["admin"]
+
+    async def manage(code: int, body: object = None, **fields: str) -> None:
+        raw = b"" if body is None else json.dumps(body).encode()
+        command = Command(code, ext_fields=fields, body=raw)
+        admin.sign(command)
+        answer = await client.invoke(system.broker_address, command, SECONDS)
+        assert answer.code == 0, (code, answer.remark)
+
+    for topic in ("Mine", "Other"):
+        more = {"readQueueNums": "1", "writeQueueNums": "1", "perm": "6", "topicFilterType": "SINGLE_TAG"}
+        await manage(17, topic=topic, defaultTopic="TBW102", order="false", **more)
+    if generation == "2.0":
+        for role in ("writer", "reader", "denied"):
+            credentials = ROLES[role]
+            name = credentials.access_key
+            await manage(3001, {"password": credentials.secret_key, "userType": "Normal"}, username=name)
+            entries = [{"resource": res, "actions": act, "decision": dec} for res, act, dec in POLICIES[name]]
+            policies = [{"policyType": "Custom", "entries": entries}]
+            await manage(3006, {"subject": f"User:{name}", "policies": policies}, subject=f"User:{name}")
+
+
+def decisions(system: System, generation: str) -> dict[tuple[int, str, str], bool]:
+    """Return whether each cell is allowed."""
+
+    async def ask() -> dict[tuple[int, str, str], bool]:
+        client = RemotingClient()
+        try:
+            await prepare(client, system, generation)
+            table = {}
+            for cell in CELLS:
+                for role in ROLES:
+                    for topic, group in RESOURCES:
+                        answer = await request(client, system.broker_address, cell, role, topic, group)
+                        table[cell.code, role, topic] = not is_refused(answer)
+            return table
+        finally:
+            await client.close()
+
+    return asyncio.run(ask())
+
+
+# Codes that Orbitlog refuses to roles without a permission, and an Apache broker serves to every signed request.
+STRICTER = {
+    "1.0": {14, 25, 26, 28, 29, 30, 31, 41, 43, 202, 203, 208, 320, 361},
+    "2.0": {25, 26, 28, 43, 361},
+}
+
+
+@pytest.mark.parametrize(("generation", "apache"), [("1.0", APACHE_497), ("2.0", APACHE_550)])
+def test_decisions_are_those_of_apache_or_stricter_where_documented(
+    generation: str, apache: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+) -> None:
+    with running(apache, generation, tmp_path, packages_of) as system:
+        theirs = decisions(system, generation)
+    with running(ORBITLOG, generation, tmp_path, packages_of) as system:
+        ours = decisions(system, generation)
+    assert len(ours) > 250
+    looser = {cell for cell in ours if ours[cell] and not theirs[cell]}
+    stricter = {cell for cell in ours if theirs[cell] and not ours[cell]}
+    assert not looser
+    assert {code for code, _, _ in stricter} <= STRICTER[generation], sorted(stricter)
+    assert all(ours[cell] == theirs[cell] for cell in ours if cell[1] in ("admin", "stranger", "wrong secret"))
+
+
+@pytest.mark.parametrize("version", ["4.9.7", "5.5.0"])
+@pytest.mark.parametrize("generation", ["1.0", "2.0"])
+def test_official_java_client_sends_and_consumes_with_its_credentials(
+    generation: str, version: str, tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+) -> None:
+    command = java_command(packages_of(version), tmp_path / "client")
+    with running(ORBITLOG, generation, tmp_path, packages_of) as system:
+
+        def run(role: str, *more: str) -> list[dict[str, object]]:
+            credentials = ROLES[role]
+            words = [system.name_server_address, credentials.access_key, credentials.secret_key, "Mine", "mine", "50"]
+            return run_program(command, "SignedClient", [*words, *more])
+
+        async def make() -> None:
+            client = RemotingClient()
+            try:
+                await prepare(client, system, generation)
+            finally:
+                await client.close()
+
+        asyncio.run(make())
+        sent, consumed = run("admin")
+        assert (sent["answer"], sent["count"]) == ("sent", 53)
+        assert (consumed["answer"], consumed["complete"]) == ("consumed", True)
+        assert run("admin", "token")[0]["answer"] == "sent"
+        for role in ("denied", "wrong secret", "stranger"):
+            (answer,) = run(role)
+            assert answer["answer"] == "refused"
