@@ -336,7 +336,7 @@ def _run_together(
 async def _waiting_together(
     store: MessageStore | None, flush: Callable[[], int], message: Message, senders: int, count: int
 ) -> float:
-    """The same where a broker reads the sends of all at once, since they are threads of one client."""
+    """The same if a broker reads the sends of all at once, since they are threads of one client."""
     all_answered = asyncio.get_running_loop().create_future()
     left, answered, written_to = count, 0, 0
     flushes = FlushQueue(flush if store else lambda: written_to, lambda: None, lambda: 60_000)
@@ -352,7 +352,8 @@ async def _waiting_together(
             left -= run
             places = _append_all(store, message, rows[:run]) if store else [(0, 0)] * run
             written_to = store.written_to if store else written_to + run
-            flushes.wait_run(written_to, cast(Connection, self), [_ANSWER % place for place in places])
+            frames = [_ANSWER % place for place in places]
+            flushes.wait_run(written_to, cast(Connection, self), frames, [b"1"] * len(frames))
 
         def respond_owed(self, frames: list[bytes]) -> None:
             nonlocal answered
