@@ -20,7 +20,7 @@ from orbitlog.remoting.loop_slices import COUNTERS, in_slices
 from orbitlog.settings import limits as limit_keys
 from orbitlog.settings.limits import Limits
 from orbitlog.wire import nameserver_headers as headers
-from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_request_body, encode_body
 from orbitlog.wire.bodies.registration_body import Registration, registration_crc, registration_steps
 from orbitlog.wire.bodies.route_bodies import TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -152,7 +152,7 @@ class BrokerHandlers:
 
     def _query_data_version(self, connection: Connection, request: Command) -> Command:
         header = headers.QueryDataVersionRequest.from_ext_fields(request.ext_fields)
-        asked = decode_body(DataVersion, request.body)
+        asked = decode_request_body(DataVersion, request.body)
         changed = self._routes.has_changed(header.cluster, header.broker_address, asked)
         self._touch(connection, header.cluster, header.broker_address)
         known = self._routes.data_version(header.cluster, header.broker_address)
@@ -174,7 +174,7 @@ class BrokerHandlers:
         """Register one topic of a broker that is registered already."""
         header = headers.TopicRequest.from_ext_fields(request.ext_fields)
         check_name(header.topic)
-        queues = decode_body(TopicRoute, request.body).queues
+        queues = decode_request_body(TopicRoute, request.body).queues
         for queue in queues:
             if not self._routes.owns_name(queue.broker_name, connection):
                 raise RequestRefused(

@@ -22,7 +22,7 @@ from orbitlog.nameserver.nameserver_access import guarded, load_name_server_acce
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
 from orbitlog.remoting.connection import Address, Connection, Handler
-from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.guarded_limits import guarded_limits
 from orbitlog.remoting.request_dispatch import Dispatch
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.settings.limits import HEARTBEAT_TIMEOUT_MS, Limits
@@ -76,10 +76,12 @@ class NameServer:
             guarded(Dispatch(handlers), self._access),
             host=self.settings.bind_address,
             port=self.settings.listen_port,
-            limits=RemotingLimits(
+            limits=guarded_limits(
+                self.limits,
                 connections=self.settings.connections_max,
                 idle_seconds=float(self.settings.server_channel_max_idle_time_seconds),
             ),
+            counters=self.limits,
         )
 
     @property

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, NamedTuple
 
+from orbitlog.settings.limits import Limits
 from orbitlog.wire.command_decoding import WireLimits
 
 if TYPE_CHECKING:
@@ -46,8 +47,9 @@ class Repeated:
 class Flow:
     """Counts the bytes of requests in flight on all connections, and resumes those that were paused."""
 
-    def __init__(self, limits: RemotingLimits) -> None:
+    def __init__(self, limits: RemotingLimits, counters: Limits | None = None) -> None:
         self.limits = limits
+        self.counters = counters or Limits()
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
         self.working_bytes = 0

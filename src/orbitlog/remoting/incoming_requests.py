@@ -17,7 +17,8 @@ from orbitlog.errors import OrbitlogError, RequestRefused, WireError
 from orbitlog.remoting.flow import FRAMES_PER_WRITE, LARGE_FRAME_BYTES, Flow
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, encode_command, response_to
-from orbitlog.wire.frames import Frame, FrameDecoder
+from orbitlog.wire.frames import REFUSED, Frame, FrameDecoder
+from orbitlog.wire.request_budgets import UNCHECKED_BYTES, BudgetRefusal
 
 if TYPE_CHECKING:
     from orbitlog.remoting.backpressure import Backpressure
@@ -43,6 +44,8 @@ Responses that are not ready yet it counts with `Connection.owe`.
 """
 
 _READY = (bytes, Command)  # a tuple built once: `bytes | Command` would build a union for each request
+# A body was refused while it was received, and would be allowed now: it has been skipped all the same.
+_BUDGET_CHANGED = BudgetRefusal(None, ResponseCode.SYSTEM_BUSY, "the size limit was changed; send the request again")
 _REQUEST_BYTES = 512  # approximate memory of a request without its body
 
 
@@ -175,10 +178,31 @@ class IncomingRequests:
 
     def _take(self, frame: Frame) -> None:
         command = self.decoder.decode(frame)
+        if (frame[0] >= REFUSED or len(frame[1]) + len(frame[2]) > UNCHECKED_BYTES) and self._is_refused(
+            frame, command
+        ):
+            return
         if command.flag & FLAG_RESPONSE:
             self._outgoing.receive(command)
         else:
             self._handle(command)
+
+    def _is_refused(self, frame: Frame, command: Command) -> bool:
+        """Answer a request that is over the budget of its code; return whether it is."""
+        is_cut = frame[0] >= REFUSED
+        refusal = self.decoder.refusal(frame, command, int.from_bytes(frame[2]) if is_cut else len(frame[2]))
+        if refusal is None:
+            if not is_cut:
+                return False
+            refusal = _BUDGET_CHANGED
+        if refusal.limit is not None:
+            self._flow.counters.reach(refusal.limit)
+        answer = response_to(command, refusal.code, refusal.remark)
+        if command.flag & FLAG_RESPONSE:
+            self._outgoing.receive(answer)  # the caller learns why it gets no response
+        elif not command.flag & FLAG_ONEWAY:
+            self._send(encode_command(answer))
+        return True
 
     def _handle(self, request: Command) -> None:
         self._handling = request

@@ -8,6 +8,7 @@ import socket
 
 from orbitlog.remoting.connection import Address, Connection, FastPath, Handler
 from orbitlog.remoting.flow import Flow, RemotingLimits
+from orbitlog.settings.limits import Limits
 
 log = logging.getLogger(__name__)
 
@@ -17,7 +18,7 @@ _BACKLOG = 1024
 class RemotingServer:
     """Serves `handler` at one address; with port 0 at a free one, which `address` returns.
 
-    `fast_path` is called before the handler (see `Connection`).
+    `fast_path` is called before the handler (see `Connection`). `counters` gets each limit that is reached.
     """
 
     def __init__(
@@ -28,13 +29,14 @@ class RemotingServer:
         port: int = 0,
         limits: RemotingLimits | None = None,
         fast_path: FastPath | None = None,
+        counters: Limits | None = None,
     ) -> None:
         self.limits = limits or RemotingLimits()
         self._handler = handler
         self._fast_path = fast_path
         self._host = host
         self._port = port
-        self._flow = Flow(self.limits)
+        self._flow = Flow(self.limits, counters)
         self._server: asyncio.Server | None = None
         self._address: Address | None = None
         self._idle_watch: asyncio.TimerHandle | None = None

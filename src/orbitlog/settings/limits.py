@@ -26,6 +26,25 @@ CONNECTIONS_PER_ADDRESS = _limit(
 FIRST_FRAME_SECONDS = _limit(
     "firstFrameTimeoutSeconds", 30, "seconds until a new connection must have sent one whole frame"
 )
+PLAIN_HEADER_BYTES = _limit(
+    "plainHeaderBytesMax", 64 * 1024, "bytes of a request header without message properties or lists", low=4096
+)
+LARGE_HEADER_BYTES = _limit(
+    "largeHeaderBytesMax", 256 * 1024, "bytes of any other request header; a longer one closes the connection", low=4096
+)
+PLAIN_BODY_BYTES = _limit("plainBodyBytesMax", 4 * 1024, "bytes of a request body if its code has none", low=4096)
+CLIENT_BODY_BYTES = _limit(
+    "clientBodyBytesMax", 256 * 1024, "bytes of a heartbeat, a client check or a queue lock request", low=4096
+)
+LIST_BODY_BYTES = _limit(
+    "listBodyBytesMax", 1024 * 1024, "bytes of a list of topics, groups, settings or acknowledgements", low=4096
+)
+RESPONSE_BODY_BYTES = _limit(
+    "responseBodyBytesMax", 4 * 1024 * 1024, "bytes of a client's response to a request of the server", low=4096
+)
+REGISTRATION_BODY_BYTES = _limit(
+    "registrationBodyBytesMax", 16 * 1024 * 1024, "bytes of a broker registration", low=4096
+)
 
 # The broker
 
@@ -58,7 +77,17 @@ HEARTBEAT_TIMEOUT_MS = _limit(
     "longest silence, in milliseconds, that a broker may ask for before it is removed",
 )
 
-SHARED_LIMITS: tuple[Setting[int], ...] = (CONNECTIONS_PER_ADDRESS, FIRST_FRAME_SECONDS)
+SHARED_LIMITS: tuple[Setting[int], ...] = (
+    CONNECTIONS_PER_ADDRESS,
+    FIRST_FRAME_SECONDS,
+    PLAIN_HEADER_BYTES,
+    LARGE_HEADER_BYTES,
+    PLAIN_BODY_BYTES,
+    CLIENT_BODY_BYTES,
+    LIST_BODY_BYTES,
+    RESPONSE_BODY_BYTES,
+    REGISTRATION_BODY_BYTES,
+)
 BROKER_LIMITS: tuple[Setting[int], ...] = (*SHARED_LIMITS, HELD_REQUESTS)
 NAMESERVER_LIMITS: tuple[Setting[int], ...] = (
     *SHARED_LIMITS,

@@ -8,7 +8,7 @@ Go, and also numbers and booleans in C++ and Node: all become text. Mirrors Java
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -17,7 +17,12 @@ from orbitlog.formats.java import INT_MAX, INT_MIN, utf8_decode
 from orbitlog.wire.command import LANGUAGES, Command, Serialization
 from orbitlog.wire.loose_text import read_loosely
 
+if TYPE_CHECKING:
+    from orbitlog.wire.request_budgets import RequestBudgets
+
 FRAME_BYTES_MAX = 16 * 1024 * 1024
+LOOSE_HEADER_BYTES_MAX = 8 * 1024
+"""The loose reader is slow: no client sends such a header with much in it."""
 
 
 class WireLimits(NamedTuple):
@@ -27,6 +32,8 @@ class WireLimits(NamedTuple):
     header_bytes_max: int = 1024 * 1024
     ext_fields_max: int = 1024
     nesting_max: int = 8
+    budgets: RequestBudgets | None = None
+    """The largest header and body per request code; None, for a client, allows any."""
 
 
 _JSON = int(Serialization.JSON)
@@ -80,7 +87,7 @@ def _check_widths(*values: int) -> None:
 
 def _read_loosely(header: bytes, limits: WireLimits) -> object:
     try:
-        return read_loosely(header, characters_max=limits.header_bytes_max, depth_max=limits.nesting_max)
+        return read_loosely(header, bytes_max=LOOSE_HEADER_BYTES_MAX, depth_max=limits.nesting_max)
     except FormatError as error:
         raise WireError(f"header is not valid JSON: {error}") from None
 
@@ -140,7 +147,11 @@ def decode_binary_header(header: bytes, body: bytes, limits: WireLimits) -> Comm
 
 def _binary_ext_fields(header: bytes, position: int, end: int, limits: WireLimits) -> dict[str, str]:
     ext_fields: dict[str, str] = {}
+    count = 0
     while position < end:
+        count += 1  # not the number of keys: an empty or repeated key costs as much
+        if count > limits.ext_fields_max:
+            raise WireError(f"more than {limits.ext_fields_max} ext fields")
         (key_bytes,) = _SHORT.unpack_from(header, position)
         key = _text(header, position + 2, key_bytes)
         position += 2 + key_bytes
@@ -149,8 +160,6 @@ def _binary_ext_fields(header: bytes, position: int, end: int, limits: WireLimit
         position += 4 + value_bytes
         if key:
             ext_fields[key] = value
-        if len(ext_fields) > limits.ext_fields_max:
-            raise WireError(f"more than {limits.ext_fields_max} ext fields")
     if position != end:
         raise WireError("ext fields exceed their length")
     return ext_fields

@@ -5,6 +5,9 @@ returns frames with their headers undecoded, for `decode` or for a fast path. Th
 at most, within the limits: it checks the lengths of a frame before it waits for the rest. After a `WireError` the
 decoder has failed, because the start of the next frame is unknown. Commands that were complete before the invalid
 bytes are returned first; then `failure` is set, and the next call raises it.
+
+A large frame is checked against the budget of its request code when its header is complete, before its body is
+buffered. A frame over its budget is returned without its body, marked as `REFUSED`, and its body is skipped.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from orbitlog.errors import WireError
 from orbitlog.wire.command import Command, Serialization
 from orbitlog.wire.command_decoding import FRAME_BYTES_MAX, WireLimits, decode_binary_header, decode_json_header
 from orbitlog.wire.frame_start import FRAME_START_BYTES, TOTAL_BYTES, unpack_frame_start
+from orbitlog.wire.request_budgets import UNCHECKED_BYTES, BudgetRefusal
 
 if TYPE_CHECKING:
     from orbitlog.wire.repeated_pulls import RepeatedPulls
@@ -29,18 +33,24 @@ _PULL_START = b'{"code":11,'
 _PULL_START_BYTES = len(_PULL_START)
 
 Frame = tuple[int, bytes, bytes]
-"""The serialization, the header and the body of a command."""
+"""The serialization, the header and the body of a command.
+
+If the frame is refused, `REFUSED` is added to the serialization, and the size of its body stands in for the body.
+"""
+
+REFUSED = 2
 
 
 class FrameDecoder:
     """Decodes the bytes that one peer sends."""
 
-    __slots__ = ("_kept", "_limits", "_needed_bytes", "_pulls", "failure")
+    __slots__ = ("_kept", "_limits", "_needed_bytes", "_pulls", "_skipped_bytes", "failure")
 
     def __init__(self, max_frame_bytes: int = FRAME_BYTES_MAX, *, limits: WireLimits | None = None) -> None:
         self._limits = limits or WireLimits(frame_bytes_max=max_frame_bytes)
         self._kept = bytearray()  # one buffer, not a list of chunks: a peer may send two bytes at a time
         self._needed_bytes = FRAME_START_BYTES
+        self._skipped_bytes = 0  # the rest of a refused body, not received yet
         self._pulls: RepeatedPulls | None = None
         self.failure: WireError | None = None
 
@@ -71,6 +81,10 @@ class FrameDecoder:
                 return []
             data = bytes(self._kept)
             self._kept = bytearray()
+        elif self._skipped_bytes:
+            skipped = min(self._skipped_bytes, len(data))
+            self._skipped_bytes -= skipped
+            data = data[skipped:]
         frames: list[Frame] = []
         try:
             position = self._cut_frames(data, frames)
@@ -87,7 +101,7 @@ class FrameDecoder:
         """Decode the header of a frame; raise `WireError`, after which the decoder has failed, if it is invalid."""
         kind, header, body = frame
         try:
-            if kind == _JSON:
+            if kind & ~REFUSED == _JSON:
                 if header[:_PULL_START_BYTES] == _PULL_START and (pull := self._read_pull(header, body)) is not None:
                     return pull
                 return decode_json_header(header, body, self._limits)
@@ -123,6 +137,8 @@ class FrameDecoder:
                     raise WireError(_bad_lengths(total, header_bytes, limits))
             body_end = position + TOTAL_BYTES + total
             if body_end > end:
+                if limits.budgets is not None and total > UNCHECKED_BYTES:
+                    return self._check_large(data, position, frames)
                 self._needed_bytes = body_end - position
                 return position
             if mark != header_bytes and mark >> 24 != _BINARY:
@@ -132,6 +148,36 @@ class FrameDecoder:
             position = body_end
         self._needed_bytes = FRAME_START_BYTES
         return position
+
+    def _check_large(self, data: bytes, position: int, frames: list[Frame]) -> int:
+        """Check an incomplete frame against its budget; return the position of the bytes to keep.
+
+        A refused one is appended to `frames` without its body.
+        """
+        total, mark = unpack_frame_start(data, position)
+        header_start = position + FRAME_START_BYTES
+        header_end = header_start + (mark & _HEADER_BYTES_MASK)
+        body_end = position + TOTAL_BYTES + total
+        self._needed_bytes = body_end - position
+        if header_end > len(data):
+            self._needed_bytes = header_end - position
+            return position
+        if mark >> 24 > _BINARY:
+            raise WireError(f"serialization {mark >> 24} is neither JSON (0) nor binary (1)")
+        frame = mark >> 24, data[header_start:header_end], b""
+        if self.refusal(frame, self.decode(frame), body_end - header_end) is None:
+            return position
+        frames.append((frame[0] | REFUSED, frame[1], (body_end - header_end).to_bytes(4)))
+        self._skipped_bytes = body_end - len(data)
+        self._needed_bytes = FRAME_START_BYTES
+        return len(data)
+
+    def refusal(self, frame: Frame, command: Command, body_bytes: int) -> BudgetRefusal | None:
+        """Return the response to a command that is over the budget of its code, otherwise None."""
+        budgets = self._limits.budgets
+        if budgets is None or len(frame[1]) + body_bytes <= UNCHECKED_BYTES:
+            return None
+        return budgets.refusal(command.code, command.flag, len(frame[1]), body_bytes)
 
 
 def _bad_lengths(total: int, header_bytes: int, limits: WireLimits) -> str:

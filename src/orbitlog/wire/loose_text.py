@@ -6,16 +6,37 @@ instead. The reader replaces it at once, so that no string fails to be encoded l
 
 from __future__ import annotations
 
+from typing import cast
+
+import orjson
+
+from orbitlog.errors import LimitExceeded
 from orbitlog.formats.java import utf8_decode, utf8_encode
 from orbitlog.formats.tables.loose_json import Json, read_json
 
 
-def read_loosely(data: bytes, *, characters_max: int, depth_max: int) -> Json:
-    """Return the value of `data`; raise `FormatError` if it is not valid loose JSON."""
-    value = read_json(utf8_decode(data), characters_max=characters_max, depth_max=depth_max)
+def read_loosely(data: bytes, *, bytes_max: int, depth_max: int) -> Json:
+    """Return the value of `data`; raise `FormatError` if it is not valid loose JSON, or too long for this reader.
+
+    Standard JSON with malformed UTF-8 may have any length. Everything else is read in Python, at a thousandth of
+    orjson's speed, so `bytes_max` must be small for text from a network.
+    """
+    text = utf8_decode(data)
+    if len(data) > bytes_max:
+        return _read_repaired(data, utf8_encode(text), bytes_max)
+    value = read_json(text, characters_max=bytes_max, depth_max=depth_max)
     if b"\\ud" in data or b"\\uD" in data:
         return _sendable(value)
     return value
+
+
+def _read_repaired(data: bytes, repaired: bytes, bytes_max: int) -> Json:
+    try:
+        if repaired != data:
+            return cast("Json", orjson.loads(repaired))
+    except orjson.JSONDecodeError:
+        pass
+    raise LimitExceeded(field="JSON that is not standard", limit=bytes_max, got=len(data))
 
 
 def _sendable(value: Json) -> Json:

@@ -20,7 +20,7 @@ from orbitlog.broker.tables.queue_locks import QueueName
 from orbitlog.errors import ConnectionLost, FormatError, RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_request_body, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, ConsumerData, HeartbeatData
 from orbitlog.wire.bodies.list_bodies import ConsumerList
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -56,7 +56,7 @@ class ClientHandlers:
 
     def heartbeat(self, connection: Connection, request: Command) -> Answer:
         try:
-            data = decode_body(HeartbeatData, request.body, "heartbeat")
+            data = decode_request_body(HeartbeatData, request.body, "heartbeat")
         except FormatError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid heartbeat: {error}") from None
         now_ms = self._state.now_ms()
@@ -153,7 +153,7 @@ class ClientHandlers:
 
     def check_config(self, _: Connection, request: Command) -> Answer:
         """Check whether a subscription can be served; clients ask before they start."""
-        data = decode_body(CheckClientRequestBody, request.body, "client check").subscription
+        data = decode_request_body(CheckClientRequestBody, request.body, "client check").subscription
         if data is None or data.is_tag:
             return response_to(request, ResponseCode.SUCCESS)
         if not self._state.settings[keys.PROPERTY_FILTER]:
@@ -183,7 +183,7 @@ def _lock_body(request: Command) -> LockRequestBody:
     from orbitlog.wire.bodies.queue_bodies import LockRequestBody
 
     try:
-        return decode_body(LockRequestBody, request.body, "locks")
+        return decode_request_body(LockRequestBody, request.body, "locks")
     except FormatError as error:
         raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid body: {error}") from None
 

@@ -21,7 +21,7 @@ from orbitlog.wire.admin_headers import (
     ProducerGroupRequest,
     QuerySubscriptionRequest,
 )
-from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_request_body, encode_body
 from orbitlog.wire.bodies.client_bodies import (
     ClientConnection,
     ConsumerConnection,
@@ -179,6 +179,6 @@ def _producer(member: Member) -> ProducerInfo:
 
 def _decoded(kind: type[T], body: bytes) -> T:
     try:
-        return decode_body(kind, body, "groups")
+        return decode_request_body(kind, body, "groups")
     except FormatError as error:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None

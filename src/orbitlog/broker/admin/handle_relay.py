@@ -13,7 +13,7 @@ from orbitlog.errors import FormatError, RemotingError, RequestRefused, RequestT
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.records.message import encode_message
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_request_body, encode_body
 from orbitlog.wire.bodies.queue_bodies import ConsumerStatus
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
@@ -96,5 +96,5 @@ class RelayHandlers:
             question = Command(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, ext_fields=header.to_ext_fields())
             answer = await self._ask(member, question)
             if answer.code == ResponseCode.SUCCESS and answer.body:
-                offsets[member.client_id] = decode_body(ConsumerStatus, answer.body, "consumer status").queues
+                offsets[member.client_id] = decode_request_body(ConsumerStatus, answer.body, "consumer status").queues
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumerStatus(clients=offsets)))

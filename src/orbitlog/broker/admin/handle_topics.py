@@ -20,7 +20,7 @@ from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.storefiles.store_contents import unsupported_attributes
 from orbitlog.wire.admin_headers import CreateTopicRequest, GetTopicConfigRequest
-from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_request_body, encode_body
 from orbitlog.wire.bodies.config_lists import TopicConfigList
 from orbitlog.wire.bodies.list_bodies import TopicList
 from orbitlog.wire.bodies.queue_bodies import TopicOffset, TopicStats
@@ -94,7 +94,7 @@ class TopicHandlers:
     async def update_all(self, connection: Connection, request: Command) -> Answer:
         """Create or change several topics: all of them or, if one is invalid, none."""
         try:
-            configs = decode_body(TopicConfigList, request.body, "topics").topics
+            configs = decode_request_body(TopicConfigList, request.body, "topics").topics
         except FormatError as error:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
         for config in configs:

@@ -21,7 +21,7 @@ from orbitlog.formats.tables.group_config import RequestMode
 from orbitlog.formats.tables.topic_config import PERMISSION_READ
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.wire.bodies.body_json import decode_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_body, decode_request_body, encode_body
 from orbitlog.wire.bodies.client_bodies import REQUEST_MODES, QueryAssignmentBody, QueueAssignment, QueueAssignments
 from orbitlog.wire.bodies.route_bodies import TopicRoute
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -71,7 +71,7 @@ class AssignmentHandlers:
 
     async def assignment(self, _: Connection, request: Command) -> Answer:
         try:
-            asked = decode_body(QueryAssignmentBody, request.body, "assignment")
+            asked = decode_request_body(QueryAssignmentBody, request.body, "assignment")
         except FormatError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid body: {error}") from None
         settings = self._state.settings
@@ -151,7 +151,7 @@ def _share_to_pop(
 
 def _decoded_mode(request: Command) -> RequestMode:
     try:
-        mode = decode_body(RequestMode, request.body, "request mode")
+        mode = decode_request_body(RequestMode, request.body, "request mode")
     except FormatError as error:
         raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
     if mode.mode not in REQUEST_MODES:

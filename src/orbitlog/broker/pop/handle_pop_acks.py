@@ -16,7 +16,7 @@ from orbitlog.broker.pop.popped_queues import Flight, PopKey
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.wire.bodies.body_json import decode_body
+from orbitlog.wire.bodies.body_json import decode_request_body
 from orbitlog.wire.bodies.client_bodies import BatchAck, BatchAckBody
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
@@ -66,7 +66,7 @@ class PopAckHandlers:
 
     def acknowledge_all(self, _: Connection, request: Command) -> Answer:
         try:
-            body = decode_body(BatchAckBody, request.body, "acknowledgements")
+            body = decode_request_body(BatchAckBody, request.body, "acknowledgements")
         except FormatError as error:
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, f"invalid body: {error}") from None
         acks, broker_name = body.acks, body.broker_name or ""

@@ -11,7 +11,7 @@ from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.listen_address import contradiction
 from orbitlog.remoting.connection import Address, FastPath, Handler
-from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.guarded_limits import guarded_limits
 from orbitlog.remoting.server import RemotingServer
 
 log = logging.getLogger(__name__)
@@ -31,8 +31,13 @@ class Listeners:
             RemotingServer,
             handler,
             host=settings[keys.BIND_ADDRESS],
-            limits=RemotingLimits(connections=settings[keys.CONNECTIONS_MAX]),
+            limits=guarded_limits(
+                state.limits,
+                connections=settings[keys.CONNECTIONS_MAX],
+                message_bytes=partial(settings.__getitem__, keys.MESSAGE_BYTES),
+            ),
             fast_path=fast_path,
+            counters=state.limits,
         )
         self.main = self._make_server(port=settings[keys.LISTEN_PORT])
         self._vip: RemotingServer | None = None

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections.abc import Iterator
 from typing import NamedTuple, NoReturn, TypeAlias
 
 from orbitlog.errors import BadField, FormatError, LimitExceeded
@@ -22,6 +23,7 @@ Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str | int, Json]
 TEXT_CHARACTERS_MAX = 64 * 1024 * 1024
 DEPTH_MAX = 64
 _DEPTH_CEILING = 200  # the loose reader recurses: deeper than this and Python itself would object
+_KEY_DEPTH_MAX = 3  # beans in keys of beans: each level escapes the text of the one inside it, and doubles its length
 _LONG_DIGITS_MAX = len(str(LONG_MIN))
 
 
@@ -42,13 +44,23 @@ def read_json(text: str, *, characters_max: int = TEXT_CHARACTERS_MAX, depth_max
 
 
 def _check_depth(value: Json, depth_max: int) -> None:
-    level = [value]
-    for _ in range(depth_max + 1):
-        containers = [child for child in level if isinstance(child, dict | list)]
-        if not containers:
-            return
-        level = [child for each in containers for child in (each.values() if isinstance(each, dict) else each)]
-    raise LimitExceeded(field="JSON nesting", limit=depth_max, got="deeper nesting")
+    """Raise `LimitExceeded` for deep nesting; an iterator for each level, and no copy of any."""
+    if not isinstance(value, dict | list):
+        return
+    levels = [_containers(value)]
+    while levels:
+        child = next(levels[-1], None)
+        if child is None:
+            levels.pop()
+        elif len(levels) >= depth_max:
+            raise LimitExceeded(field="JSON nesting", limit=depth_max, got="deeper nesting")
+        else:
+            levels.append(_containers(child))
+
+
+def _containers(value: list[Json] | dict[str | int, Json]) -> Iterator[list[Json] | dict[str | int, Json]]:
+    children = value.values() if isinstance(value, dict) else value
+    return (child for child in children if isinstance(child, dict | list))
 
 
 def _long(literal: str) -> int:
@@ -133,6 +145,7 @@ class _LooseReader:
         self._text = text
         self._position = 0
         self._depth_max = depth_max
+        self._key_depth = 0
 
     def read(self) -> Json:
         value = self._value(self._next(), 0)
@@ -214,8 +227,12 @@ class _LooseReader:
             return key
         if token.kind == "word":
             return token.text
-        if token.text == "{":  # a map whose keys are beans: the key is the JSON text of one, as newer Java takes it
-            return json.dumps(self._map(token, depth + 1), ensure_ascii=False, separators=(",", ":"))
+        if token.text == "{" and self._key_depth < _KEY_DEPTH_MAX:
+            # A map whose keys are beans: the key is the JSON text of one, as newer Java takes it.
+            self._key_depth += 1
+            bean = self._map(token, depth + 1)
+            self._key_depth -= 1
+            return json.dumps(bean, ensure_ascii=False, separators=(",", ":"))
         raise self._error(f"expected a key, found {token.text[:40]!r}", token.position)
 
     def _number(self, token: _Token) -> int | float:

@@ -35,22 +35,45 @@ R = TypeVar("R", bound=JsonRecord)
 T = TypeVar("T")
 
 DEPTH_MAX = 32
+LOOSE_REQUEST_BYTES_MAX = 64 * 1024
+REQUEST_REFERENCES_MAX = 64
+REQUEST_VALUES_MAX = 2_000_000
 COMPAT = COMPATS["5.5"]
 _REFERENCE = b'"$ref"'
-_STEP = re.compile(r"\.([^.\[\]]+)|\[(\d{1,9})\]", re.ASCII)
+_STEP = re.compile(r"\.([^.\[\]]++)|\[(\d{1,9}+)\]", re.ASCII)
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
+_ALL_SQUARE = bytes.maketrans(b"{}", b"[]")
+_NOT_BRACKETS = bytes(byte for byte in range(256) if byte not in b"[]{}")
 
 
-def read_body(body: bytes) -> Json:
-    """Return the value of a body; raise `FormatError` if it is not valid loose JSON."""
+def read_body(body: bytes, *, loose_bytes_max: int = TEXT_CHARACTERS_MAX) -> Json:
+    """Return the value of a body; raise `FormatError` if it is not valid loose JSON.
+
+    Only up to `loose_bytes_max` bytes may be other than standard JSON.
+    """
     try:
         value = cast("Json", orjson.loads(body))
     except orjson.JSONDecodeError:
-        value = read_loosely(body, characters_max=TEXT_CHARACTERS_MAX, depth_max=DEPTH_MAX)
+        value = read_loosely(body, bytes_max=loose_bytes_max, depth_max=DEPTH_MAX)
     if body.count(b"{") + body.count(b"[") > DEPTH_MAX:
-        _check_depth(value)
+        _check_depth(body)
     if _REFERENCE in body:
-        _resolve_references(value, value, 0)
+        _References(value).resolve()
     return value
+
+
+def read_request_body(body: bytes) -> Json:
+    """Return the value of a body that a stranger sent; raise `FormatError` if it is invalid or too much work.
+
+    Values and references are counted before they are read.
+    """
+    values = body.count(b",") + body.count(b"{") + body.count(b"[")
+    if values > REQUEST_VALUES_MAX:
+        raise LimitExceeded(field="values in a body", limit=REQUEST_VALUES_MAX, got=values)
+    references = body.count(_REFERENCE)
+    if references > REQUEST_REFERENCES_MAX:
+        raise LimitExceeded(field="references in a body", limit=REQUEST_REFERENCES_MAX, got=references)
+    return read_body(body, loose_bytes_max=LOOSE_REQUEST_BYTES_MAX)
 
 
 def write_body(value: Json) -> bytes:
@@ -63,24 +86,28 @@ def decode_body(kind: type[R], body: bytes, name: str = "body") -> R:
     return decode_record(kind, read_body(body) if body else {}, name)
 
 
+def decode_request_body(kind: type[R], body: bytes, name: str = "body") -> R:
+    """Decode a record that a stranger sent, with limits; an empty body is a record without fields."""
+    return decode_record(kind, read_request_body(body) if body else {}, name)
+
+
 def encode_body(bean: JsonRecord) -> bytes:
     """Encode a record."""
     return write_body(encode_record(bean, COMPAT))
 
 
-def _check_depth(value: Json) -> None:
-    """Raise `LimitExceeded` for deep nesting: unknown fields are kept, and encoding them recurses into each level."""
-    level: list[Json] = [value]
+def _check_depth(body: bytes) -> None:
+    """Raise `LimitExceeded` for deep nesting: unknown fields are kept, and encoding them recurses into each level.
+
+    Works on the text: each pass removes the innermost brackets of all branches, without an object for each.
+    """
+    brackets = _STRING.sub(b"", body).translate(_ALL_SQUARE, _NOT_BRACKETS)
     for _ in range(DEPTH_MAX):
-        level = [
-            child
-            for parent in level
-            if isinstance(parent, dict | list)
-            for child in (parent.values() if isinstance(parent, dict) else parent)
-        ]
-        if not level:
+        if not brackets:
             return
-    raise LimitExceeded(field="JSON nesting", limit=DEPTH_MAX, got="deeper nesting")
+        brackets = brackets.replace(b"[]", b"")
+    if brackets:
+        raise LimitExceeded(field="JSON nesting", limit=DEPTH_MAX, got="deeper nesting")
 
 
 def _without_nulls(value: Json) -> Json:
@@ -91,39 +118,59 @@ def _without_nulls(value: Json) -> Json:
     return value
 
 
-def _resolve_references(value: Json, root: Json, depth: int) -> None:
-    """Replace each `$ref` of fastjson by the object that it refers to; other forms of path stay as they are."""
-    if depth > DEPTH_MAX:
-        return
-    if isinstance(value, dict):
-        for key, child in value.items():
-            value[key] = _resolved(child, root, depth)
-    elif isinstance(value, list):
-        value[:] = [_resolved(child, root, depth) for child in value]
+class _References:
+    """Replaces each `$ref` of fastjson by the object that it refers to; other forms of path stay as they are.
 
+    Equal references share one object, so that a body cannot refer to a large object many times and have it copied.
+    Nothing that decodes a body changes it.
+    """
 
-def _resolved(value: Json, root: Json, depth: int) -> Json:
-    if isinstance(value, dict) and len(value) == 1 and isinstance(path := value.get("$ref"), str):
-        return _at_path(root, path) if path.startswith(("$.", "$[")) else value
-    _resolve_references(value, root, depth + 1)
-    return value
+    def __init__(self, root: Json) -> None:
+        self._root = root
+        self._is_flat: dict[int, bool] = {}  # by id() of objects that were referred to
 
+    def resolve(self) -> None:
+        self._resolve_in(self._root, 0)
 
-def _at_path(root: Json, path: str) -> Json:
-    value = root
-    for name, number in _STEP.findall(path[1:]):
+    def _resolve_in(self, value: Json, depth: int) -> None:
+        if depth > DEPTH_MAX:
+            return
         if isinstance(value, dict):
-            value = value.get(name)
-        elif isinstance(value, list) and number and int(number) < len(value):
-            value = value[int(number)]
-        else:
+            for key, child in value.items():
+                if isinstance(child, dict | list):
+                    value[key] = self._resolved(child, depth)
+        elif isinstance(value, list):
+            value[:] = [self._resolved(child, depth) if isinstance(child, dict | list) else child for child in value]
+
+    def _resolved(self, value: Json, depth: int) -> Json:
+        if isinstance(value, dict) and len(value) == 1 and isinstance(path := value.get("$ref"), str):
+            return self._at_path(path) if path.startswith(("$.", "$[")) else value
+        self._resolve_in(value, depth + 1)
+        return value
+
+    def _at_path(self, path: str) -> Json:
+        value = self._root
+        for name, number in _STEP.findall(path[1:]):
+            if isinstance(value, dict):
+                value = value.get(name)
+            elif isinstance(value, list) and number and int(number) < len(value):
+                value = value[int(number)]
+            else:
+                return None
+        if not isinstance(value, dict):
             return None
-    # A path to an object that contains the reference would make a cycle.
-    return dict(value) if isinstance(value, dict) and "$ref" not in value and not _is_deep(value) else None
+        flat = self._is_flat.get(id(value))
+        if flat is None:
+            # A path to an object that contains the reference would make a cycle.
+            flat = self._is_flat[id(value)] = "$ref" not in value and all(map(_is_plain, value.values()))
+        return value if flat else None
 
 
-def _is_deep(value: dict[str | int, Json]) -> bool:
-    return any(isinstance(child, dict) for child in value.values())
+def _is_plain(value: Json) -> bool:
+    """Return whether a value is a scalar, or a list of scalars."""
+    if isinstance(value, list):
+        return not any(isinstance(child, dict | list) for child in value)
+    return not isinstance(value, dict)
 
 
 def enum_of(*names: str) -> Codec[str]:
@@ -197,6 +244,6 @@ def queue_map_of(codec: Codec[T]) -> Codec[Mapping[MessageQueue, T]]:
 
 def _queue_of_key(key: str | int, path: str) -> MessageQueue:
     try:
-        return _decode_queue(read_body(str(key).encode()), path)
+        return _decode_queue(read_body(str(key).encode(), loose_bytes_max=LOOSE_REQUEST_BYTES_MAX), path)
     except FormatError as error:
         raise BadField(f"key is not a message queue: {error.problem}", field=path) from None

@@ -33,7 +33,7 @@ from orbitlog.formats.tables.json_records import (
 )
 from orbitlog.formats.tables.loose_json import Json
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicQueueMapping, TopicTable
-from orbitlog.wire.bodies.body_json import decode_body, encode_body, read_body, write_body
+from orbitlog.wire.bodies.body_json import decode_request_body, encode_body, read_request_body, write_body
 
 VERSION_3_0_11 = 37
 VERSION_5_0_0 = 413
@@ -103,12 +103,12 @@ def registration_steps(
     if not body:
         return Registration()
     if version < VERSION_3_0_11:
-        return Registration(wrapper=(yield from _wrapper_steps(read_body(body), "body", check)))
+        return Registration(wrapper=(yield from _wrapper_steps(read_request_body(body), "body", check)))
     # 5.5.0 compresses without setting the flag, which its own name server fails to read. No JSON starts with "x",
     # the first byte of zlib.
     if compressed or body.startswith(_ZLIB_START):
         return (yield from _compressed_steps((yield from _inflate_steps(body, inflated_bytes_max)), version, check))
-    value = read_body(body)
+    value = read_request_body(body)
     wrapper_json = value.pop(_WRAPPER, None) if isinstance(value, dict) else None
     registration = decode_record(Registration, value, "body")
     if wrapper_json is None:
@@ -179,7 +179,7 @@ def _sized(piece: bytes) -> bytes:
 
 def _compressed_steps(data: bytes, version: int, check: CheckTopic) -> RegistrationSteps:
     pieces = _Pieces(data)
-    data_version = decode_body(DataVersion, pieces.piece("data version"))
+    data_version = decode_request_body(DataVersion, pieces.piece("data version"))
     topics: dict[str, TopicConfig] = {}
     count = pieces.count("topic count")
     for first in range(0, count, STEP_TOPICS):
@@ -189,11 +189,13 @@ def _compressed_steps(data: bytes, version: int, check: CheckTopic) -> Registrat
             topics[topic.topic] = topic
             check(topic)
         yield step
-    servers = decode_record(Registration, {"filterServerList": read_body(pieces.piece("filter servers"))}, "body")
+    servers = decode_record(
+        Registration, {"filterServerList": read_request_body(pieces.piece("filter servers"))}, "body"
+    )
     mappings: list[TopicQueueMapping] = []
     if version >= VERSION_5_0_0:
         for number in range(pieces.count("mapping count")):
-            mappings.append(decode_body(TopicQueueMapping, pieces.piece("mapping")))
+            mappings.append(decode_request_body(TopicQueueMapping, pieces.piece("mapping")))
             if number % STEP_MAPPINGS == STEP_MAPPINGS - 1:
                 yield STEP_MAPPINGS
     wrapper = TopicWrapper(
@@ -258,7 +260,7 @@ def _decode_topic(text: bytes) -> TopicConfig:
     }
     if len(words) > 5:
         try:
-            fields["attributes"] = read_body(words[5].encode())
+            fields["attributes"] = read_request_body(words[5].encode())
         except FormatError:
             pass  # Java ignores invalid attributes as well
     return decode_record(TopicConfig, fields, "topic")  # type: ignore[arg-type] # every value is JSON
