@@ -13,9 +13,11 @@ LONG_MIN, LONG_MAX = -(2**63), 2**63 - 1
 # Longer text is out of range unless it has leading zeros; the limit also prevents the conversion of megabytes.
 _DIGITS_MAX = 64
 
-_WHOLE = re.compile(r"[+-]?\d+")
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?")
-_HEXADECIMAL = re.compile(r"([+-]?0[xX](?:[0-9a-fA-F]+\.?[0-9a-fA-F]*|\.[0-9a-fA-F]+)[pP][+-]?[0-9]+)[fFdD]?")
+# Possessive: a text of n digits and a letter would otherwise be tried in n * n ways.
+_WHOLE = re.compile(r"[+-]?\d++")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]++(?:\.[0-9]*+)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?[fFdD]?")
+_HEX_DIGITS = r"(?:[0-9a-fA-F]++(?:\.[0-9a-fA-F]*+)?|\.[0-9a-fA-F]++)"
+_HEXADECIMAL = re.compile(rf"([+-]?0[xX]{_HEX_DIGITS}[pP][+-]?[0-9]++)[fFdD]?")
 _WORDS = {"NaN": math.nan, "Infinity": math.inf}
 # What String.trim removes: everything up to the space.
 _TRIMMED = "".join(map(chr, range(33)))

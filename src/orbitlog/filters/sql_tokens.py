@@ -20,11 +20,11 @@ NAME, STRING, WHOLE, FLOATING = "name", "string", "whole", "floating"
 # Alternatives are ordered longest first if two could match at one position.
 _TOKEN = re.compile(
     r"""
-      (?P<space>[ \t\n\r\f]+ | --[^\n\r]*(?:\r\n|\n|\r) | /\*[^*]*\*(?:\*|[^*/][^*]*\*)*/)
-    | (?P<floating>[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)? | \.[0-9]+(?:[eE][+-]?[0-9]+)? | [0-9]+[eE][+-]?[0-9]+)
-    | (?P<whole>0|[1-9][0-9]*[lL]?)
-    | (?P<string>'(?:''|[^'])*')
-    | (?P<name>[A-Za-z_$][A-Za-z0-9_$]*)
+      (?P<space>[ \t\n\r\f]++ | --[^\n\r]*+(?:\r\n|\n|\r) | /\*[^*]*+\*(?:\*|[^*/][^*]*+\*)*+/)
+    | (?P<floating>[0-9]++\.[0-9]*+(?:[eE][+-]?[0-9]++)? | \.[0-9]++(?:[eE][+-]?[0-9]++)? | [0-9]++[eE][+-]?[0-9]++)
+    | (?P<whole>0|[1-9][0-9]*+[lL]?)
+    | (?P<string>'(?:''|[^'])*+')
+    | (?P<name>[A-Za-z_$][A-Za-z0-9_$]*+)
     | (?P<sign><>|>=|<=|[=><(),+-])
     """,
     re.VERBOSE,

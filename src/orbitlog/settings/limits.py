@@ -55,6 +55,29 @@ HELD_REQUESTS = _limit(
     " of them is answered without messages",
 )
 
+HEARTBEAT_GROUPS = _limit("heartbeatGroupsMax", 1_000, "producer and consumer groups in one heartbeat")
+HEARTBEAT_SUBSCRIPTIONS = _limit("heartbeatSubscriptionsMax", 2_000, "subscriptions in one heartbeat")
+HEARTBEAT_SQL_CHARACTERS = _limit(
+    "heartbeatSqlCharactersMax", 32 * 1024, "characters of all SQL92 expressions in one heartbeat"
+)
+CLIENT_GROUPS = _limit("clientGroupsMax", 10_000, "producer and consumer groups of one connection")
+CLIENT_ID_CHARACTERS = _limit("clientIdCharactersMax", 1_024, "characters of a client id")
+LOCK_QUEUES = _limit("lockQueuesMax", 4_096, "queues in one lock request")
+QUEUE_LOCKS = _limit("queueLocksMax", 500_000, "queue locks of all groups; past it, no queue is locked that was free")
+ACK_RECEIPTS = _limit("batchAckReceiptsMax", 4_096, "receipts in one batch acknowledgement")
+ACK_BITS_BYTES = _limit("batchAckBitsBytesMax", 16 * 1024, "bytes of bits, one a message, in one batch acknowledgement")
+STATS_TOPICS = _limit("consumeStatsTopicsMax", 1_000, "topics or groups that one statistics request lists")
+STATS_QUEUES = _limit("consumeStatsQueuesMax", 100_000, "queues of the topics that one statistics request lists")
+KEY_QUERY_ENTRIES = _limit(
+    "keyQueryEntriesMax", 50_000, "index entries that one query by key looks at; past it, the result is incomplete"
+)
+KEY_QUERY_RECORDS = _limit(
+    "keyQueryRecordsMax", 4_000, "messages that one query by key reads; past it, the result is incomplete"
+)
+KEY_QUERY_BYTES = _limit(
+    "keyQueryBytesMax", 64 * 1024 * 1024, "bytes that one query by key reads; past it, the result is incomplete"
+)
+
 # The name server
 
 NAMESERVER_BROKERS = _limit("brokersMax", 10_000, "brokers that may be registered")
@@ -88,7 +111,24 @@ SHARED_LIMITS: tuple[Setting[int], ...] = (
     RESPONSE_BODY_BYTES,
     REGISTRATION_BODY_BYTES,
 )
-BROKER_LIMITS: tuple[Setting[int], ...] = (*SHARED_LIMITS, HELD_REQUESTS)
+BROKER_LIMITS: tuple[Setting[int], ...] = (
+    *SHARED_LIMITS,
+    HELD_REQUESTS,
+    HEARTBEAT_GROUPS,
+    HEARTBEAT_SUBSCRIPTIONS,
+    HEARTBEAT_SQL_CHARACTERS,
+    CLIENT_GROUPS,
+    CLIENT_ID_CHARACTERS,
+    LOCK_QUEUES,
+    QUEUE_LOCKS,
+    ACK_RECEIPTS,
+    ACK_BITS_BYTES,
+    STATS_TOPICS,
+    STATS_QUEUES,
+    KEY_QUERY_ENTRIES,
+    KEY_QUERY_RECORDS,
+    KEY_QUERY_BYTES,
+)
 NAMESERVER_LIMITS: tuple[Setting[int], ...] = (
     *SHARED_LIMITS,
     NAMESERVER_BROKERS,

@@ -29,7 +29,7 @@ H = TypeVar("H", bound="Header")
 _METADATA: Final = "wire"
 _REQUIRED: Final[Any] = dataclasses.MISSING
 _NUMBER_MATCH = re.compile(r"[+-]?[0-9]{1,19}", re.ASCII).fullmatch
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}\.?[0-9]{0,400}|\.[0-9]{1,400})(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,400}+(?:\.[0-9]{0,400}+)?|\.[0-9]{1,400}+)(?:[eE][+-]?[0-9]{1,3})?", re.ASCII)
 
 
 def missing(name: str) -> BadRequest:

@@ -21,7 +21,8 @@ ORDINARY, RETRIED, RETRIED_V2 = "0", "1", "2"
 _PARTS_MIN = 5
 _CHARACTERS_MAX = 1_024
 _DIGITS_MAX = 18
-_BITS_BYTES_MAX = 64 * 1024
+# A queue has at most 20,000 messages in flight (`popped_queues`), which 2,500 bytes describe.
+_BITS_BYTES_MAX = 4 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +101,5 @@ def acknowledged_offsets(start_queue_offset: int, bits: bytes) -> list[int]:
     if len(bits) > _BITS_BYTES_MAX:
         raise BadField(f"{len(bits)} bytes of bits exceed the maximum of {_BITS_BYTES_MAX}", field="acks")
     return [
-        start_queue_offset + at * 8 + bit
-        for at, byte in enumerate(bits)
-        for bit in range(8)
-        if byte and byte >> bit & 1
+        start_queue_offset + at * 8 + bit for at, byte in enumerate(bits) if byte for bit in range(8) if byte >> bit & 1
     ]

@@ -20,6 +20,7 @@ from orbitlog.broker.tables.queue_locks import QueueName
 from orbitlog.errors import ConnectionLost, FormatError, RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.settings import limits as limit_keys
 from orbitlog.wire.bodies.body_json import decode_request_body, encode_body
 from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, ConsumerData, HeartbeatData
 from orbitlog.wire.bodies.list_bodies import ConsumerList
@@ -59,6 +60,7 @@ class ClientHandlers:
             data = decode_request_body(HeartbeatData, request.body, "heartbeat")
         except FormatError as error:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, f"invalid heartbeat: {error}") from None
+        self._check_heartbeat(connection, data)
         now_ms = self._state.now_ms()
         for consumer in data.consumers:
             member = Member(data.client_id, request.language, request.version, connection, now_ms)
@@ -71,6 +73,23 @@ class ClientHandlers:
             member = Member(data.client_id, request.language, request.version, connection, now_ms)
             self._state.clients.register_producer(checked_group(producer.group), member)
         return response_to(request, ResponseCode.SUCCESS)
+
+    def _check_heartbeat(self, connection: Connection, data: HeartbeatData) -> None:
+        """Refuse a heartbeat that would cost too much; each group and subscription is kept and compiled."""
+        limits = self._state.limits
+        subscriptions = [subscription for consumer in data.consumers for subscription in consumer.subscriptions]
+        group_count = len(data.consumers) + len(data.producers)
+        limits.refuse_over(limit_keys.CLIENT_ID_CHARACTERS, len(data.client_id))
+        limits.refuse_over(limit_keys.HEARTBEAT_GROUPS, group_count)
+        limits.refuse_over(limit_keys.HEARTBEAT_SUBSCRIPTIONS, len(subscriptions))
+        sql_characters = sum(len(subscription.expression) for subscription in subscriptions if not subscription.is_tag)
+        limits.refuse_over(limit_keys.HEARTBEAT_SQL_CHARACTERS, sql_characters)
+        registered = self._state.clients.group_count(connection)
+        if registered + group_count > limits[limit_keys.CLIENT_GROUPS]:
+            new = {consumer.group for consumer in data.consumers} | {producer.group for producer in data.producers}
+            limits.refuse_over(
+                limit_keys.CLIENT_GROUPS, registered + len(new - self._state.clients.groups_of(connection))
+            )
 
     def _register_consumer(self, consumer: ConsumerData, member: Member) -> bool:
         """Register a consumer; return whether its group must rebalance."""
@@ -165,12 +184,22 @@ class ClientHandlers:
     def lock(self, _: Connection, request: Command) -> Answer:
         from orbitlog.wire.bodies.queue_bodies import LockResponseBody
 
-        body = _lock_body(request)
-        held = self._state.locks.lock(
-            checked_group(body.group), map(_queue_name, body.queues), body.client_id, self._state.now_ms()
-        )
-        queues = tuple(MessageQueue(queue.topic, queue.broker_name, queue.queue_id) for queue in held)
+        body, state = _lock_body(request), self._state
+        group = checked_group(body.group)
+        state.limits.refuse_over(limit_keys.CLIENT_ID_CHARACTERS, len(body.client_id))
+        state.limits.refuse_over(limit_keys.LOCK_QUEUES, len(body.queues))
+        existing = {_queue_name(queue): queue for queue in body.queues if self._has_queue(queue)}
+        locks_max = state.limits[limit_keys.QUEUE_LOCKS]
+        held = state.locks.lock(group, existing, body.client_id, state.now_ms(), locks_max=locks_max)
+        if len(held) < len(existing) and len(state.locks) >= locks_max:
+            state.limits.reach(limit_keys.QUEUE_LOCKS)
+        queues = tuple(existing[queue] for queue in held)
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(LockResponseBody(queues=queues)))
+
+    def _has_queue(self, queue: MessageQueue) -> bool:
+        """Return whether a queue exists: a lock of another would be kept for nothing."""
+        config = self._state.topics.find(queue.topic)
+        return config is not None and 0 <= queue.queue_id < max(config.read_queue_count, config.write_queue_count)
 
     def unlock(self, _: Connection, request: Command) -> Answer:
         body = _lock_body(request)
@@ -189,7 +218,7 @@ def _lock_body(request: Command) -> LockRequestBody:
 
 
 def _queue_name(queue: MessageQueue) -> QueueName:
-    return QueueName(queue.topic, queue.broker_name, queue.queue_id)
+    return QueueName(queue.topic, queue.queue_id)
 
 
 def _wanted(consumer: ConsumerData) -> str:

@@ -14,6 +14,7 @@ from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.names import popped_topic
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.settings.limits import STATS_QUEUES, STATS_TOPICS
 from orbitlog.wire.admin_headers import (
     BrokerConsumeStatsRequest,
     CloneGroupOffsetRequest,
@@ -72,9 +73,17 @@ class ProgressHandlers:
 
     def consume_stats(self, _: Connection, request: Command) -> Answer:
         header = ConsumeStatsRequest.from_ext_fields(request.ext_fields)
-        given = [topic for topic in (header.topics or header.topic or "").split(";") if topic]
+        given = self._listed((header.topics or header.topic or ""), ";")
         topics = given or self._state.offsets.topics_of(header.group)
+        configs = filter(None, map(self._state.topics.find, topics))
+        self._state.limits.refuse_over(STATS_QUEUES, sum(config.read_queue_count for config in configs))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(self._stats(header.group, topics)))
+
+    def _listed(self, text: str, separator: str) -> list[str]:
+        """Split a list of names in a header field, each once; refuse one that is too long."""
+        names = list(dict.fromkeys(filter(None, text.split(separator))))
+        self._state.limits.refuse_over(STATS_TOPICS, len(names))
+        return names
 
     def _stats(self, group: str, topics: Iterable[str]) -> ConsumeStats:
         """Return a group's offsets, without topics that its consumers no longer subscribe to."""
@@ -161,7 +170,7 @@ class ProgressHandlers:
         header = CorrectionOffsetRequest.from_ext_fields(request.ext_fields)
         offsets = self._state.offsets
         corrected = offsets.queues(header.topic, header.compare_group)
-        for group in filter(None, (header.filter_groups or "").split(",")):
+        for group in self._listed(header.filter_groups or "", ","):
             for queue_id, queue_offset in offsets.queues(header.topic, group).items():
                 corrected[queue_id] = min(queue_offset, corrected.get(queue_id, queue_offset))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(CorrectionOffsets(corrected)))

@@ -16,6 +16,7 @@ from orbitlog.broker.pop.popped_queues import Flight, PopKey
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.settings.limits import ACK_BITS_BYTES, ACK_RECEIPTS
 from orbitlog.wire.bodies.body_json import decode_request_body
 from orbitlog.wire.bodies.client_bodies import BatchAck, BatchAckBody
 from orbitlog.wire.codes import RequestCode, ResponseCode
@@ -29,7 +30,6 @@ from orbitlog.wire.pop_receipt import (
 )
 
 _INVISIBLE_MS_MAX = 30 * 24 * 3600 * 1000
-_BATCH_MAX = 4_096
 
 
 class PopAckHandlers:
@@ -72,8 +72,9 @@ class PopAckHandlers:
         acks, broker_name = body.acks, body.broker_name or ""
         if not acks:
             raise RequestRefused(ResponseCode.NO_MESSAGE, "the batch contains no receipt")
-        if len(acks) > _BATCH_MAX:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"the batch exceeds {_BATCH_MAX} receipts")
+        limits = self._state.limits
+        limits.refuse_over(ACK_RECEIPTS, len(acks))
+        limits.refuse_over(ACK_BITS_BYTES, sum(len(ack.bits) for ack in acks) * 3 // 4)  # bits are base64
         for ack in acks:
             key = PopKey(real_topic(ack.topic, ack.group, ack.retry), ack.group, ack.queue_id)
             receipt = PopReceipt(

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from orbitlog.broker.tables.clients import is_valid_sql
 from orbitlog.broker.tables.topics import NowMs
-from orbitlog.errors import BadExpression
 from orbitlog.filters.bloom_bits import BIT_COUNT, BITS_PER_CONSUMER, bloom_bits
 from orbitlog.formats.tables.group_config import BloomData, FilterData, FilterTable, TopicFilters
 from orbitlog.wire.bodies.heartbeat_bodies import SQL92, SubscriptionData
@@ -115,12 +115,4 @@ def _as_found(data: FilterData, now_ms: int) -> FilterData:
 
 
 def _is_valid(data: SubscriptionData) -> bool:
-    if data.expression_type != SQL92:
-        return False
-    from orbitlog.filters.sql_filter import SqlFilter
-
-    try:
-        SqlFilter(data.expression)
-    except BadExpression:
-        return False
-    return True
+    return data.expression_type == SQL92 and is_valid_sql(data.expression)

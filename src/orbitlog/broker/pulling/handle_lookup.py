@@ -9,6 +9,7 @@ from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.records.message import encode_message
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.settings.limits import KEY_QUERY_BYTES, KEY_QUERY_ENTRIES, KEY_QUERY_RECORDS
 from orbitlog.store.reads.key_query import KeyQuery
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
@@ -33,7 +34,7 @@ class LookupHandlers:
         """Return messages by key, newest first, as many as fit a frame."""
         header = QueryMessageRequest.from_ext_fields(request.ext_fields)
         limit = _UNIQUE_KEY_COUNT if header.unique_key else max(min(header.count_max, _COUNT_MAX), 1)
-        store = self._state.store
+        store, limits = self._state.store, self._state.limits
         result = store.query(
             KeyQuery(
                 checked_stored_topic(header.topic),
@@ -41,6 +42,9 @@ class LookupHandlers:
                 header.begin_timestamp_ms,
                 header.end_timestamp_ms,
                 limit,
+                entries_max=limits[KEY_QUERY_ENTRIES],
+                records_max=limits[KEY_QUERY_RECORDS],
+                bytes_max=limits[KEY_QUERY_BYTES],
             )
         )
         answer = QueryMessageResponse(
@@ -54,10 +58,13 @@ class LookupHandlers:
             if room_bytes < 0 and records:
                 break
             records.append(record)
+        stopped = f"incomplete: {result.reason}" if result.is_cut_short else None
+        if stopped is not None:
+            limits.reach(KEY_QUERY_RECORDS)
         if records:
             body = b"".join(records)
-            return response_to(request, ResponseCode.SUCCESS, ext_fields=answer.to_ext_fields(), body=body)
-        remark = "no message with that key in that time range"
+            return response_to(request, ResponseCode.SUCCESS, stopped, answer.to_ext_fields(), body)
+        remark = stopped or "no message with that key in that time range"
         return response_to(request, ResponseCode.QUERY_NOT_FOUND, remark, answer.to_ext_fields())
 
     def view(self, _: Connection, request: Command) -> Answer:

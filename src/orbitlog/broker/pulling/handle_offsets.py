@@ -74,10 +74,17 @@ class OffsetHandlers:
             auto_create = state.settings[keys.AUTO_CREATE_GROUP]
             if state.groups.find_or_create(checked_group(group), auto_create=auto_create) is None:
                 raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {group} does not exist")
-        if state.topics.find(topic) is None:
+        config = state.topics.find(topic)
+        if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic[:255]} does not exist")
         if header.queue_id < 0 or header.commit_queue_offset < 0:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "queueId and commitOffset must not be negative")
+        queue_count = max(config.read_queue_count, config.write_queue_count)
+        if header.queue_id >= queue_count:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is out of range: topic {topic} has {queue_count} queues",
+            )
         if state.offsets.commit(topic, group, header.queue_id, header.commit_queue_offset):
             return response_to(request, ResponseCode.SUCCESS)
         return response_to(request, ResponseCode.SUCCESS, "commit ignored: the offset was reset")

@@ -72,7 +72,7 @@ class PullHandler:
         if not isinstance(header, PullMessageRequest):
             header = PullMessageRequest.from_ext_fields(request.ext_fields)
         pull = self._validated(connection, request, header)
-        if header.sys_flag & COMMIT:
+        if header.sys_flag & COMMIT and header.commit_queue_offset >= 0:
             self._state.offsets.commit(header.topic, header.group, header.queue_id, header.commit_queue_offset)
         return self._answer(pull, None)
 

@@ -85,10 +85,12 @@ class HeldPulls(Generic[T]):
 
     def take_overdue(self, topic: str, queue_id: int, max_offset: int) -> list[HeldPull[T]]:
         """Remove and return the pulls of a queue whose message exists, in case a wake-up was missed."""
-        waiting = self._held.get((topic, queue_id), [])
-        taken = [pull for pull in waiting if pull.queue_offset < max_offset]
+        taken: list[HeldPull[T]] = []
+        kept: list[HeldPull[T]] = []
+        for pull in self._held.get((topic, queue_id), ()):
+            (taken if pull.queue_offset < max_offset else kept).append(pull)
         if taken:
-            self._keep((topic, queue_id), [pull for pull in waiting if pull not in taken])
+            self._keep((topic, queue_id), kept)
         return taken
 
     def _take(self, is_wanted: Callable[[HeldPull[T]], bool]) -> list[HeldPull[T]]:

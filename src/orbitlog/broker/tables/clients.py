@@ -37,7 +37,7 @@ class Subscription:
         """Why the expression is invalid; empty if it is valid."""
         if not data.is_tag:
             try:
-                self.record_filter = _sql_filter(data)
+                self.record_filter = _sql_filter(data.expression_type, data.expression)
             except BadExpression as error:
                 self.problem = f"invalid expression: {error}"
 
@@ -57,13 +57,24 @@ def _tags_filter(data: SubscriptionData) -> TagsFilter | None:
     return frozenset(map(string_hash, data.tags) if data.tags else data.tag_codes).__contains__
 
 
-def _sql_filter(data: SubscriptionData) -> RecordFilter:
-    if data.expression_type != SQL92:
-        raise BadExpression(f"{data.expression_type[:40]!r} is not a type of expression", data.expression)
+@lru_cache(maxsize=256)
+def _sql_filter(expression_type: str, expression: str) -> RecordFilter:
+    """Compile an expression. Cached: a heartbeat needs it twice, and all members of a group send the same one."""
+    if expression_type != SQL92:
+        raise BadExpression(f"{expression_type[:40]!r} is not a type of expression", expression)
     from orbitlog.filters.sql_filter import SqlFilter
 
-    matches = SqlFilter(data.expression).matches
+    matches = SqlFilter(expression).matches
     return lambda record: matches(decode_message(record, check_crc=False).properties)
+
+
+def is_valid_sql(expression: str) -> bool:
+    """Return whether an SQL92 expression compiles."""
+    try:
+        _sql_filter(SQL92, expression)
+    except BadExpression:
+        return False
+    return True
 
 
 def no_property_filter(expression_type: str) -> str:
@@ -140,6 +151,17 @@ class Clients:
     def __init__(self) -> None:
         self._consumers: dict[str, ConsumerGroup] = {}
         self._producers: dict[str, dict[object, Member]] = {}
+        # The groups of each connection: a connection that closes must not cost a look at all groups.
+        self._consumed: dict[object, dict[str, None]] = {}
+        self._produced: dict[object, dict[str, None]] = {}
+
+    def groups_of(self, connection: object) -> set[str]:
+        """Return the groups that a connection is in."""
+        return {*self._consumed.get(connection, ()), *self._produced.get(connection, ())}
+
+    def group_count(self, connection: object) -> int:
+        """Return the number of groups that a connection is in."""
+        return len(self._consumed.get(connection, ())) + len(self._produced.get(connection, ()))
 
     # Consumers
 
@@ -164,6 +186,7 @@ class Clients:
         before = group.members.get(member.connection)
         is_new = before is None or before.client_id != member.client_id
         group.members[member.connection] = member
+        self._consumed.setdefault(member.connection, {})[heartbeat.group] = None
         changed = group.take_subscriptions(
             {subscription.topic: subscription for subscription in heartbeat.subscriptions}
         )
@@ -176,6 +199,7 @@ class Clients:
         group = self._consumers.get(group_name)
         if group is None or group.members.pop(connection, None) is None:
             return False
+        _leave(self._consumed, connection, group_name)
         if not group.members:
             del self._consumers[group_name]
         return True
@@ -199,10 +223,12 @@ class Clients:
 
     def register_producer(self, group: str, member: Member) -> None:
         self._producers.setdefault(group, {})[member.connection] = member
+        self._produced.setdefault(member.connection, {})[group] = None
 
     def unregister_producer(self, group: str, connection: object) -> None:
         members = self._producers.get(group, {})
         members.pop(connection, None)
+        _leave(self._produced, connection, group)
         if not members:
             self._producers.pop(group, None)
 
@@ -210,9 +236,11 @@ class Clients:
 
     def drop_connection(self, connection: object) -> list[str]:
         """Remove a closed connection; return the consumer groups that it was in."""
-        for group in list(self._producers):
+        for group in list(self._produced.get(connection, ())):
             self.unregister_producer(group, connection)
-        return [group for group in list(self._consumers) if self.unregister_consumer(group, connection)]
+        return [
+            group for group in list(self._consumed.get(connection, ())) if self.unregister_consumer(group, connection)
+        ]
 
     def expired(self, now_ms: int) -> list[object]:
         """Return connections without a heartbeat for longer than the timeout."""
@@ -225,3 +253,11 @@ class Clients:
                 if now_ms - member.last_seen_ms > EXPIRY_MS
             }
         )
+
+
+def _leave(groups: dict[object, dict[str, None]], connection: object, group: str) -> None:
+    joined = groups.get(connection)
+    if joined is not None:
+        joined.pop(group, None)
+        if not joined:
+            del groups[connection]

@@ -9,14 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from orbitlog.formats.java import INT_MAX
+
 LEASE_MS = 60_000
 
 
 class QueueName(NamedTuple):
-    """Java's MessageQueue, as the client spelled it."""
+    """A queue of this broker; without the broker's name, so that another spelling is no other lock."""
 
     topic: str
-    broker_name: str
     queue_id: int
 
 
@@ -31,17 +32,32 @@ class QueueLocks:
 
     def __init__(self) -> None:
         self._leases: dict[str, dict[QueueName, _Lease]] = {}
+        self._count = 0
 
-    def lock(self, group: str, queues: Iterable[QueueName], client_id: str, now_ms: int) -> list[QueueName]:
-        """Lock queues that are free, renew the client's own; return those that it holds now."""
+    def __len__(self) -> int:
+        return self._count
+
+    def lock(
+        self, group: str, queues: Iterable[QueueName], client_id: str, now_ms: int, *, locks_max: int = INT_MAX
+    ) -> list[QueueName]:
+        """Lock queues that are free, renew the client's own; return those that it holds now.
+
+        No queue is locked for the first time if there are `locks_max` leases.
+        """
         leases = self._leases.setdefault(group, {})
         held = []
         for queue in queues:
             lease = leases.get(queue)
             if lease is not None and lease.client_id != client_id and lease.until_ms > now_ms:
                 continue
+            if lease is None:
+                if self._count >= locks_max:
+                    continue
+                self._count += 1
             leases[queue] = _Lease(client_id, now_ms + LEASE_MS)
             held.append(queue)
+        if not leases:
+            del self._leases[group]
         return held
 
     def unlock(self, group: str, queues: Iterable[QueueName], client_id: str) -> None:
@@ -51,6 +67,7 @@ class QueueLocks:
             lease = leases.get(queue)
             if lease is not None and lease.client_id == client_id:
                 del leases[queue]
+                self._count -= 1
         if not leases:
             self._leases.pop(group, None)
 
@@ -63,5 +80,6 @@ class QueueLocks:
             for queue, lease in list(leases.items()):
                 if lease.until_ms <= now_ms:
                     del leases[queue]
+                    self._count -= 1
             if not leases:
                 del self._leases[group]

@@ -117,12 +117,12 @@ def _quote_int_keys(text: str) -> str:
     return _INT_KEY.sub(rf'\1"{_MARK}\2"', text)
 
 
-_SPACE = re.compile(r"(?:[ \t\r\n\f\b]+|//[^\n]*|/\*.*?\*/)*", re.DOTALL)
+_SPACE = re.compile(r"(?:[ \t\r\n\f\b]++|//[^\n]*+|/\*.*?\*/)*+", re.DOTALL)
 _TOKEN = re.compile(
     r"""(?P<string>"[^"\\]*+(?:\\.[^"\\]*+)*+"|'[^'\\]*+(?:\\.[^'\\]*+)*+')
-    |(?P<double>-?[0-9]+(?:\.[0-9]+(?:[eE][+-]?[0-9]+)?|[eE][+-]?[0-9]+))
-    |(?P<long>-?[0-9]+)
-    |(?P<word>[A-Za-z_$][A-Za-z0-9_$]*)
+    |(?P<double>-?[0-9]++(?:\.[0-9]++(?:[eE][+-]?[0-9]++)?|[eE][+-]?[0-9]++))
+    |(?P<long>-?[0-9]++)
+    |(?P<word>[A-Za-z_$][A-Za-z0-9_$]*+)
     |(?P<mark>[][{}:,])""",
     re.VERBOSE | re.DOTALL,
 )

@@ -7,7 +7,7 @@ to the keys known to be durable, or rebuilt from the log.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -203,12 +203,17 @@ class IndexFile:
         raw = self.file.read(self._layout.entry_position(number), INDEX_ENTRY.size_bytes)
         return int(_UNPACK_ENTRY(raw)[1])
 
-    def find(self, key_hash: int, begin_ms: int, end_ms: int) -> Iterator[int]:
-        """Yield the physical offsets of entries with that hash and a time in the window, newest first."""
+    def find(
+        self, key_hash: int, begin_ms: int, end_ms: int, take_entry: Callable[[], bool] = lambda: True
+    ) -> Iterator[int]:
+        """Yield the physical offsets of entries with that hash and a time in the window, newest first.
+
+        `take_entry` is called for each entry of the chain; the search ends when it returns False.
+        """
         header = self.header
         number = int.from_bytes(self.file.read(self._layout.slot_position(key_hash), 4), "big", signed=True)
         # Not limited by the header: a reader in another process may see a slot before the header.
-        while 0 < number < self._layout.entry_count:
+        while 0 < number < self._layout.entry_count and take_entry():
             position = self._layout.entry_position(number)
             found_hash, physical_offset, diff, previous = _UNPACK_ENTRY(
                 self.file.read(position, INDEX_ENTRY.size_bytes)

@@ -48,6 +48,10 @@ class KeyQuery:
     end_ms: int = LONG_MAX
     limit: int = QUERY_LIMIT_DEFAULT
     unique_key_only: bool = False
+    entries_max: int | None = None
+    """Index entries to look at, records to read and their bytes; past one of them the result is incomplete."""
+    records_max: int | None = None
+    bytes_max: int | None = None
     by_index_time: bool = False
     """Compare the index's timestamps, cut to seconds, instead of the messages' own, as a Java broker does."""
 
@@ -65,6 +69,8 @@ class FoundByKey:
     complete: bool = True
     reason: str = ""
     newest_timestamp_ms: int = 0
+    is_cut_short: bool = False
+    """Whether the search stopped at a limit of its work."""
 
     @property
     def messages(self) -> list[Message]:
@@ -88,19 +94,47 @@ def query_by_key(query: KeyQuery, log: CommitLog, index: IndexFiles, *, indexed_
     """Return the messages with that key."""
     records: list[bytes] = []
     newest_ms, reason = 0, ""
-    for record, store_timestamp_ms in _candidates(query, log, index):
+    work = _Work(query)
+    for record, store_timestamp_ms in _candidates(query, log, index, work):
         if len(records) == query.limit:
             reason = f"there are more than {query.limit}"
             break
         records.append(record)
         newest_ms = max(newest_ms, store_timestamp_ms)
     else:
-        if indexed_to < log.written_to:
+        if work.spent:
+            reason = f"the search stopped after {work.spent}"
+        elif indexed_to < log.written_to:
             reason = f"the index is {log.written_to - indexed_to} bytes behind the log"
-    return FoundByKey(records, not reason, reason, newest_ms)
+    return FoundByKey(records, not reason, reason, newest_ms, bool(work.spent))
 
 
-def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles) -> Iterator[tuple[bytes, int]]:
+class _Work:
+    """The work of one query: hashes of different keys can be equal, so a chain may be long and match nothing."""
+
+    def __init__(self, query: KeyQuery) -> None:
+        self._entries_left = LONG_MAX if query.entries_max is None else query.entries_max
+        self._records_left = LONG_MAX if query.records_max is None else query.records_max
+        self._bytes_left = LONG_MAX if query.bytes_max is None else query.bytes_max
+        self.spent = ""
+        """The limit that was reached; empty if none was."""
+
+    def take_entry(self) -> bool:
+        """Count an index entry; return False if no more may be looked at."""
+        self._entries_left -= 1
+        if self._entries_left < 0:
+            self.spent = "the maximum of index entries"
+        return not self.spent
+
+    def take_record(self, record: bytes | None) -> None:
+        """Count a record that was read."""
+        self._records_left -= 1
+        self._bytes_left -= 0 if record is None else len(record)
+        if self._records_left <= 0 or self._bytes_left <= 0:
+            self.spent = "the maximum of messages read"
+
+
+def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles, work: _Work) -> Iterator[tuple[bytes, int]]:
     hashed = key_hash(index_key(query.topic, query.key))
     glance = _Glance.at(query)
     seen: set[int] = set()
@@ -109,11 +143,14 @@ def _candidates(query: KeyQuery, log: CommitLog, index: IndexFiles) -> Iterator[
         overlaps = header.begin_timestamp_ms <= query.end_ms and header.end_timestamp_ms >= query.begin_ms
         if header.key_count == 0 or not overlaps:
             continue
-        for physical_offset in file.find(hashed, query.begin_ms - query.slack_ms, query.end_ms):
+        for physical_offset in file.find(hashed, query.begin_ms - query.slack_ms, query.end_ms, work.take_entry):
             if physical_offset in seen:
                 continue
+            if work.spent:
+                return
             seen.add(physical_offset)
             record = log.read_record(physical_offset)
+            work.take_record(record)
             if record is None:
                 continue
             store_timestamp_ms = None if glance is None else glance.matches(record, physical_offset)

@@ -131,6 +131,8 @@ def test_queue_lock_is_held_by_one_client(tmp_path: Path) -> None:
             answer = await desk.ask(RequestCode.LOCK_BATCH_MQ, body(client_id, *queue_ids))
             return [queue["queueId"] for queue in json.loads(answer.body)["lockOKMQSet"]]
 
+        assert await locked("one", 0, 1) == [], "the topic does not exist"
+        desk.broker.state.topics.find_or_create("T", 4)
         assert await locked("one", 0, 1) == [0, 1]
         assert await locked("two", 1, 2) == [2]
         await desk.ask(RequestCode.UNLOCK_BATCH_MQ, body("two", 0, 1))
@@ -143,7 +145,7 @@ def test_queue_lock_is_held_by_one_client(tmp_path: Path) -> None:
 
 def test_queue_lock_expires_with_its_lease() -> None:
     locks = QueueLocks()
-    queue = QueueName("T", "b", 0)
+    queue = QueueName("T", 0)
     assert locks.lock("G", [queue], "one", 0) == [queue]
     assert locks.lock("G", [queue], "two", LEASE_MS - 1) == [] and locks.is_held("G", LEASE_MS - 1)
     assert locks.lock("G", [queue], "two", LEASE_MS) == [queue]
