@@ -16,6 +16,7 @@ from orbitlog.errors import RequestTimeout, WireError
 from orbitlog.remoting.backpressure import Backpressure
 from orbitlog.remoting.flow import Flow
 from orbitlog.remoting.incoming_requests import (
+    HELD,
     NO_ANSWER,
     Answer,
     FastPath,
@@ -26,7 +27,7 @@ from orbitlog.remoting.incoming_requests import (
 from orbitlog.remoting.outgoing_requests import OutgoingRequests
 from orbitlog.wire.command import Command
 
-__all__ = ["NO_ANSWER", "Address", "Answer", "Connection", "FastPath", "Handler", "failure_answer"]
+__all__ = ["HELD", "NO_ANSWER", "Address", "Answer", "Connection", "FastPath", "Handler", "failure_answer"]
 
 log = logging.getLogger(__name__)
 

@@ -30,10 +30,16 @@ log = logging.getLogger(__name__)
 
 class _NoAnswer(Enum):
     NO_ANSWER = "no answer"
+    HELD = "held"
 
 
 NO_ANSWER: Final = _NoAnswer.NO_ANSWER
 """Returned by a handler for a request that is never answered."""
+HELD: Final = _NoAnswer.HELD
+"""Returned by a handler that holds a request (long polling) and limits how many it holds.
+
+Such a request keeps neither its body nor its fields. It counts as unanswered, but it delays no other request.
+"""
 
 Answer = Command | bytes | _NoAnswer | None
 Handler = Callable[["Connection", Command], Answer | Awaitable[Answer]]
@@ -43,6 +49,7 @@ FastPath = Callable[["Connection", deque[Frame], list[bytes]], None]
 Responses that are not ready yet it counts with `Connection.owe`.
 """
 
+_NO_FIELDS: dict[str, str] = {}  # of held requests; never changed
 _READY = (bytes, Command)  # a tuple built once: `bytes | Command` would build a union for each request
 # A body was refused while it was received, and would be allowed now: it has been skipped all the same.
 _BUDGET_CHANGED = BudgetRefusal(None, ResponseCode.SYSTEM_BUSY, "the size limit was changed; send the request again")
@@ -148,7 +155,8 @@ class IncomingRequests:
         self._answer_callbacks.clear()
         in_flight, self._in_flight = self._in_flight, {}
         owed_count, self.owed_count = self.owed_count, 0
-        return sum(map(_counted_bytes, in_flight.values())) + owed_count * _REQUEST_BYTES
+        working = [request for request in in_flight.values() if request.ext_fields is not _NO_FIELDS]
+        return sum(map(_counted_bytes, working)) + owed_count * _REQUEST_BYTES
 
     # Requests
 
@@ -219,6 +227,9 @@ class IncomingRequests:
             # The handler may have called `respond` before it returned: then the request is not in flight any more.
             if self._handling is request and not request.flag & FLAG_ONEWAY:
                 self._hold(request)
+        elif answer is HELD:
+            if self._handling is request:
+                self._park(request)
         elif answer is not NO_ANSWER:
             self._hold(request)
             self._flow.start(asyncio.get_running_loop().create_task(self._answer_when_ready(request, answer)))
@@ -250,11 +261,23 @@ class IncomingRequests:
         self._in_flight[id(request)] = request
         self._flow.add(_counted_bytes(request))
 
+    def _park(self, request: Command) -> None:
+        """Keep a held request: only what its response needs, and outside the limits of requests in work."""
+        request.body = b""
+        request.ext_fields = _NO_FIELDS
+        if request.flag & FLAG_ONEWAY:
+            return
+        self._in_flight[id(request)] = request
+        self._in_flight_max += 1
+
     def _settle(self, request: Command) -> None:
         if self._handling is request:
             self._handling = None
         if self._in_flight.pop(id(request), None) is not None:
-            self._flow.remove(_counted_bytes(request))
+            if request.ext_fields is _NO_FIELDS:
+                self._in_flight_max -= 1
+            else:
+                self._flow.remove(_counted_bytes(request))
 
     def _send(self, frame: bytes) -> None:
         if self._batch is not None:

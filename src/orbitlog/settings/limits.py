@@ -55,6 +55,15 @@ HELD_REQUESTS = _limit(
     " of them is answered without messages",
 )
 
+HELD_PER_CONNECTION = _limit(
+    "heldRequestsPerConnectionMax", 16_384, "long polls of one connection; more are answered at once"
+)
+HELD_PER_QUEUE = _limit(
+    "heldRequestsPerQueueMax", 20_000, "long polls that wait for one queue or POP topic; more are answered at once"
+)
+SUBSCRIPTION_CHARACTERS = _limit(
+    "subscriptionCharactersMax", 32 * 1024, "characters of a subscription in a pull, a pop or a heartbeat"
+)
 HEARTBEAT_GROUPS = _limit("heartbeatGroupsMax", 1_000, "producer and consumer groups in one heartbeat")
 HEARTBEAT_SUBSCRIPTIONS = _limit("heartbeatSubscriptionsMax", 2_000, "subscriptions in one heartbeat")
 HEARTBEAT_SQL_CHARACTERS = _limit(
@@ -114,6 +123,9 @@ SHARED_LIMITS: tuple[Setting[int], ...] = (
 BROKER_LIMITS: tuple[Setting[int], ...] = (
     *SHARED_LIMITS,
     HELD_REQUESTS,
+    HELD_PER_CONNECTION,
+    HELD_PER_QUEUE,
+    SUBSCRIPTION_CHARACTERS,
     HEARTBEAT_GROUPS,
     HEARTBEAT_SUBSCRIPTIONS,
     HEARTBEAT_SQL_CHARACTERS,

@@ -82,6 +82,8 @@ class ClientHandlers:
         limits.refuse_over(limit_keys.CLIENT_ID_CHARACTERS, len(data.client_id))
         limits.refuse_over(limit_keys.HEARTBEAT_GROUPS, group_count)
         limits.refuse_over(limit_keys.HEARTBEAT_SUBSCRIPTIONS, len(subscriptions))
+        longest = max((len(subscription.expression) for subscription in subscriptions), default=0)
+        limits.refuse_over(limit_keys.SUBSCRIPTION_CHARACTERS, longest)
         sql_characters = sum(len(subscription.expression) for subscription in subscriptions if not subscription.is_tag)
         limits.refuse_over(limit_keys.HEARTBEAT_SQL_CHARACTERS, sql_characters)
         registered = self._state.clients.group_count(connection)

@@ -18,7 +18,8 @@ from orbitlog.broker.tables.clients import Subscription, no_property_filter, par
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.names import RETRY_TOPIC_CHARACTERS_MAX, pop_retry_topic
 from orbitlog.formats.tables.topic_config import PERMISSION_READ
-from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.connection import HELD, Answer, Connection, Handler
+from orbitlog.settings.limits import HELD_PER_QUEUE, SUBSCRIPTION_CHARACTERS
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
 from orbitlog.wire.pop_headers import (
@@ -34,6 +35,7 @@ from orbitlog.wire.pop_headers import (
 _COUNT_MAX = 32
 _POLL_MS_MAX = 10 * 60_000
 _INVISIBLE_MS_MAX = 30 * 24 * 3600 * 1000
+_CACHED_CHARACTERS_MAX = 512
 _FOUND, _NOT_FOUND = "FOUND", "NO_MESSAGE_IN_QUEUE"
 
 
@@ -43,7 +45,8 @@ class PopHandlers:
     def __init__(self, state: BrokerState, service: PopService) -> None:
         self._state = state
         self.service = service
-        self.held = HeldPops()
+        self.held = HeldPops(state.held_requests, per_topic_max=state.limits[HELD_PER_QUEUE])
+        state.held_requests.add_displacer(self.held.displace)
 
     @property
     def table(self) -> Mapping[int, Handler]:
@@ -170,7 +173,7 @@ class PopHandlers:
             return answer
         if held.until_ms <= self._state.now_ms() or self._state.is_stopping:
             return held.give_up()
-        return None if self.held.hold(held) else too_many()
+        return HELD if self.held.hold(held) else too_many()
 
     def _plain_wish(
         self, topic: str, group: str, queue_id: int, count: int, header: NotificationRequest | None = None
@@ -210,6 +213,7 @@ class PopHandlers:
             )
 
     def _subscription(self, header: PopMessageRequest) -> Subscription:
+        self._state.limits.refuse_over(SUBSCRIPTION_CHARACTERS, len(header.expression or ""))
         subscription = _parsed(header.topic, header.expression or None, header.expression_type)
         if not subscription.data.is_tag and not self._state.settings[keys.PROPERTY_FILTER]:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, no_property_filter(subscription.data.expression_type))
@@ -223,10 +227,16 @@ def awaited_topics(wish: PopWish) -> tuple[str, ...]:
     return (wish.topic, *(pop_retry_topic(wish.group, wish.topic, is_v2=is_v2) for is_v2 in (False, True)))
 
 
-@lru_cache(maxsize=1024)
 def _parsed(topic: str, expression: str | None, expression_type: str | None) -> Subscription:
-    """Parse a subscription; cached, as the requests of a group repeat it."""
-    return parse_subscription(topic, expression, expression_type if expression is not None else None)
+    """Parse a subscription; a short one is cached, as the requests of a group repeat it."""
+    if expression is None:
+        expression_type = None
+    elif len(expression) > _CACHED_CHARACTERS_MAX:
+        return parse_subscription(topic, expression, expression_type)
+    return _parse_cached(topic, expression, expression_type)
+
+
+_parse_cached = lru_cache(maxsize=1024)(parse_subscription)
 
 
 def _notice(request: Command, has_message: bool, *, is_full: bool = False) -> Command:

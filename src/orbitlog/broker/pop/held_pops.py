@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass
 
+from orbitlog.broker.pulling.held_requests import HeldIndex, HeldOwner, HeldRequests
+from orbitlog.formats.java import INT_MAX
 from orbitlog.remoting.connection import Connection
+from orbitlog.settings.limits import HELD_PER_QUEUE
 from orbitlog.wire.command import Command
 
 HELD_MAX = 100_000
@@ -39,7 +42,10 @@ class HeldPop:
 class HeldPops:
     """Held requests by topic, in order of arrival."""
 
-    def __init__(self) -> None:
+    def __init__(self, counts: HeldRequests, *, per_topic_max: int = INT_MAX) -> None:
+        self._counts = counts
+        self._per_topic_max = per_topic_max
+        self._index: HeldIndex[HeldPop] = HeldIndex()
         self._held: dict[HeldPop, None] = {}
         self._by_topic: dict[str, dict[HeldPop, None]] = {}
         self._alike: dict[Hashable, int] = {}
@@ -53,7 +59,13 @@ class HeldPops:
         """Hold a request; return False if too many are held."""
         if len(self._held) >= HELD_MAX or self._alike.get(held.wish, 0) >= HELD_ALIKE_MAX:
             return False
+        if len(self._by_topic.get(held.topics[0], ())) >= self._per_topic_max:
+            self._counts.limits.reach(HELD_PER_QUEUE)
+            return False
+        if not self._counts.admit(held.connection):
+            return False
         self._held[held] = None
+        self._index.add(held, held.connection, held.until_ms)
         if held.ordered:
             self._ordered[held] = None
         self._alike[held.wish] = self._alike.get(held.wish, 0) + 1
@@ -78,17 +90,24 @@ class HeldPops:
         if is_sweep:
             self._next_sweep_ms = now_ms + _SWEEP_MS
         self._attempt(list(self._held if is_sweep else self._ordered))
-        for held in [held for held in self._held if held.until_ms <= now_ms]:
+        for held in self._index.expired(now_ms):
             self._answer(held, held.give_up())
 
     def answer_all(self, connection: Connection | None = None) -> None:
         """Answer all requests, or those of one connection, with a timeout."""
-        for held in [held for held in self._held if connection is None or held.connection is connection]:
+        for held in list(self._held) if connection is None else self._index.of_owner(connection):
             self._answer(held, held.give_up())
+
+    def displace(self, connection: HeldOwner, count: int) -> int:
+        """Answer up to `count` of a connection's newest requests with a timeout; return how many there were."""
+        newest = self._index.newest(connection, count)
+        for held in newest:
+            self._answer(held, held.give_up())
+        return len(newest)
 
     def drop(self, connection: Connection) -> None:
         """Drop the requests of a closed connection."""
-        for held in [held for held in self._held if held.connection is connection]:
+        for held in self._index.of_owner(connection):
             self._remove(held)
 
     def count(self, topic: str, group: str, queue_id: int) -> int:
@@ -113,6 +132,8 @@ class HeldPops:
 
     def _remove(self, held: HeldPop) -> None:
         del self._held[held]
+        self._index.remove(held, held.connection, held.until_ms)
+        self._counts.release(held.connection)
         self._ordered.pop(held, None)
         self._alike[held.wish] -= 1
         if not self._alike[held.wish]:

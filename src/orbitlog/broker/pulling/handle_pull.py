@@ -7,12 +7,15 @@ gets its responses in one write: fifty groups that wait for a message cost fifty
 
 from __future__ import annotations
 
+import asyncio
 import logging
+from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orbitlog.broker.admin.name_checks import checked_group
 from orbitlog.broker.pulling.held_pulls import HeldPull, HeldPulls
+from orbitlog.broker.pulling.held_requests import HeldOwner
 from orbitlog.broker.pulling.pull_answer import pull_frame
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
@@ -20,7 +23,8 @@ from orbitlog.broker.tables.clients import BROADCASTING, Subscription, no_proper
 from orbitlog.errors import OrbitlogError, RequestRefused
 from orbitlog.formats.tables.group_config import GroupConfig
 from orbitlog.formats.tables.topic_config import PERMISSION_READ, TopicConfig
-from orbitlog.remoting.connection import Answer, Connection, failure_answer
+from orbitlog.remoting.connection import HELD, Answer, Connection, failure_answer
+from orbitlog.settings import limits as limit_keys
 from orbitlog.store.dispatch.arrival import Arrival
 from orbitlog.store.reads.queue_reader import GetResult, GetStatus, ReadRequest, RecordFilter, TagsFilter
 from orbitlog.wire.codes import ResponseCode
@@ -32,6 +36,8 @@ log = logging.getLogger(__name__)
 COMMIT, SUSPEND, SUBSCRIPTION = 0x1, 0x2, 0x4
 _SUSPEND_MS_MAX = 10 * 60_000
 _COUNT_MAX = 4096
+_ANSWERED_TOGETHER = 512
+_QUEUES_CHECKED = 4096
 
 _CODES = {
     GetStatus.NO_MATCHED_MESSAGE: ResponseCode.PULL_RETRY_IMMEDIATELY,
@@ -65,7 +71,11 @@ class PullHandler:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self.held: HeldPulls[_Pull] = HeldPulls()
+        self.held: HeldPulls[_Pull] = HeldPulls(
+            state.held_requests, per_queue_max=state.limits[limit_keys.HELD_PER_QUEUE]
+        )
+        self._woken_pulls: deque[HeldPull[_Pull]] = deque()
+        state.held_requests.add_displacer(self._displace)
 
     def __call__(self, connection: Connection, request: Command) -> Answer:
         header = request.header
@@ -74,7 +84,8 @@ class PullHandler:
         pull = self._validated(connection, request, header)
         if header.sys_flag & COMMIT and header.commit_queue_offset >= 0:
             self._state.offsets.commit(header.topic, header.group, header.queue_id, header.commit_queue_offset)
-        return self._answer(pull, None)
+        answer = self._answer(pull, None)
+        return HELD if answer is None else answer
 
     def wake(self, arrivals: Iterable[Arrival]) -> None:
         """Answer the held pulls that a new message matches."""
@@ -83,7 +94,7 @@ class PullHandler:
     def tick(self, now_ms: int) -> None:
         """Answer held pulls whose timeout has passed, and those whose message arrived unnoticed."""
         self._answer_held(self.held.take_expired(now_ms))
-        for topic, queue_id in self.held.queues():
+        for topic, queue_id in self.held.next_queues(_QUEUES_CHECKED):
             self._answer_held(self.held.take_overdue(topic, queue_id, self._state.max_offset(topic, queue_id)))
 
     def wake_queue(self, topic: str, queue_id: int) -> None:
@@ -92,7 +103,8 @@ class PullHandler:
 
     def answer_all(self) -> None:
         """Answer all held pulls: the broker stops."""
-        self._answer_held(self.held.take_all())
+        self._answer_now([*self._woken_pulls, *self.held.take_all()])
+        self._woken_pulls.clear()
 
     def answer_owner(self, connection: Connection) -> None:
         """Answer the held pulls of one connection."""
@@ -102,7 +114,29 @@ class PullHandler:
         """Drop the held pulls of a closed connection."""
         self.held.take_owner(connection)
 
-    def _answer_held(self, held: Iterable[HeldPull[_Pull]]) -> None:
+    def _displace(self, connection: HeldOwner, count: int) -> int:
+        """Answer up to `count` of a connection's newest pulls: too many requests are held."""
+        newest = self.held.take_newest(connection, count)
+        self._answer_now(newest)
+        return len(newest)
+
+    def _answer_held(self, held: list[HeldPull[_Pull]]) -> None:
+        """Answer pulls that were held; many of them in several turns of the event loop."""
+        if not self._woken_pulls:
+            self._answer_now(held[:_ANSWERED_TOGETHER])
+            if len(held) > _ANSWERED_TOGETHER:
+                self._woken_pulls.extend(held[_ANSWERED_TOGETHER:])
+                asyncio.get_running_loop().call_soon(self._answer_rest)
+        else:
+            self._woken_pulls.extend(held)
+
+    def _answer_rest(self) -> None:
+        waiting = self._woken_pulls
+        self._answer_now([waiting.popleft() for _ in range(min(len(waiting), _ANSWERED_TOGETHER))])
+        if waiting:
+            asyncio.get_running_loop().call_soon(self._answer_rest)
+
+    def _answer_now(self, held: Iterable[HeldPull[_Pull]]) -> None:
         """Answer pulls that were held, with one write per connection."""
         of_connections: dict[Connection, list[_Pull]] = {}
         for held_pull in held:
@@ -128,13 +162,14 @@ class PullHandler:
         reset_to = state.offsets.take_reset(header.topic, header.group, header.queue_id)
         if reset_to is not None and reset_to != header.queue_offset:
             return self._moved(pull, reset_to)
-        may_hold = reads is None and header.sys_flag & SUSPEND and not state.is_stopping
+        may_hold = reads is None and bool(header.sys_flag & SUSPEND) and not state.is_stopping
         if may_hold and 0 < header.queue_offset == state.max_offset(header.topic, header.queue_id):
             # The usual case of a consumer without lag: no read is needed to know that there is no message.
             state.offsets.note_pull(header.topic, header.group, header.queue_id, header.queue_offset)
             state.statistics.get_requests_missed.add(1)
-            self._hold(pull)
-            return None
+            if self._hold(pull):
+                return None
+            may_hold = False
         code, result, body = self._read(pull, reads)
         if reads is None:
             state.offsets.note_pull(header.topic, header.group, header.queue_id, result.next_offset)
@@ -142,8 +177,7 @@ class PullHandler:
             state.statistics.note_get(header.topic, header.group, len(result.records), len(body))
         else:
             state.statistics.get_requests_missed.add(1)
-            if code is ResponseCode.PULL_NOT_FOUND and may_hold:
-                self._hold(pull)
+            if code is ResponseCode.PULL_NOT_FOUND and may_hold and self._hold(pull):
                 return None
             if code is ResponseCode.PULL_OFFSET_MOVED:
                 _warn_of_move(header, result)
@@ -164,14 +198,14 @@ class PullHandler:
             reads[key] = read
         return read
 
-    def _hold(self, pull: _Pull) -> None:
-        """Hold a pull for as long as the request and the settings allow."""
+    def _hold(self, pull: _Pull) -> bool:
+        """Hold a pull for as long as the request and the settings allow; return False if too many are held."""
         state, header = self._state, pull.header
         wait_ms = header.suspend_timeout_ms
         if not state.settings[keys.LONG_POLLING]:
             wait_ms = state.settings[keys.SHORT_POLLING_MS]
         until_ms = state.now_ms() + max(min(wait_ms, _SUSPEND_MS_MAX), 0)
-        self.held.hold(
+        return self.held.hold(
             HeldPull(
                 header.topic,
                 header.queue_id,
@@ -227,6 +261,7 @@ class PullHandler:
     def _subscription(self, header: PullMessageRequest, group: GroupConfig) -> Subscription:
         """Return the group's subscription to the topic, from the request or from the last heartbeat."""
         if header.sys_flag & SUBSCRIPTION:
+            self._state.limits.refuse_over(limit_keys.SUBSCRIPTION_CHARACTERS, len(header.subscription or ""))
             subscription = parse_subscription(header.topic, header.subscription, header.expression_type)
             if subscription.problem:
                 raise RequestRefused(ResponseCode.SUBSCRIPTION_PARSE_FAILED, subscription.problem)

@@ -10,6 +10,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from orbitlog.broker.pulling.group_filters import GroupFilters
+from orbitlog.broker.pulling.held_requests import HeldRequests
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_settings import BrokerSettings
 from orbitlog.broker.runtime.listen_address import advertised_addresses
@@ -71,6 +72,7 @@ class BrokerState:
     def __post_init__(self) -> None:
         self._memory_bytes = _machine_memory_bytes()
         self.limits = self.settings.limits()
+        self.held_requests = HeldRequests(self.limits)
         # Records hold an IP address: a host name is resolved once, as Java does.
         self.advertised_ips = advertised_addresses(self.settings)
 

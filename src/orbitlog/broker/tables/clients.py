@@ -17,6 +17,7 @@ from orbitlog.wire.bodies.heartbeat_bodies import ALL, SQL92, TAG, ConsumerData,
 
 EXPIRY_MS = 120_000
 BROADCASTING = "BROADCASTING"
+_CACHED_CHARACTERS_MAX = 512
 
 TagsFilter = Callable[[int], bool]
 RecordFilter = Callable[[bytes], bool]
@@ -57,15 +58,23 @@ def _tags_filter(data: SubscriptionData) -> TagsFilter | None:
     return frozenset(map(string_hash, data.tags) if data.tags else data.tag_codes).__contains__
 
 
-@lru_cache(maxsize=256)
 def _sql_filter(expression_type: str, expression: str) -> RecordFilter:
-    """Compile an expression. Cached: a heartbeat needs it twice, and all members of a group send the same one."""
+    """Compile an expression. A short one is cached: all members of a group send the same one, in each heartbeat."""
+    if len(expression) <= _CACHED_CHARACTERS_MAX:
+        return _compile_cached(expression_type, expression)
+    return _compile(expression_type, expression)
+
+
+def _compile(expression_type: str, expression: str) -> RecordFilter:
     if expression_type != SQL92:
         raise BadExpression(f"{expression_type[:40]!r} is not a type of expression", expression)
     from orbitlog.filters.sql_filter import SqlFilter
 
     matches = SqlFilter(expression).matches
     return lambda record: matches(decode_message(record, check_crc=False).properties)
+
+
+_compile_cached = lru_cache(maxsize=256)(_compile)
 
 
 def is_valid_sql(expression: str) -> bool:

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 
 from orbitlog.broker.pop.held_pops import HeldPop, HeldPops
+from orbitlog.broker.pulling.held_requests import HeldRequests
 from orbitlog.formats.records.message import Message
+from orbitlog.settings.limits import Limits
 from orbitlog.wire.bodies.body_json import write_body
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
@@ -605,7 +607,7 @@ def test_held_pops_are_not_tried_without_new_messages() -> None:
         asked.append(name)
         return None
 
-    held = HeldPops()
+    held = HeldPops(HeldRequests(Limits()))
     for name in ("plain", "ordered"):
         pop_ = HeldPop(
             ("T",), "G", 0, name, 10**9, None, None, lambda name=name: attempt(name), None, name == "ordered"
