@@ -15,7 +15,7 @@ LEASE_MS = 60_000
 
 
 class QueueName(NamedTuple):
-    """A queue of this broker; without the broker's name, so that another spelling is no other lock."""
+    """A queue of this broker; without the broker's name, so that another spelling does not make another lock."""
 
     topic: str
     queue_id: int
