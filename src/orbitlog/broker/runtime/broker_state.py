@@ -6,7 +6,7 @@ import ipaddress
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from orbitlog.broker.pulling.group_filters import GroupFilters
@@ -70,7 +70,6 @@ class BrokerState:
     is_stopping: bool = False
 
     def __post_init__(self) -> None:
-        self._memory_bytes = _machine_memory_bytes()
         self.limits = self.settings.limits()
         self.held_requests = HeldRequests(self.limits)
         # Records hold an IP address: a host name is resolved once, as Java does.
@@ -98,7 +97,7 @@ class BrokerState:
     @property
     def memory_bytes(self) -> int:
         """Bytes at the end of the log that are assumed to be in memory."""
-        return self._memory_bytes * self.settings[keys.MEMORY_PERCENT] // 100
+        return _machine_memory_bytes() * self.settings[keys.MEMORY_PERCENT] // 100
 
     def address_for(self, connection: Connection) -> str:
         """Return the broker's address for this client: the one it connected to, unless `brokerIP1` is set."""
@@ -152,6 +151,7 @@ def host_bits(born_raw: bytes, store_raw: bytes) -> int:
     return bits | (flags.STORE_HOST_IPV6 if len(store_raw) == IPV6_HOST_BYTES else 0)
 
 
+@cache
 def _machine_memory_bytes() -> int:
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
