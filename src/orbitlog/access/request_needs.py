@@ -18,7 +18,7 @@ from orbitlog.errors import FormatError
 from orbitlog.formats import names
 from orbitlog.formats.records.message_id import parse_offset_message_id
 from orbitlog.formats.tables.group_config import GroupConfig
-from orbitlog.wire.bodies.body_json import decode_body
+from orbitlog.wire.bodies.body_json import decode_request_body
 from orbitlog.wire.bodies.client_bodies import BatchAckBody, QueryAssignmentBody
 from orbitlog.wire.bodies.config_lists import GroupConfigList, TopicConfigList
 from orbitlog.wire.bodies.heartbeat_bodies import CheckClientRequestBody, HeartbeatData
@@ -146,21 +146,21 @@ def _of_message(
 
 
 def _heartbeat(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    for consumer in decode_body(HeartbeatData, body, "heartbeat").consumers:
+    for consumer in decode_request_body(HeartbeatData, body, "heartbeat").consumers:
         yield GROUP, consumer.group, SUB
         for subscription in consumer.subscriptions:
             yield TOPIC, subscription.topic, SUB
 
 
 def _locks(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    locks = decode_body(LockRequestBody, body, "locks")
+    locks = decode_request_body(LockRequestBody, body, "locks")
     yield GROUP, locks.group, SUB
     for topic in dict.fromkeys(queue.topic for queue in locks.queues):
         yield TOPIC, topic, SUB
 
 
 def _client_check(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    check = decode_body(CheckClientRequestBody, body, "client check")
+    check = decode_request_body(CheckClientRequestBody, body, "client check")
     if check.group:
         yield GROUP, check.group, SUB
     if check.subscription is not None:
@@ -168,28 +168,30 @@ def _client_check(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
 
 
 def _assignment(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    asked = decode_body(QueryAssignmentBody, body, "assignment")
+    asked = decode_request_body(QueryAssignmentBody, body, "assignment")
     yield GROUP, asked.group, SUB
     yield TOPIC, asked.topic, SUB
 
 
 def _acks(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    for group, topic in dict.fromkeys((ack.group, ack.topic) for ack in decode_body(BatchAckBody, body, "acks").acks):
+    for group, topic in dict.fromkeys(
+        (ack.group, ack.topic) for ack in decode_request_body(BatchAckBody, body, "acks").acks
+    ):
         yield GROUP, group, SUB
         yield TOPIC, topic, SUB
 
 
 def _new_topics(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    for config in decode_body(TopicConfigList, body, "topics").topics:
+    for config in decode_request_body(TopicConfigList, body, "topics").topics:
         yield TOPIC, config.topic, CREATE
 
 
 def _new_group(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    yield GROUP, decode_body(GroupConfig, body, "group").group, CREATE | UPDATE
+    yield GROUP, decode_request_body(GroupConfig, body, "group").group, CREATE | UPDATE
 
 
 def _new_groups(body: bytes) -> Iterable[tuple[ResourceKind, str, Action]]:
-    for config in decode_body(GroupConfigList, body, "groups").groups:
+    for config in decode_request_body(GroupConfigList, body, "groups").groups:
         yield GROUP, config.group, CREATE | UPDATE
 
 

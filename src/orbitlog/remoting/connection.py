@@ -73,9 +73,10 @@ class Connection(asyncio.Protocol):
         self._end_callbacks: list[Callable[[Connection], object]] = []
         self._takes_no_more = False
         self._closes_when_answered = False
-        self._active_at = self._loop.time()
+        self._active_at = self._opened_at = self._loop.time()
         self.remote_address: Address = ("", 0)
         self.local_address: Address = ("", 0)
+        self.descriptor = -1
         self.is_closed = False
 
     # Responses to the peer's requests
@@ -166,6 +167,32 @@ class Connection(asyncio.Protocol):
         """Return for how long nothing was read, at the event loop's time `now`."""
         return now - self._active_at
 
+    def age_seconds(self, now: float) -> float:
+        """Return the time since the connection was opened, at the event loop's time `now`."""
+        return now - self._opened_at
+
+    def peer_ended(self) -> None:
+        """Note that the peer closed its half while this end was not reading, when the event loop does not notice it."""
+        if not self._takes_no_more and not self.is_closing and not self.eof_received():
+            self.close()
+
+    @property
+    def is_waiting_for_peer(self) -> bool:
+        """Return whether silence is the peer's: not while this end does not read because it is busy."""
+        return not self._backpressure.is_reading_paused or self._backpressure.is_writing_paused
+
+    @property
+    def has_sent_a_frame(self) -> bool:
+        """Return whether the peer has ever sent a whole frame."""
+        return self.incoming.decoder.has_frames
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Bytes of an unfinished frame and of responses that the peer has not taken."""
+        transport = self._transport
+        unsent = 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+        return self._backpressure.unfinished_bytes + unsent
+
     def on_close(self, callback: Callable[[Connection], object]) -> None:
         """Call back once when the connection is lost; at once if it is."""
         if self.is_closed:
@@ -203,7 +230,10 @@ class Connection(asyncio.Protocol):
         transport.set_write_buffer_limits(high=self._flow.limits.write_buffer_bytes)
         self.remote_address = _address(transport.get_extra_info("peername"))
         self.local_address = _address(transport.get_extra_info("sockname"))
-        self._flow.opened(self)
+        socket = transport.get_extra_info("socket")
+        self.descriptor = -1 if socket is None else socket.fileno()
+        if not self._flow.opened(self):
+            transport.abort()
 
     def data_received(self, data: bytes) -> None:
         self._active_at = self._loop.time()
@@ -237,6 +267,7 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._backpressure.pause_writing()
         self._backpressure.pause_reading(self._transport)
+        self._flow.note_slow()
 
     def resume_writing(self) -> None:
         self._active_at = self._loop.time()
@@ -274,6 +305,8 @@ class Connection(asyncio.Protocol):
 
     def _count_unfinished(self, size: int) -> None:
         if self._backpressure.count_unfinished(size):
+            if self._flow.unfinished_bytes > self._flow.limits.buffer_bytes:
+                self._flow.shed_buffers()
             return
         if self._flow.garbage.is_worth_a_line():
             unfinished_bytes = self._flow.unfinished_bytes

@@ -3,13 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
-from orbitlog.settings.limits import Limits
+from orbitlog.formats.java import INT_MAX
+from orbitlog.settings.limits import (
+    CONNECTION_BUFFER_BYTES,
+    CONNECTIONS_PER_ADDRESS,
+    DESCRIPTOR_RESERVE,
+    Limits,
+)
 from orbitlog.wire.command_decoding import WireLimits
 
 if TYPE_CHECKING:
     from orbitlog.remoting.connection import Connection
+
+log = logging.getLogger(__name__)
 
 # Frames are joined into one write up to this number; one larger than this is written at once, without a copy.
 FRAMES_PER_WRITE = 64
@@ -24,11 +35,19 @@ class RemotingLimits(NamedTuple):
 
     wire: WireLimits = WireLimits()
     connections: int = 20_000
+    per_address: int = INT_MAX
+    descriptors: int = INT_MAX
+    """The first file descriptor number that is too high for a connection."""
     unanswered_per_connection: int = 16_384
     working_bytes: int = 256 * 1024 * 1024
+    working_share: int = 8
+    """A connection may have this part of `working_bytes` in its requests before it is paused alone."""
     unfinished_bytes: int = 256 * 1024 * 1024
+    buffer_bytes: int = 256 * 1024 * 1024
+    """Of unfinished frames and unsent responses of all connections together."""
     write_buffer_bytes: int = 1024 * 1024
     idle_seconds: float = 120.0
+    first_frame_seconds: float = math.inf
     half_closed_seconds: float = 0.5
 
 
@@ -57,7 +76,10 @@ class Flow:
         self.is_full = False
         self.garbage = Repeated()
         self.refused = Repeated()
+        self.of_addresses: Counter[str] = Counter()
+        """Open connections by client address."""
         self._paused: set[Connection] = set()
+        self._slow = 0  # connections that became slow since all buffers were looked at
         self._quiet = asyncio.Event()
         self._quiet.set()
 
@@ -96,13 +118,27 @@ class Flow:
         """Return when no connection is open and no request's task runs."""
         await self._quiet.wait()
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Connection) -> bool:
+        """Add a connection; return False if it is one too many of its address, or of all descriptors."""
         self.connections.add(connection)
         self._quiet.clear()
+        address, limits = connection.remote_address[0], self.limits
+        self.of_addresses[address] += 1
+        if self.of_addresses[address] > limits.per_address:
+            self.counters.reach(CONNECTIONS_PER_ADDRESS)
+            return False
+        if connection.descriptor >= limits.descriptors:
+            self.counters.reach(DESCRIPTOR_RESERVE)
+            return False
+        return True
 
     def closed(self, connection: Connection, working_bytes: int) -> None:
         """Remove a connection and the bytes of its requests in flight."""
         self.connections.discard(connection)
+        address = connection.remote_address[0]
+        self.of_addresses[address] -= 1
+        if not self.of_addresses[address]:
+            del self.of_addresses[address]
         self._paused.discard(connection)
         self.remove(working_bytes)
         self._check_quiet()
@@ -114,6 +150,40 @@ class Flow:
         for task in list(self.tasks):
             task.cancel()
         await self.wait_quiet()
+
+    @property
+    def paused_connections(self) -> list[Connection]:
+        """Connections that are not read from, so that the event loop does not notice their end."""
+        return list(self._paused)
+
+    def note_slow(self) -> None:
+        """Count a connection whose write buffer is full; look at all buffers when such ones could exceed the limit."""
+        self._slow += 1
+        if self._slow * self.limits.write_buffer_bytes > self.limits.buffer_bytes // 2:
+            self._slow = 0
+            self.shed_buffers()
+
+    def shed_buffers(self) -> None:
+        """Close the connections with the largest buffers if those of all connections exceed the limit.
+
+        Connections of the client address with most bytes go first: many small buffers are as much as a few large ones.
+        """
+        sizes = {connection: connection.buffered_bytes for connection in self.connections}
+        total = sum(sizes.values())
+        if total <= self.limits.buffer_bytes:
+            return
+        of_addresses: Counter[str] = Counter()
+        for connection, size in sizes.items():
+            of_addresses[connection.remote_address[0]] += size
+        order = sorted(sizes, key=lambda each: (of_addresses[each.remote_address[0]], sizes[each]), reverse=True)
+        for connection in order:
+            if total <= self.limits.buffer_bytes * 3 // 4:
+                break
+            total -= sizes[connection]
+            self.counters.reach(CONNECTION_BUFFER_BYTES)
+            if self.refused.is_worth_a_line():
+                log.warning("closing %s: %d bytes buffered, and too many in all", connection.peer, sizes[connection])
+            connection.abort()
 
     def paused(self, connection: Connection) -> None:
         self._paused.add(connection)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import resource
 from collections.abc import Callable
 
+from orbitlog.formats.java import INT_MAX
 from orbitlog.remoting.flow import RemotingLimits
 from orbitlog.settings import limits as keys
 from orbitlog.settings.limits import Limits
@@ -24,5 +26,20 @@ def guarded_limits(
             header_bytes_max=limits[keys.LARGE_HEADER_BYTES], budgets=RequestBudgets(limits, message_bytes)
         ),
         connections=connections,
+        per_address=limits[keys.CONNECTIONS_PER_ADDRESS],
+        buffer_bytes=limits[keys.CONNECTION_BUFFER_BYTES],
+        first_frame_seconds=float(limits[keys.FIRST_FRAME_SECONDS]),
+        descriptors=descriptors_for_connections(limits[keys.DESCRIPTOR_RESERVE]),
         idle_seconds=idle_seconds,
     )
+
+
+def descriptors_for_connections(reserve: int) -> int:
+    """Return the first file descriptor number that a connection may not have; the reserve is at most half of all.
+
+    The system gives out the lowest free number, so a high number means that most descriptors are in use.
+    """
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return INT_MAX
+    return soft - min(reserve, soft // 2)

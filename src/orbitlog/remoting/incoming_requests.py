@@ -82,13 +82,20 @@ class IncomingRequests:
         self._in_flight: dict[int, Command] = {}  # by id(): two requests may have the same opaque number
         self._handling: Command | None = None  # the request given to the handler last, until it is answered
         self.owed_count = 0  # requests in flight of which only the number is kept
+        self._working_bytes = 0  # of bodies of requests in work
+        self._working_bytes_max = flow.limits.working_bytes // flow.limits.working_share
         self._in_flight_max = flow.limits.unanswered_per_connection  # minus `owed_count`
         self._answer_callbacks: dict[int, list[Callable[[], object]]] = {}  # by id() of requests being handled
 
     @property
     def is_congested(self) -> bool:
         """Return whether no more requests may be handled now."""
-        return self._backpressure.is_writing_paused or self._flow.is_full or len(self._in_flight) >= self._in_flight_max
+        return (
+            self._backpressure.is_writing_paused
+            or self._flow.is_full
+            or len(self._in_flight) >= self._in_flight_max
+            or self._working_bytes > self._working_bytes_max
+        )
 
     @property
     def is_handling(self) -> bool:
@@ -259,7 +266,9 @@ class IncomingRequests:
     def _hold(self, request: Command) -> None:
         """Count a request as in flight. Keeping it also keeps its id() from being reused."""
         self._in_flight[id(request)] = request
-        self._flow.add(_counted_bytes(request))
+        size = _counted_bytes(request)
+        self._working_bytes += size
+        self._flow.add(size)
 
     def _park(self, request: Command) -> None:
         """Keep a held request: only what its response needs, and outside the limits of requests in work."""
@@ -277,7 +286,9 @@ class IncomingRequests:
             if request.ext_fields is _NO_FIELDS:
                 self._in_flight_max -= 1
             else:
-                self._flow.remove(_counted_bytes(request))
+                size = _counted_bytes(request)
+                self._working_bytes -= size
+                self._flow.remove(size)
 
     def _send(self, frame: bytes) -> None:
         if self._batch is not None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import select
 import socket
 
 from orbitlog.remoting.connection import Address, Connection, FastPath, Handler
 from orbitlog.remoting.flow import Flow, RemotingLimits
-from orbitlog.settings.limits import Limits
+from orbitlog.settings.limits import FIRST_FRAME_SECONDS, Limits
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
+_BUFFER_WATCH_SECONDS = 1.0
 
 
 class RemotingServer:
@@ -40,6 +42,7 @@ class RemotingServer:
         self._server: asyncio.Server | None = None
         self._address: Address | None = None
         self._idle_watch: asyncio.TimerHandle | None = None
+        self._buffer_watch: asyncio.TimerHandle | None = None
 
     @property
     def address(self) -> Address:
@@ -69,11 +72,13 @@ class RemotingServer:
         host, port = self._server.sockets[0].getsockname()[:2]
         self._address = host, port
         self._watch_idle()
+        self._watch_buffers()
 
     async def stop(self, grace_seconds: float = 5.0) -> None:
         """Refuse connections and requests, answer the requests read so far, and close; take at most the grace time."""
-        if self._idle_watch is not None:
-            self._idle_watch.cancel()
+        for watch in (self._idle_watch, self._buffer_watch):
+            if watch is not None:
+                watch.cancel()
         if self._server is not None:
             self._server.close()
         for connection in list(self.connections):
@@ -100,11 +105,30 @@ class RemotingServer:
         loop = asyncio.get_running_loop()
         now = loop.time()
         idle_seconds = self.limits.idle_seconds
+        first_seconds = self.limits.first_frame_seconds
         for connection in list(self.connections):
-            if connection.idle_seconds(now) > idle_seconds:
+            idle = connection.idle_seconds(now)
+            if idle > idle_seconds and connection.is_waiting_for_peer:
                 log.info("closing %s: idle for %g s", connection.peer, idle_seconds)
                 connection.abort()
-        self._idle_watch = loop.call_later(min(idle_seconds / 4, 10.0), self._watch_idle)
+            elif not connection.has_sent_a_frame and connection.age_seconds(now) > first_seconds:
+                self._flow.counters.reach(FIRST_FRAME_SECONDS)
+                connection.abort()
+        self._idle_watch = loop.call_later(min(idle_seconds / 4, first_seconds / 4, 10.0), self._watch_idle)
+
+    def _watch_buffers(self) -> None:
+        """Look at the buffers of all connections, and for the end of those that are not read from."""
+        self._flow.shed_buffers()
+        paused = {connection.descriptor: connection for connection in self._flow.paused_connections}
+        paused.pop(-1, None)
+        if paused:
+            poll = select.poll()
+            for descriptor in paused:
+                poll.register(descriptor, select.POLLRDHUP)
+            for descriptor, _ in poll.poll(0):
+                paused[descriptor].peer_ended()
+        loop = asyncio.get_running_loop()
+        self._buffer_watch = loop.call_later(_BUFFER_WATCH_SECONDS, self._watch_buffers)
 
 
 class _Refusal(asyncio.Protocol):

@@ -26,6 +26,17 @@ CONNECTIONS_PER_ADDRESS = _limit(
 FIRST_FRAME_SECONDS = _limit(
     "firstFrameTimeoutSeconds", 30, "seconds until a new connection must have sent one whole frame"
 )
+CONNECTION_BUFFER_BYTES = _limit(
+    "connectionBufferBytesMax",
+    256 * 1024 * 1024,
+    "bytes of unfinished frames and unsent responses of all connections; past it, the connections with most are closed",
+    low=1024 * 1024,
+)
+DESCRIPTOR_RESERVE = _limit(
+    "descriptorReserve",
+    128,
+    "file descriptors that connections leave to the store; past it, new connections are closed",
+)
 PLAIN_HEADER_BYTES = _limit(
     "plainHeaderBytesMax", 64 * 1024, "bytes of a request header without message properties or lists", low=4096
 )
@@ -112,6 +123,8 @@ HEARTBEAT_TIMEOUT_MS = _limit(
 SHARED_LIMITS: tuple[Setting[int], ...] = (
     CONNECTIONS_PER_ADDRESS,
     FIRST_FRAME_SECONDS,
+    CONNECTION_BUFFER_BYTES,
+    DESCRIPTOR_RESERVE,
     PLAIN_HEADER_BYTES,
     LARGE_HEADER_BYTES,
     PLAIN_BODY_BYTES,

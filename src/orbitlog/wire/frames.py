@@ -44,7 +44,7 @@ REFUSED = 2
 class FrameDecoder:
     """Decodes the bytes that one peer sends."""
 
-    __slots__ = ("_kept", "_limits", "_needed_bytes", "_pulls", "_skipped_bytes", "failure")
+    __slots__ = ("_kept", "_limits", "_needed_bytes", "_pulls", "_skipped_bytes", "failure", "has_frames")
 
     def __init__(self, max_frame_bytes: int = FRAME_BYTES_MAX, *, limits: WireLimits | None = None) -> None:
         self._limits = limits or WireLimits(frame_bytes_max=max_frame_bytes)
@@ -52,6 +52,8 @@ class FrameDecoder:
         self._needed_bytes = FRAME_START_BYTES
         self._skipped_bytes = 0  # the rest of a refused body, not received yet
         self._pulls: RepeatedPulls | None = None
+        self.has_frames = False
+        """Whether a whole frame was received."""
         self.failure: WireError | None = None
 
     @property
@@ -93,6 +95,8 @@ class FrameDecoder:
             if frames:
                 return frames
             raise
+        if frames:
+            self.has_frames = True
         if position < len(data):
             self._kept += data[position:] if position else data
         return frames
