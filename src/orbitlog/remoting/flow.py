@@ -40,7 +40,7 @@ class RemotingLimits(NamedTuple):
     """The first file descriptor number that is too high for a connection."""
     unanswered_per_connection: int = 16_384
     working_bytes: int = 256 * 1024 * 1024
-    working_share: int = 8
+    working_share: int = 1
     """A connection may have this part of `working_bytes` in its requests before it is paused alone."""
     unfinished_bytes: int = 256 * 1024 * 1024
     buffer_bytes: int = 256 * 1024 * 1024

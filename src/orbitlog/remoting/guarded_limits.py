@@ -27,6 +27,7 @@ def guarded_limits(
         ),
         connections=connections,
         per_address=limits[keys.CONNECTIONS_PER_ADDRESS],
+        working_share=8,
         buffer_bytes=limits[keys.CONNECTION_BUFFER_BYTES],
         first_frame_seconds=float(limits[keys.FIRST_FRAME_SECONDS]),
         descriptors=descriptors_for_connections(limits[keys.DESCRIPTOR_RESERVE]),
