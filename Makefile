@@ -57,6 +57,14 @@ ORBITLOG_SOAK_SECONDS ?= 600
 soak: setup ## run a mixed load for ten minutes; memory and descriptors must stay flat
 	@ORBITLOG_SOAK_SECONDS=$(ORBITLOG_SOAK_SECONDS) $(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/soak $(ARGS)
 
+# Length of the mixed attack, and a multiple of the mutated requests in the suite.
+ORBITLOG_ATTACK_SECONDS ?= 600
+ORBITLOG_ATTACK ?= 400
+.PHONY: attack
+attack: setup ## attack a broker for ten minutes beside honest clients, then send a million mutated requests
+	@ORBITLOG_ATTACK_SECONDS=$(ORBITLOG_ATTACK_SECONDS) ORBITLOG_ATTACK=$(ORBITLOG_ATTACK) \
+		$(BIN)/python -m pytest -q -o faulthandler_timeout=0 tests/attacks $(ARGS)
+
 # Number of drivers and workers to kill.
 ORBITLOG_KILLS ?= 100
 .PHONY: cluster
