@@ -101,7 +101,7 @@ def test_writer_given_an_unsupported_store_refuses_and_changes_nothing(writer: s
 
 LEFT_OUT = [kind for kind in KINDS if "DLedger" in kind or "queues" in kind or "batch" in kind]
 CHECKS = {"doctor check", "doctor repair, planned", "pipeline check"}
-READ_DLEDGER = {"doctor check", "doctor explain", "pipeline check"}
+READ_DLEDGER = {"doctor check", "doctor explain", "pipeline check", "pipeline stats", "topic source"}
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_check_names_messages_that_it_does_not_read_as_unchecked(kind: str, tmp_
     assert fingerprint(tmp_path) == before
 
 
-@pytest.mark.parametrize("kind", ["DLedger", "converted to DLedger", "tiered storage", "unknown log"])
+@pytest.mark.parametrize("kind", ["several DLedger members", "tiered storage", "unknown log"])
 def test_log_source_refuses_a_log_that_continues_in_another_directory(kind: str, tmp_path: Path) -> None:
     _with(tmp_path, kind)
     with pytest.raises(StoreLayoutError, match="not read"):

@@ -87,8 +87,7 @@ class CommitLogReader(DataSourceReader):
         if name not in options.start and name not in options.end:
             return plan_whole_log(snapshot, options.split_bytes, fail_on_damage=options.fail_on_data_loss)
         follower = LogFollower(snapshot, check_crc=False)
-        start = options.start.get(name, _first_offset(snapshot))
-        follower.check_start(start)
+        start = follower.check_start(options.start.get(name, _first_offset(snapshot)))
         end = min(options.end.get(name, snapshot.readable_to), snapshot.readable_to)
         return follower.partitions(start, end, options.split_bytes)
 
@@ -120,7 +119,12 @@ def read_log_partition(
     decoder = ArrowDecoder(needs) if "body" in needs else ArrowDecoder(needs, **_WITHOUT_BODIES)
     view = np.memmap(partition.path, np.uint8, mode="r").data[: partition.segment_bytes]
     batches = decoder.decode(
-        view, partition.start, partition.stop, base_physical_offset=partition.base, check_crc=options.check_crc
+        view,
+        partition.start,
+        partition.stop,
+        base_physical_offset=partition.base,
+        log_format=partition.log_format,
+        check_crc=options.check_crc,
     )
     for batch in batches:
         yield maker.make(batch, partition.broker_name)
@@ -146,8 +150,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
             result: dict[str, Any] = {}
             for name, (snapshot, follower) in followers.items():
                 if name in options.start:
-                    follower.check_start(options.start[name])
-                    result[name] = options.start[name]
+                    result[name] = follower.check_start(options.start[name])
                 else:
                     first = _first_offset(snapshot)
                     result[name] = first if options.start_mark == EARLIEST else follower.end_of_log(first)

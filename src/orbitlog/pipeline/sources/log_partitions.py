@@ -9,18 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 
+from orbitlog.formats.records.log_format import LogFormat, LogFound, read_log_at
 from orbitlog.formats.records.message import Message
-from orbitlog.formats.records.message_scan import Damage, SegmentEnd, read_at
+from orbitlog.formats.records.message_scan import Damage, SegmentEnd
 from orbitlog.jobs.log_splits import plan_splits, prove_splits
 from orbitlog.kernels.record_walk import SourceBytes, Stop
 from orbitlog.kernels.splits import Split, walk_split
 from orbitlog.pipeline.sources.broker_stores import OptionError
 from orbitlog.pipeline.sources.queue_scan import DataLoss
-from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot, confirmed_to
+from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 from orbitlog.storefiles.store_files import OffsetFile
 
 
@@ -34,20 +34,25 @@ class LogPartition:
     segment_bytes: int
     start: int
     stop: int
+    log_format: LogFormat = LogFormat.ORDINARY
+    """If DLedger has written the file, `start` and `stop` are positions of entries."""
 
 
 def plan_whole_log(snapshot: StoreSnapshot, split_bytes: int, *, fail_on_damage: bool) -> list[LogPartition]:
     """Return partitions of the whole log, cut at validated split boundaries; raise `DataLoss` for damage."""
-    splits = plan_splits(
-        snapshot.files, snapshot.segment_bytes, split_bytes=split_bytes, until=confirmed_to(Path(snapshot.store.root))
-    )
+    splits = plan_splits(snapshot.files, snapshot.segment_bytes, split_bytes=split_bytes, until=snapshot.limit)
     proved = prove_splits(splits)
     if fail_on_damage and proved.damage:
         walk = proved.damage[0]
         raise _damage(snapshot, walk.split.base + walk.next_position, walk.reason)
+    if fail_on_damage and splits and splits[-1].committed_end is not None:
+        last = proved.walks[-1]
+        end = last.split.base + last.next_position
+        if end < splits[-1].committed_end:
+            raise _damage(snapshot, end, f"the log ends before its committed end {splits[-1].committed_end}")
     name = snapshot.store.broker_name
     return [
-        LogPartition(name, split.path, split.base, split.segment_bytes, split.first or 0, split.stop)
+        LogPartition(name, split.path, split.base, split.segment_bytes, split.first or 0, split.stop, split.log_format)
         for split in proved.splits
     ]
 
@@ -79,8 +84,11 @@ class LogFollower:
             for piece in self._cut(followed, split_bytes)
         ]
 
-    def check_start(self, start: int) -> None:
-        """Raise `DataLoss` if `start` was deleted, or `OptionError` if no record starts there."""
+    def check_start(self, start: int) -> int:
+        """Return where to start; raise `DataLoss` if `start` was deleted, `OptionError` if no record starts there.
+
+        The physical offset of a record in a DLedger entry leads to that entry.
+        """
         segments = self._snapshot.files.segments
         first = segments[0].base if segments else 0
         if start < first:
@@ -89,17 +97,22 @@ class LogFollower:
             )
         segment = self._segment(start)
         if start >= self._until or segment is None:
-            return
-        record = read_at(_view(segment, self._snapshot), start - segment.base, base_physical_offset=segment.base)
-        if isinstance(record, Damage):
-            raise OptionError(f"no record of {self._snapshot.store.broker_name} starts at physical offset {start}")
+            return start
+        for position in dict.fromkeys((start, start - segment.log_format.header_bytes)):
+            if position >= segment.base and not isinstance(self._read(segment, position), Damage):
+                return position
+        raise OptionError(f"no record of {self._snapshot.store.broker_name} starts at physical offset {start}")
+
+    def _read(self, segment: OffsetFile, physical_offset: int) -> LogFound:
+        view = _view(segment, self._snapshot)
+        return read_log_at(view, physical_offset - segment.base, segment.log_format, base_physical_offset=segment.base)
 
     def _skip_blank(self, start: int) -> int:
         """Return the start of the next segment if `start` is at the BLANK that ends one, else `start`."""
         segment = self._segment(start)
         if segment is None or start >= self._until:
             return start
-        record = read_at(_view(segment, self._snapshot), start - segment.base, base_physical_offset=segment.base)
+        record = self._read(segment, start)
         following = segment.base + self._snapshot.segment_bytes
         is_at_end = isinstance(record, SegmentEnd) and self._segment(following) is not None and following <= self._until
         return following if is_at_end else start
@@ -109,35 +122,40 @@ class LogFollower:
         crc = self._check_crc if check_crc is None else check_crc
         while (segment := self._segment(start)) is not None and start < limit:
             view = _view(segment, self._snapshot)
-            source = SourceBytes(view, segment.base)
+            source = SourceBytes(view, segment.base, segment.log_format)
             position = start - segment.base
             stop = min(limit - segment.base, len(source))
             walk = walk_split(source, Split(position, stop), first=position, check_crc=crc)
             reached, ended = walk.next_position, walk.stop
             if segment.base + reached > self._until:
-                reached = self._end_of_last_record(view, segment.base, position)
+                reached = self._end_of_last_record(view, segment, position)
                 ended = None
             if reached > position:
                 name = self._snapshot.store.broker_name
-                yield LogPartition(name, str(segment.path), segment.base, len(source), position, reached)
+                yield LogPartition(
+                    name, str(segment.path), segment.base, len(source), position, reached, segment.log_format
+                )
             if not isinstance(ended, SegmentEnd):
                 return
             start = segment.base + self._snapshot.segment_bytes
 
-    def _end_of_last_record(self, view: memoryview, base: int, position: int) -> int:
+    def _end_of_last_record(self, view: memoryview, segment: OffsetFile, position: int) -> int:
         """Return the end of the last record that is entirely within the readable log."""
-        reached = position
+        reached, base = position, segment.base
         while base + reached < self._until:
-            record = read_at(view, reached, base_physical_offset=base, check_crc=False)
-            if not isinstance(record, Message) or base + reached + record.size_bytes > self._until:
+            record = read_log_at(view, reached, segment.log_format, base_physical_offset=base, check_crc=False)
+            if not isinstance(record, Message):
                 break
-            reached += record.size_bytes
+            end = reached + segment.log_format.header_bytes + record.size_bytes
+            if base + end > self._until:
+                break
+            reached = end
         return reached
 
     def _cut(self, followed: LogPartition, split_bytes: int) -> Iterator[LogPartition]:
         segment = self._segment(followed.base)
         assert segment is not None
-        source = SourceBytes(_view(segment, self._snapshot), followed.base)
+        source = SourceBytes(_view(segment, self._snapshot), followed.base, followed.log_format)
         start = followed.start
         while start < followed.stop:
             target = min(start + split_bytes, followed.stop)

@@ -10,10 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress, pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orbitlog.pipeline.sources.broker_stores import BrokerStore
 from orbitlog.pipeline.sources.topic_offsets import Offsets, QueueKey
 from orbitlog.storefiles.store_paths import StorePaths
+
+if TYPE_CHECKING:
+    from orbitlog.pipeline.sources.store_snapshot import StoreSnapshot
 
 TASK_MESSAGES = 200_000
 TASK_MESSAGES_MAX = 1_000_000
@@ -31,6 +36,8 @@ class StoreShape:
     segment_bytes: int
     queue_file_bytes: int
     log_settings: tuple[tuple[str, str], ...] = ()
+    dledger: str = ""
+    """The directory of data files if DLedger replicates the log."""
 
     def __post_init__(self) -> None:
         # JSON turns the tuples into lists, which cannot be hashed (`_paths_of` caches by shape).
@@ -38,7 +45,8 @@ class StoreShape:
 
     @property
     def paths(self) -> StorePaths:
-        return BrokerStore(self.broker_name, self.root, self.log_settings).paths
+        paths = BrokerStore(self.broker_name, self.root, self.log_settings).paths
+        return replace(paths, dledger=Path(self.dledger)) if self.dledger else paths
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,5 +116,14 @@ def _pieces(queue_range: QueueRange, count: int) -> list[QueueRange]:
     return [replace(queue_range, start=start, stop=stop) for start, stop in pairwise(edges)]
 
 
-def shape_of(store: BrokerStore, segment_bytes: int, queue_file_bytes: int) -> StoreShape:
-    return StoreShape(store.broker_name, store.root, segment_bytes, queue_file_bytes, store.log_settings)
+def shape_of(snapshot: StoreSnapshot) -> StoreShape:
+    """Return what tasks need to read the store of a snapshot."""
+    store, dledger = snapshot.store, snapshot.files.paths.dledger
+    return StoreShape(
+        store.broker_name,
+        store.root,
+        snapshot.segment_bytes,
+        snapshot.queue_file_bytes,
+        store.log_settings,
+        "" if dledger is None else str(dledger.absolute()),
+    )

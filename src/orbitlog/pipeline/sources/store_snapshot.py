@@ -1,8 +1,8 @@
 """Store snapshot: the queues of a store, their bounds, and offsets by store time, read once.
 
-Takes no lock and changes nothing. The readable part ends at the offset that a running Orbitlog broker has confirmed.
-Other stores have no such mark; there a queue ends after the last unit that points to an intact record. Planning takes a
-new snapshot each time.
+Takes no lock and changes nothing. The readable part ends at the offset that a running Orbitlog broker has confirmed, or
+after the last entry that a DLedger group has committed. Other stores have no such mark; there a queue ends after the
+last unit that points to an intact record. Planning takes a new snapshot each time.
 """
 
 from __future__ import annotations
@@ -40,9 +40,10 @@ from orbitlog.storefiles.log_presence import check_log_is_there
 from orbitlog.storefiles.mapped_view import written_until
 from orbitlog.storefiles.rocksdb.databases import Database, open_database
 from orbitlog.storefiles.rocksdb.rocksdb_queues import LastUnit, last_units, queue_database
-from orbitlog.storefiles.store_contents import IN_ROCKSDB, Part, refuse_reading
+from orbitlog.storefiles.store_contents import IN_ROCKSDB, READABLE, Part, refuse_reading
 from orbitlog.storefiles.store_files import StoreFiles, find_store_files, list_segments
 from orbitlog.storefiles.store_inference import infer_queue_file_bytes, infer_segment_bytes
+from orbitlog.storefiles.store_log import committed_end
 
 _SIZES_READ_AT_ONCE = 4096
 
@@ -88,7 +89,7 @@ class StoreSnapshot:
 
     @cached_property
     def files(self) -> StoreFiles:
-        refuse_reading(self._root, Part.LOG)
+        refuse_reading(self._root, Part.LOG, except_for=READABLE)
         files = find_store_files(self._root, self.store.paths)
         check_log_is_there(files)
         return files
@@ -106,15 +107,20 @@ class StoreSnapshot:
     def readable_to(self) -> int:
         """The physical offset at which the readable part of the log ends."""
         written = max(
-            (segment.base + written_until(segment.path) for segment in list_segments(self.store.paths).segments),
+            (segment.base + written_until(segment.path) for segment in list_segments(self.files.paths).segments),
             default=0,
         )
+        return written if self.limit is None else min(self.limit, written)
+
+    @cached_property
+    def limit(self) -> int | None:
+        """The physical offset after which nothing is read: a broker has confirmed no more, or a DLedger group."""
         published = confirmed_to(self._root)
-        return written if published is None else min(published, written)
+        return committed_end(self.files) if published is None else published
 
     @cached_property
     def log(self) -> CommitLog:
-        segments = open_log_segments(self._disk, self.store.paths, self.segment_bytes, writable=False)
+        segments = open_log_segments(self._disk, self.files.paths, self.segment_bytes, writable=False)
         segments.load()
         log = CommitLog(segments)
         log.written_to = log.flushed_to = self.readable_to
@@ -138,7 +144,7 @@ class StoreSnapshot:
 
     def queue_keys(self, subscription: Subscription) -> list[QueueKey]:
         """Return subscribed queues that have files; raise an error for a store with another kind of queue."""
-        refuse_reading(self._root, Part.QUEUES, except_for=IN_ROCKSDB)
+        refuse_reading(self._root, Part.QUEUES, except_for=READABLE | IN_ROCKSDB)
         keys = (QueueKey(topic, self.store.broker_name, queue_id) for topic, queue_id in self._queue_names)
         return [key for key in keys if subscription.wants(key) and _is_readable(key.topic)]
 

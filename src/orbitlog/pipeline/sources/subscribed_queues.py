@@ -39,10 +39,7 @@ class SubscribedQueues:
 
     @property
     def shapes(self) -> dict[str, StoreShape]:
-        return {
-            name: shape_of(snapshot.store, snapshot.segment_bytes, snapshot.queue_file_bytes)
-            for name, snapshot in self._snapshots.items()
-        }
+        return {name: shape_of(snapshot) for name, snapshot in self._snapshots.items()}
 
     def start(self) -> Offsets:
         return self._resolve(self._options.start, "starting")

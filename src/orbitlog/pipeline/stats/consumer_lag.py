@@ -32,7 +32,7 @@ from orbitlog.pipeline.sources.topic_offsets import QueueKey
 from orbitlog.storefiles.config_reading import stored_table
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.rocksdb.databases import has_binding
-from orbitlog.storefiles.store_contents import IN_ROCKSDB, Part, refuse_reading
+from orbitlog.storefiles.store_contents import IN_ROCKSDB, READABLE, Part, refuse_reading
 
 T = TypeVar("T")
 _EVERY_TOPIC = Subscription(pattern=".*")
@@ -51,7 +51,7 @@ class StoreProgress:
 
 def read_progress(store: BrokerStore) -> StoreProgress:
     """Read the progress of one store."""
-    refuse_reading(Path(store.root), Part.TABLES, except_for=IN_ROCKSDB if has_binding() else frozenset())
+    refuse_reading(Path(store.root), Part.TABLES, except_for=READABLE | (IN_ROCKSDB if has_binding() else frozenset()))
     with StoreSnapshot(store) as snapshot:
         bounds = {key: snapshot.bounds(key.topic, key.queue_id) for key in snapshot.queue_keys(_EVERY_TOPIC)}
         file = offsets_file(Path(store.root))
@@ -143,7 +143,7 @@ def _transactions(
 
 def _decided(snapshot: StoreSnapshot, queue_id: int, start: int, stop: int) -> set[int]:
     """Return the half messages that operation messages name: one offset per body, or several with commas (5.x)."""
-    shape = shape_of(snapshot.store, snapshot.segment_bytes, snapshot.queue_file_bytes)
+    shape = shape_of(snapshot)
     scan = QueueScan(["topic", "queue_id", "queue_offset", "body"], ScanRules(fail_on_data_loss=False))
     decided: set[int] = set()
     if start < stop:

@@ -144,7 +144,12 @@ def count_range(task: StatsTask) -> TaskReport:
     tally = Tally()
     view = np.memmap(partition.path, np.uint8, mode="r").data[: partition.segment_bytes]
     counts = tally.count(
-        view, partition.start, partition.stop, base_physical_offset=partition.base, check_crc=task.check_crc
+        view,
+        partition.start,
+        partition.stop,
+        base_physical_offset=partition.base,
+        log_format=partition.log_format,
+        check_crc=task.check_crc,
     )
     counted = list(chain.from_iterable(counts))
     check_end(partition, tally.ended, fail_on_damage=task.fail_on_damage)
