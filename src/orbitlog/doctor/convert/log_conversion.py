@@ -194,4 +194,5 @@ class LogConversion:
 
 def _fingerprint(log: ReplicatedLog, segment_bytes: int) -> list[object]:
     files = [[part.file.path.name, part.file.size_bytes] for part in log.files]
-    return [log.member, log.checkpoint.committed_index, log.accepts_uncommitted, segment_bytes, files]
+    limits = [log.checkpoint.committed_index, log.committed_end, log.accepts_uncommitted]
+    return [log.member, *limits, segment_bytes, files]

@@ -30,6 +30,7 @@ from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.store_files import find_store_files
 from orbitlog.testing.golden import GoldenStore
 from tests.support.rocksdb_archives import unpack_rocksdb_store
+from tests.support.store_kinds import make_dledger_store
 
 Copy = Callable[[GoldenStore], GoldenStore]
 NOTHING = StoreSettings()
@@ -363,3 +364,17 @@ def test_delayed_messages_keep_their_delivery_times_whatever_the_levels_are_set_
         out = tmp_path / str(number)
         convert_store(golden_497_dledger.store, out, StoreSettings({"messageDelayLevel": levels}))
         assert schedule_times(out) == times
+
+
+@pytest.mark.parametrize(("is_killed", "expected"), [(False, 40), (True, 60)])
+def test_entries_that_a_killed_broker_had_dispatched_are_committed(
+    is_killed: bool, expected: int, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    make_dledger_store(root, 60)
+    (root / "dledger-n0" / "checkpoint").write_text("committedIndex=39\nendIndex=59\n")
+    if is_killed:
+        (root / "abort").touch()
+    result = convert_store(root, tmp_path / "out", NOTHING)
+    assert (result.records, result.uncommitted) == (expected, 60 - expected)
+    assert len(messages(tmp_path / "out")) == expected
