@@ -97,8 +97,8 @@ def put(position: int, content: bytes) -> Callable[[bytearray], object]:
     [
         (put(36, b"\0\0\7\0"), 0, "the header counts 1791 keys, there is room for 399"),
         (put(36, b"\xff\0\0\0"), 399, "index header"),
-        (put(LAYOUT.entry_position(20), b"\xff" * 60), 3, "entries 20 to 22 cannot be"),
-        (put(LAYOUT.entry_position(398), bytes(40)), 2, "entries 398 to 399 cannot be"),
+        (put(LAYOUT.entry_position(20), b"\xff" * 60), 3, "entries 20 to 22 are invalid"),
+        (put(LAYOUT.entry_position(398), bytes(40)), 2, "entries 398 to 399 are invalid"),
         (lambda data: data.__delitem__(slice(LAYOUT.entry_position(300), None)), 100, "the file has 6840 bytes"),
         (lambda data: data.extend(b"more"), 0, "the file has 8844 bytes"),
         (lambda data: data.clear(), 399, "index header"),
