@@ -295,7 +295,7 @@ ROWS: Mapping[int, CodeRow] = {
             *(Code.GET_KVLIST_BY_NAMESPACE, Code.GET_BROKER_CLUSTER_INFO, Code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER),
             *(Code.GET_TOPICS_BY_CLUSTER, Code.GET_SYSTEM_TOPIC_LIST_FROM_NS, Code.GET_UNIT_TOPIC_LIST),
             *(Code.GET_HAS_UNIT_SUB_TOPIC_LIST, Code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, Code.GET_NAMESRV_CONFIG),
-            *(Code.GET_BROKER_MEMBER_GROUP, Code.GET_ALL_MESSAGE_REQUEST_MODE),
+            *(Code.GET_BROKER_MEMBER_GROUP, Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_BROKER_HA_STATUS),
         ),
         _READ_CLUSTER,
     ),
@@ -305,7 +305,7 @@ ROWS: Mapping[int, CodeRow] = {
             *(Code.DELETE_EXPIRED_COMMITLOG, Code.SET_MESSAGE_REQUEST_MODE, Code.PUT_KV_CONFIG, Code.DELETE_KV_CONFIG),
             *(Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT),
             *(Code.WIPE_WRITE_PERM_OF_BROKER, Code.ADD_WRITE_PERM_OF_BROKER, Code.DELETE_TOPIC_IN_NAMESRV),
-            *(Code.REGISTER_TOPIC_IN_NAMESRV, Code.UPDATE_NAMESRV_CONFIG),
+            *(Code.REGISTER_TOPIC_IN_NAMESRV, Code.UPDATE_NAMESRV_CONFIG, Code.EXCHANGE_BROKER_HA_INFO),
         ),
         _CHANGE_CLUSTER,
     ),
@@ -322,7 +322,9 @@ def _is_administrative(row: CodeRow) -> bool:
 
 
 # Brokers repeat these every few seconds.
-_REPEATED = frozenset((Code.REGISTER_BROKER, Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT))
+_REPEATED = frozenset(
+    (Code.REGISTER_BROKER, Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT, Code.EXCHANGE_BROKER_HA_INFO)
+)
 ADMINISTRATIVE_CODES = frozenset(
     int(code) for code, row in ROWS.items() if _is_administrative(row) and code not in _REPEATED
 )
