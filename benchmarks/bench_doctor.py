@@ -90,7 +90,7 @@ def main() -> None:
             rebuilt = timed("rebuild", functools.partial(rebuild_in_place, store, RebuildWish(), rules))
             assert rebuilt.is_published, rebuilt.findings
             found = timed("check", functools.partial(examine, store))
-            assert found.check.is_sound, found.check.findings[:3]
+            assert found.is_sound, found.check.findings[:3]
             shutil.rmtree(out / "commitlog")  # or the log itself would be emptied
     outputs.remove()
     print(json.dumps({name: min(rounds) for name, rounds in times.items()}))

@@ -83,7 +83,7 @@ def _synced_steps(path: HotPath, reads: Sequence[bytes]) -> list[float]:
         stored = time.thread_time()
         flushed_to = store.flush_log()
         landing = time.thread_time()
-        flushes._land(flushed_to)
+        flushes._on_flushed(flushed_to)
         seconds.append(stored - started + time.thread_time() - landing)
         path.dispatch()
     return seconds
