@@ -34,6 +34,14 @@ def _shared_store(name: str, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     assert golden.changed_files() == [], f"a test wrote into the shared store {name}: take golden_copy instead"
 
 
+@pytest.fixture(autouse=True, scope="session")
+def own_state_directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """The key of repair journals is in the user's state directory, which tests must not touch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        yield
+
+
 @pytest.fixture(scope="session")
 def golden_497(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GoldenStore]:
     """A store that Apache RocketMQ 4.9.7 closed cleanly; do not write into it."""

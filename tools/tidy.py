@@ -66,6 +66,8 @@ RAW_PATH_METHODS = frozenset(("write_bytes", "write_text", "unlink", "rmdir", "m
 MAY_CALL_FILES = frozenset(
     (
         "storefiles/disk.py",  # everything that changes a store
+        "storefiles/confined/confined_disk.py",  # a Disk, one directory at a time
+        "storefiles/confined/regular_files.py",  # how a Disk opens files
         "settings/atomic_file.py",  # small files elsewhere
         "cli/contexts.py",  # the user's settings
         "cli/main.py",  # /dev/null

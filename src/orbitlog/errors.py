@@ -11,6 +11,7 @@
     │   └── LimitExceeded        a length, count or nesting depth exceeds its limit
     ├── BadExpression            an invalid filter expression
     ├── StoreLayoutError         a directory or file that is not a store of the expected layout
+    │   └── StoreLinkError       a link or a special file in the place of a file or directory of a store
     ├── StoreError               a store that cannot serve the request now
     │   ├── StoreLocked          another process has it open for writing
     │   ├── StoreClosed          the store is closed
@@ -131,6 +132,10 @@ class BadExpression(OrbitlogError):
 
 class StoreLayoutError(OrbitlogError):
     """A directory or file that is not a store of the expected layout."""
+
+
+class StoreLinkError(StoreLayoutError):
+    """A link, pipe, socket or device in the place of a store's file or directory; it is not followed and not opened."""
 
 
 class StoreError(OrbitlogError):

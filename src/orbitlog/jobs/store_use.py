@@ -11,6 +11,7 @@ from orbitlog.errors import StoreLocked
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE
+from orbitlog.storefiles.confined.regular_files import read_below
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.store_files import StoreFiles
 from orbitlog.storefiles.store_log import committed_end
@@ -35,8 +36,7 @@ class StoreUse:
         holder = self._holder(store)
         if holder is None:
             return committed_end(store)
-        path = store.root / CONFIRMED_FILE
-        raw = path.read_bytes() if path.is_file() else b""
+        raw = read_below(store.root, store.root / CONFIRMED_FILE) or b""
         if len(raw) < CONFIRMED.size_bytes:
             raise StoreLocked(
                 f"{store.root} is in use by process {holder}, which does not publish the end of its log; stop it first"

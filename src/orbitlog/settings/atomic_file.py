@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 
 def replace_file(
-    path: Path, data: bytes, *, suffix: str | None = None, mode: int = 0o644, is_durable: bool = True
+    path: Path,
+    data: bytes,
+    *,
+    suffix: str | None = None,
+    mode: int = 0o640,
+    keeps_mode: bool = False,
+    is_durable: bool = True,
 ) -> None:
     """Write a file under a temporary name, and rename it to `path`; raises `OSError`, and then leaves the old file.
 
     If it `is_durable`, the new file has survived a power cut when this returns. Else a power cut may leave it empty:
-    for caches, and for files that are written often.
+    for caches, and for files that are written often. With `keeps_mode`, a file that exists keeps its permissions.
     """
     # Hidden, for readers of whole directories; with the process id, because two processes may replace the same file.
     temporary = path.with_name(path.name + suffix if suffix else f".{path.name}.{os.getpid()}.tmp")
@@ -21,6 +28,8 @@ def replace_file(
         # Created with its mode: a file with credentials must never be readable by others.
         descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
+            if keeps_mode and (old := _permissions(path)) is not None:
+                os.fchmod(descriptor, old)
             written = 0
             while written < len(data):
                 written += os.write(descriptor, data[written:])
@@ -34,6 +43,15 @@ def replace_file(
         raise
     if is_durable:
         sync_directory(path.parent)
+
+
+def _permissions(path: Path) -> int | None:
+    """Return the permissions of an existing file, without write access for every user; None if there is no file."""
+    try:
+        mode = path.lstat().st_mode
+    except FileNotFoundError:
+        return None
+    return stat.S_IMODE(mode) & 0o664 if stat.S_ISREG(mode) else None
 
 
 def sync_directory(path: Path) -> None:

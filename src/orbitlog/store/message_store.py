@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from orbitlog.errors import StoreError
 from orbitlog.formats.derived.dispatch_marks import INLINE, DispatchLease
+from orbitlog.settings.retention_policy import RetentionPolicy
 from orbitlog.store.appending.appender import Appender, NowMs
 from orbitlog.store.availability import Availability
 from orbitlog.store.derived.queue_set import QueueKey
@@ -287,6 +288,10 @@ class MessageStore(StoreReads):
                 return self._retention.delete_once(self._now_ms(), self._derived.derived_to)
         finally:
             self._derived.files_lock.release()
+
+    def follow_retention(self, policy: RetentionPolicy) -> None:
+        """Delete by another policy from the next `retain_once` on."""
+        self._retention.follow(policy)
 
     def delete_expired_now(self) -> None:
         """Allow the next `retain_once` steps to delete expired files at any hour."""

@@ -42,6 +42,7 @@ from orbitlog.store.recovery.store_recovery import (
     write_recovery_note,
 )
 from orbitlog.store.store_notices import notices_of
+from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import Disk, MappedFile
 from orbitlog.storefiles.store_config import StoreConfig
 from orbitlog.storefiles.store_contents import refuse_lost_log, refuse_writing
@@ -53,6 +54,7 @@ def lock_store(root: Path, config: StoreConfig, disk: Disk) -> ExitStack:
     Raise `StoreLocked` if another process has the store open, `StoreLayoutError` if it may not be written to.
     """
     paths = config.paths_of(root)
+    refuse_links(paths)
     refuse_writing(root, disk, log_directories=paths.log_directories)
     refuse_lost_log(paths, disk)
     disk.make_directory(root)

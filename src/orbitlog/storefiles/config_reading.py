@@ -5,13 +5,14 @@ from __future__ import annotations
 from functools import lru_cache
 from pathlib import Path
 
-from orbitlog.errors import FormatError
+from orbitlog.errors import FormatError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.compat import COMPAT_5_5
 from orbitlog.formats.tables.config_files import config_codec
 from orbitlog.formats.tables.group_config import SUBSCRIPTION_GROUP
 from orbitlog.formats.tables.offset_tables import CONSUMER_OFFSET, DELAY_OFFSET, LMQ_CONSUMER_OFFSET
 from orbitlog.formats.tables.topic_config import TOPICS, TopicTable
+from orbitlog.storefiles.confined.regular_files import read_below
 from orbitlog.storefiles.rocksdb.databases import has_binding
 from orbitlog.storefiles.rocksdb.rocksdb_tables import ROCKSDB_FILES, rocksdb_directories, table_documents
 from orbitlog.storefiles.store_files import StoreFiles
@@ -30,17 +31,18 @@ _CONFIG_BYTES_MAX = 256 * 1024 * 1024
 
 
 def read_config(path: Path) -> bytes:
-    """Return the bytes of a file of config/, empty if it is missing; only the start of one that is too large.
+    """Return the bytes of a file of config/; only the start of one that is too large.
 
-    A table that the store has in RocksDB is returned in the form of its file.
+    Empty if it is missing, or if it or its directory is a link or a special file. A table that the store has in RocksDB
+    is returned in the form of its file.
     """
     stored = stored_table(path)
     if stored is not None:
         return stored
-    if not path.is_file():
+    try:
+        return read_below(path.parent.parent, path, _CONFIG_BYTES_MAX) or b""
+    except (StoreLinkError, IsADirectoryError, NotADirectoryError):
         return b""
-    with path.open("rb") as file:
-        return file.read(_CONFIG_BYTES_MAX)
 
 
 def stored_table(path: Path) -> bytes | None:

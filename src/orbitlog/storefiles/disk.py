@@ -12,6 +12,7 @@ import errno
 import functools
 import mmap
 import os
+import stat
 import struct
 import sys
 from collections.abc import Callable, Iterator
@@ -22,6 +23,7 @@ from typing import Protocol, cast
 
 from orbitlog.errors import DiskFull, StoreError, StoreFileGone, StoreLocked
 from orbitlog.settings.atomic_file import replace_file, sync_directory
+from orbitlog.storefiles.confined.regular_files import DIRECTORY_MODE, FILE_MODE, open_regular, read_regular
 from orbitlog.storefiles.mapped_view import end_of_data
 
 Bytes = bytes | bytearray | memoryview
@@ -401,8 +403,14 @@ class DirectoryLock:
 
 
 def _describe(entry: os.DirEntry[str]) -> DirectoryEntry | None:
-    """Return an entry; None if it was removed meanwhile, which must not end the listing."""
+    """Return an entry; None if it was removed meanwhile, which must not end the listing.
+
+    A link is an empty file, so that no directory outside the store is listed, and a reader that opens it is refused.
+    """
     try:
+        if entry.is_symlink():
+            entry.stat()
+            return DirectoryEntry(entry.name, 0, is_directory=False)
         return DirectoryEntry(entry.name, 0 if entry.is_dir() else entry.stat().st_size, entry.is_dir())
     except FileNotFoundError:
         return None
@@ -424,14 +432,14 @@ class RealDisk:
             return []
         unsynced = self.make_directory(path.parent, durable=durable)
         with disk_errors(f"creating {path}"):
-            path.mkdir(exist_ok=True)
+            path.mkdir(DIRECTORY_MODE, exist_ok=True)
             if durable:
                 self.sync_directory(path.parent)
         return [] if durable else [*unsynced, path.parent]
 
     def create_file(self, path: Path, size_bytes: int) -> MappedFile:
         with disk_errors(f"creating {path}"):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+            descriptor = open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL)
             try:
                 os.ftruncate(descriptor, size_bytes)
                 return RealMappedFile(path, descriptor, size_bytes, writable=True)
@@ -442,7 +450,7 @@ class RealDisk:
 
     def open_file(self, path: Path, *, writable: bool) -> MappedFile:
         with disk_errors(f"opening {path}"):
-            descriptor = os.open(path, (os.O_RDWR if writable else os.O_RDONLY) | os.O_CLOEXEC)
+            descriptor = open_regular(path, os.O_RDWR if writable else os.O_RDONLY)
             try:
                 return RealMappedFile(path, descriptor, os.fstat(descriptor).st_size, writable=writable)
             except (OSError, ValueError):
@@ -451,14 +459,14 @@ class RealDisk:
 
     def read_file(self, path: Path) -> bytes | None:
         try:
-            return path.read_bytes()
+            return read_regular(path)
         except FileNotFoundError:
             return None
 
     def replace_file(self, path: Path, data: bytes) -> None:
         # The same name for every process: the lock keeps others out, and a killed one leaves no more than one file.
         with disk_errors(f"writing {path}"):
-            replace_file(path, data, suffix=".orbitlog-new")
+            replace_file(path, data, suffix=".orbitlog-new", mode=FILE_MODE, keeps_mode=True)
 
     def remove_file(self, path: Path) -> None:
         with disk_errors(f"removing {path}"):
@@ -470,11 +478,11 @@ class RealDisk:
 
     def create_plain(self, path: Path) -> PlainFile:
         with disk_errors(f"creating {path}"):
-            return RealPlainFile(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644))
+            return RealPlainFile(open_regular(path, os.O_RDWR | os.O_CREAT | os.O_EXCL))
 
     def open_plain(self, path: Path) -> PlainFile:
         with disk_errors(f"opening {path}"):
-            return RealPlainFile(os.open(path, os.O_WRONLY | os.O_CLOEXEC))
+            return RealPlainFile(open_regular(path, os.O_WRONLY))
 
     def move(self, path: Path, target: Path) -> None:
         with disk_errors(f"renaming {path} to {target}"):
@@ -506,7 +514,7 @@ class RealDisk:
         if real_path in _LOCKED_HERE:
             raise StoreLocked(in_use)
         with disk_errors(f"locking {path}"):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            descriptor = open_regular(path, os.O_RDWR | os.O_CREAT)
         try:
             # A record lock, as Java takes it: flock and Java's lock do not see each other.
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
@@ -550,8 +558,12 @@ class RealDisk:
         # First: closing a descriptor of a file that this process has locked would release the lock.
         if path.resolve() in _LOCKED_HERE:
             return os.getpid()
+        # A Java broker locks the file that a link points to: its lock is asked for, the file is not read. Nothing waits
+        # for the other end of a pipe, and a device is not opened at all.
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            if not stat.S_ISREG(path.stat().st_mode):
+                return None
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except FileNotFoundError:
             return None
         try:

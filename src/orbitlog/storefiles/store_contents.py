@@ -17,7 +17,7 @@ from enum import Flag, StrEnum, auto
 from pathlib import Path
 from typing import TypeVar
 
-from orbitlog.errors import FormatError, StoreLayoutError
+from orbitlog.errors import FormatError, StoreLayoutError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.checkpoint import CHECKPOINT
 from orbitlog.formats.tables.config_files import choose_config
@@ -371,7 +371,7 @@ def _read_file(disk: Disk, path: Path) -> bytes | None:
     """Return the bytes of a small file; None if it does not exist. A directory may have the name: a topic `CURRENT`."""
     try:
         return disk.read_file(path)
-    except (IsADirectoryError, NotADirectoryError):
+    except (IsADirectoryError, NotADirectoryError, StoreLinkError):  # links are refused or reported elsewhere
         return None
 
 

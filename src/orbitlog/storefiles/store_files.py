@@ -170,6 +170,10 @@ def list_segments(paths: StorePaths) -> ListedSegments:
     by_base: dict[int, OffsetFile] = {}
     foreign: list[ForeignEntry] = []
     for directory in paths.log_directories:
+        if directory.is_symlink() and not paths.is_configured:
+            reason = f"is a link to {directory.readlink()}, which is not followed; give that path instead"
+            foreign.append(ForeignEntry(directory, reason))
+            continue
         listing = _Listing(directory.resolve())
         for segment in listing.offset_files(directory, paths.format_of(directory)):
             other = by_base.setdefault(segment.base, segment)

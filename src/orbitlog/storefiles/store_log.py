@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orbitlog.errors import FormatError
+from orbitlog.errors import FormatError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.records.dledger import (
     ENTRY_HEADER_BYTES,
@@ -36,6 +36,7 @@ from orbitlog.formats.records.dledger import (
 from orbitlog.formats.records.log_format import LogFormat, find_in_log, read_log_at
 from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.message_scan import LogEnd, SegmentEnd
+from orbitlog.storefiles.confined.regular_files import read_regular
 from orbitlog.storefiles.log_presence import last_referenced_ends
 from orbitlog.storefiles.mapped_view import mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles, find_segments
@@ -63,9 +64,9 @@ def read_checkpoint(directory: Path) -> DLedgerCheckpoint:
     path = directory / tree.CHECKPOINT
     for candidate in (path, path.with_name(path.name + tree.BACKUP_SUFFIX)):
         try:
-            with candidate.open("rb") as file:
-                found = decode_dledger_checkpoint(file.read(_CHECKPOINT_BYTES_MAX).decode("latin-1"))
-        except (OSError, FormatError):
+            raw = read_regular(candidate, _CHECKPOINT_BYTES_MAX)
+            found = decode_dledger_checkpoint(raw.decode("latin-1"))
+        except (OSError, FormatError, StoreLinkError):
             continue
         if found.committed_index is not None:
             return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import click
@@ -23,6 +24,11 @@ _FIELDS = ("applied", "sound", "resumed", "actions", "problems", "findings")
     is_flag=True,
     help="Give up the messages of segments without a file. Without it a missing segment stops the repair.",
 )
+@click.option(
+    "--resume",
+    is_flag=True,
+    help="With --apply, also finish an interrupted repair whose journal another user or machine wrote.",
+)
 @output_options
 @settings_options
 def command(
@@ -31,6 +37,7 @@ def command(
     is_applied: bool,
     is_planned: bool,
     accept_lost_segments: bool,
+    resume: bool,
     output: Output,
     config_path: Path | None,
     assignments: tuple[str, ...],
@@ -50,7 +57,7 @@ def command(
     from orbitlog.doctor.repair.store_repair import apply_repair, plan_repair
 
     with JobProgress() as progress:
-        repair = apply_repair if is_applied else plan_repair
+        repair = partial(apply_repair, resume=resume) if is_applied else plan_repair
         result = repair(store, settings=settings, accept_lost_segments=accept_lost_segments, progress=progress)
     if not output.is_table:
         output.write(_FIELDS, result.as_object())

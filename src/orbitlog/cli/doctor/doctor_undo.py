@@ -16,8 +16,9 @@ _FIELDS = ("store", "changes", "steps")
 @click.command("undo")
 @store_argument
 @click.option("--force", is_flag=True, help="Undo even if files were changed since, for example by a broker.")
+@click.option("--resume", is_flag=True, help="Also undo a repair whose journal another user or machine wrote.")
 @output_options
-def command(*, store: Path, force: bool, output: Output) -> None:
+def command(*, store: Path, force: bool, resume: bool, output: Output) -> None:
     """Undo the last repair of a store, byte for byte.
 
     It also undoes `orbitlog doctor rebuild` in place, unless the replaced files were deleted."""
@@ -26,7 +27,7 @@ def command(*, store: Path, force: bool, output: Output) -> None:
     from orbitlog.jobs.store_use import taken
 
     with taken(store):
-        steps = undo_last(store, force=force)
+        steps = undo_last(store, force=force, resume=resume)
     if not output.is_table:
         output.write(_FIELDS, dict(zip(_FIELDS, (str(store), len(steps), steps), strict=True)))
         return

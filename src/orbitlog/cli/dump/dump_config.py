@@ -17,13 +17,14 @@ from orbitlog.cli.dump.config_file_tables import write_config
 from orbitlog.cli.dump.dump_target import config_target
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.store_options import report_damage, warn
-from orbitlog.errors import FormatError
+from orbitlog.errors import FormatError, StoreLinkError
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE
 from orbitlog.formats.java import utf8_decode, utf8_encode
 from orbitlog.formats.store_tree import BACKUP_SUFFIX
 from orbitlog.formats.tables.config_files import CONFIG_CODECS, ConfigSource, ConfigValue, choose_config, config_codec
 from orbitlog.formats.tables.loose_json import Json, read_json
 from orbitlog.storefiles.config_reading import stored_table
+from orbitlog.storefiles.confined.regular_files import read_regular
 
 _FIELDS = ("file", "usedBackup", "content")
 _UNREAD_SUFFIXES = (".tmp", ".lock")
@@ -47,8 +48,9 @@ def command(path: Path, output: Output) -> None:
     with output.writer(_FIELDS) as writer:
         for main, backup in config_target(path):
             try:
-                loaded = _load(main, backup)
-            except FormatError as error:
+                # A link that was given itself is the operator's; one that was found in the store is not followed.
+                loaded = _load(main.resolve() if main == path else main, backup, name=main.name)
+            except (FormatError, StoreLinkError) as error:
                 problems.append(f"{main}: {error}")
                 continue
             if loaded is None:
@@ -63,11 +65,10 @@ def command(path: Path, output: Output) -> None:
     report_damage(problems)
 
 
-def _load(main: Path, backup: Path | None) -> _Loaded | None:
+def _load(main: Path, backup: Path | None, *, name: str) -> _Loaded | None:
     """Load a file or its backup; return None if both are empty, or the file is not a table."""
-    name = main.name
-    main_bytes = stored_table(main) or (main.read_bytes() if main.exists() else None)
-    backup_bytes = backup.read_bytes() if backup is not None else None
+    main_bytes = stored_table(main) or _bytes_of(main)
+    backup_bytes = _bytes_of(backup) if backup is not None else None
     is_known = name.removesuffix(BACKUP_SUFFIX) in CONFIG_CODECS
     if name == TIMER_CHECKPOINT_FILE:
         data, used_backup = main_bytes or backup_bytes, not main_bytes
@@ -84,6 +85,14 @@ def _load(main: Path, backup: Path | None) -> _Loaded | None:
         return _Loaded(name, read_json(utf8_decode(data)), None, used_backup)
     codec = config_codec(name)
     return _Loaded(name, codec.to_json(data), codec.decode(data), used_backup)
+
+
+def _bytes_of(path: Path) -> bytes | None:
+    """Return the bytes of a file; None if it does not exist."""
+    try:
+        return read_regular(path)
+    except FileNotFoundError:
+        return None
 
 
 def _read_table(name: str, text: str) -> Json:

@@ -30,6 +30,7 @@ from orbitlog.jobs.staging import TEMPORARY, sync_tree, whole_file
 from orbitlog.jobs.store_use import SHARED_USE
 from orbitlog.settings import store_settings as keys
 from orbitlog.settings.store_settings import StoreGeometry, StoreSettings
+from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.inferred_geometry import robust_geometry
 from orbitlog.storefiles.inferred_rules import sampled_rules
@@ -104,6 +105,7 @@ def convert_store(
 ) -> Conversion:
     """Write an ordinary store into `out`, which must not exist; raise `StoreLayoutError` if it cannot be converted."""
     store = find_store_files(root, settings)
+    refuse_links(store.paths)
     kinds = _kinds(store, settings)
     _check_places(store, out)
     if SHARED_USE.is_in_use(store):

@@ -20,6 +20,7 @@ from orbitlog.jobs.rebuild.rebuild_publish import FINISHED
 from orbitlog.jobs.rebuild.store_rebuild import StoreRebuild
 from orbitlog.jobs.store_use import taken
 from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.confined.confined_disk import ConfinedDisk
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.log_references import refuse_missing_log
 from orbitlog.storefiles.store_contents import REBUILDABLE, refuse_writing
@@ -85,7 +86,7 @@ def rebuild_in_place(
     disk: Disk | None = None,
 ) -> StoreRebuild:
     """Rebuild the parts and swap them in; the old files stay in the journal, or are discarded when all is done."""
-    disk = disk or RealDisk()
+    disk = disk or ConfinedDisk(root)
     find_store_files(root, settings)
     refuse_writing(root, except_for=REBUILDABLE)
     refuse_missing_log(StorePaths.of(root, settings), disk)

@@ -41,8 +41,12 @@ class Step:
 def journal_places(root: Path) -> Iterator[Path]:
     """Yield the directories of journals, the oldest first."""
     directory = root / DOCTOR
-    if directory.is_dir():
-        yield from sorted(path for path in directory.iterdir() if path.name.isdecimal() and path.is_dir())
+    if _is_directory(directory):
+        yield from sorted(path for path in directory.iterdir() if path.name.isdecimal() and _is_directory(path))
+
+
+def _is_directory(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 @dataclass(slots=True)

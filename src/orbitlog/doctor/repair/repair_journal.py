@@ -10,6 +10,10 @@
 Progress is noted after each write, and after up to 64 renames, so after a kill it is unknown whether the next steps
 were done. They may be repeated with the same effect: a rename whose target exists was done. Of renames that are noted
 together those into the journal come first, and are durable before any of the others begins.
+
+A store may come from a stranger, and its journal with it. So each journal has a mark that only this user's key gives,
+and one without it is carried out only if the operator asks for that. Steps are done on a `ConfinedDisk`: whatever a
+journal names, no file outside the store is reached.
 """
 
 from __future__ import annotations
@@ -20,12 +24,16 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
-from typing import Any
+from typing import Any, BinaryIO
 
 from orbitlog.doctor.repair.plan_journal import JOURNAL, KEPT, NEW, PlanJournal, Step, journal_places
 from orbitlog.errors import StoreLayoutError
+from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.store_tree import DOCTOR, LOCK
+from orbitlog.jobs.run_marks import is_own, mark_of
 from orbitlog.jobs.staging import TEMPORARY, put_bytes, sync_tree, whole_file
+from orbitlog.storefiles.confined.confined_disk import ConfinedDisk, refuse_shared
+from orbitlog.storefiles.confined.regular_files import open_below, read_below
 from orbitlog.storefiles.disk import Disk, RealDisk, disk_errors
 from orbitlog.storefiles.mapped_view import written_until
 from orbitlog.storefiles.store_contents import REPAIRABLE, refuse_writing
@@ -34,6 +42,9 @@ DOCTOR_ASIDE = f"{DOCTOR}.aside"  # an entry that had the name of the doctor's d
 _APPLIED, _UNDOING, _PROGRESS = "applied", "undoing", "progress"
 _COPY_BYTES = 1 << 20
 _MOVES_TOGETHER_MAX = 64
+_JOURNAL_BYTES_MAX = 256 * 1024 * 1024
+_PROGRESS_BYTES_MAX = 16
+_RESUME = "--resume"
 
 
 def _plain(step: Step) -> dict[str, Any]:
@@ -45,11 +56,12 @@ class RepairJournal(PlanJournal):
     """The steps of one repair, gathered with the bytes that they need, and then carried out."""
 
     disk: Disk = field(default_factory=RealDisk)
+    """A `ConfinedDisk`, unless a test gives another."""
 
     @classmethod
     def begin(cls, root: Path, title: str, *, run: str | None = None, disk: Disk | None = None) -> RepairJournal:
         """Create the directory of a new journal; removes those of runs that never wrote their steps down."""
-        disk = disk or RealDisk()
+        disk = disk or ConfinedDisk(root)
         for place in journal_places(root):
             if not (place / JOURNAL).exists():
                 disk.remove_tree(place)
@@ -62,12 +74,13 @@ class RepairJournal(PlanJournal):
         """Write the steps down, and then do them."""
         for directory in (self.place / KEPT, self.new):
             sync_tree(self.disk, directory)
-        journal = {
+        journal: dict[str, Any] = {
             "run": self.run,
             "title": self.title,
             "steps": [_plain(step) for step in self.steps],
             "made": _missing_directories(self.root, self.steps),
         }
+        journal["mark"] = mark_of(journal)
         # File names need not be text: json escapes those that are not, orjson does not.
         put_bytes(self.disk, self.place / JOURNAL, json.dumps(journal).encode("ascii"), self.place / TEMPORARY)
         self.disk.remove_tree(self.place / TEMPORARY)
@@ -103,22 +116,27 @@ class RepairJournal(PlanJournal):
                 position += len(chunk)
 
 
-def finish_interrupted(root: Path, *, only: str | None = None, disk: Disk | None = None) -> list[str]:
+def finish_interrupted(
+    root: Path, *, only: str | None = None, resume: bool = False, disk: Disk | None = None
+) -> list[str]:
     """Finish the repairs and undos of runs that were killed; returns their titles.
 
-    With `only`, those of one title, without a look at the others.
+    With `only`, those of one title, without a look at the others. Raise `StoreLayoutError` for a journal of another
+    user or machine, unless `resume` is set.
     """
-    disk = disk or RealDisk()
+    disk = disk or ConfinedDisk(root)
     finished = []
     broken = set(unreadable_journals(root)) if only is not None else set()
     for place in journal_places(root):
         journal = _read(place) if place not in broken else None
-        if journal is None or only not in (None, journal["title"]):
+        if journal is None or only not in (None, journal["title"]) or is_applied(place):
             continue
+        if not resume:
+            _refuse_foreign(place, journal, "finished")
         if (place / _UNDOING).exists():
             _take_back(disk, root, place, journal)
             finished.append(f"undo of {journal['title']}")
-        elif not (place / _APPLIED).exists():
+        else:
             _apply(disk, root, place, [Step(**step) for step in journal["steps"]])
             finished.append(journal["title"])
     return finished
@@ -133,12 +151,34 @@ def interrupted(root: Path) -> list[Path]:
     ]
 
 
-def interrupted_titles(root: Path) -> list[str]:
-    """Return the titles of repairs and undos that were killed, without those whose journals are unreadable."""
+def pending_steps(root: Path) -> list[str]:
+    """Return sentences about repairs and undos that were killed, and their steps; unreadable journals are left out."""
     broken = set(unreadable_journals(root))
-    places = [place for place in journal_places(root) if place not in broken and not is_applied(place)]
-    journals = [_read(place) for place in places]
-    return [journal["title"] for journal in journals if journal is not None]
+    found: list[str] = []
+    for place in journal_places(root):
+        journal = _read(place) if place not in broken and not is_applied(place) else None
+        if journal is None:
+            continue
+        verb = "undo" if (place / _UNDOING).exists() else "finish"
+        origin = "" if _is_own(journal) else f"; another user or machine wrote {place}, so {_RESUME} is needed"
+        found.append(f"{root}: {verb} what was interrupted first: {journal['title']}{origin}")
+        for step in journal["steps"]:
+            target = f" to {step['to']}" if step["to"] else ""
+            found.append(f"{root / step['path']}: {step['do']}{target}: {step['why']}")
+    return found
+
+
+def _is_own(journal: dict[str, Any]) -> bool:
+    return is_own({name: value for name, value in journal.items() if name != "mark"}, journal.get("mark"))
+
+
+def _refuse_foreign(place: Path, journal: dict[str, Any], what: str) -> None:
+    """Raise `StoreLayoutError` if a journal was not written by this user on this machine."""
+    if not _is_own(journal):
+        raise StoreLayoutError(
+            f"{place} is a repair journal that this user did not write on this machine, so it is not {what}: look at"
+            f" its steps with `orbitlog doctor repair`, then give {_RESUME} if you trust them, or move {place} away"
+        )
 
 
 def is_applied(place: Path) -> bool:
@@ -156,9 +196,12 @@ def unreadable_journals(root: Path) -> Iterator[Path]:
             yield place
 
 
-def undo_last(root: Path, *, force: bool = False, disk: Disk | None = None) -> list[str]:
-    """Undo the last run, its last journal first; returns the steps that were undone."""
-    disk = disk or RealDisk()
+def undo_last(root: Path, *, force: bool = False, resume: bool = False, disk: Disk | None = None) -> list[str]:
+    """Undo the last run, its last journal first; returns the steps that were undone.
+
+    Raise `StoreLayoutError` for a journal of another user or machine, unless `resume` is set.
+    """
+    disk = disk or ConfinedDisk(root)
     refuse_writing(root, except_for=REPAIRABLE)
     journals = [(place, journal) for place in journal_places(root) if (journal := _read(place)) is not None]
     if not journals:
@@ -167,6 +210,8 @@ def undo_last(root: Path, *, force: bool = False, disk: Disk | None = None) -> l
         raise StoreLayoutError(f"{root} has no repair to undo")
     run = journals[-1][1]["run"]
     wanted = [(place, journal) for place, journal in journals if journal["run"] == run]
+    for place, journal in () if resume else wanted:
+        _refuse_foreign(place, journal, "undone")
     if not force:
         _refuse_if_changed(root, wanted)
     for place, _ in wanted:
@@ -182,7 +227,7 @@ def undo_last(root: Path, *, force: bool = False, disk: Disk | None = None) -> l
 
 def discard_kept(root: Path, *, disk: Disk | None = None) -> int:
     """Remove every journal with the files that it keeps, so that nothing can be undone; returns their number."""
-    disk = disk or RealDisk()
+    disk = disk or ConfinedDisk(root)
     places = list(journal_places(root))
     if interrupted(root):
         raise StoreLayoutError(f"a repair of {root} was interrupted; repeat it, or undo it, before discarding")
@@ -201,22 +246,46 @@ def _discard(disk: Disk, place: Path) -> None:
 
 def _read(place: Path) -> dict[str, Any] | None:
     path = place / JOURNAL
-    if not path.exists():
+    if not os.path.lexists(path):
         return None
     try:
-        journal: dict[str, Any] = json.loads(path.read_bytes())
+        raw = read_below(_root_of(place), path, _JOURNAL_BYTES_MAX)
+        journal: dict[str, Any] = json.loads(raw or b"")
         steps = [Step(**step) for step in journal["steps"]]
+        journal["steps"] = [_plain(step) for step in steps]
         is_sound = isinstance(journal["title"], str) and isinstance(journal["run"], str)
+        is_sound = is_sound and all(map(_is_step, steps))
         is_sound = is_sound and all(_stays_inside(name) for step in steps for name in (step.path, step.to or "."))
         is_sound = is_sound and all(_stays_inside(name or ".") for step in steps for name in (step.old, step.new))
         is_sound = is_sound and all(_stays_inside(name) for name in journal.get("made", ()))
-    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+    except (OSError, ValueError, TypeError, KeyError, RecursionError, AttributeError, StoreLayoutError):
         is_sound = False
     if not is_sound:
         raise StoreLayoutError(
             f"{path} is not a valid repair journal, so it is neither finished nor undone; move {place} away"
         )
     return journal
+
+
+def _is_step(step: Step) -> bool:
+    """Return whether the fields of a step have the types of its kind: a journal from elsewhere may contain anything."""
+    texts, numbers = (step.path, step.why), (step.position, step.size_bytes, step.old_size_bytes, step.modified_ns)
+    is_typed = all(isinstance(text, str) for text in texts) and all(
+        type(number) is int and 0 <= number <= LONG_MAX for number in numbers
+    )
+    needed = {"move": (step.to,), "write": (step.old, step.new), "resize": ()}.get(step.do)
+    optional = (step.to, step.old, step.new)
+    return (
+        is_typed
+        and needed is not None
+        and all(isinstance(name, str) for name in needed)
+        and all(name is None or isinstance(name, str) for name in optional)
+    )
+
+
+def _root_of(place: Path) -> Path:
+    """Return the store of a journal, whose directory is `<root>/.orbitlog-doctor/<number>`."""
+    return place.parent.parent
 
 
 def _stays_inside(name: str) -> bool:
@@ -286,7 +355,11 @@ def _put_back_aside(disk: Disk, root: Path) -> bool:
 
 def _progress(place: Path) -> int:
     path = place / _PROGRESS
-    raw = path.read_bytes() if path.is_file() else b"" if path.exists() else b"0"
+    try:
+        found = read_below(_root_of(place), path, _PROGRESS_BYTES_MAX)
+    except (OSError, StoreLayoutError):
+        found = b""
+    raw = b"0" if found is None else found
     if not raw.isdigit():
         raise StoreLayoutError(f"{path} is not a number of steps, so the progress of repair {place} is unknown")
     return int(raw)
@@ -331,9 +404,12 @@ def _do(disk: Disk, root: Path, place: Path, step: Step) -> None:
     if step.do == "move":
         assert step.to is not None
         _rename(disk, path, root / step.to)
-    elif step.do == "write":
+        return
+    refuse_shared(root, path)
+    if step.do == "write":
         assert step.new is not None
-        _write(disk, path, step.position, place / step.new, step.modified_ns)
+        with _data(root, place / step.new) as data:
+            _write(disk, path, step.position, data, step.modified_ns)
     else:
         _resize(disk, path, step.size_bytes, step.modified_ns)
 
@@ -347,13 +423,22 @@ def _undo(disk: Disk, root: Path, place: Path, step: Step) -> None:
         if step.path == LOCK and path.is_file() and os.path.lexists(root / step.to):
             disk.remove_file(path)  # the lock that this repair created
         _rename(disk, root / step.to, path)
-    elif step.do == "write":
+        return
+    refuse_shared(root, path)
+    if step.do == "write":
         assert step.old is not None
-        _write(disk, path, step.position, place / step.old, step.modified_ns)
+        with _data(root, place / step.old) as data:
+            _write(disk, path, step.position, data, step.modified_ns)
     else:
         _resize(disk, path, step.old_size_bytes, step.modified_ns)
         if step.old is not None:
-            _write(disk, path, step.size_bytes, place / step.old, step.modified_ns)
+            with _data(root, place / step.old) as data:
+                _write(disk, path, step.size_bytes, data, step.modified_ns)
+
+
+def _data(root: Path, path: Path) -> BinaryIO:
+    """Open the bytes that a step needs, which the journal keeps."""
+    return os.fdopen(open_below(root, path, os.O_RDONLY), "rb")
 
 
 def _remove_empty(disk: Disk, directory: Path) -> None:
@@ -373,13 +458,12 @@ def _rename(disk: Disk, source: Path, target: Path) -> None:
     disk.move(source, target)
 
 
-def _write(disk: Disk, path: Path, position: int, data_path: Path, modified_ns: int) -> None:
+def _write(disk: Disk, path: Path, position: int, data: BinaryIO, modified_ns: int) -> None:
     target = disk.open_plain(path)
     try:
-        with data_path.open("rb") as file:
-            while chunk := file.read(_COPY_BYTES):
-                target.write(position, chunk)
-                position += len(chunk)
+        while chunk := data.read(_COPY_BYTES):
+            target.write(position, chunk)
+            position += len(chunk)
         target.set_modified(modified_ns)  # a repair is not a change that retention or a search by timestamp may see
         target.sync()
     finally:
@@ -403,8 +487,8 @@ def _identity(path: Path) -> list[int]:
 
 def _read_applied(path: Path) -> dict[str, list[int]]:
     try:
-        applied = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        applied = json.loads(read_below(_root_of(path.parent), path, _JOURNAL_BYTES_MAX) or b"")
+    except (OSError, ValueError, RecursionError, StoreLayoutError):
         applied = None
     if not isinstance(applied, dict):
         raise StoreLayoutError(f"{path} does not list the files that the repair changed; --force undoes it anyway")

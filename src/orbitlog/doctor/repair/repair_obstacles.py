@@ -38,9 +38,9 @@ def plan_lock(journal: PlanJournal) -> None:
     journal.quarantine(lock, "is not a file that can be locked, and keeps brokers from starting")
 
 
-def free_lock(disk: Disk, root: Path) -> tuple[list[str], RepairJournal | None]:
+def free_lock(disk: Disk, root: Path, *, resume: bool = False) -> tuple[list[str], RepairJournal | None]:
     """Quarantine an invalid lock; returns notes about other changes, and the journal that undoes it."""
-    finish_interrupted(root, only=LOCK_TITLE, disk=disk)
+    finish_interrupted(root, only=LOCK_TITLE, resume=resume, disk=disk)
     planned = PlanJournal.dry(root, LOCK_TITLE)
     plan_lock(planned)
     if not planned.steps:

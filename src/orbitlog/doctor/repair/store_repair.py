@@ -17,7 +17,7 @@ from orbitlog.doctor.examination import Examination, examine
 from orbitlog.doctor.repair.derived_swap import DerivedSet, make_derived, predict_derived, vouch_for_index
 from orbitlog.doctor.repair.plan_journal import PlanJournal
 from orbitlog.doctor.repair.planners import Round
-from orbitlog.doctor.repair.repair_journal import RepairJournal, finish_interrupted, interrupted_titles
+from orbitlog.doctor.repair.repair_journal import RepairJournal, finish_interrupted, pending_steps
 from orbitlog.doctor.repair.repair_obstacles import (
     JOURNALS_TITLE,
     LOCK_TITLE,
@@ -32,7 +32,8 @@ from orbitlog.errors import StoreLayoutError
 from orbitlog.jobs.local_runner import PhaseProgress, run_here
 from orbitlog.jobs.store_use import StoreUse, taken
 from orbitlog.settings.store_settings import StoreSettings
-from orbitlog.storefiles.disk import Disk, RealDisk
+from orbitlog.storefiles.confined.confined_disk import ConfinedDisk
+from orbitlog.storefiles.disk import Disk
 from orbitlog.storefiles.store_contents import CHECKABLE, READABLE, REPAIRABLE, refuse_reading, refuse_writing
 from orbitlog.storefiles.store_files import find_store_files
 
@@ -95,13 +96,13 @@ def plan_repair(
     try:
         result.notes = plan_journal_place(root)
         result.journals = list(_planned_obstacles(root))
-        titles = interrupted_titles(root)
+        pending = pending_steps(root)
     except StoreLayoutError as error:
         result.problems = [str(error)]
         return result
-    if titles:
+    if pending:
         # The rounds that follow are planned from the store that this leaves.
-        result.notes += [f"{root}: finish what was interrupted first: {title}" for title in titles]
+        result.notes += pending
         return result
     run = result.journals[0].run if result.journals else None
     first.journal = PlanJournal.dry(root, dry.title, earlier=len(result.journals), run=run)
@@ -127,19 +128,22 @@ def apply_repair(
     *,
     settings: StoreSettings | None = None,
     accept_lost_segments: bool = False,
+    resume: bool = False,
     progress: PhaseProgress | None = None,
     disk: Disk | None = None,
 ) -> Repair:
     """Repair a store; `undo_last` undoes every change.
 
+    A repair that was interrupted is finished first: one of another user or machine only with `resume`.
+
     With `accept_lost_segments`, segments of which no file exists are given up: placeholders replace their messages.
     Without it nothing is repaired while a part of the log is missing.
     """
-    settings, disk = settings or StoreSettings(), disk or RealDisk()
+    settings, disk = settings or StoreSettings(), disk or ConfinedDisk(root)
     refuse_writing(root, except_for=REPAIRABLE)
     find_store_files(root, settings)
     result = Repair(is_applied=True)
-    result.notes, freed = free_lock(disk, root)
+    result.notes, freed = free_lock(disk, root, resume=resume)
     with taken(root) as use:
         result.notes += free_journal_place(disk, root)
         result.journals = [] if freed is None else [freed]
@@ -147,7 +151,7 @@ def apply_repair(
         if (broken := quarantine_journals(disk, root, run)) is not None:
             result.journals.append(broken)
             run = broken.run
-        result.resumed = finish_interrupted(root, disk=disk)
+        result.resumed = finish_interrupted(root, resume=resume, disk=disk)
         for _ in range(_ROUNDS_MAX):
             result.examination = examine(root, settings=settings, progress=progress, use=use)
             journal = RepairJournal.begin(root, f"repair of {root.name}", run=run, disk=disk)

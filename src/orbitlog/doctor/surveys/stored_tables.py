@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, TypeVar
 
-from orbitlog.errors import FormatError
+from orbitlog.errors import FormatError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.tables.config_files import choose_config
 from orbitlog.formats.tables.group_config import CONSUMER_FILTER, MESSAGE_REQUEST_MODE, SUBSCRIPTION_GROUP
@@ -21,7 +21,7 @@ from orbitlog.formats.tables.pop_progress import POP_PROGRESS
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.storefiles.config_reading import stored_table
-from orbitlog.storefiles.disk import RealDisk
+from orbitlog.storefiles.confined.regular_files import read_below
 from orbitlog.storefiles.offset_files import OffsetsFile
 
 R = TypeVar("R", bound=JsonRecord)
@@ -58,14 +58,13 @@ def read_offsets(root: Path, file: OffsetsFile) -> ConsumerOffsets | None:
 
 def load_table(root: Path, file: JsonFile[R]) -> R | None:
     """Return a table, None if it is missing; raise `FormatError` if the file and its backup are unreadable."""
-    disk = RealDisk()
     path = root / tree.CONFIG / file.name
     stored = stored_table(path)
     if stored is not None:
         return file.decode(stored.decode())
     try:
-        main, backup = disk.read_file(path), disk.read_file(path.with_name(file.name + tree.BACKUP_SUFFIX))
-    except (IsADirectoryError, NotADirectoryError):
+        main, backup = (read_below(root, each) for each in (path, path.with_name(file.name + tree.BACKUP_SUFFIX)))
+    except (IsADirectoryError, NotADirectoryError, StoreLinkError):
         return None
     chosen = choose_config(main, backup, file.decode)
     return None if chosen is None else chosen.value

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from orbitlog.errors import FormatError
+from orbitlog.errors import FormatError, StoreLinkError
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.timer_checkpoint import TIMER_CHECKPOINT_FILE, TimerCheckpoint, decode_timer_checkpoint
 from orbitlog.formats.derived.timer_log import TIMER_UNIT_BYTES, TimerLogUnit, read_timer_unit_at
 from orbitlog.formats.derived.timer_wheel import PRECISION_MS_DEFAULT, SLOT_BYTES, TURN_SLOTS_DEFAULT, wheel_bytes
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.formats.records.message_scan import Damage, LogEnd, SegmentEnd
+from orbitlog.storefiles.confined.regular_files import read_below
 from orbitlog.storefiles.findings import Finding, FindingKind
 from orbitlog.storefiles.mapped_view import end_of_written, mapped_view, written_until
 from orbitlog.storefiles.store_files import OffsetFile, StoreFiles
@@ -65,8 +66,9 @@ def timer_checkpoint(store: StoreFiles) -> TimerCheckpoint | None:
     """Return `timercheck`; None if it is missing or unreadable."""
     path = store.root / tree.CONFIG / TIMER_CHECKPOINT_FILE
     try:
-        return decode_timer_checkpoint(path.read_bytes()) if path.is_file() else None
-    except FormatError:
+        raw = read_below(store.root, path)
+        return None if raw is None else decode_timer_checkpoint(raw)
+    except (FormatError, StoreLinkError, IsADirectoryError, NotADirectoryError):
         return None
 
 

@@ -8,6 +8,9 @@
 
 A directory is published by two renames: the old one into `old`, the new one into its place. The next run finishes one
 that was killed between them, and replaced files are removed only when the last new one is in place.
+
+The plan has a mark that only this user's key gives. A staging directory with another plan came with the store: nothing
+in it is published or reused.
 """
 
 from __future__ import annotations
@@ -25,14 +28,17 @@ from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.derived.dispatch_marks import MARKS_FILE
 from orbitlog.formats.derived.store_state import STATE_FILE
 from orbitlog.jobs.rebuild.rebuild_tasks import NEW
+from orbitlog.jobs.run_marks import is_own, mark_of
 from orbitlog.jobs.staging import TEMPORARY, put_bytes, sync_directories
 from orbitlog.settings.store_settings import StoreGeometry
+from orbitlog.storefiles.confined.regular_files import read_regular
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.store_files import StoreFiles
 
 STAGING = ".orbitlog-rebuild"
 FINISHED = "orbitlog-rebuild.json"
 _PLAN, _COMMIT, _OLD = "plan.json", "commit.json", "old"
+_MARK = "mark"
 _PUBLISHED = (tree.CONSUMEQUEUE, tree.INDEX, tree.CHECKPOINT)
 _PLAN_VERSION = 2
 
@@ -113,7 +119,7 @@ def roll_forward(disk: Disk, out: Path, store: StoreFiles, *, is_in_place: bool)
     not in place. If the log has changed since, the old files are put back instead.
     """
     staging = out / STAGING
-    plan, committed = _read_json(staging / _PLAN), _read_json(staging / _COMMIT)
+    plan, committed = _own_plan(staging), _read_json(staging / _COMMIT)
     if plan is not None and committed is not None and plan["segments"] == _identities(store):
         publish(disk, out, is_in_place=is_in_place)
         return {"plan": plan, "report": committed["report"]}
@@ -135,9 +141,10 @@ def _put_back(disk: Disk, out: Path) -> None:
 def take_up(target: Target, plan: dict[str, Any]) -> None:
     """Prepare the staging directory: what a run with the same plan left is used, anything else is removed."""
     staging = target.staging
-    if _read_json(staging / _PLAN) != plan:
+    if _own_plan(staging) != plan:
         target.disk.remove_tree(staging)
-        put_bytes(target.disk, staging / _PLAN, orjson.dumps(plan), staging / TEMPORARY)
+        marked = {**plan, _MARK: mark_of(plan)}
+        put_bytes(target.disk, staging / _PLAN, orjson.dumps(marked), staging / TEMPORARY)
 
 
 def commit(target: Target, plan: dict[str, Any], report: dict[str, Any]) -> None:
@@ -199,16 +206,25 @@ def _free_name(path: Path) -> Path:
 
 
 def _in_order(names: Sequence[str]) -> list[str]:
-    """Sort names: the checkpoint after queues and index, which it covers, the mark of the finished run last."""
-    order = {name: number for number, name in enumerate((*_PUBLISHED, FINISHED))}
-    return sorted(names, key=lambda name: order.get(name, -1))
+    """Sort names: the checkpoint after queues and index, which it covers, the report of the finished run last.
+
+    Other names are left out: a rebuild writes none, and a name must not point out of the directory.
+    """
+    return [name for name in (*_PUBLISHED, FINISHED) if name in names]
+
+
+def _own_plan(staging: Path) -> dict[str, Any] | None:
+    """Return the plan of a staging directory; None if it is missing, or if another user or machine wrote it."""
+    found = _read_json(staging / _PLAN)
+    if found is None:
+        return None
+    mark = found.pop(_MARK, None)
+    return found if is_own(found, mark) else None
 
 
 def _read_json(path: Path) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
     try:
-        found = orjson.loads(path.read_bytes())
-    except orjson.JSONDecodeError:
+        found = orjson.loads(read_regular(path))
+    except (FileNotFoundError, orjson.JSONDecodeError):
         return None
     return found if isinstance(found, dict) else None

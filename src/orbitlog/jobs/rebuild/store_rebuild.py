@@ -28,7 +28,15 @@ from orbitlog.jobs.log_splits import WalkedSplit, plan_splits
 from orbitlog.jobs.missing_log import refuse_incomplete_log
 from orbitlog.jobs.rebuild.index_tasks import IndexPiece, IndexTask, build_index, index_header, pieces_of, write_piece
 from orbitlog.jobs.rebuild.rebuild_plan import assemble_tasks, index_tasks, order_findings, queue_files
-from orbitlog.jobs.rebuild.rebuild_publish import Target, check_output, commit, finished_report, roll_forward, take_up
+from orbitlog.jobs.rebuild.rebuild_publish import (
+    STAGING,
+    Target,
+    check_output,
+    commit,
+    finished_report,
+    roll_forward,
+    take_up,
+)
 from orbitlog.jobs.rebuild.rebuild_tasks import (
     NEW,
     AssembleTask,
@@ -43,6 +51,7 @@ from orbitlog.jobs.staging import TEMPORARY, put_bytes
 from orbitlog.jobs.store_use import SHARED_USE, StoreUse
 from orbitlog.jobs.topic_recreation import drop_earlier_topics
 from orbitlog.settings.store_settings import StoreSettings
+from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import Disk, RealDisk
 from orbitlog.storefiles.findings import Finding
 from orbitlog.storefiles.inferred_geometry import robust_geometry
@@ -188,6 +197,7 @@ def _prepare(
     store = find_store_files(root, settings)
     refuse_rebuilding(store, is_in_place=is_in_place)
     if is_in_place:
+        refuse_links(store.paths, place / STAGING)
         locks.callback(disk.lock_file(place / tree.LOCK, tree.LOCK_CONTENT).release)
         if disk.lock_holder(place / LEASE_LOCK_FILE) is not None:
             raise StoreLocked(f"{place} is being dispatched by another process; stop it first")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from orbitlog.formats.derived.store_state import CONFIRMED, CONFIRMED_FILE
+from orbitlog.storefiles.confined.regular_files import read_regular
 from orbitlog.storefiles.mapped_view import mapped_view
 from orbitlog.storefiles.store_paths import StorePaths
 
@@ -36,7 +37,7 @@ class DispatchPlanner:
 
     def confirmed_to(self) -> int:
         """Return the physical offset up to which the broker allows other processes to read."""
-        raw = (self._paths.root / CONFIRMED_FILE).read_bytes()
+        raw = read_regular(self._paths.root / CONFIRMED_FILE)
         return int(CONFIRMED.struct.unpack_from(raw)[0]) if len(raw) >= CONFIRMED.size_bytes else 0
 
     def end(self, start: int, confirmed_to: int) -> int:

@@ -6,6 +6,7 @@ point to an intact record of its queue means lost data, which fails the query un
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,7 @@ from orbitlog.kernels.listed_records import ListedDecoder
 from orbitlog.kernels.row_dtypes import QUEUE_UNIT_DTYPE
 from orbitlog.pipeline.sources.read_plan import QueueRange, StoreShape
 from orbitlog.pipeline.sources.rocksdb_queue import adjacent_units
+from orbitlog.storefiles.confined.regular_files import open_below
 from orbitlog.storefiles.rocksdb.databases import open_database
 from orbitlog.storefiles.rocksdb.rocksdb_queues import queue_database
 from orbitlog.storefiles.store_paths import StorePaths
@@ -101,7 +103,8 @@ class QueueScan:
             base = queue_offset * ENTRY_BYTES // file_bytes * file_bytes
             count = min((base + file_bytes) // ENTRY_BYTES, queue_range.stop) - queue_offset
             try:
-                with (directory / tree.offset_file_name(base)).open("rb") as file:
+                path = directory / tree.offset_file_name(base)
+                with os.fdopen(open_below(Path(queue_range.shape.root), path, os.O_RDONLY), "rb") as file:
                     file.seek(queue_offset * ENTRY_BYTES - base)
                     raw = file.read(count * ENTRY_BYTES)
             except FileNotFoundError:

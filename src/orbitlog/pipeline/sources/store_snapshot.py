@@ -35,6 +35,7 @@ from orbitlog.store.log.commitlog import CommitLog
 from orbitlog.store.log.segments import Segments, open_log_segments
 from orbitlog.store.reads.time_search import TimeSearch
 from orbitlog.storefiles.config_reading import read_config
+from orbitlog.storefiles.confined.regular_files import read_regular
 from orbitlog.storefiles.disk import RealDisk
 from orbitlog.storefiles.log_presence import check_log_is_there
 from orbitlog.storefiles.mapped_view import written_until
@@ -60,7 +61,7 @@ def confirmed_to(root: Path) -> int | None:
     published = root / CONFIRMED_FILE
     if not (root / tree.ABORT).exists() or not published.exists():
         return None
-    raw = published.read_bytes()
+    raw = read_regular(published)
     return int(CONFIRMED.struct.unpack_from(raw)[0]) if len(raw) >= CONFIRMED.size_bytes else None
 
 

@@ -30,6 +30,7 @@ from orbitlog.pipeline.sources.source_options import Subscription
 from orbitlog.pipeline.sources.store_snapshot import QueueBounds, StoreSnapshot
 from orbitlog.pipeline.sources.topic_offsets import QueueKey
 from orbitlog.storefiles.config_reading import stored_table
+from orbitlog.storefiles.confined.regular_files import read_below
 from orbitlog.storefiles.offset_files import offsets_file
 from orbitlog.storefiles.rocksdb.databases import has_binding
 from orbitlog.storefiles.store_contents import IN_ROCKSDB, READABLE, Part, refuse_reading
@@ -72,7 +73,7 @@ def _config(store: BrokerStore, name: str, decode: Callable[[str], T]) -> T | No
     if stored is not None:
         return decode(stored.decode())
     backup = path.with_name(name + tree.BACKUP_SUFFIX)
-    read = [file.read_bytes() if file.exists() else None for file in (path, backup)]
+    read = [read_below(Path(store.root), file) for file in (path, backup)]
     chosen = choose_config(read[0], read[1], decode)
     return None if chosen is None else chosen.value
 

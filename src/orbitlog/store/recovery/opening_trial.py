@@ -27,6 +27,7 @@ from orbitlog.store.recovery.store_recovery import (
     read_state,
 )
 from orbitlog.store.store_notices import notices_of
+from orbitlog.storefiles.confined.store_links import refuse_links
 from orbitlog.storefiles.disk import disk_errors
 from orbitlog.storefiles.read_only_disk import ReadOnlyDisk
 from orbitlog.storefiles.store_config import StoreConfig
@@ -43,6 +44,7 @@ def try_opening(
     """
     disk = ReadOnlyDisk()
     paths = config.paths_of(root)
+    refuse_links(paths)
     refuse_writing(root, disk, log_directories=paths.log_directories)
     refuse_lost_log(paths, disk)
     with ExitStack() as locks:

@@ -80,6 +80,10 @@ class Retention:
         """Why disks are too full to accept messages, as of the last check; empty if they are not."""
         return self._availability.full_disk
 
+    def follow(self, policy: RetentionPolicy) -> None:
+        """Use another policy from the next step on."""
+        self._policy = policy
+
     def ask(self) -> None:
         """Delete expired files in the next steps, at any hour."""
         self._asked_steps = _ASKED_STEPS

@@ -14,7 +14,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from orbitlog.errors import StoreLayoutError
+from orbitlog.errors import StoreLayoutError, StoreLinkError
+from orbitlog.formats import store_tree as tree
+from orbitlog.storefiles.confined.store_links import find_links
 from orbitlog.storefiles.disk import RealDisk, make_link
 from orbitlog.storefiles.store_files import is_database
 
@@ -70,6 +72,7 @@ class Database:
 def open_database(directory: Path) -> Iterator[Database]:
     """Open a database; raise `StoreLayoutError` if the binding is missing or cannot read it."""
     refuse_without_binding(directory)
+    _refuse_links(directory)
     from rocksdict import AccessType, Options, Rdict
 
     with tempfile.TemporaryDirectory(prefix="orbitlog-rocksdb-") as temporary:
@@ -86,6 +89,13 @@ def open_database(directory: Path) -> Iterator[Database]:
             yield Database(directory, opened, names)
         finally:
             opened.close()
+
+
+def _refuse_links(directory: Path) -> None:
+    """Raise `StoreLinkError` if the database, config/ above it or one of its files is a link."""
+    above = (directory, directory.parent) if directory.parent.name == tree.CONFIG else (directory,)
+    for link in (*filter(Path.is_symlink, above), *find_links(directory)):
+        raise StoreLinkError(f"store not read: {link} is a link to {link.readlink()}, which is not followed")
 
 
 def _readable_copy(directory: Path, copy: Path) -> Path:

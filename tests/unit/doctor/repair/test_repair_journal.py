@@ -96,9 +96,8 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, number: int) -> list[str]:
 
         return call
 
-    changes = [(Path, name) for name in ("replace", "unlink", "mkdir", "rmdir")]
-    for owner, name in (*changes, *((os, name) for name in ("ftruncate", "pwrite", "utime"))):
-        monkeypatch.setattr(owner, name, counted(name, getattr(owner, name)))
+    for name in ("replace", "unlink", "mkdir", "rmdir", "ftruncate", "pwrite", "utime"):
+        monkeypatch.setattr(os, name, counted(name, getattr(os, name)))
     return seen
 
 

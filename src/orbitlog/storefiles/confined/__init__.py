@@ -1,0 +1,1 @@
+"""Files of stores from strangers: opened without following links, and never outside the store."""
