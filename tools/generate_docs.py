@@ -36,7 +36,7 @@ import click
 
 import orbitlog
 from orbitlog import formats
-from orbitlog.broker.runtime.broker_settings import BROKER_SETTINGS, RUNTIME_KEYS
+from orbitlog.broker.runtime.broker_settings import BROKER_SETTINGS
 from orbitlog.cli.main import cli
 from orbitlog.cli.mqadmin.verb_table import VERBS
 from orbitlog.formats import compat
@@ -45,6 +45,7 @@ from orbitlog.formats.layout import Layout, declared_layouts
 from orbitlog.nameserver.nameserver_settings import NAMESERVER_SETTINGS
 from orbitlog.nameserver.namesrv_keys import NAMESRV_KEYS, NAMESRV_TABLES
 from orbitlog.settings.java_keys import ABSENT, JAVA_VERSIONS, JavaKey
+from orbitlog.settings.runtime_keys import RUNTIME_RANGES
 from orbitlog.settings.setting import Setting
 from orbitlog.settings.setting_classes import BEHAVIOUR, HARMLESS, SAFETY
 from orbitlog.settings.setting_review import BROKER_KEYS, KeyTables, harmless_values
@@ -133,15 +134,21 @@ def in_words(value: object) -> str:
 
 def settings_table(_: str) -> str:
     """Every setting with its default."""
-    return settings_rows(SETTINGS.values())
+    return settings_rows(map(with_runtime, SETTINGS.values()))
 
 
 def broker_settings_table(_: str) -> str:
     """Every setting of the broker itself, and whether it may be changed while the broker runs."""
-    return settings_rows(
-        replace(setting, help=f"{setting.help} (run-time)" if setting.key in RUNTIME_KEYS else setting.help)
-        for setting in BROKER_SETTINGS.values()
-    )
+    return settings_rows(map(with_runtime, BROKER_SETTINGS.values()))
+
+
+def with_runtime(setting: Setting[Any]) -> Setting[Any]:
+    """Add whether a request may change a setting, and the range that it may set."""
+    if setting.key not in RUNTIME_RANGES:
+        return setting
+    allowed = RUNTIME_RANGES[setting.key]
+    note = "run-time" if allowed is None else f"run-time, {allowed.start} to {allowed.stop - 1}"
+    return replace(setting, help=f"{setting.help} ({note})")
 
 
 def settings_rows(settings: Iterable[Setting[Any]]) -> str:

@@ -13,6 +13,7 @@ from pathlib import Path
 from orbitlog.errors import BadField, LimitExceeded
 from orbitlog.formats.tables.json_records import TEXT, TEXT_KEY, JsonRecord, java, json_record, map_of
 from orbitlog.settings.atomic_file import replace_file
+from orbitlog.storefiles.confined.regular_files import read_regular
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 
 ORDER_TOPIC_CONFIG = "ORDER_TOPIC_CONFIG"
@@ -35,8 +36,9 @@ class KvConfigs:
     def __init__(self, path: Path | None = None) -> None:
         self._path = path
         self._table: dict[str, dict[str, str]] = {}
-        if path is not None and path.exists():
-            stored = decode_body(_KvFile, path.read_bytes(), str(path))
+        raw = None if path is None else _read(path)
+        if raw is not None:
+            stored = decode_body(_KvFile, raw, str(path))
             self._table = {namespace: dict(values) for namespace, values in stored.table.items()}
 
     def get(self, namespace: str, key: str) -> str | None:
@@ -65,7 +67,14 @@ class KvConfigs:
         if self._path is None:
             return
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(self._path, encode_body(_KvFile(table=self._table)))
+        replace_file(self._path, encode_body(_KvFile(table=self._table)), keeps_mode=True)
+
+
+def _read(path: Path) -> bytes | None:
+    try:
+        return read_regular(path)
+    except FileNotFoundError:
+        return None
 
 
 def _check_name(kind: str, name: str) -> None:

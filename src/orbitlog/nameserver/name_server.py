@@ -1,7 +1,7 @@
 """Name server: serves the route table to brokers and clients.
 
 Responses come from the table alone; encoded routes are cached until the table changes. No request changes a setting:
-UPDATE_NAMESRV_CONFIG is refused, and GET_NAMESRV_CONFIG leaves out paths and addresses. Mirrors Java
+UPDATE_NAMESRV_CONFIG is refused, and GET_NAMESRV_CONFIG leaves out paths and addresses but the port. Mirrors Java
 `NamesrvController`, `DefaultRequestProcessor`, `ClientRequestProcessor`.
 """
 
@@ -23,9 +23,10 @@ from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
 from orbitlog.remoting.connection import Address, Connection, Handler
 from orbitlog.remoting.guarded_limits import guarded_limits
-from orbitlog.remoting.request_dispatch import Dispatch
+from orbitlog.remoting.request_dispatch import Dispatch, warn_of_open_access, without_administration
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.settings.limits import HEARTBEAT_TIMEOUT_MS, Limits
+from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.wire import nameserver_headers as headers
 from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.bodies.list_bodies import KvTable, TopicList
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 # Settings about files and sockets, which are not returned to clients.
-_PRIVATE_SETTINGS = frozenset(("accessFile", "bindAddress", "kvConfigPath", "listenPort", "rocketmqHome"))
+_PRIVATE_SETTINGS = frozenset(("accessFile", "bindAddress", "kvConfigPath", "rocketmqHome"))
 
 
 class NameServer:
@@ -72,6 +73,8 @@ class NameServer:
         self._scan: asyncio.TimerHandle | None = None
         handlers = self._handlers()
         self.served_codes = frozenset(map(int, handlers))
+        if self.settings.is_exposed and self._access is None and not self.settings.allow_anonymous:
+            handlers = without_administration(handlers, "name server", self.settings.bind_address)
         self._server = RemotingServer(
             guarded(Dispatch(handlers), self._access),
             host=self.settings.bind_address,
@@ -97,6 +100,9 @@ class NameServer:
     async def start(self) -> None:
         """Listen; raise an `OSError` if the address is taken."""
         await self._server.start()
+        if self.settings.is_exposed and self._access is None:
+            address, allows = self.settings.bind_address, self.settings.allow_anonymous
+            warn_of_open_access("name server", address, allows_anonymous=allows)
         self._remove_silent_brokers()
 
     async def stop(self) -> None:
@@ -271,7 +277,8 @@ class NameServer:
         )
 
     def _show_settings(self, _: Connection, request: Command) -> Command:
-        texts = self.settings.texts()
+        # The port that a client reached: port 0 in the settings stands for any free one.
+        texts = {**shown_settings(self.settings.texts()), "listenPort": str(self.address[1])}
         texts |= {f"limitReached_{key}": str(count) for key, count in self.limits.reached.items() if key in texts}
         lines = [f"{key}={text}\n" for key, text in sorted(texts.items()) if key not in _PRIVATE_SETTINGS]
         return response_to(request, ResponseCode.SUCCESS, body="".join(lines).encode())

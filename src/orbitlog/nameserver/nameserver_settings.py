@@ -14,6 +14,7 @@ from typing import Any
 
 from orbitlog.access.access_settings import ACCESS_SETTINGS, SECRET_SETTINGS
 from orbitlog.settings.limits import NAMESERVER_LIMITS
+from orbitlog.settings.listen_exposure import is_exposed
 from orbitlog.settings.properties_file import parse_properties
 from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
 
@@ -28,6 +29,13 @@ def _path(text: str) -> Path | None:
 _ALL: tuple[Setting[Any], ...] = (
     Setting("listenPort", number_between(0, 65535), PORT_DEFAULT, "port to listen on; 0 takes a free one"),
     Setting("bindAddress", str, "127.0.0.1", "address to listen on; 0.0.0.0 for every address of the machine"),
+    Setting(
+        "allowAnonymous",
+        parse_truth,
+        False,
+        "serve administrative requests of every client although other machines can connect"
+        " ([security](../security.md), Orbitlog's own key)",
+    ),
     Setting(
         "kvConfigPath",
         _path,
@@ -62,6 +70,7 @@ class NameServerSettings:
 
     listen_port: int = PORT_DEFAULT
     bind_address: str = "127.0.0.1"
+    allow_anonymous: bool = False
     kv_config_path: Path | None = None
     order_message_enable: bool = False
     return_order_topic_config_to_broker: bool = True
@@ -78,6 +87,11 @@ class NameServerSettings:
         default_factory=lambda: {key: setting.default for key, setting in ACCESS_SETTINGS.items()}, repr=False
     )
     warnings: tuple[str, ...] = ()
+
+    @property
+    def is_exposed(self) -> bool:
+        """Return whether other machines can connect."""
+        return is_exposed(self.bind_address)
 
     def texts(self) -> dict[str, str]:
         """The settings as in a properties file; secrets are masked."""

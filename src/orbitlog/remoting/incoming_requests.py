@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from enum import Enum
 from typing import TYPE_CHECKING, Final
 
-from orbitlog.errors import OrbitlogError, RequestRefused, WireError
+from orbitlog.errors import RequestRefused, WireError
 from orbitlog.remoting.flow import FRAMES_PER_WRITE, LARGE_FRAME_BYTES, Flow
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import FLAG_ONEWAY, FLAG_RESPONSE, Command, encode_command, response_to
@@ -305,8 +305,7 @@ def failure_answer(connection: Connection, request: Command, error: Exception) -
     """Return the response to a request whose handler raised: the code of a refusal, otherwise SYSTEM_ERROR."""
     if isinstance(error, RequestRefused):
         return response_to(request, error.code, error.remark)
-    if isinstance(error, OrbitlogError):
-        log.warning("request %d from %s failed: %s", request.code, connection.peer, error)
-    else:
-        log.error("request %d from %s failed", request.code, connection.peer, exc_info=error)
-    return response_to(request, ResponseCode.SYSTEM_ERROR, f"{type(error).__name__}: {error}")
+    from orbitlog.remoting.error_ids import error_remark  # most servers never need it
+
+    remark = error_remark(error, "request %d from %s failed", request.code, connection.peer)
+    return response_to(request, ResponseCode.SYSTEM_ERROR, remark)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 _KEY_END = re.compile(r"(?<!\\)(?:\\\\)*(?P<separator>[=:\s])")
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.|$)", re.DOTALL)
@@ -19,6 +20,30 @@ def parse_properties(text: str) -> dict[str, str]:
         # Java keeps blanks at the end of a value; they are never meant, and they make numbers invalid.
         pairs[_unescape(key)] = _unescape(value).strip()
     return pairs
+
+
+def replace_properties(text: str, values: Mapping[str, str]) -> str:
+    """Return a properties file with some values replaced, and those that it does not have at its end.
+
+    Comments and all other lines stay as they are. Values must be plain: without line ends and backslashes.
+    """
+    missing = dict(values)
+    lines: list[str] = []
+    entry: list[str] = []  # the lines of one entry: all but the last end with a backslash
+    for line in text.splitlines():
+        entry.append(line)
+        is_comment = len(entry) == 1 and line.lstrip(" \t\f")[:1] in ("", "#", "!")
+        if not is_comment and (len(line) - len(line.rstrip("\\"))) % 2:
+            continue
+        key = next(iter(parse_properties("\n".join(entry))), None)
+        if key is not None and key in values:
+            missing.pop(key, None)
+            lines.append(f"{key}={values[key]}")
+        else:
+            lines += entry
+        entry = []
+    lines += [*entry, *(f"{key}={value}" for key, value in missing.items())]
+    return "\n".join((*lines, ""))
 
 
 def _logical_lines(text: str) -> list[str]:

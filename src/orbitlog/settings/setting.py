@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from orbitlog.errors import FormatError, OrbitlogError
 from orbitlog.formats.java import INT_MAX
+from orbitlog.settings.secret_settings import shown_value
 
 T = TypeVar("T")
 
@@ -29,10 +30,10 @@ class Setting(Generic[T]):
         """Return the value of a text; raise a `SettingError` that names key, text and source if it is invalid."""
         try:
             return self.parse(text)
-        except FormatError as error:
-            raise SettingError(f"{self.key}={text} from {source}: {error.problem}") from None
-        except ValueError as error:
-            raise SettingError(f"{self.key}={text} from {source}: {text!r} {error}") from None
+        except (FormatError, ValueError) as error:
+            shown = shown_value(self.key, text)
+            problem = error.problem if isinstance(error, FormatError) else f"{shown!r} {error}"
+            raise SettingError(f"{self.key}={shown} from {source}: {problem}") from None
 
 
 def number_between(low: int, high: int = INT_MAX) -> Callable[[str], int]:

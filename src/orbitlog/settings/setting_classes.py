@@ -127,14 +127,6 @@ HARMLESS_VALUES = {
     "replicasPerDiskPartition": ("<=1",),
 }
 
-# Their values are never shown.
-SECRET_KEYS = frozenset(
-    """
-innerClientAuthenticationCredentials initAuthenticationUser objectStoreAccessKey objectStoreSecretKey socksProxyConfig
-metricsGrpcExporterHeader
-""".split()
-)
-
 # Keys that protect, honoured or to be: an unknown key like one of these is refused as one like a safety key is.
 PROTECTING_KEYS = (
     "storePathRootDir",
@@ -152,7 +144,7 @@ PROTECTING_KEYS = (
 # Keys of Orbitlog; a command that reads a store finds them in a broker.conf and has no use for them.
 ORBITLOG_KEYS = frozenset(
     "accessFile serverConnectionsMax dispatchEngine vipChannelEnable compat haMembers haCompatSyncDefault"
-    " haFirstRequest".split()
+    " haFirstRequest allowAnonymous".split()
 ) | frozenset(limit.key for limit in BROKER_LIMITS)
 
 # Threads, pools, pauses, caches and what only matters together with a refused key: no promise changes.

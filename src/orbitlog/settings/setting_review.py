@@ -14,6 +14,7 @@ from enum import Enum
 from typing import NamedTuple
 
 from orbitlog.settings.java_keys import ABSENT, COMPUTED, JAVA_KEYS, JavaKey
+from orbitlog.settings.secret_settings import shown_value
 from orbitlog.settings.setting_classes import (
     BEHAVIOUR,
     HARMLESS_VALUES,
@@ -21,7 +22,6 @@ from orbitlog.settings.setting_classes import (
     PLACE_KEYS,
     PROTECTING_KEYS,
     SAFETY,
-    SECRET_KEYS,
     STORE_KEYS,
 )
 
@@ -93,11 +93,6 @@ def review_for_store(key: str, text: str, source: str) -> Verdict:
     if verdict.meant in PLACE_KEYS:
         return verdict
     return verdict._replace(kind=SettingClass.BEHAVIOUR) if verdict.meant in STORE_KEYS else _HARMLESS
-
-
-def shown_value(key: str, text: str) -> str:
-    """Return the value as it may be printed: not that of a secret."""
-    return "***" if key in SECRET_KEYS and text else text
 
 
 def is_harmless(key: str, text: str, tables: KeyTables = BROKER_KEYS) -> bool:

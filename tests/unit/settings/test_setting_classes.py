@@ -6,6 +6,7 @@ from collections import Counter
 
 from orbitlog.broker.runtime.broker_settings import BROKER_SETTINGS
 from orbitlog.settings.java_keys import ABSENT, JAVA_KEYS
+from orbitlog.settings.secret_settings import JAVA_SECRETS
 from orbitlog.settings.setting_classes import (
     BEHAVIOUR,
     HARMLESS,
@@ -14,7 +15,6 @@ from orbitlog.settings.setting_classes import (
     PLACE_KEYS,
     PROTECTING_KEYS,
     SAFETY,
-    SECRET_KEYS,
     STORE_KEYS,
 )
 from orbitlog.settings.store_settings import ABORT_PATH, CHECKPOINT_PATH, INDEX_PATH, QUEUE_PATH, SETTINGS
@@ -44,7 +44,7 @@ def test_side_tables_name_known_keys() -> None:
     assert STORE_KEYS <= SAFETY.keys() | HONOURED
     assert PLACE_KEYS <= STORE_KEYS
     assert HARMLESS_VALUES.keys() <= SAFETY.keys() | BEHAVIOUR.keys()
-    assert SECRET_KEYS <= JAVA_KEYS.keys()
+    assert JAVA_SECRETS <= JAVA_KEYS.keys()
     assert set(PROTECTING_KEYS) <= HONOURED | SAFETY.keys()
     # Keys of many published files that no Java version reads: their value is compared with the path that is used.
     ignored = {setting.key for setting in (QUEUE_PATH, INDEX_PATH, CHECKPOINT_PATH, ABORT_PATH)}

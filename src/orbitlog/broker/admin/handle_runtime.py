@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
 
 from orbitlog.broker.admin.runtime_numbers import runtime_numbers
 from orbitlog.broker.runtime import broker_settings as keys
@@ -13,7 +15,10 @@ from orbitlog.errors import RequestRefused
 from orbitlog.formats.java import utf8_decode
 from orbitlog.formats.tables.topic_config import DataVersion
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.settings.config_saving import save_values
 from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.runtime_keys import RETENTION_KEYS
+from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import SettingError
 from orbitlog.wire.admin_headers import BrokerConfigResponse, BrokerStatsRequest
 from orbitlog.wire.bodies.body_json import encode_body
@@ -55,15 +60,18 @@ class RuntimeHandlers:
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(KvTable(numbers)))
 
     def settings(self, _: Connection, request: Command) -> Answer:
-        """Return every setting; none of them is a secret."""
+        """Return every setting, with secrets masked."""
         lines = [f"{key}={text}\n" for key, text in sorted(self._state.settings.effective().items())]
         version = DataVersion(self._changes, self._changed_ms)
         header = BrokerConfigResponse(version=encode_body(version).decode())
         body = "".join(lines).encode()
         return response_to(request, ResponseCode.SUCCESS, ext_fields=header.to_ext_fields(), body=body)
 
-    def change_settings(self, connection: Connection, request: Command) -> Answer:
-        """Change settings: all keys of the request or, if one may not be changed, none."""
+    def change_settings(self, connection: Connection, request: Command) -> Answer | Awaitable[Answer]:
+        """Change settings: all keys of the request or, if one may not be changed, none.
+
+        They are also saved to the settings file that the broker was started with, as Java does.
+        """
         if len(request.body) > _SETTINGS_BYTES_MAX:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"settings exceed {_SETTINGS_BYTES_MAX} bytes")
         texts = parse_properties(utf8_decode(request.body))
@@ -78,7 +86,19 @@ class RuntimeHandlers:
         self._changed_ms = self._state.now_ms()
         if keys.BROKER_PERMISSION.key in texts:
             self._state.topics.touch()  # name servers must learn the new permission of every topic
-        log.warning("settings changed by %s: %s", connection.peer, texts)
+        if not RETENTION_KEYS.isdisjoint(texts):
+            self._state.store.follow_retention(self._state.settings.store.retention)
+        log.warning("settings changed by %s: %s", connection.peer, shown_settings(texts))
+        if self._state.settings.config_path is not None:
+            return self._saved(request, self._state.settings.config_path, texts)
+        return response_to(request, ResponseCode.SUCCESS)
+
+    async def _saved(self, request: Command, path: Path, texts: Mapping[str, str]) -> Answer:
+        """Return the answer when the settings file has the new values; a failure is logged, as in Java."""
+        try:
+            await asyncio.get_running_loop().run_in_executor(None, save_values, path, texts)
+        except OSError as error:
+            log.warning("could not save changed settings to %s, they hold until the broker stops: %s", path, error)
         return response_to(request, ResponseCode.SUCCESS)
 
     def statistic(self, _: Connection, request: Command) -> Answer:

@@ -61,6 +61,12 @@ class Popped:
     offsets: list[str] = field(default_factory=list)
     counts: list[str] = field(default_factory=list)
     rest_count: int = 0
+    size_bytes: int = 0
+    """Bytes of `records`, which must fit a frame."""
+
+    def has_room_for(self, records: list[bytes]) -> bool:
+        """Return whether these fit the answer as well; the first ones always do, as each fits a frame."""
+        return not self.records or self.size_bytes + sum(map(len, records)) <= keys.ANSWER_BYTES_MAX
 
 
 class PopService:
@@ -111,6 +117,8 @@ class PopService:
                 next_offset = self._state.min_offset(topic, queue_id)
             if len(records) < wish.count_max:
                 result = self._read(wish, topic, queue_id, next_offset, wish.count_max - len(records))
+                if records and sum(map(len, (*records, *result.records))) > keys.ANSWER_BYTES_MAX:
+                    break
                 records += result.records
         return records
 
@@ -159,6 +167,9 @@ class PopService:
             start = result.next_offset
             self.popped.start(key, start)
             result = self._read(wish, topic, queue_id, start, wanted)
+        if not popped.has_room_for(result.records):
+            popped.rest_count += max(result.max_offset - start, 0)  # for the next pop
+            return
         popped.rest_count += max(result.max_offset - result.next_offset, 0)
         queue_offsets = list(map(_queue_offset, result.records))
         if wish.ordered:
@@ -196,7 +207,9 @@ class PopService:
         popped.counts += pop_receipt.order_count_info(key.topic, key.queue_id, counts, len(queue_offsets))
 
     def _give(self, wish: PopWish, key: PopKey, start: int, records: list[bytes], popped: Popped) -> None:
-        self._state.statistics.note_get(key.topic, key.group, len(records), sum(map(len, records)))
+        size_bytes = sum(map(len, records))
+        popped.size_bytes += size_bytes
+        self._state.statistics.note_get(key.topic, key.group, len(records), size_bytes)
         if key.topic == wish.topic:
             popped.records += records
             return

@@ -50,6 +50,7 @@ from orbitlog.formats.tables.offset_tables import DELAY_OFFSET
 from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Address, Handler
+from orbitlog.remoting.request_dispatch import without_administration
 from orbitlog.replication.replica_acks import ReplicaAcks
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import Disk
@@ -121,6 +122,8 @@ class Broker:
         self._clients = ClientHandlers(state)
         handlers = HandlerSet(self._sends, transactions, self._pulls, self._clients, self._pops)
         table = {**handlers.table(state, writer, self._flushes), **admin_table(state, self._admin_needs())}
+        if settings.is_exposed and self._access is None and not settings[keys.ALLOW_ANONYMOUS]:
+            table = without_administration(table, "broker", settings[keys.BIND_ADDRESS])
         router = RequestRouter(state.topics, self._scheduler, handlers, table, self._publish_topics)
         self._listeners = self._guarded_listeners(router.serve)
         self._loops = BackgroundLoops()

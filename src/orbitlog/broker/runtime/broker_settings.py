@@ -16,14 +16,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from orbitlog.access.access_settings import ACCESS_SETTINGS, SECRET_SETTINGS
+from orbitlog.access.access_settings import ACCESS_SETTINGS
 from orbitlog.broker.runtime.replication_settings import REPLICATION_SETTINGS
 from orbitlog.errors import FormatError
 from orbitlog.formats.derived.timer_log import TIMER_LOG_FILE_BYTES_DEFAULT
 from orbitlog.formats.names import check_topic
 from orbitlog.settings import store_settings
 from orbitlog.settings.limits import BROKER_LIMITS, Limits
+from orbitlog.settings.listen_exposure import is_exposed
 from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.runtime_keys import RUNTIME_KEYS, check_range
+from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
 from orbitlog.settings.store_settings import StoreSettings
 
@@ -34,8 +37,9 @@ T = TypeVar("T")
 
 ENVIRONMENT_PREFIX = "ORBITLOG_SET_"
 _NAME_SERVERS_VARIABLE = "NAMESRV_ADDR"
-_MASK = "***"
 _FRAME_BYTES_MAX = 16 * 1024 * 1024
+ANSWER_BYTES_MAX = _FRAME_BYTES_MAX - 256 * 1024
+"""Maximum bytes of the messages in one response: the rest of a frame is for its header."""
 TIMER_LOG_BYTES_MIN = 12 * 1024 * 1024
 """One file holds the units of every timer message that a stop hands over."""
 
@@ -99,6 +103,11 @@ def _message_bytes(text: str) -> int:
         raise ValueError(f"{error}; a request of the protocol has at most 16 MiB") from None
 
 
+def _answer_bytes(text: str) -> int:
+    """Parse the maximum bytes of a response, at most what a frame can hold: a client closes a longer one."""
+    return min(number_between(1)(text), ANSWER_BYTES_MAX)
+
+
 def _directory(text: str) -> str:
     if text.startswith("~"):
         raise ValueError("starts with ~, which Java does not expand; write the full path")
@@ -129,6 +138,13 @@ BIND_ADDRESS = Setting(
     _address,
     "127.0.0.1",
     "address to listen on; `0.0.0.0` for every address of the machine; without it, `brokerIP1` if that is given",
+)
+ALLOW_ANONYMOUS = Setting(
+    "allowAnonymous",
+    parse_truth,
+    False,
+    "serve administrative requests of every client although other machines can connect and access control is off"
+    " ([security](../security.md), Orbitlog's own key)",
 )
 LISTEN_PORT = Setting("listenPort", number_between(0, 65535), 10911, "port to listen on; 0 takes a free one")
 ADVERTISED_ADDRESS = Setting(
@@ -187,11 +203,11 @@ SHORT_POLLING_MS = Setting(
 )
 COUNT_IN_MEMORY = Setting("maxTransferCountOnMessageInMemory", number_between(1), 32, "maximum messages of one pull")
 BYTES_IN_MEMORY = Setting(
-    "maxTransferBytesOnMessageInMemory", number_between(1), 256 * 1024, "maximum bytes of one pull"
+    "maxTransferBytesOnMessageInMemory", _answer_bytes, 256 * 1024, "maximum bytes of one pull, at most 15.75 MiB"
 )
 COUNT_ON_DISK = Setting("maxTransferCountOnMessageInDisk", number_between(1), 8, "the same for messages not in memory")
 BYTES_ON_DISK = Setting(
-    "maxTransferBytesOnMessageInDisk", number_between(1), 64 * 1024, "the same for messages not in memory"
+    "maxTransferBytesOnMessageInDisk", _answer_bytes, 64 * 1024, "the same for messages not in memory"
 )
 MEMORY_PERCENT = Setting(
     "accessMessageInMemoryMaxRatio",
@@ -322,6 +338,7 @@ _ALL: tuple[Setting[Any], ...] = (
     BROKER_ID,
     NAME_SERVERS,
     BIND_ADDRESS,
+    ALLOW_ANONYMOUS,
     LISTEN_PORT,
     ADVERTISED_ADDRESS,
     STORE_ROOT,
@@ -384,34 +401,7 @@ _ALL: tuple[Setting[Any], ...] = (
 BROKER_SETTINGS = {**{setting.key: setting for setting in _ALL}, **ACCESS_SETTINGS}
 _KNOWN: dict[str, Setting[Any]] = {**store_settings.SETTINGS, **BROKER_SETTINGS}
 
-# Settings that may be changed by a request while the broker runs. No path, address, class or name is among them, and
-# none that determines the bytes of a store.
-RUNTIME_KEYS = frozenset(
-    setting.key
-    for setting in (
-        BROKER_PERMISSION,
-        AUTO_CREATE_TOPIC,
-        AUTO_CREATE_GROUP,
-        MESSAGE_BYTES,
-        FLUSH_TIMEOUT_MS,
-        FLUSH_INTERVAL_MS,
-        FLUSH_LEAST_PAGES,
-        FLUSH_THOROUGH_MS,
-        OFFSET_SAVE_INTERVAL_MS,
-        LONG_POLLING,
-        SHORT_POLLING_MS,
-        COUNT_IN_MEMORY,
-        BYTES_IN_MEMORY,
-        COUNT_ON_DISK,
-        BYTES_ON_DISK,
-        NOTIFY_CHANGES,
-        TRACE_ON,
-        SERVER_SIDE_RESET,
-        TRANSACTION_TIMEOUT_MS,
-        TRANSACTION_CHECK_MAX,
-        TRANSACTION_CHECK_INTERVAL_MS,
-    )
-)
+assert _KNOWN.keys() >= RUNTIME_KEYS, "every run-time key is a setting"
 
 
 @dataclass(frozen=True, slots=True)
@@ -426,9 +416,15 @@ class Complaint:
 class BrokerSettings:
     """The settings of a running broker: the given values, already checked, otherwise the defaults."""
 
-    def __init__(self, texts: Mapping[str, str] | None = None, complaints: Iterable[Complaint] = ()) -> None:
+    def __init__(
+        self,
+        texts: Mapping[str, str] | None = None,
+        complaints: Iterable[Complaint] = (),
+        config_path: Path | None = None,
+    ) -> None:
         self.texts = dict(texts or {})
         self.complaints = tuple(complaints)
+        self.config_path = config_path  # changes at run time are saved there, as Java does
         self.change_count = 0  # grows with each `change`, so that callers can cache what they derive from settings
         self._values = {key: setting.default for key, setting in _KNOWN.items()}
         for key, text in self.texts.items():
@@ -437,6 +433,11 @@ class BrokerSettings:
     def __getitem__(self, setting: Setting[T]) -> T:
         value: T = self._values[setting.key]
         return value
+
+    @property
+    def is_exposed(self) -> bool:
+        """Return whether other machines can connect: the listen address is not a loopback address."""
+        return is_exposed(self[BIND_ADDRESS])
 
     @property
     def store(self) -> StoreSettings:
@@ -455,7 +456,7 @@ class BrokerSettings:
         """Return a copy in which the options of a command replace some values."""
         for key, text in texts.items():
             _KNOWN[key].check(text, "the command line")
-        return BrokerSettings({**self.texts, **texts}, self.complaints)
+        return BrokerSettings({**self.texts, **texts}, self.complaints, self.config_path)
 
     def may_change(self, key: str) -> bool:
         """Return whether a key may be changed while the broker runs."""
@@ -468,6 +469,7 @@ class BrokerSettings:
                 _reviewed({} if key in _KNOWN else {key: (text, "the request")}, self.texts)
                 raise SettingError(f"{key} cannot be changed while the broker runs; set it in broker.conf")
             _KNOWN[key].check(text, "the request")
+            check_range(key, text)
         for key, text in texts.items():
             self.texts[key] = text
             self._values[key] = _KNOWN[key].parse(text)
@@ -476,7 +478,7 @@ class BrokerSettings:
     def effective(self) -> dict[str, str]:
         """Return every setting as text, as it would be written to broker.conf; secrets are masked."""
         texts = {key: self.texts.get(key, _as_text(setting.default)) for key, setting in _KNOWN.items()}
-        return texts | {key: _MASK for key in SECRET_SETTINGS if texts[key]}
+        return shown_settings(texts)
 
 
 def load_broker_settings(
@@ -504,7 +506,7 @@ def load_broker_settings(
                 texts[key] = text
             else:
                 others[key] = text, source
-    return BrokerSettings(texts, _reviewed(others, texts))
+    return BrokerSettings(texts, _reviewed(others, texts), config_path)
 
 
 _ADDRESS_SERVER = "fetchNamesrvAddrByAddressServer"

@@ -12,6 +12,7 @@ from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.runtime.listen_address import contradiction
 from orbitlog.remoting.connection import Address, FastPath, Handler
 from orbitlog.remoting.guarded_limits import guarded_limits
+from orbitlog.remoting.request_dispatch import warn_of_open_access
 from orbitlog.remoting.server import RemotingServer
 
 log = logging.getLogger(__name__)
@@ -81,7 +82,7 @@ class Listeners:
         if bound.is_loopback:
             return
         if not self._is_guarded:
-            log.warning("listening on %s without access control: every client can read, write and delete", bound)
+            warn_of_open_access("broker", str(bound), allows_anonymous=settings[keys.ALLOW_ANONYMOUS])
         is_container = any(map(os.path.exists, _CONTAINER_MARKS))
         if bound.is_unspecified and not settings[keys.ADVERTISED_ADDRESS] and is_container:
             log.warning(

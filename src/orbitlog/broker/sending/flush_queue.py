@@ -215,7 +215,7 @@ class FlushQueue:
         self._held_by.discard(saving)
         error = None if saving.cancelled() else saving.exception()
         if error is not None:
-            self._refuse_all(f"could not save a table that messages depend on: {error}")
+            self._refuse_all(_remark(error, "could not save a table that messages depend on"))
         self.send_durable()
 
     def _time_out(self) -> None:
@@ -242,7 +242,7 @@ class FlushQueue:
 
     def _on_failure(self, error: StoreError) -> None:
         self._is_flushing = False
-        self._refuse_all(str(error))
+        self._refuse_all(_remark(error, "could not flush the log"))
 
     def _refuse_all(self, reason: str) -> None:
         log.error("refusing %d sends that wait for a flush: %s", self._request_count, reason)
@@ -269,6 +269,12 @@ def _with_code(answer: Command | bytes, code: ResponseCode, reason: str) -> Comm
     if isinstance(answer, bytes):
         [answer] = FrameDecoder().receive_data(answer)
     return replace(answer, code=code, remark=reason)
+
+
+def _remark(error: BaseException, what: str) -> str:
+    from orbitlog.remoting.error_ids import error_remark  # most brokers never need it
+
+    return error_remark(error, what)
 
 
 def _refuse(waiting: _Waiting | _WaitingRun, code: ResponseCode, reason: str) -> None:

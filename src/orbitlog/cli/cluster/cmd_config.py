@@ -114,7 +114,7 @@ def change_settings(*, assignments: tuple[str, ...], broker: str | None, cluster
 def check_file(context: click.Context, *, path: Path, output: Output) -> None:
     from orbitlog.broker.runtime.setting_verdicts import judge_settings
     from orbitlog.settings.properties_file import parse_properties
-    from orbitlog.settings.setting_review import shown_value
+    from orbitlog.settings.secret_settings import shown_value
 
     pairs = parse_properties(path.read_text(encoding="latin-1"))
     rows: list[dict[str, Any]] = [

@@ -155,7 +155,10 @@ def _name_server(settings: BrokerSettings, root: Path, port: int, access: Access
     """Return the name server of this command; it checks requests as its brokers do."""
     return NameServer(
         NameServerSettings(
-            bind_address=settings[keys.BIND_ADDRESS], listen_port=port, kv_config_path=root / "config" / _KV_CONFIG
+            bind_address=settings[keys.BIND_ADDRESS],
+            listen_port=port,
+            allow_anonymous=settings[keys.ALLOW_ANONYMOUS],
+            kv_config_path=root / "config" / _KV_CONFIG,
         ),
         access=access,
     )
