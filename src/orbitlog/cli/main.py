@@ -191,4 +191,8 @@ def main() -> None:
             # Names and bodies come from files: characters that the terminal cannot encode are escaped instead of an
             # error.
             stream.reconfigure(errors="backslashreplace")
+    if sys.stdout.isatty() or sys.stderr.isatty():
+        from orbitlog.cli.output.terminal import protect_terminal  # scripts, which have no terminal, start without it
+
+        protect_terminal()
     cli.main(prog_name="orbitlog")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession, checked_g
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
 from orbitlog.formats.tables.group_config import GroupConfig, GroupRetryPolicy
+from orbitlog.storefiles.confined.regular_files import open_regular
 
 if TYPE_CHECKING:
     from orbitlog.client.connection.running_info import RunningInfo
@@ -278,7 +280,9 @@ def _write_info(directory: str, client_id: str, text: str) -> str:
     name = "".join(c if c.isalnum() or c in "@.#-_" else "_" for c in client_id)[:_CLIENT_ID_CHARACTERS_MAX]
     path = Path(directory) / name.lstrip(".")
     path.parent.mkdir(exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode=0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(text)
     return str(path)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tempfile
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -23,6 +24,7 @@ _FOUND = "%-50s %4s %40s"
 _TRACE = "%-10s %-20s %-20s %-20s %-10s %-10s"
 _RULE = "=" * 38
 _PROPERTY_CAPACITY = 128
+_BODY_DIRECTORIES = ("rocketmq", "msgbodys")
 _ID = re.compile(r"[0-9A-Za-z]{1,64}", re.ASCII)
 _NOTHING = BrokerRefused(ResponseCode.NO_MESSAGE, "query message by key finished, but no message.")
 
@@ -154,15 +156,39 @@ def properties_of(message: Received) -> dict[str, str]:
 
 
 def _write_body(message: Received, number: int) -> str:
-    """Write the body to a new file below the temporary directory; never follow a symbolic link."""
-    directory = Path(tempfile.gettempdir()) / "rocketmq" / "msgbodys"
+    """Write the body to a file below the temporary directory, where Apache's tool writes it.
+
+    Every user of the machine can create directories there first: one that is a link or another user's is refused.
+    """
     name = message.message_id if _ID.fullmatch(message.message_id) else message.offset_message_id
-    path = directory / (f"{name}_{number}" if number else name)
-    directory.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(message.body)
-    return str(path)
+    name = f"{name}_{number}" if number else name
+    path = Path(tempfile.gettempdir())
+    with ExitStack() as opened:
+        directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        opened.callback(os.close, directory)
+        for part in _BODY_DIRECTORIES:
+            path /= part
+            directory = _own_directory(path, directory)
+            opened.callback(os.close, directory)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+        with os.fdopen(os.open(name, flags, 0o600, dir_fd=directory), "wb") as file:
+            file.write(message.body)
+    return str(path / name)
+
+
+def _own_directory(path: Path, parent: int) -> int:
+    """Return a descriptor of a directory of this user, which is created if it does not exist."""
+    with suppress(FileExistsError):
+        os.mkdir(path.name, 0o700, dir_fd=parent)
+    try:
+        descriptor = os.open(path.name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
+    except OSError as error:
+        raise VerbFailed(f"{path} is not a directory of its own ({error.strerror}); remove it, or set TMPDIR") from None
+    status = os.fstat(descriptor)
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        os.close(descriptor)
+        raise VerbFailed(f"{path} belongs to another user, or others may write to it; set TMPDIR to another directory")
+    return descriptor
 
 
 async def _show_tracks(session: VerbSession, message: Received, *, with_ends: bool) -> None:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from orbitlog.cli.mqadmin.java_print import in_hash_order, printf
+from orbitlog.cli.mqadmin.java_print import in_hash_order, java_text, printf
+from orbitlog.cli.output.terminal import value_text
 from orbitlog.client.admin.administration import Administration
 from orbitlog.client.admin.name_server_admin import NameServerAdmin
 from orbitlog.errors import BrokerRefused, ClientError, FormatError
@@ -56,10 +57,10 @@ class VerbSession:
 
     def print(self, template: str, *values: object) -> None:
         """Print by a Java template, which contains its own line ends."""
-        click.echo(printf(template, *values) if values else template, nl=False)
+        click.echo(printf(template, *map(_shown, values)) if values else template, nl=False)
 
     def row(self, template: str, *values: object) -> None:
-        click.echo(printf(template, *values))
+        click.echo(printf(template, *map(_shown, values)))
 
     # Targets of a verb
 
@@ -87,6 +88,11 @@ class VerbSession:
             if address in data.addresses.values():
                 return name
         raise VerbFailed(NO_CLUSTER)
+
+
+def _shown(value: object) -> object:
+    """Return a value as the terminal may get it: names, properties and bodies come from other clients."""
+    return value if value is None or isinstance(value, int | float) else value_text(java_text(value))
 
 
 def checked_topic(topic: str) -> str:

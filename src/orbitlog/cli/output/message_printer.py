@@ -12,6 +12,7 @@ from orbitlog.cli.output.json_rows import Output
 from orbitlog.cli.output.row_format import RowFormat
 from orbitlog.cli.output.row_output import check_template
 from orbitlog.cli.output.stored_message_rows import STORED_FIELDS, message_json
+from orbitlog.cli.output.terminal import value_text
 
 if TYPE_CHECKING:
     from orbitlog.client.consumer.received import Received
@@ -49,7 +50,7 @@ class MessagePrinter:
 
 def _details(message: Received) -> str:
     stored = message.stored
-    lines = [f"{message.topic}  queue {message.queue_id}  offset {message.queue_offset}"]
+    lines = [f"{printable(message.topic)}  queue {message.queue_id}  offset {message.queue_offset}"]
     for name, value in (
         ("id", message.message_id),
         ("offset id", message.offset_message_id),
@@ -58,5 +59,5 @@ def _details(message: Received) -> str:
         ("attempts", str(message.attempts)),
         *sorted(message.properties.items()),
     ):
-        lines.append(f"  {name:14} {printable(value)}")
-    return "\n".join([*lines, message.body.decode(errors="backslashreplace")])
+        lines.append(f"  {printable(name):14} {printable(value)}")
+    return "\n".join([*lines, value_text(message.body.decode(errors="backslashreplace"))])

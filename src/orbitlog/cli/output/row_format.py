@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from orbitlog.cli.main import WrongUse
+from orbitlog.cli.output.terminal import value_text
 
 _PIECE = re.compile(
     r"\\(?:x(?P<hex>[0-9a-fA-F]{2})|(?P<escape>.)|(?P<nothing>$))"
@@ -70,7 +71,7 @@ def _filled(row: Mapping[str, Any], field: str, inner: str | None, padding: str)
     value = row.get(field)
     if inner is not None:
         value = value.get(inner) if isinstance(value, dict) else None
-    return format(cell(value), padding)
+    return format(value_text(cell(value)), padding)
 
 
 def cell(value: object) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from orbitlog.cli.output.display_text import printable
 from orbitlog.cli.output.json_rows import Output
 from orbitlog.cli.output.line_writer import LineWriter
 from orbitlog.cli.output.row_format import RowFormat, cell
@@ -29,7 +30,7 @@ def show_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]], outp
             return
         table = StreamTable(writer, columns)
         for row in rows:
-            table.row([cell(row[column.title]) for column in columns])
+            table.row([printable(cell(row[column.title])) for column in columns])
         table.finish()
 
 

@@ -11,9 +11,11 @@ from pathlib import Path
 import click
 
 from orbitlog.cli.main import WrongUse
+from orbitlog.cli.output.log_lines import LineFormatter
 from orbitlog.cli.serve.serving import joined, json_option, print_settings_option, serve, start_logging
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings, load_nameserver_settings
+from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import SettingError
 
 
@@ -77,13 +79,15 @@ def command(
     for sentence in settings.warnings:
         click.echo(f"orbitlog: {sentence}", err=True)
     if print_settings:
-        for key, text in sorted(settings.texts().items()):
+        for key, text in sorted(shown_settings(settings.texts()).items()):
             click.echo(f"{key}={text}")
         return
     _refuse_other_configs(settings, config_path)
     log_path = None
     if log_directory is None:
-        logging.basicConfig(stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)-7s %(message)s")
+        to_stderr = logging.StreamHandler(sys.stderr)
+        to_stderr.setFormatter(LineFormatter("%(asctime)s %(levelname)-7s %(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[to_stderr])
     else:
         log_path = start_logging(log_directory, "nameserver")
     serve(lambda: _ServedNameServer(settings, log_path), as_json=as_json)

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 from asyncio.subprocess import DEVNULL, Process
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 from orbitlog.errors import StoreError
+from orbitlog.storefiles.confined.regular_files import open_regular
 
 PAUSES_S = (1.0, 5.0, 20.0, 60.0, 120.0)
 """Pause before each restart, in seconds; starts over after a run of `_STABLE_S`."""
@@ -73,12 +75,16 @@ class DispatchProcess:
             await _end(self._process)
 
     async def _begin(self) -> Process:
-        with self._output_path.open("ab") as output:
-            self._output_start = output.tell()
+        with self._open_output() as output:
+            self._output_start = output.seek(0, os.SEEK_END)
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=DEVNULL, stdout=output, stderr=output
             )
         return self._process
+
+    def _open_output(self) -> BinaryIO:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        return os.fdopen(open_regular(self._output_path, flags), "ab")
 
     async def _watch(self, process: Process) -> None:
         loop, failures = asyncio.get_running_loop(), 0

@@ -12,7 +12,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from logging.handlers import MemoryHandler, RotatingFileHandler
+from logging.handlers import MemoryHandler
 from pathlib import Path
 from typing import Protocol, TypeVar
 
@@ -23,6 +23,7 @@ from orbitlog.broker.runtime.broker_access import check_access
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.cli.main import WrongUse
+from orbitlog.cli.output.log_lines import LineFormatter, LogFile, make_log_directory
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
 from orbitlog.settings.setting import SettingError
@@ -127,7 +128,7 @@ class ServerLog:
         self.path = directory / f"{name}.log"
         self._held = MemoryHandler(0, flushLevel=logging.CRITICAL + 1)
         self._terminal = logging.StreamHandler(sys.stderr)
-        self._terminal.setFormatter(logging.Formatter("orbitlog: %(message)s"))
+        self._terminal.setFormatter(LineFormatter("orbitlog: %(message)s"))
         self._terminal.setLevel(logging.WARNING)
         self._top = logging.getLogger("orbitlog")
         self._top.setLevel(logging.INFO)
@@ -140,11 +141,9 @@ class ServerLog:
         if self._is_open:
             return
         self._is_open = True
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        to_file = RotatingFileHandler(
-            self.path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True
-        )
-        to_file.setFormatter(logging.Formatter(_LINE))
+        make_log_directory(self.path.parent)
+        to_file = LogFile(self.path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True)
+        to_file.setFormatter(LineFormatter(_LINE))
         # The file handler is installed before the held records are flushed: a record logged in between by another
         # thread is written twice rather than lost.
         self._top.handlers[:] = [to_file, self._terminal]

@@ -1,0 +1,71 @@
+"""Log lines: one record is one line, whatever text of a peer it contains.
+
+The formatter escapes control characters, so that a client id with a line end cannot add a line of its own, and cuts
+long values. Log files are private to the user and its group, and are opened without following a link.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from io import TextIOWrapper
+from logging.handlers import RotatingFileHandler
+from pathlib import Path
+from types import TracebackType
+
+from orbitlog.cli.output.display_text import printable
+from orbitlog.storefiles.confined.regular_files import DIRECTORY_MODE, open_regular
+
+VALUE_CHARACTERS_MAX = 1024
+LINE_CHARACTERS_MAX = 8192
+_INDENT = "    "
+
+
+def cut(text: str, characters_max: int) -> str:
+    """Return at most that many characters of a text, and how many were left out."""
+    if len(text) <= characters_max:
+        return text
+    return f"{text[:characters_max]}… ({len(text) - characters_max} characters more)"
+
+
+class LineFormatter(logging.Formatter):
+    """Formats a record as one line; the lines of a traceback follow with an indent."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        if isinstance(record.args, tuple):
+            record.args = tuple(
+                cut(value, VALUE_CHARACTERS_MAX) if isinstance(value, str) else value for value in record.args
+            )
+        return super().format(record)
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        record.message = printable(cut(record.message, LINE_CHARACTERS_MAX))
+        return super().formatMessage(record)
+
+    def formatException(
+        self,
+        ei: tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None],
+    ) -> str:
+        return _indented(super().formatException(ei))
+
+    def formatStack(self, stack_info: str) -> str:
+        return _indented(super().formatStack(stack_info))
+
+
+def _indented(text: str) -> str:
+    """Indent each line: the message of an exception may contain lines that look like records."""
+    lines = (printable(cut(line, VALUE_CHARACTERS_MAX)) for line in text.splitlines())
+    return "\n".join(_INDENT + line for line in lines)
+
+
+class LogFile(RotatingFileHandler):
+    """A log file that is rotated by size; a link or a pipe in its place raises `StoreLinkError`."""
+
+    def _open(self) -> TextIOWrapper:
+        descriptor = open_regular(Path(self.baseFilename), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+        return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
+
+
+def make_log_directory(path: Path) -> None:
+    """Create the directory of a log file; its parents as well."""
+    path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)
