@@ -38,11 +38,13 @@ CLIENT_CODES = frozenset(
         *(Code.GET_ROUTEINFO_BY_TOPIC, Code.GET_BROKER_CLUSTER_INFO, Code.GET_KV_CONFIG),
     )
 )
-# What brokers send to name servers.
+# What brokers send to name servers, and replicas to their master: registrations, and reads of its tables.
 BROKER_CODES = frozenset(
     (
         *(Code.REGISTER_BROKER, Code.UNREGISTER_BROKER, Code.QUERY_DATA_VERSION, Code.BROKER_HEARTBEAT),
-        Code.GET_BROKER_MEMBER_GROUP,
+        *(Code.GET_BROKER_MEMBER_GROUP, Code.EXCHANGE_BROKER_HA_INFO, Code.GET_ALL_TOPIC_CONFIG),
+        *(Code.GET_ALL_CONSUMER_OFFSET, Code.GET_ALL_DELAY_OFFSET, Code.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
+        *(Code.GET_ALL_MESSAGE_REQUEST_MODE, Code.GET_TIMER_CHECK_POINT, Code.GET_TIMER_METRICS),
     )
 )
 
