@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.errors import StoreLayoutError
-from orbitlog.settings.atomic_file import replace_file
+from orbitlog.settings.atomic_file import create_directory, replace_file
 from orbitlog.storefiles.confined.regular_files import open_regular
 
 _KEY_BYTES = 32
@@ -67,6 +67,6 @@ def _read_key(path: Path) -> bytes | None:
 
 def _create_key(path: Path) -> bytes | None:
     """Create the key and return it: of two processes at the same time, the one that was written last."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    create_directory(path.parent, 0o700)
     replace_file(path, secrets.token_bytes(_KEY_BYTES), mode=0o600)
     return _read_key(path)

@@ -63,6 +63,6 @@ def sync_directory(path: Path) -> None:
         os.close(descriptor)
 
 
-def create_directory(path: Path) -> None:
+def create_directory(path: Path, mode: int = 0o750) -> None:
     """Create a directory and its parents, if they do not exist; `replace_file` makes the names in it durable."""
-    path.mkdir(parents=True, exist_ok=True)
+    path.mkdir(mode, parents=True, exist_ok=True)

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 
 from orbitlog.cli.output.display_text import printable
-from orbitlog.storefiles.confined.regular_files import DIRECTORY_MODE, open_regular
+from orbitlog.storefiles.confined.regular_files import open_regular
 
 VALUE_CHARACTERS_MAX = 1024
 LINE_CHARACTERS_MAX = 8192
@@ -64,8 +64,3 @@ class LogFile(RotatingFileHandler):
     def _open(self) -> TextIOWrapper:
         descriptor = open_regular(Path(self.baseFilename), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         return os.fdopen(descriptor, "a", encoding="utf-8", errors="backslashreplace")
-
-
-def make_log_directory(path: Path) -> None:
-    """Create the directory of a log file; its parents as well."""
-    path.mkdir(DIRECTORY_MODE, parents=True, exist_ok=True)

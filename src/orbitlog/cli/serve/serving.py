@@ -23,9 +23,10 @@ from orbitlog.broker.runtime.broker_access import check_access
 from orbitlog.broker.runtime.broker_settings import BrokerSettings, load_broker_settings
 from orbitlog.broker.runtime.listen_address import with_listen_address
 from orbitlog.cli.main import WrongUse
-from orbitlog.cli.output.log_lines import LineFormatter, LogFile, make_log_directory
+from orbitlog.cli.output.log_lines import LineFormatter, LogFile
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import store_tree as tree
+from orbitlog.settings.atomic_file import create_directory
 from orbitlog.settings.setting import SettingError
 
 Command = TypeVar("Command", bound=Callable[..., object])
@@ -141,7 +142,7 @@ class ServerLog:
         if self._is_open:
             return
         self._is_open = True
-        make_log_directory(self.path.parent)
+        create_directory(self.path.parent)
         to_file = LogFile(self.path, maxBytes=LOG_BYTES_MAX, backupCount=LOG_FILES_KEPT, encoding="utf-8", delay=True)
         to_file.setFormatter(LineFormatter(_LINE))
         # The file handler is installed before the held records are flushed: a record logged in between by another
