@@ -20,6 +20,7 @@ from benchmarks import (
     bench_hot_path,
     bench_kernels,
     bench_lag,
+    bench_many,
     bench_memory,
     bench_pipeline,
     bench_query,
@@ -53,9 +54,10 @@ class Sizes:
     sends: int = 20_000
     waiting: int = 100_000
     soak: int = 1_000_000
+    many_topics: int = 100_000
 
 
-QUICK = Sizes(2_000, 1 << 23, 2_000, 50, 0.5, 20_000, 20_000, 10, 0.05, 1, 2_000, 400, 500, 200_000)
+QUICK = Sizes(2_000, 1 << 23, 2_000, 50, 0.5, 20_000, 20_000, 10, 0.05, 1, 2_000, 400, 500, 200_000, 2_000)
 FULL = Sizes(lag_seconds=30, reads=1_000_000, queried=10_000_000, log_gigabytes=10, memory_millions=10, soak=10_000_000)
 
 
@@ -117,6 +119,9 @@ BENCHMARKS: dict[str, Callable[[Report, Sizes, Path], None]] = {
     "pipeline": _pipeline,
     "large": lambda report, sizes, _: bench_pipeline.run_large(report, gigabytes=sizes.log_gigabytes),
     "sources": _sources,
+    "many": lambda report, sizes, _: bench_many.run(
+        report, topics=sizes.many_topics, groups=sizes.many_topics // 5, queues=min(sizes.many_topics, 65_535)
+    ),
     "waiting": lambda report, sizes, _: bench_waiting.run(report, count=sizes.sends, waiting=sizes.waiting),
     "client-soak": lambda report, sizes, _: bench_client_soak.run(report, messages=sizes.soak),
     "wire": lambda report, sizes, _: bench_wire.run(report, count=sizes.frames),

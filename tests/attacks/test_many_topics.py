@@ -10,6 +10,7 @@ from pathlib import Path
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.nameserver.name_server import NameServer
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.nameserver.route_table import STEP_TOPICS
 from orbitlog.remoting.loop_slices import COUNTERS
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
@@ -60,7 +61,7 @@ def test_topics_that_fill_several_frames_are_registered_in_parts(tmp_path: Path)
             COUNTERS.reset()
             await desk.broker._registration.register()
             assert server.table.entry_count == len(desk.broker.state.topics.table) > count
-            assert COUNTERS.items_max <= 800
+            assert COUNTERS.items_max <= STEP_TOPICS
             assert max(len(request.body) for request in received) < 512 * 1024
 
     asyncio.run(test())

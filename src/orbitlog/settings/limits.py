@@ -97,6 +97,9 @@ KEY_QUERY_RECORDS = _limit(
 KEY_QUERY_BYTES = _limit(
     "keyQueryBytesMax", 64 * 1024 * 1024, "bytes that one query by key reads; past it, the result is incomplete"
 )
+TOPICS = _limit("topicsMax", 120_000, "topics, with retry and dead letter topics of groups; no more are created")
+GROUPS = _limit("groupsMax", 50_000, "consumer groups; no more are created")
+QUEUES_PER_TOPIC = _limit("queuesPerTopicMax", 65_535, "queues of one topic, to read or to write")
 
 # The name server
 
@@ -153,6 +156,9 @@ BROKER_LIMITS: tuple[Setting[int], ...] = (
     KEY_QUERY_ENTRIES,
     KEY_QUERY_RECORDS,
     KEY_QUERY_BYTES,
+    TOPICS,
+    GROUPS,
+    QUEUES_PER_TOPIC,
 )
 NAMESERVER_LIMITS: tuple[Setting[int], ...] = (
     *SHARED_LIMITS,

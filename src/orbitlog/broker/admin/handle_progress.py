@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 
 from orbitlog.broker.admin.name_checks import checked_group, checked_stored_topic
+from orbitlog.broker.admin.queue_statistics import JsonSteps, QueueStatistics
 from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
 from orbitlog.broker.runtime.broker_state import BrokerState
-from orbitlog.broker.tables.statistics import GROUP_GET_NUMS
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.message_queue import MessageQueue
-from orbitlog.formats.names import popped_topic
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
-from orbitlog.settings.limits import STATS_QUEUES, STATS_TOPICS
+from orbitlog.remoting.loop_slices import in_slices, sliced
+from orbitlog.settings.limits import STATS_TOPICS
 from orbitlog.wire.admin_headers import (
     BrokerConsumeStatsRequest,
     CloneGroupOffsetRequest,
@@ -24,16 +24,11 @@ from orbitlog.wire.admin_headers import (
     ResetOffsetRequest,
     TopicGroupRequest,
 )
-from orbitlog.wire.bodies.body_json import encode_body
+from orbitlog.wire.bodies.body_json import encode_body, write_body
 from orbitlog.wire.bodies.list_bodies import GroupList
 from orbitlog.wire.bodies.queue_bodies import (
-    ConsumeOffset,
-    ConsumeStats,
-    ConsumeStatsList,
-    ConsumeTimeSpans,
     CorrectionOffsets,
     QueueOffsetTable,
-    QueueTimeSpan,
     QueueUnit,
     QueueUnits,
 )
@@ -44,6 +39,7 @@ from orbitlog.wire.nameserver_headers import TopicRequest
 log = logging.getLogger(__name__)
 
 _UNITS_MAX = 1_000
+_STEP_TARGETS = 100
 
 
 class ProgressHandlers:
@@ -53,6 +49,7 @@ class ProgressHandlers:
         self._state = state
         self._delayed = delayed
         self._wake = wake
+        self._statistics = QueueStatistics(state)
 
     @property
     def table(self) -> Mapping[int, Handler]:
@@ -71,13 +68,11 @@ class ProgressHandlers:
 
     # Reading
 
-    def consume_stats(self, _: Connection, request: Command) -> Answer:
+    async def consume_stats(self, _: Connection, request: Command) -> Answer:
         header = ConsumeStatsRequest.from_ext_fields(request.ext_fields)
         given = self._listed((header.topics or header.topic or ""), ";")
         topics = given or self._state.offsets.topics_of(header.group)
-        configs = filter(None, map(self._state.topics.find, topics))
-        self._state.limits.refuse_over(STATS_QUEUES, sum(config.read_queue_count for config in configs))
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(self._stats(header.group, topics)))
+        return await _answered(request, self._statistics.group_steps(header.group, topics))
 
     def _listed(self, text: str, separator: str) -> list[str]:
         """Split a list of names in a header field, each once; refuse one that is too long."""
@@ -85,85 +80,19 @@ class ProgressHandlers:
         self._state.limits.refuse_over(STATS_TOPICS, len(names))
         return names
 
-    def _stats(self, group: str, topics: Iterable[str]) -> ConsumeStats:
-        """Return a group's offsets, without topics that its consumers no longer subscribe to."""
-        state = self._state
-        online = state.clients.consumer_group(group)
-        offsets: dict[MessageQueue, ConsumeOffset] = {}
-        tps = 0.0
-        for topic in topics:
-            config = state.topics.find(topic)
-            # Consumers subscribe to a topic, not to its POP retry topics.
-            wanted = {topic, popped_topic(topic, group)}
-            if config is None or (online and online.subscriptions and wanted.isdisjoint(online.subscriptions)):
-                continue
-            for queue_id in range(config.read_queue_count):
-                offsets[MessageQueue(topic, state.broker_name, queue_id)] = self._queue_stats(group, topic, queue_id)
-            counter = state.statistics.find(GROUP_GET_NUMS, f"{topic}@{group}")
-            tps += counter.windows(state.now_ms())[0].tps if counter else 0.0
-        return ConsumeStats(offsets=offsets, consume_tps=tps)
-
-    def _queue_stats(self, group: str, topic: str, queue_id: int) -> ConsumeOffset:
-        state = self._state
-        consumed = max(state.offsets.find(topic, group, queue_id) or 0, 0)
-        pulled = state.offsets.pulled(topic, group, queue_id)
-        return ConsumeOffset(
-            broker_queue_offset=state.max_offset(topic, queue_id),
-            consumer_queue_offset=consumed,
-            pull_queue_offset=max(consumed, pulled or 0),
-            last_timestamp_ms=max(state.store_time_ms(topic, queue_id, consumed - 1), 0),
-        )
-
-    def all_consume_stats(self, connection: Connection, request: Command) -> Answer:
+    async def all_consume_stats(self, connection: Connection, request: Command) -> Answer:
         header = BrokerConsumeStatsRequest.from_ext_fields(request.ext_fields)
-        state = self._state
-        groups = []
-        behind = in_flight = 0
-        for group in state.groups.table:
-            stats = []
-            for topic in state.offsets.topics_of(group):
-                config = state.topics.find(topic)
-                if config is None or config.ordered != header.ordered:
-                    continue
-                group_stats = self._stats(group, (topic,))
-                if group_stats.offsets:
-                    stats.append(group_stats)
-                    behind += sum(
-                        offset.broker_queue_offset - offset.consumer_queue_offset
-                        for offset in group_stats.offsets.values()
-                    )
-                    in_flight += sum(
-                        offset.pull_queue_offset - offset.consumer_queue_offset
-                        for offset in group_stats.offsets.values()
-                    )
-            groups.append({group: tuple(stats)})
-        body = ConsumeStatsList(tuple(groups), state.address_for(connection), behind, in_flight)
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(body))
+        address = self._state.address_for(connection)
+        return await _answered(request, self._statistics.all_groups_steps(address, ordered=header.ordered))
 
     def consumed_by(self, _: Connection, request: Command) -> Answer:
         topic = TopicRequest.from_ext_fields(request.ext_fields).topic
         groups = (*self._state.clients.groups_subscribed_to(topic), *self._state.offsets.groups_of(topic))
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(GroupList(tuple(dict.fromkeys(groups)))))
 
-    def time_spans(self, _: Connection, request: Command) -> Answer:
+    async def time_spans(self, _: Connection, request: Command) -> Answer:
         header = TopicGroupRequest.from_ext_fields(request.ext_fields)
-        config = self._topic(header.topic)
-        spans = tuple(self._span(header.group, config.topic, queue_id) for queue_id in range(config.write_queue_count))
-        return response_to(request, ResponseCode.SUCCESS, body=encode_body(ConsumeTimeSpans(spans)))
-
-    def _span(self, group: str, topic: str, queue_id: int) -> QueueTimeSpan:
-        state = self._state
-        first_ms = state.store.earliest_time_ms(topic, queue_id)
-        end = state.max_offset(topic, queue_id)
-        consumed = state.offsets.find(topic, group, queue_id) or 0
-        waits_ms = state.store_time_ms(topic, queue_id, consumed) if consumed < end else -1
-        return QueueTimeSpan(
-            MessageQueue(topic, state.broker_name, queue_id),
-            first_ms,
-            state.store_time_ms(topic, queue_id, end - 1),
-            state.store_time_ms(topic, queue_id, consumed - 1) if consumed > 0 else first_ms,
-            max(state.now_ms() - waits_ms, 0) if waits_ms >= 0 else 0,
-        )
+        return await _answered(request, self._statistics.span_steps(self._topic(header.topic), header.group))
 
     def correction(self, _: Connection, request: Command) -> Answer:
         """Return a group's offsets, but at most the smallest of the other groups named."""
@@ -206,7 +135,7 @@ class ProgressHandlers:
 
     # Changing
 
-    def reset(self, connection: Connection, request: Command) -> Answer:
+    async def reset(self, connection: Connection, request: Command) -> Answer:
         """Reset a group's offsets to a timestamp or an offset; its consumers learn it with their next pull."""
         header = ResetOffsetRequest.from_ext_fields(request.ext_fields)
         state = self._state
@@ -215,13 +144,22 @@ class ProgressHandlers:
         if state.groups.find(group) is None:
             raise RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"Group {group} does not exist")
         queue_ids = range(config.read_queue_count) if header.queue_id < 0 else (header.queue_id,)
-        targets = {queue_id: self._target(header, topic, queue_id) for queue_id in queue_ids}
+        targets = await in_slices(self._target_steps(header, topic, queue_ids))
         for queue_id, queue_offset in targets.items():
             state.offsets.reset(topic, group, queue_id, queue_offset)
             self._wake(topic, queue_id)
-        log.info("offsets of group %s in %s reset to %s by %s", group, topic, targets, connection.peer)
+        log.info("offsets of group %s in %s reset by %s: %.1000s", group, topic, connection.peer, targets)
         table = {MessageQueue(topic, state.broker_name, queue_id): offset for queue_id, offset in targets.items()}
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(QueueOffsetTable(table)))
+
+    def _target_steps(
+        self, header: ResetOffsetRequest, topic: str, queue_ids: Iterable[int]
+    ) -> Generator[int, None, dict[int, int]]:
+        targets: dict[int, int] = {}
+        for part in sliced(queue_ids, _STEP_TARGETS):
+            targets |= {queue_id: self._target(header, topic, queue_id) for queue_id in part}
+            yield len(part)
+        return targets
 
     def _target(self, header: ResetOffsetRequest, topic: str, queue_id: int) -> int:
         state = self._state
@@ -251,3 +189,8 @@ class ProgressHandlers:
         if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic[{topic[:255]}] not exist")
         return config
+
+
+async def _answered(request: Command, steps: JsonSteps) -> Command:
+    """Compute a body in steps, with other requests between them, and return the response."""
+    return response_to(request, ResponseCode.SUCCESS, body=write_body(dict(await in_slices(steps))))

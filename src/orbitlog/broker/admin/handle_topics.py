@@ -10,20 +10,21 @@ import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping
 
 from orbitlog.broker.admin.name_checks import checked_stored_topic, checked_topic
+from orbitlog.broker.admin.queue_statistics import QueueStatistics
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.statistics import TOPIC_PUT_NUMS
 from orbitlog.errors import FormatError, RequestRefused
 from orbitlog.formats import names
-from orbitlog.formats.message_queue import MessageQueue
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.remoting.loop_slices import in_slices
+from orbitlog.settings.limits import QUEUES_PER_TOPIC
 from orbitlog.storefiles.store_contents import unsupported_attributes
 from orbitlog.wire.admin_headers import CreateTopicRequest, GetTopicConfigRequest
-from orbitlog.wire.bodies.body_json import decode_request_body, encode_body
+from orbitlog.wire.bodies.body_json import decode_request_body, encode_body, write_body
 from orbitlog.wire.bodies.config_lists import TopicConfigList
 from orbitlog.wire.bodies.list_bodies import TopicList
-from orbitlog.wire.bodies.queue_bodies import TopicOffset, TopicStats
 from orbitlog.wire.bodies.registration_body import TopicWrapper
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command, response_to
@@ -99,6 +100,8 @@ class TopicHandlers:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, str(error)) from None
         for config in configs:
             self._check(config)
+        new = {config.topic for config in configs}.difference(self._state.topics.table)
+        self._state.topics.admit(len(self._state.topics.table) + len(new))
         for config in configs:
             self._state.topics.put(config)
         await self._save()
@@ -114,6 +117,7 @@ class TopicHandlers:
         counts = config.read_queue_count, config.write_queue_count
         if not all(0 <= count <= QUEUES_MAX for count in counts):
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"number of queues out of range 0 to {QUEUES_MAX}")
+        self._state.limits.refuse_over(QUEUES_PER_TOPIC, max(counts))
         if not 0 <= config.permission <= 15 or config.filter_type not in _FILTER_TYPES:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "invalid perm or topicFilterType")
         if unsupported := unsupported_attributes(config.attributes):
@@ -180,24 +184,14 @@ class TopicHandlers:
         config = self._find(GetTopicConfigRequest.from_ext_fields(request.ext_fields).topic)
         return response_to(request, ResponseCode.SUCCESS, body=encode_body(config))
 
-    def stats(self, _: Connection, request: Command) -> Answer:
+    async def stats(self, _: Connection, request: Command) -> Answer:
         """Return both offsets of each queue and the topic's write rate."""
         state = self._state
         config = self._find(TopicRequest.from_ext_fields(request.ext_fields).topic)
-        offsets = {}
-        for queue_id in range(config.write_queue_count):
-            end = state.max_offset(config.topic, queue_id)
-            last_ms = max(state.store_time_ms(config.topic, queue_id, end - 1), 0) if end else 0
-            offsets[MessageQueue(config.topic, state.broker_name, queue_id)] = TopicOffset(
-                min_queue_offset=max(state.min_offset(config.topic, queue_id), 0),
-                max_queue_offset=end,
-                last_update_timestamp_ms=last_ms,
-            )
         counter = state.statistics.find(TOPIC_PUT_NUMS, config.topic)
         put_tps = counter.windows(state.now_ms())[0].tps if counter else 0.0
-        return response_to(
-            request, ResponseCode.SUCCESS, body=encode_body(TopicStats(offsets=offsets, put_tps=put_tps))
-        )
+        body = await in_slices(QueueStatistics(state).topic_steps(config, put_tps))
+        return response_to(request, ResponseCode.SUCCESS, body=write_body(dict(body)))
 
     def system_topics(self, _: Connection, request: Command) -> Answer:
         state = self._state

@@ -31,6 +31,7 @@ FROM_MIN = 0
 REVIVE_STEP_MAX = 64
 _ROUNDS_MAX = 8
 _RETRY_FIRST = 0.2
+_QUEUES_WHEN_FULL = 64
 _QUEUE_OFFSET_AT = slice(20, 28)  # position in a record
 _ELSEWHERE = frozenset((GetStatus.OFFSET_TOO_SMALL, GetStatus.OFFSET_OVERFLOW_BADLY))
 
@@ -87,11 +88,16 @@ class PopService:
         retry_first = random.random() < _RETRY_FIRST  # noqa: S311 - not for security
         for _ in range(_ROUNDS_MAX):
             popped.rest_count = 0
-            before = self._next_offsets(wish)
+            has_advanced = False
+            looked_when_full = 0
             for topic, queue_id in self._queues(wish, retry_first=retry_first):
-                self._pop_queue(wish, topic, queue_id, popped)
+                if len(popped.records) >= wish.count_max:
+                    looked_when_full += 1
+                    if looked_when_full > _QUEUES_WHEN_FULL:
+                        break  # the rest is counted in part: that it is not zero suffices for clients
+                has_advanced = self._pop_queue(wish, topic, queue_id, popped) or has_advanced
             # A round that only skipped filtered messages is followed by another one past them.
-            if popped.records or not popped.rest_count or self._next_offsets(wish) == before:
+            if popped.records or not popped.rest_count or not has_advanced:
                 break
         return popped
 
@@ -122,10 +128,6 @@ class PopService:
                 records += result.records
         return records
 
-    def _next_offsets(self, wish: PopWish) -> dict[PopKey, int | None]:
-        keys = [PopKey(topic, wish.group, queue_id) for topic, queue_id in self._queues(wish, retry_first=False)]
-        return {key: self.popped.next_to_pop(key) for key in keys}
-
     def _queues(self, wish: PopWish, *, retry_first: bool) -> list[tuple[str, int]]:
         """Return the queues to read, starting with a different one each time."""
         own = self._queue_ids(wish.topic) if wish.queue_id < 0 else [wish.queue_id]
@@ -142,22 +144,28 @@ class PopService:
         return [pop_retry_topic(wish.group, wish.topic, is_v2=is_v2) for is_v2 in (True, False) if is_v2 or is_v1_read]
 
     def _queue_ids(self, topic: str) -> list[int]:
+        """Return the queues that have had a message, from a random one on: a topic may have 65,535 others."""
         config = self._state.topics.find(topic)
         count = 0 if config is None else config.read_queue_count
         first = random.randrange(count) if count > 1 else 0  # noqa: S311 - not for security
-        return [(first + at) % count for at in range(count)]
+        find = self._state.store.queue
+        return [queue_id for queue_id in (*range(first, count), *range(first)) if find(topic, queue_id) is not None]
 
-    def _pop_queue(self, wish: PopWish, topic: str, queue_id: int, popped: Popped) -> None:
+    def _pop_queue(self, wish: PopWish, topic: str, queue_id: int, popped: Popped) -> bool:
+        """Take messages of one queue; return whether the group's next offset advanced."""
         key = PopKey(topic, wish.group, queue_id)
+        if len(popped.records) >= wish.count_max:
+            popped.rest_count += self._rest_count(key, wish.init_mode)
+            return False
         start = self._next_offset(key, wish.init_mode)
         if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, popped.pop_timestamp_ms):
-            return
+            return False
         wanted = wish.count_max - len(popped.records)
         if not wish.ordered:
             wanted = min(wanted, self.popped.room(key))
         if wanted <= 0:
             popped.rest_count += max(self._state.max_offset(topic, queue_id) - start, 0)
-            return
+            return False
         result = self._read(wish, topic, queue_id, start, wanted)
         if result.status in _ELSEWHERE or (result.status is GetStatus.NO_MESSAGE_IN_QUEUE and start > 0):
             log.warning(
@@ -182,6 +190,14 @@ class PopService:
             popped.starts.append(pop_receipt.start_offset_info(topic, queue_id, start))
             popped.offsets.append(pop_receipt.message_offset_info(topic, queue_id, queue_offsets))
             self._give(wish, key, start, result.records, popped)
+        return result.next_offset > start
+
+    def _rest_count(self, key: PopKey, init_mode: int) -> int:
+        """Return the number of messages that a group can still pop; does not set its first offset."""
+        next_offset = self.popped.next_to_pop(key)
+        if next_offset is None:
+            next_offset = self._first_offset(key, init_mode)
+        return max(self._state.max_offset(key.topic, key.queue_id) - next_offset, 0)
 
     def _read(self, wish: PopWish, topic: str, queue_id: int, start: int, count: int) -> GetResult:
         subscription = wish.subscription

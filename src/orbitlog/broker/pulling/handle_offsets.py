@@ -77,6 +77,13 @@ class OffsetHandlers:
         config = state.topics.find(topic)
         if config is None:
             raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"topic {topic[:255]} does not exist")
+        count = max(config.read_queue_count, config.write_queue_count)
+        # A queue that the topic had earlier may still have an offset.
+        if header.queue_id >= count and state.offsets.find(topic, group, header.queue_id) is None:
+            raise RequestRefused(
+                ResponseCode.INVALID_PARAMETER,
+                f"queueId[{header.queue_id}] is out of range: {topic} has {count} queues",
+            )
         if header.queue_id < 0 or header.commit_queue_offset < 0:
             raise RequestRefused(ResponseCode.INVALID_PARAMETER, "queueId and commitOffset must not be negative")
         queue_count = max(config.read_queue_count, config.write_queue_count)

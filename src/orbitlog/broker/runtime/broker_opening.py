@@ -17,11 +17,14 @@ from orbitlog.broker.tables.config_directory import ConfigDirectory
 from orbitlog.broker.tables.groups import Groups, LightGroups
 from orbitlog.broker.tables.offsets_in_force import check_offsets, load_offsets
 from orbitlog.broker.tables.statistics import Statistics
+from orbitlog.broker.tables.table_limits import TableLimit
 from orbitlog.broker.tables.topics import LightTopics, NowMs, Topics
 from orbitlog.formats.derived.derive import DeriveRules
 from orbitlog.formats.tables.group_config import CONSUMER_FILTER, SUBSCRIPTION_GROUP
 from orbitlog.formats.tables.topic_config import TOPICS
 from orbitlog.settings import store_settings
+from orbitlog.settings.limits import GROUPS as GROUP_LIMIT
+from orbitlog.settings.limits import TOPICS as TOPIC_LIMIT
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.store.message_store import MessageStore
 from orbitlog.storefiles.disk import Disk, RealDisk
@@ -98,7 +101,7 @@ def load_broker_state(
     has_light_queues = settings.store.value(store_settings.LMQ)
     topics = (LightTopics if has_light_queues else Topics)(now_ms, events.topics_changed, directory.load(TOPICS))
     topics.create_system_topics(settings)
-    return BrokerState(
+    state = BrokerState(
         root=root,
         settings=settings,
         store=store,
@@ -115,6 +118,9 @@ def load_broker_state(
         message_appended=events.message_appended,
         save_soon=events.save_soon,
     )
+    state.topics.admit = TableLimit(state.limits, TOPIC_LIMIT, "topics").admit
+    state.groups.admit = TableLimit(state.limits, GROUP_LIMIT, "groups").admit
+    return state
 
 
 def _store_config(settings: BrokerSettings, root: Path, disk: Disk) -> StoreConfig:

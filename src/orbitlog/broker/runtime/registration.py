@@ -25,10 +25,10 @@ from orbitlog.errors import FormatError, RemotingError
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Connection
-from orbitlog.remoting.loop_slices import COUNTERS, sliced
+from orbitlog.remoting.loop_slices import in_slices, sliced
 from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.bodies.registration_body import Registration as RegistrationBody
-from orbitlog.wire.bodies.registration_body import TopicWrapper, encode_registration, registration_crc
+from orbitlog.wire.bodies.registration_body import TopicWrapper, encoding_steps, registration_crc
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
 from orbitlog.wire.nameserver_headers import (
@@ -160,11 +160,9 @@ class Registration:
         """Register some topics; raise a `RemotingError` if that fails."""
         settings = self._state.settings
         topics = self._state.topics.registered(names, settings[keys.BROKER_PERMISSION])
-        COUNTERS.note(len(topics))
         compressed = settings[keys.COMPRESSED_REGISTER] and all(map(_survives_compression, topics.values()))
-        body = encode_registration(
-            RegistrationBody(wrapper=TopicWrapper(topics=topics, data_version=version)), compressed=compressed
-        )
+        wrapper = TopicWrapper(topics=topics, data_version=version)
+        body = await in_slices(encoding_steps(RegistrationBody(wrapper=wrapper), compressed=compressed))
         header = replace(header, body_crc32=registration_crc(body), compressed=compressed)
         request = Command(RequestCode.REGISTER_BROKER, ext_fields=header.to_ext_fields(), body=body)
         answer = await self._client.invoke(address, request, settings[keys.REGISTER_TIMEOUT_MS] / 1000)

@@ -34,9 +34,26 @@ class CommittedOffsets:
         self._offsets = {key: dict(queues) for key, queues in saved.offsets.items()}
         self._pulled = {key: dict(queues) for key, queues in saved.pull_offsets.items()}
         self._resets: dict[TopicGroup, dict[int, int]] = {}
+        # Keys of `_offsets`: statistics of ten thousand groups must not search all of them for each.
+        self._topics_of: dict[str, dict[str, None]] = {}
+        self._groups_of: dict[str, dict[str, None]] = {}
+        for key in self._offsets:
+            self._note_key(key)
         self._unknown = saved.unknown
         self._data_version = saved.data_version
         self.is_changed = False
+
+    def _note_key(self, key: TopicGroup) -> None:
+        self._topics_of.setdefault(key.group, {})[key.topic] = None
+        self._groups_of.setdefault(key.topic, {})[key.group] = None
+
+    def _queues_of(self, key: TopicGroup) -> dict[int, int]:
+        """Return the offsets of a group in a topic, to be changed."""
+        queues = self._offsets.get(key)
+        if queues is None:
+            queues = self._offsets[key] = {}
+            self._note_key(key)
+        return queues
 
     def find(self, topic: str, group: str, queue_id: int) -> int | None:
         return self._offsets.get(TopicGroup(topic, group), _NO_OFFSETS).get(queue_id)
@@ -52,7 +69,7 @@ class CommittedOffsets:
             return False
         queues = self._offsets.get(key)
         if queues is None:
-            queues = self._offsets[key] = {}
+            queues = self._queues_of(key)
         queues[queue_id] = queue_offset
         self.is_changed = True
         return True
@@ -71,7 +88,7 @@ class CommittedOffsets:
     def reset(self, topic: str, group: str, queue_id: int, queue_offset: int) -> None:
         """Reset a group's offset: its next pull of the queue is redirected to it."""
         self._resets.setdefault(TopicGroup(topic, group), {})[queue_id] = queue_offset
-        self._offsets.setdefault(TopicGroup(topic, group), {})[queue_id] = queue_offset
+        self._queues_of(TopicGroup(topic, group))[queue_id] = queue_offset
         self.is_changed = True
 
     def take_reset(self, topic: str, group: str, queue_id: int) -> int | None:
@@ -89,10 +106,10 @@ class CommittedOffsets:
         return queue_id in self._resets.get(TopicGroup(topic, group), _NO_OFFSETS)
 
     def topics_of(self, group: str) -> list[str]:
-        return [key.topic for key in self._offsets if key.group == group]
+        return list(self._topics_of.get(group, ()))
 
     def groups_of(self, topic: str) -> list[str]:
-        return [key.group for key in self._offsets if key.topic == topic and key.group]
+        return [group for group in self._groups_of.get(topic, ()) if group]
 
     @property
     def keys(self) -> Iterable[TopicGroup]:
@@ -103,29 +120,45 @@ class CommittedOffsets:
         queues = self._offsets.get(TopicGroup(topic, source))
         if not queues:
             return False
+        self._queues_of(TopicGroup(topic, target))
         self._offsets[TopicGroup(topic, target)] = dict(queues)
         self.is_changed = True
         return True
 
     def forget_group(self, group: str) -> None:
-        self._forget([key for key in self._offsets if key.group == group])
+        self._forget([TopicGroup(topic, group) for topic in self.topics_of(group)])
 
     def forget_topic(self, topic: str) -> None:
-        self._forget([key for key in self._offsets if key.topic == topic])
+        self._forget([TopicGroup(topic, group) for group in self._groups_of.get(topic, ())])
 
     def _forget(self, keys: Iterable[TopicGroup]) -> None:
         for key in keys:
             for table in (self._offsets, self._pulled, self._resets):
                 table.pop(key, None)
+            for index, outer, inner in (
+                (self._topics_of, key.group, key.topic),
+                (self._groups_of, key.topic, key.group),
+            ):
+                names = index.get(outer, {})
+                names.pop(inner, None)
+                if not names:
+                    index.pop(outer, None)
             self.is_changed = True
 
     def snapshot(self) -> ConsumerOffsets:
         """Return the table to save."""
-        offsets = {key: dict(sorted(queues.items())) for key, queues in self._offsets.items()}
-        pulled = {key: dict(sorted(queues.items())) for key, queues in self._pulled.items()}
+        offsets = {key: queues.copy() for key, queues in self._offsets.items()}
+        pulled = {key: queues.copy() for key, queues in self._pulled.items()}
         self._data_version = next_version(self._data_version, self._now_ms())
         self.is_changed = False
         return ConsumerOffsets(offsets, pulled, self._data_version, unknown=self._unknown)
+
+
+def _drop(index: dict[str, dict[str, None]], name: str, member: str) -> None:
+    members = index.get(name, {})
+    members.pop(member, None)
+    if not members:
+        index.pop(name, None)
 
 
 class LightOffsets(CommittedOffsets):
@@ -140,7 +173,7 @@ class LightOffsets(CommittedOffsets):
         super().__init__(now_ms, saved)
         if isinstance(saved, LmqConsumerOffsets):
             for key, queue_offset in saved.lmq_offsets.items():
-                self._offsets.setdefault(key, {})[0] = queue_offset
+                self._queues_of(key)[0] = queue_offset
 
     def snapshot(self) -> LmqConsumerOffsets:
         saved = super().snapshot()

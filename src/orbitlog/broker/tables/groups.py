@@ -31,6 +31,8 @@ class Groups:
         self._forbidden = {group: dict(topics) for group, topics in saved.forbidden.items()}
         self._unknown = saved.unknown
         self.data_version = saved.data_version
+        self.admit: Callable[[int], None] = lambda _: None
+        """Called with the number of groups before one is created; raises `RequestRefused` to prevent it."""
         for group in _AT_START:
             self._groups.setdefault(group, GroupConfig(group))
 
@@ -49,6 +51,9 @@ class Groups:
         return config
 
     def put(self, config: GroupConfig) -> GroupConfig:
+        """Create a group or change it; raise `RequestRefused` if there are too many."""
+        if config.group not in self._groups and not is_system_group(config.group):
+            self.admit(len(self._groups) + 1)
         self._groups[config.group] = config
         self._bump()
         return config

@@ -43,6 +43,8 @@ class Topics:
         self._topics = dict(saved.topics)
         self._unknown = saved.unknown
         self.data_version = saved.data_version
+        self.admit: Callable[[int], None] = lambda _: None
+        """Called with the number of topics before one is created; raises `RequestRefused` to prevent it."""
         # Topics by the counter of their last change, oldest first; complete for changes after `_journal_start`.
         self._journal: dict[str, int] = {}
         self._journal_start = self.data_version.counter
@@ -55,7 +57,9 @@ class Topics:
         return self._topics.get(topic)
 
     def put(self, config: TopicConfig) -> TopicConfig:
-        """Create a topic or change it."""
+        """Create a topic or change it; raise `RequestRefused` if there are too many."""
+        if config.topic not in self._topics and not names.is_system_topic(config.topic):
+            self.admit(len(self._topics) + 1)
         self._topics[config.topic] = config
         self._note_change(config.topic, self.data_version.counter + 1)
         self._bump()

@@ -58,7 +58,12 @@ def parse_topic_group(key: str) -> TopicGroup:
 TOPIC_GROUP_KEY: Key[TopicGroup] = Key(lambda key, _: parse_topic_group(str(key)), str)
 
 QueueOffsets = Mapping[TopicGroup, Mapping[int, int]]
-_QUEUE_OFFSETS: Codec[QueueOffsets] = map_of(TOPIC_GROUP_KEY, map_of(INT_KEY, LONG))
+_BY_QUEUE = map_of(INT_KEY, LONG)
+# Sorted when it is encoded, in the thread that saves the table: a copy of it is taken on the event loop.
+_SORTED_BY_QUEUE: Codec[Mapping[int, int]] = Codec(
+    _BY_QUEUE.decode, lambda offsets, compat: _BY_QUEUE.encode(dict(sorted(offsets.items())), compat)
+)
+_QUEUE_OFFSETS: Codec[QueueOffsets] = map_of(TOPIC_GROUP_KEY, _SORTED_BY_QUEUE)
 
 
 @json_record

@@ -220,6 +220,11 @@ def _encode_queue(queue: MessageQueue, _: object) -> Json:
     return {"brokerName": queue.broker_name, "queueId": queue.queue_id, "topic": queue.topic}
 
 
+def encode_queue(queue: MessageQueue) -> bytes:
+    """Return a message queue as JSON, as in the keys of maps."""
+    return orjson.dumps(_encode_queue(queue, COMPAT))
+
+
 QUEUE: Codec[MessageQueue] = Codec(_decode_queue, _encode_queue)
 
 
@@ -233,8 +238,7 @@ def queue_map_of(codec: Codec[T]) -> Codec[Mapping[MessageQueue, T]]:
 
     def encode(entries: Mapping[MessageQueue, T], _: object) -> Json:
         members = [
-            orjson.dumps(_encode_queue(queue, COMPAT)) + b":" + write_body(codec.encode(value, COMPAT))
-            for queue, value in entries.items()
+            encode_queue(queue) + b":" + write_body(codec.encode(value, COMPAT)) for queue, value in entries.items()
         ]
         # orjson copies a fragment into its output as it is: it has no objects as keys itself.
         return cast("Json", orjson.Fragment(b"{" + b",".join(members) + b"}"))

@@ -17,6 +17,8 @@ from collections.abc import Callable, Generator, Mapping
 from dataclasses import field, replace
 from itertools import islice
 
+import orjson
+
 from orbitlog.errors import BadField, FormatError, LimitExceeded, Truncated
 from orbitlog.formats.java import utf8_decode
 from orbitlog.formats.tables.json_records import (
@@ -24,6 +26,7 @@ from orbitlog.formats.tables.json_records import (
     TEXT_KEY,
     JsonRecord,
     decode_record,
+    encode_record,
     java,
     json_record,
     list_of,
@@ -33,7 +36,7 @@ from orbitlog.formats.tables.json_records import (
 )
 from orbitlog.formats.tables.loose_json import Json
 from orbitlog.formats.tables.topic_config import DataVersion, TopicConfig, TopicQueueMapping, TopicTable
-from orbitlog.wire.bodies.body_json import decode_request_body, encode_body, read_request_body, write_body
+from orbitlog.wire.bodies.body_json import COMPAT, decode_request_body, encode_body, read_request_body, write_body
 
 VERSION_3_0_11 = 37
 VERSION_5_0_0 = 413
@@ -166,6 +169,23 @@ def encode_registration(registration: Registration, *, compressed: bool = False)
     pieces += [_sized(write_body(list(registration.filter_servers))), _LENGTH.pack(len(wrapper.mappings))]
     pieces += [_sized(encode_body(mapping)) for mapping in wrapper.mappings.values()]
     return zlib.compress(b"".join(pieces), _LEVEL)
+
+
+def encoding_steps(registration: Registration, *, compressed: bool = False) -> Generator[int, None, bytes]:
+    """Encode a registration as `encode_registration` does, in steps; yield the number of topics after each."""
+    if compressed:  # cheap for each topic
+        yield len(registration.wrapper.topics)
+        return encode_registration(registration, compressed=True)
+    members: list[bytes] = []
+    topics = iter(registration.wrapper.topics.items())
+    while part := list(islice(topics, STEP_TOPICS)):
+        members += [orjson.dumps(name) + b":" + encode_body(topic) for name, topic in part]
+        yield len(part)
+    value = encode_record(replace(registration, wrapper=replace(registration.wrapper, topics={})), COMPAT)
+    wrapper = value[_WRAPPER]
+    assert isinstance(wrapper, dict)
+    wrapper[_TOPICS] = orjson.Fragment(b"{" + b",".join(members) + b"}")  # type: ignore[assignment]
+    return write_body(value)
 
 
 def registration_crc(body: bytes) -> int:

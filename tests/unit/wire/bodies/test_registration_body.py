@@ -13,6 +13,7 @@ from orbitlog.wire.bodies.registration_body import (
     TopicWrapper,
     decode_registration,
     encode_registration,
+    encoding_steps,
     registration_crc,
 )
 from tests.support.damage import gives_value_or_format_error
@@ -119,6 +120,19 @@ def test_damaged_body_raises_only_format_errors() -> None:
     )
     packed = encode_registration(WHOLE, compressed=True)
     gives_value_or_format_error(lambda data: decode_registration(data, compressed=True, version=479), packed)
+
+
+def test_registration_encoded_in_steps_has_the_same_bytes() -> None:
+    for compressed in (False, True):
+        steps = encoding_steps(WHOLE, compressed=compressed)
+        counts = []
+        while True:
+            try:
+                counts.append(next(steps))
+            except StopIteration as end:
+                assert end.value == encode_registration(WHOLE, compressed=compressed)
+                break
+        assert sum(counts) == len(WHOLE.wrapper.topics)
 
 
 def test_checksum_has_31_bits() -> None:
