@@ -177,7 +177,7 @@ class PopService:
             result = self._read(wish, topic, queue_id, start, wanted)
         if not popped.has_room_for(result.records):
             popped.rest_count += max(result.max_offset - start, 0)  # for the next pop
-            return
+            return False
         popped.rest_count += max(result.max_offset - result.next_offset, 0)
         queue_offsets = list(map(_queue_offset, result.records))
         if wish.ordered:
