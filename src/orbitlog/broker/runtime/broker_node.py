@@ -51,13 +51,13 @@ from orbitlog.formats.tables.timer_progress import TIMER_PROGRESS
 from orbitlog.remoting.client import RemotingClient
 from orbitlog.remoting.connection import Address, Handler
 from orbitlog.remoting.request_dispatch import without_administration
-from orbitlog.replication.replica_acks import ReplicaAcks
 from orbitlog.store.dispatch.arrival import Progress
 from orbitlog.storefiles.disk import Disk
 from orbitlog.wire.command import Command
 
 if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
+    from orbitlog.replication.replica_acks import ReplicaAcks
 
 log = logging.getLogger(__name__)
 
