@@ -95,7 +95,8 @@ class RequestBudgets:
             body_bytes_max = self._message_bytes()
             if body_bytes > body_bytes_max:
                 remark = (
-                    f"the message is illegal: a body of {body_bytes} bytes; msg body length limit {body_bytes_max}B"
+                    f"the message is illegal: a body of {body_bytes} bytes; msg body length limit {body_bytes_max}B,"
+                    " msg properties length limit 32KB"
                 )
                 return BudgetRefusal(None, ResponseCode.MESSAGE_ILLEGAL, remark)
         else:

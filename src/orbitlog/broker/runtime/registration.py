@@ -47,6 +47,8 @@ _ANNOUNCE_SECONDS = 1.0
 class _Refused(RemotingError):
     """A name server responded with another code than success."""
 
+    advice = "see the remark of the name server; registration is retried"
+
 
 @dataclass(slots=True)
 class _View:

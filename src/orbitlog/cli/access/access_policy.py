@@ -8,7 +8,7 @@ import click
 
 from orbitlog.access.access_file import load_access_file
 from orbitlog.access.user_records import ALLOW, CUSTOM, DENY_WORD, SUBJECT_PREFIX, entry_to_json
-from orbitlog.cli.access.user_file_option import change_file, user_file, user_file_options
+from orbitlog.cli.access.user_file_option import change_file, show_change, user_file, user_file_options
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.row_output import show_rows
 from orbitlog.cli.output.stream_table import Column
@@ -40,11 +40,12 @@ def list_policies(*, name: str | None, file: Path | None, store: Path | None, ou
     show_rows(_COLUMNS, rows, output)
 
 
-def _put(path: Path, name: str, decision: str, *, resource: str, actions: str, sources: tuple[str, ...]) -> None:
+def _put(path: Path, name: str, decision: str, *, resource: str, actions: str, sources: tuple[str, ...]) -> str:
+    """Add an entry, and return the sentence that reports it."""
     entry = {"resource": resource, "actions": actions.split(","), "decision": decision, "sourceIps": list(sources)}
     policies = {"policies": [{"policyType": CUSTOM, "entries": [entry]}]}
     change_file(path, lambda table: table.put_acl(SUBJECT_PREFIX + name, policies))
-    click.echo(f"{decision} {actions} on {resource} is a policy of user {name}")
+    return f"{decision} {actions} on {resource} is a policy of user {name}"
 
 
 _sources = click.option(
@@ -58,10 +59,19 @@ _sources = click.option(
 @click.argument("actions")
 @_sources
 @user_file_options
+@output_options
 def allow(
-    *, name: str, resource: str, actions: str, sources: tuple[str, ...], file: Path | None, store: Path | None
+    *,
+    name: str,
+    resource: str,
+    actions: str,
+    sources: tuple[str, ...],
+    file: Path | None,
+    store: Path | None,
+    output: Output,
 ) -> None:
-    _put(user_file(file, store), name, ALLOW, resource=resource, actions=actions, sources=sources)
+    sentence = _put(user_file(file, store), name, ALLOW, resource=resource, actions=actions, sources=sources)
+    show_change(output, sentence, username=name, resource=resource)
 
 
 @command.command("deny", help="Deny ACTIONS, such as All, on RESOURCE.")
@@ -70,16 +80,27 @@ def allow(
 @click.argument("actions")
 @_sources
 @user_file_options
+@output_options
 def deny(
-    *, name: str, resource: str, actions: str, sources: tuple[str, ...], file: Path | None, store: Path | None
+    *,
+    name: str,
+    resource: str,
+    actions: str,
+    sources: tuple[str, ...],
+    file: Path | None,
+    store: Path | None,
+    output: Output,
 ) -> None:
-    _put(user_file(file, store), name, DENY_WORD, resource=resource, actions=actions, sources=sources)
+    sentence = _put(user_file(file, store), name, DENY_WORD, resource=resource, actions=actions, sources=sources)
+    show_change(output, sentence, username=name, resource=resource)
 
 
 @command.command("remove", help="Remove the entry of RESOURCE, or without it all policies of a user.")
 @click.argument("name")
 @click.argument("resource", required=False)
 @user_file_options
-def remove(*, name: str, resource: str | None, file: Path | None, store: Path | None) -> None:
+@output_options
+def remove(*, name: str, resource: str | None, file: Path | None, store: Path | None, output: Output) -> None:
     change_file(user_file(file, store), lambda table: table.delete_acl(SUBJECT_PREFIX + name, CUSTOM, resource))
-    click.echo(f"policies of user {name} are removed" if resource is None else f"{resource}: entry of {name} removed")
+    sentence = f"policies of user {name} are removed" if resource is None else f"{resource}: entry of {name} removed"
+    show_change(output, sentence, username=name, resource=resource)

@@ -9,7 +9,7 @@ import click
 
 from orbitlog.access.access_file import load_access_file
 from orbitlog.access.user_records import DISABLED, ENABLED, NORMAL, SUPER
-from orbitlog.cli.access.user_file_option import change_file, user_file, user_file_options
+from orbitlog.cli.access.user_file_option import change_file, show_change, user_file, user_file_options
 from orbitlog.cli.main import WrongUse
 from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.row_output import show_rows
@@ -55,46 +55,53 @@ def list_users(*, file: Path | None, store: Path | None, output: Output) -> None
 @click.option("--super", "is_super", is_flag=True, help="A super user, which may do everything.")
 @password_option
 @user_file_options
-def add_user(*, name: str, is_super: bool, password_stdin: bool, file: Path | None, store: Path | None) -> None:
+@output_options
+def add_user(
+    *, name: str, is_super: bool, password_stdin: bool, file: Path | None, store: Path | None, output: Output
+) -> None:
     path = user_file(file, store)
     fields = {"password": _password(password_stdin), "userType": SUPER if is_super else NORMAL}
     change_file(path, lambda table: table.create_user(name, fields))
-    click.echo(f"user {name} is added to {path}")
+    show_change(output, f"user {name} is added to {path}", username=name)
 
 
 @command.command("passwd", help="Change the password of a user.")
 @click.argument("name")
 @password_option
 @user_file_options
-def change_password(*, name: str, password_stdin: bool, file: Path | None, store: Path | None) -> None:
+@output_options
+def change_password(*, name: str, password_stdin: bool, file: Path | None, store: Path | None, output: Output) -> None:
     path = user_file(file, store)
     password = _password(password_stdin)
     change_file(path, lambda table: table.update_user(name, {"password": password}))
-    click.echo(f"the password of user {name} is changed")
+    show_change(output, f"the password of user {name} is changed", username=name)
 
 
 @command.command("enable", help="Enable a user.")
 @click.argument("name")
 @user_file_options
-def enable_user(*, name: str, file: Path | None, store: Path | None) -> None:
+@output_options
+def enable_user(*, name: str, file: Path | None, store: Path | None, output: Output) -> None:
     change_file(user_file(file, store), lambda table: table.update_user(name, {"userStatus": ENABLED}))
-    click.echo(f"user {name} is enabled")
+    show_change(output, f"user {name} is enabled", username=name)
 
 
 @command.command("disable", help="Disable a user; its requests are refused until it is enabled.")
 @click.argument("name")
 @user_file_options
-def disable_user(*, name: str, file: Path | None, store: Path | None) -> None:
+@output_options
+def disable_user(*, name: str, file: Path | None, store: Path | None, output: Output) -> None:
     change_file(user_file(file, store), lambda table: table.update_user(name, {"userStatus": DISABLED}))
-    click.echo(f"user {name} is disabled")
+    show_change(output, f"user {name} is disabled", username=name)
 
 
 @command.command("remove", help="Remove a user and its policies.")
 @click.argument("name")
 @user_file_options
-def remove_user(*, name: str, file: Path | None, store: Path | None) -> None:
+@output_options
+def remove_user(*, name: str, file: Path | None, store: Path | None, output: Output) -> None:
     path = user_file(file, store)
     if name not in load_access_file(path).users:
         raise WrongUse(f"user {name} does not exist in {path}")
     change_file(path, lambda table: table.delete_user(name))
-    click.echo(f"user {name} is removed")
+    show_change(output, f"user {name} is removed", username=name)

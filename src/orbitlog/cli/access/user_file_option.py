@@ -11,6 +11,7 @@ import click
 from orbitlog.access.access_file import ACCESS_FILE, load_access_file, save_access_file
 from orbitlog.access.user_table import UserTable
 from orbitlog.cli.main import Problem, WrongUse
+from orbitlog.cli.output.json_rows import Output
 from orbitlog.errors import RequestRefused
 from orbitlog.formats import store_tree as tree
 
@@ -49,3 +50,13 @@ def change_file(path: Path, change: Callable[[UserTable], T]) -> T:
         raise Problem(error.remark) from error
     save_access_file(path, table)
     return result
+
+
+def show_change(output: Output, sentence: str, **names: str | None) -> None:
+    """Print what was changed: a sentence, or one JSON object with the names that it concerns."""
+    if output.is_table:
+        click.echo(sentence)
+        return
+    row = {"done": sentence, **names}
+    output.check(list(row))
+    output.write(list(row), row)

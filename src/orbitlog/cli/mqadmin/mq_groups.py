@@ -13,7 +13,6 @@ from orbitlog.cli.mqadmin.verb_session import VerbFailed, VerbSession, checked_g
 from orbitlog.errors import OrbitlogError
 from orbitlog.formats import names
 from orbitlog.formats.tables.group_config import GroupConfig, GroupRetryPolicy
-from orbitlog.storefiles.confined.regular_files import open_regular
 
 if TYPE_CHECKING:
     from orbitlog.client.connection.running_info import RunningInfo
@@ -280,6 +279,8 @@ def _write_info(directory: str, client_id: str, text: str) -> str:
     name = "".join(c if c.isalnum() or c in "@.#-_" else "_" for c in client_id)[:_CLIENT_ID_CHARACTERS_MAX]
     path = Path(directory) / name.lstrip(".")
     path.parent.mkdir(exist_ok=True)
+    from orbitlog.storefiles.confined.regular_files import open_regular  # most verbs write no file
+
     descriptor = open_regular(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode=0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)

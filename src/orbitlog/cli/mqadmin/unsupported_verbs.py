@@ -7,7 +7,7 @@ _CONTROLLER = "Orbitlog has no controller; list brokers with `orbitlog cluster l
 _STATIC = "Orbitlog has no static topics; create topics with `orbitlog topic create`"
 _ROCKSDB = "Orbitlog does not use RocksDB; print a broker's tables with `orbitlog dump config`"
 UNSUPPORTED = {
-    "haStatus": "use Apache's mqadmin, which prints the slaves of an Orbitlog master as well",
+    "haStatus": "`orbitlog cluster health` checks brokers; Apache's mqadmin prints the slaves of an Orbitlog master",
     "getSyncStateSet": _CONTROLLER,
     "getBrokerEpoch": _CONTROLLER,
     "getControllerMetaData": _CONTROLLER,

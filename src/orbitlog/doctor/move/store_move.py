@@ -19,7 +19,7 @@ from orbitlog.doctor.move.move_state import pending_rows, table_rows
 from orbitlog.doctor.move.move_to_java import LMQ_SETTING, java_offset_rows, java_rows
 from orbitlog.doctor.surveys.pending_messages import find_pending
 from orbitlog.doctor.surveys.stored_tables import BROKER_TABLES, load_table
-from orbitlog.errors import FormatError, OrbitlogError, StoreLocked
+from orbitlog.errors import FormatError, OrbitlogError, StoreLayoutError, StoreLocked
 from orbitlog.formats import store_tree as tree
 from orbitlog.formats.derived.dispatch_marks import LEASE_LOCK_FILE
 from orbitlog.formats.derived.store_state import STATE_FILE
@@ -71,6 +71,7 @@ def sort_rows(rows: Iterable[MoveRow]) -> list[MoveRow]:
 
 def _rows(root: Path, wish: MoveWish, settings: StoreSettings, progress: PhaseProgress | None) -> Iterator[MoveRow]:
     obstacles = list(find_obstacles(root, log_directories=_log_directories(root, settings)))
+    has_tables = _can_open_tables(root)
     in_use = RealDisk().lock_holder(root / tree.LOCK) if (root / tree.LOCK).is_file() else None
     if in_use is not None:
         yield refused(
@@ -82,7 +83,8 @@ def _rows(root: Path, wish: MoveWish, settings: StoreSettings, progress: PhasePr
     yield from _lease_rows(root, wish)
     if wish.target == ORBITLOG:
         yield from map(_obstacle_row, obstacles)
-        yield from _table_refusals(root)
+        if has_tables:
+            yield from _table_refusals(root)
         if in_use is None:
             yield from _opening_rows(root, settings, wish, bool(obstacles), progress)
     try:
@@ -91,9 +93,11 @@ def _rows(root: Path, wish: MoveWish, settings: StoreSettings, progress: PhasePr
         if wish.target == JAVA:
             yield refused("store", str(error), path=root)
         return
-    yield from _common_rows(store, wish, settings)
+    if has_tables:
+        yield from _common_rows(store, wish, settings)
     if wish.target == JAVA:
-        yield from java_rows(store, settings, wish.texts, wish.java_version)
+        if has_tables:
+            yield from java_rows(store, settings, wish.texts, wish.java_version)
         for obstacle in obstacles:
             yield note(
                 "not judged", f"{obstacle.path} {obstacle.what}; only Apache's broker can say", path=obstacle.path
@@ -131,6 +135,17 @@ def _lease_rows(root: Path, wish: MoveWish) -> Iterator[MoveRow]:
             path=path,
             next_step="stop `orbitlog pipeline dispatch` first",
         )
+
+
+def _can_open_tables(root: Path) -> bool:
+    """Return False for tables in a RocksDB database that is damaged, or that needs a binding which is missing."""
+    try:
+        load_table(root, BROKER_TABLES[0])
+    except StoreLayoutError:
+        return False
+    except FormatError:
+        pass  # reported with the file
+    return True
 
 
 def _table_refusals(root: Path) -> Iterator[MoveRow]:

@@ -164,7 +164,9 @@ def test_held_pulls_for_the_same_message_share_one_read(tmp_path: Path, monkeypa
     at_desk(tmp_path, work)
 
 
-def test_woken_pull_with_a_failing_read_gets_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_woken_pull_with_a_failing_read_gets_the_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     async def work(desk: Desk) -> None:
         await desk.send()
         waiting = [
@@ -183,7 +185,8 @@ def test_woken_pull_with_a_failing_read_gets_the_error(tmp_path: Path, monkeypat
         monkeypatch.setattr(store, "get", fail_for_one)
         await desk.send(body=b"1")
         failed, found = await asyncio.gather(*waiting)
-        assert failed.code == ResponseCode.SYSTEM_ERROR and "the disk is gone" in (failed.remark or "")
+        assert failed.code == ResponseCode.SYSTEM_ERROR and (failed.remark or "").startswith("internal error ")
+        assert "the disk is gone" in caplog.text
         assert [message.body for message in records(found)] == [b"1"]
 
     at_desk(tmp_path, work)

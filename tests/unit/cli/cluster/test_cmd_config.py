@@ -33,7 +33,7 @@ def test_every_line_is_judged(run: Any, tmp_path: Path) -> None:
         ("brokerNam", "unknown"),
         ("listenPort", "wrong"),
         ("sendMessageThreadPoolNums", "no effect"),
-        ("haListenPort", "changes behaviour"),
+        ("haListenPort", "set"),
         ("innerClientAuthenticationCredentials", "wrong"),
     ]
     by_key = {row["key"]: row["sentence"] for row in ran.rows}
