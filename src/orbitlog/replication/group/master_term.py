@@ -1,0 +1,115 @@
+"""Master term: the followers of one master in one epoch, and the offset that its in-sync set has. Without I/O or clock.
+
+A byte is confirmed when every member of the in-sync set has reported it on a connection of this term. While a change of
+the set is under way the old and the proposed members count, until its outcome is known.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+# Ends of appends that wait for confirmation. Beyond it neighbours are merged, and confirmed together.
+_BOUNDARIES_MAX = 65536
+
+
+@dataclass(slots=True)
+class Follower:
+    """A slave connected to this master; offsets are -1 until its first report.
+
+    `restarts` is its count in the group state at the handshake: if it grows, the slave may have lost what it reported.
+    """
+
+    connection: int
+    member_id: int
+    restarts: int
+    caught_up_s: float
+    is_learner: bool = False
+    sent_to: int = -1
+    acked_to: int = -1
+
+
+class MasterTerm:
+    """One epoch of a master; `start` is the end of its log when it was elected."""
+
+    def __init__(self, member_id: int, epoch: int, start: int, in_sync: frozenset[int], now_s: float) -> None:
+        self.member_id = member_id
+        self.epoch = epoch
+        self.start = start
+        self.recorded = in_sync
+        self.handover_to: int | None = None
+        self.followers: dict[int, Follower] = {}
+        self.by_member: dict[int, Follower] = {}
+        self._boundaries: deque[int] = deque((start,))
+        self._absent_s: dict[int, float] = {}
+        self._began_s = now_s
+
+    # Followers
+
+    def add(self, follower: Follower) -> None:
+        """Count a follower from now on; its earlier connection must have been removed."""
+        assert follower.member_id not in self.by_member
+        self.followers[follower.connection] = follower
+        self.by_member[follower.member_id] = follower
+
+    def remove(self, connection: int, now_s: float) -> None:
+        """Stop counting a connection; does nothing if it is unknown."""
+        follower = self.followers.pop(connection, None)
+        if follower is not None:
+            del self.by_member[follower.member_id]
+            self._absent_s[follower.member_id] = now_s
+
+    # Confirmation
+
+    def required(self, proposed: frozenset[int]) -> frozenset[int]:
+        """Return the members that must have a byte before it is confirmed."""
+        return self.recorded | proposed
+
+    def replicated_to(self, own_offset: int, proposed: frozenset[int]) -> int:
+        """Return the offset that every required member has reported; -1 if one of them never did."""
+        lowest = own_offset
+        for member_id in self.required(proposed):
+            if member_id == self.member_id:
+                continue
+            follower = self.by_member.get(member_id)
+            if follower is None:
+                return -1
+            lowest = min(lowest, follower.acked_to)
+        return lowest
+
+    def appended(self, end: int) -> None:
+        """Note the end of an append: only whole appends are confirmed, or a failover could cut a record in half."""
+        if len(self._boundaries) >= _BOUNDARIES_MAX:
+            self._boundaries.pop()
+        self._boundaries.append(end)
+
+    def last_boundary(self, physical_offset: int) -> int:
+        """Return the last end of an append at or before an offset and forget earlier ones; -1 without one."""
+        boundary = -1
+        while self._boundaries and self._boundaries[0] <= physical_offset:
+            boundary = self._boundaries.popleft()
+        return boundary
+
+    # Members to add and to remove
+
+    def stalled(self, now_s: float, patience_s: float) -> Iterator[int]:
+        """Yield in-sync members that have not had the whole log for longer than `patience_s`."""
+        for member_id in self.recorded:
+            if member_id == self.member_id:
+                continue
+            follower = self.by_member.get(member_id)
+            since_s = self._absent_s.get(member_id, self._began_s) if follower is None else follower.caught_up_s
+            if now_s - since_s > patience_s:
+                yield member_id
+
+    def eligible(self, confirmed_to: int) -> Iterator[int]:
+        """Yield followers outside of the set that have everything that any master has acknowledged.
+
+        Bytes that earlier masters acknowledged are before the start of this epoch, later ones before the confirm
+        offset.
+        """
+        needed = max(confirmed_to, self.start)
+        for follower in self.followers.values():
+            if not follower.is_learner and follower.acked_to >= needed and follower.member_id not in self.recorded:
+                yield follower.member_id
