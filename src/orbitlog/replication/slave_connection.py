@@ -42,6 +42,8 @@ class SlaveLimits(NamedTuple):
     heartbeat_s: float
     silence_s: float
     starts_at_last_segment: bool
+    bytes_per_second_max: int = 0
+    """Bytes sent between two ticks at most; 0 for no limit."""
 
 
 class SlaveEvents(NamedTuple):
@@ -151,11 +153,13 @@ class SlaveConnection(asyncio.Protocol):
         progress = self.progress
         if progress is None or progress.sent_to < self._source.min_physical_offset:
             return
-        stop = min(self._source.confirmed_to, progress.sent_to + _TURN_BYTES)
+        limit = self._limits.bytes_per_second_max
+        end = min(self._source.confirmed_to, self._sent_before + limit) if limit else self._source.confirmed_to
+        stop = min(end, progress.sent_to + _TURN_BYTES)
         while progress.sent_to < stop and not self._is_paused and self._transport is not None:
             if not self._send_next(progress, stop):
                 return
-        if progress.sent_to < self._source.confirmed_to and not self._is_paused and self._transport is not None:
+        if progress.sent_to < end and not self._is_paused and self._transport is not None:
             self._pump_planned = self._loop.call_soon(self._push_turn)
 
     def _send_next(self, progress: ReplicaProgress, stop: int) -> bool:
@@ -184,6 +188,8 @@ class SlaveConnection(asyncio.Protocol):
         elif self.progress is not None and now_s - self._written_s > self._limits.heartbeat_s and not self._is_paused:
             self._transport.write(encode_transfer_head(self.progress.sent_to, 0))
             self._written_s = now_s
+        if self._limits.bytes_per_second_max:
+            self.push()  # what the limit held back
 
     def close(self, reason: str) -> None:
         """Close the connection at once; the slave reconnects."""

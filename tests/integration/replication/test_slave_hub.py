@@ -19,7 +19,7 @@ SEGMENT_BYTES = 1024 * 1024
 
 
 class RawSlave:
-    """A slave without a store: it keeps what it gets, and reports when it is told to."""
+    """A slave without a store: it keeps what it receives, and reports when a test asks for it."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer

@@ -113,6 +113,7 @@ class MasterRole:
             heartbeat_s=settings[ha_keys.HA_HEARTBEAT_MS] / 1000,
             silence_s=settings[ha_keys.HA_SILENCE_MS] / 1000,
             starts_at_last_segment=settings[ha_keys.FIRST_REQUEST] == "last",
+            bytes_per_second_max=settings[ha_keys.FLOW_BYTES] if settings[ha_keys.FLOW_CONTROL] else 0,
         )
         bound = ipaddress.ip_address(settings[keys.BIND_ADDRESS] or "0.0.0.0")  # noqa: S104 - compared, not bound
         members = settings[ha_keys.HA_MEMBERS] or (LOOPBACK if self._admits_local and bound.is_loopback else ())

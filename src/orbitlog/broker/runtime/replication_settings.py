@@ -12,16 +12,19 @@ if TYPE_CHECKING:
 
 _MIB = 1024 * 1024
 _COPIES_MAX = 32
+SLAVE = "SLAVE"
 
 
 def _role(text: str) -> str:
-    if text == "SLAVE":
-        raise ValueError(
-            "replicates another broker, which Orbitlog does not do yet; run slaves with Apache's broker, which can"
-            " follow an Orbitlog master"
-        )
-    if text not in ("ASYNC_MASTER", "SYNC_MASTER"):
-        raise ValueError("is not one of ASYNC_MASTER, SYNC_MASTER")
+    if text not in ("ASYNC_MASTER", "SYNC_MASTER", SLAVE):
+        raise ValueError("is not one of ASYNC_MASTER, SYNC_MASTER, SLAVE")
+    return text
+
+
+def _ha_address(text: str) -> str:
+    host, separator, port = text.rpartition(":")
+    if text and not (host and separator and port.isdecimal() and 0 < int(port) < 65536):
+        raise ValueError("is not host:port")
     return text
 
 
@@ -47,7 +50,8 @@ BROKER_ROLE = Setting(
     "brokerRole",
     _role,
     "ASYNC_MASTER",
-    "`SYNC_MASTER` acknowledges a send when a slave has it; `SLAVE` is refused ([replication](../replication.md))",
+    "`SYNC_MASTER` acknowledges a send when a slave has it; `SLAVE` copies a master, and needs a `brokerId` above 0"
+    " ([replication](../replication.md))",
 )
 HA_PORT = Setting("haListenPort", number_between(0, 65535), 0, "port for slaves; 0 takes listenPort+1, or a free one")
 HA_ADDRESS = Setting(
@@ -95,6 +99,37 @@ FIRST_REQUEST = Setting(
     "first",
     "segment from which a slave with an empty store is served; Apache's brokers serve the last (Orbitlog's own key)",
 )
+FLOW_CONTROL = Setting("haFlowControlEnable", parse_truth, False, "limit the bytes per second that each slave is sent")
+FLOW_BYTES = Setting(
+    "maxHaTransferByteInSecond",
+    number_between(64 * 1024),
+    100 * _MIB,
+    "bytes per second that each slave is sent at most, with haFlowControlEnable",
+)
+MASTER_HA_ADDRESS = Setting(
+    "haMasterAddress",
+    _ha_address,
+    "",
+    "HA address of the master that a slave follows, `host:port`; without it, the one that the name server knows",
+)
+TABLE_SYNC_MS = Setting(
+    "syncBrokerMetadataPeriod",
+    number_between(500, 600_000),
+    5_000,
+    "ms between copies of the master's topics, groups and offsets by a slave",
+)
+SLAVE_READ = Setting(
+    "slaveReadEnable",
+    parse_truth,
+    False,
+    "suggest to consumers with a large lag that they read from a slave",
+)
+OFFSET_CHECK_IN_SLAVE = Setting(
+    "offsetCheckInSlave",
+    parse_truth,
+    False,
+    "a slave moves consumers whose offset it does not have; without it they wait until it has",
+)
 
 REPLICATION_SETTINGS = (
     BROKER_ROLE,
@@ -110,4 +145,10 @@ REPLICATION_SETTINGS = (
     IN_SYNC_REPLICAS,
     SYNC_ALONE,
     FIRST_REQUEST,
+    FLOW_CONTROL,
+    FLOW_BYTES,
+    MASTER_HA_ADDRESS,
+    TABLE_SYNC_MS,
+    SLAVE_READ,
+    OFFSET_CHECK_IN_SLAVE,
 )

@@ -178,8 +178,8 @@ class Appender:
         if not availability.is_limited:
             return None
         availability.check_open()
-        if availability.failure:
-            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=availability.failure)
+        if reason := availability.failure or availability.replica_reason:
+            return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=reason)
         if availability.full_disk and (reason := self._recheck_disks(self._now_ms())):
             return PutResult(PutStatus.SERVICE_NOT_AVAILABLE, reason=reason)
         return None

@@ -1,0 +1,94 @@
+"""Fit check: compares a slave's store with its master before it follows, because the HA protocol compares nothing.
+
+Three requests to the master: its settings, the range of its log, and its copy of the slave's last message. A slave that
+has messages of its own, or another history, must not follow: its log would become a mixture of both.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from orbitlog.errors import FormatError, RemotingError, ReplicaMismatch
+from orbitlog.formats.records.message import encode_message
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.settings.properties_file import parse_properties
+from orbitlog.store.message_store import MessageStore
+from orbitlog.wire.bodies.body_json import read_body
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+from orbitlog.wire.consume_headers import ViewMessageRequest
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 3.0
+_SEGMENT_KEY = "mappedFileSizeCommitLog"
+_EMPTY_ADVICE = "Move this store away and start the slave with an empty one"
+
+
+async def check_fit(store: MessageStore, client: RemotingClient, master: str) -> None:
+    """Raise `ReplicaMismatch` if the store is not a copy of the master's log up to its end; `RemotingError` if unknown.
+
+    An answer that the master refuses to give does not prevent the slave from following; it is logged.
+    """
+    await _check_segment_bytes(store, client, master)
+    if not store.received_to:
+        return
+    min_offset, end = await _log_range(client, master)
+    if store.written_to > end:
+        raise ReplicaMismatch(
+            f"this log ends at {store.written_to}, but that of the master at {end}: it has messages that the master"
+            f" does not have; nothing was overwritten. {_EMPTY_ADVICE}; `orbitlog dump` shows the messages"
+        )
+    if store.written_to < min_offset:
+        raise ReplicaMismatch(
+            f"this log ends at {store.written_to}, but that of the master starts at {min_offset}: the messages between"
+            f" were deleted. {_EMPTY_ADVICE}"
+        )
+    await _check_last_message(store, client, master, min_offset)
+
+
+async def _check_segment_bytes(store: MessageStore, client: RemotingClient, master: str) -> None:
+    answer = await client.invoke(master, Command(RequestCode.GET_BROKER_CONFIG), _SECONDS)
+    if answer.code != ResponseCode.SUCCESS:
+        log.warning("could not compare the settings of master %s: %s", master, answer.remark)
+        return
+    size = parse_properties(answer.body.decode("utf-8", "replace")).get(_SEGMENT_KEY, "")
+    if size.isdecimal() and int(size) != store.segment_bytes:
+        raise ReplicaMismatch(
+            f"segments of the master have {size} bytes, those of this slave {store.segment_bytes}: set"
+            f" {_SEGMENT_KEY}={size} and start with an empty store"
+        )
+
+
+async def _log_range(client: RemotingClient, master: str) -> tuple[int, int]:
+    """Return start and end of the master's log; raise `RemotingError` if it does not state them."""
+    answer = await client.invoke(master, Command(RequestCode.GET_BROKER_RUNTIME_INFO), _SECONDS)
+    try:
+        body = read_body(answer.body) if answer.body else {}
+    except FormatError:
+        body = {}
+    table = body.get("table") if isinstance(body, dict) else None
+    values = [table.get(key) for key in ("commitLogMinOffset", "commitLogMaxOffset")] if isinstance(table, dict) else []
+    texts = [str(value) for value in values]
+    if len(texts) != 2 or not all(text.isdecimal() for text in texts):
+        raise RemotingError(f"master {master} does not state the range of its log: {answer.remark or 'invalid answer'}")
+    return int(texts[0]), int(texts[1])
+
+
+async def _check_last_message(store: MessageStore, client: RemotingClient, master: str, min_offset: int) -> None:
+    """Compare the last message in a queue with the master's at the same offset."""
+    physical_offset = store.last_queued_offset()
+    message = None if physical_offset is None else store.read_at(physical_offset)
+    if message is None or message.physical_offset < min_offset:
+        return
+    header = ViewMessageRequest(physical_offset=message.physical_offset)
+    command = Command(RequestCode.VIEW_MESSAGE_BY_ID, ext_fields=header.to_ext_fields())
+    answer = await client.invoke(master, command, _SECONDS)
+    if answer.code == ResponseCode.NO_PERMISSION:
+        log.warning("could not compare the last message with master %s: %s", master, answer.remark)
+        return
+    if answer.code != ResponseCode.SUCCESS or answer.body != encode_message(message):
+        raise ReplicaMismatch(
+            f"the message at physical offset {message.physical_offset} differs from the master's: this log has another"
+            f" history; nothing was overwritten. {_EMPTY_ADVICE}"
+        )

@@ -1,0 +1,120 @@
+"""Table sync: copies topics, groups, offsets and timer progress from the master. Mirrors `SlaveSynchronize`.
+
+Tables are replaced, except committed offsets, which are merged as in Java. The table saver makes them durable.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from typing import TypeVar
+
+from orbitlog.broker.delayed.delayed_delivery import DelayedDelivery
+from orbitlog.broker.pop.request_modes import RequestModes
+from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.errors import FormatError, RemotingError
+from orbitlog.formats.derived.timer_checkpoint import (
+    TIMER_CHECKPOINT_FILE,
+    TimerCheckpoint,
+    decode_timer_checkpoint,
+    encode_timer_checkpoint,
+)
+from orbitlog.formats.tables.group_config import GroupTable, RequestModeTable
+from orbitlog.formats.tables.json_records import JsonRecord
+from orbitlog.formats.tables.offset_tables import ConsumerOffsets, DelayOffsets
+from orbitlog.remoting.client import RemotingClient
+from orbitlog.wire.bodies.body_json import decode_body
+from orbitlog.wire.bodies.registration_body import TopicWrapper
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from orbitlog.wire.command import Command
+
+log = logging.getLogger(__name__)
+
+_SECONDS = 30.0
+R = TypeVar("R", bound=JsonRecord)
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedTables:
+    """The tables of a slave besides those of its state, and calls of the broker that save them."""
+
+    delayed: DelayedDelivery
+    modes: RequestModes
+    forget_topics: Callable[[Collection[str]], Awaitable[None]]
+    """Removes deleted topics from the tables of POP and of static topics."""
+    save_file: Callable[[str, bytes], Awaitable[None]]
+    """Replaces a file of the config directory, durably."""
+
+
+class TableSync:
+    """Copies the tables of one master."""
+
+    def __init__(self, state: BrokerState, client: RemotingClient, tables: CopiedTables) -> None:
+        self._state = state
+        self._client = client
+        self._tables = tables
+        self._timers: TimerCheckpoint | None = None
+        self._missing: set[int] = set()
+
+    async def copy_all(self, master: str) -> None:
+        """Copy each table; raise `RemotingError` if the master does not respond or an answer is invalid."""
+        await self._copy_topics(master)
+        groups = await self._fetch(master, RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG, GroupTable)
+        if groups is not None and groups.data_version != self._state.groups.data_version:
+            self._state.groups.copy_from(groups)
+        offsets = await self._fetch(master, RequestCode.GET_ALL_CONSUMER_OFFSET, ConsumerOffsets)
+        if offsets is not None:
+            self._state.offsets.copy_from(offsets)
+        delays = await self._fetch(master, RequestCode.GET_ALL_DELAY_OFFSET, DelayOffsets)
+        if delays is not None:
+            self._tables.delayed.copy_from(delays)
+        modes = await self._fetch(master, RequestCode.GET_ALL_MESSAGE_REQUEST_MODE, RequestModeTable)
+        if modes is not None:
+            self._tables.modes.copy_from(modes)
+        await self._copy_timers(master)
+
+    async def _copy_topics(self, master: str) -> None:
+        topics, state = await self._fetch(master, RequestCode.GET_ALL_TOPIC_CONFIG, TopicWrapper), self._state
+        if topics is None or topics.data_version == state.topics.data_version:
+            return
+        deleted = state.topics.copy_from(topics)
+        if deleted:
+            # Else a topic that is created under the same name later would have queues with messages of the old one.
+            state.store.delete_topics(deleted.__contains__)
+            await self._tables.forget_topics(deleted)
+            log.info("deleted %d topics that the master does not have", len(deleted))
+
+    async def _copy_timers(self, master: str) -> None:
+        """Save the master's timer progress, from which this broker continues if it becomes a master."""
+        body = await self._ask(master, RequestCode.GET_TIMER_CHECK_POINT)
+        if not body:
+            return
+        try:
+            checkpoint = decode_timer_checkpoint(body)
+        except FormatError as error:
+            raise RemotingError(f"timer checkpoint of master {master}: {error}") from error
+        if checkpoint != self._timers:
+            await self._tables.save_file(TIMER_CHECKPOINT_FILE, encode_timer_checkpoint(checkpoint))
+            self._timers = checkpoint
+
+    async def _fetch(self, master: str, code: RequestCode, kind: type[R]) -> R | None:
+        body = await self._ask(master, code)
+        if body is None:
+            return None
+        try:
+            return decode_body(kind, body)
+        except FormatError as error:
+            raise RemotingError(f"answer of master {master} to {code.name}: {error}") from error
+
+    async def _ask(self, master: str, code: RequestCode) -> bytes | None:
+        """Return the body of the answer; None if the master refuses, as older versions do for tables they lack."""
+        answer = await self._client.invoke(master, Command(code), _SECONDS)
+        if answer.code == ResponseCode.SUCCESS:
+            self._missing.discard(code)
+            return answer.body
+        if code not in self._missing:
+            self._missing.add(code)
+            level = logging.DEBUG if answer.code == ResponseCode.REQUEST_CODE_NOT_SUPPORTED else logging.WARNING
+            log.log(level, "master %s does not answer %s: %s (code %d)", master, code.name, answer.remark, answer.code)
+        return None

@@ -1,0 +1,1 @@
+"""Replication wire: frames between the members of a group."""

@@ -1,0 +1,206 @@
+"""An Orbitlog slave of an Orbitlog master: what it copies, what it refuses, and what it refuses to follow."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from orbitlog.nameserver.name_server import NameServer
+from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.wire.bodies.body_json import read_body
+from orbitlog.wire.codes import RequestCode, ResponseCode
+from tests.support.broker_desk import Desk, desk_at, records, until
+
+SLAVE = {"brokerRole": "SLAVE", "brokerId": "1", "syncBrokerMetadataPeriod": "500", "haSendHeartbeatInterval": "100"}
+
+
+class Pair:
+    """A name server, and a master that is running."""
+
+    def __init__(self, root: Path, name_server: str, master: Desk) -> None:
+        self.root = root
+        self.name_server = name_server
+        self.master = master
+
+    @asynccontextmanager
+    async def slave(self, **settings: str) -> AsyncIterator[Desk]:
+        async with desk_at(self.root / "slave", namesrvAddr=self.name_server, **{**SLAVE, **settings}) as desk:
+            yield desk
+
+    async def copied(self, slave: Desk) -> None:
+        """Wait until the slave has the master's log, dispatched."""
+        store, copy = self.master.broker.state.store, slave.broker.state.store
+        await until(lambda: copy.received_to == store.written_to and copy.dispatched_to == copy.written_to)
+
+
+@asynccontextmanager
+async def pair_at(root: Path, **settings: str) -> AsyncIterator[Pair]:
+    server = NameServer(NameServerSettings(listen_port=0))
+    await server.start()
+    try:
+        name_server = f"127.0.0.1:{server.address[1]}"
+        async with desk_at(root / "master", namesrvAddr=name_server, **settings) as master:
+            yield Pair(root, name_server, master)
+    finally:
+        await server.stop()
+
+
+def run_pair(root: Path, work: Callable[[Pair], Awaitable[None]], **settings: str) -> None:
+    async def go() -> None:
+        async with pair_at(root, **settings) as pair:
+            await work(pair)
+
+    uvloop.run(go())
+
+
+def files_of(root: Path, directory: str) -> dict[str, bytes]:
+    found = {str(path.relative_to(root)): path.read_bytes() for path in (root / directory).rglob("*") if path.is_file()}
+    return {name: content for name, content in found.items() if content.strip(b"\0")}
+
+
+async def send_all(desk: Desk, count: int, body_bytes: int = 100, **more: object) -> None:
+    for number in range(count):
+        assert (await desk.send(body=bytes([number % 256]) * body_bytes, **more)).code == ResponseCode.SUCCESS
+
+
+def test_slave_copies_log_queues_and_tables_over_restarts(tmp_path: Path) -> None:
+    async def work(pair: Pair) -> None:
+        master = pair.master
+        await send_all(master, 40, 50_000)
+        await master.heartbeat()
+        for number in range(2):
+            async with pair.slave() as slave:
+                await send_all(master, 20, 50_000, queue_id=number)
+                await send_all(master, 2, topic=f"Late{number}", properties={"DELAY": "3"})
+                await master.ask(
+                    RequestCode.UPDATE_CONSUMER_OFFSET, consumerGroup="G", topic="Orders", queueId=0, commitOffset=7
+                )
+                await pair.copied(slave)
+                state = slave.broker.state
+                await until(lambda state=state: state.topics.data_version == master.broker.state.topics.data_version)
+                await until(lambda state=state: state.offsets.find("Orders", "G", 0) == 7)
+                assert state.topics.table == master.broker.state.topics.table
+                assert state.groups.table == master.broker.state.groups.table
+                assert state.store.messages_appended > 0
+        store = master.broker.state.store
+        store.flush_derived()
+        for directory in ("commitlog", "consumequeue"):
+            assert files_of(tmp_path / "slave", directory) == files_of(tmp_path / "master", directory)
+        assert len(files_of(tmp_path / "slave", "commitlog")) >= 4
+
+    run_pair(tmp_path, work)
+
+
+def test_slave_serves_reads_and_refuses_changes(tmp_path: Path) -> None:
+    async def work(pair: Pair) -> None:
+        await send_all(pair.master, 3)
+        async with pair.slave() as slave:
+            await pair.copied(slave)
+            await until(lambda: slave.broker.state.topics.find("Orders") is not None)
+            pulled = await slave.pull()
+            assert [message.queue_offset for message in records(pulled)] == [0, 1, 2]
+            first = records(pulled)[0]
+            viewed = await slave.ask(RequestCode.VIEW_MESSAGE_BY_ID, offset=first.physical_offset)
+            assert records(viewed) == [first]
+            assert (await slave.send()).code == ResponseCode.SERVICE_NOT_AVAILABLE
+            ended = await slave.ask(RequestCode.END_TRANSACTION)
+            assert ended.code == ResponseCode.SLAVE_NOT_AVAILABLE
+            created = await slave.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, topic="Mine")
+            assert created.code == ResponseCode.SYSTEM_ERROR
+            assert "from slave broker" in (created.remark or "")
+            # A slave that lags does not move a consumer to its own end.
+            far = await slave.pull(queue_offset=100)
+            assert far.code == ResponseCode.PULL_NOT_FOUND
+            assert far.ext_fields["nextBeginOffset"] == "100"
+            assert slave.broker.state.store.written_to == pair.master.broker.state.store.written_to
+            status = read_body((await slave.ask(RequestCode.GET_BROKER_HA_STATUS)).body)
+            assert status["master"] is False
+            assert status["haClientRuntimeInfo"]["activated"] is True
+
+    run_pair(tmp_path, work)
+
+
+def test_sync_master_acknowledges_what_an_orbitlog_slave_has(tmp_path: Path) -> None:
+    async def work(pair: Pair) -> None:
+        assert (await pair.master.send()).code == ResponseCode.SLAVE_NOT_AVAILABLE
+        async with pair.slave() as slave:
+            await pair.copied(slave)
+            assert (await pair.master.send()).code == ResponseCode.SUCCESS
+            assert slave.broker.state.store.received_to == pair.master.broker.state.store.written_to
+
+    run_pair(tmp_path, work, brokerRole="SYNC_MASTER")
+
+
+@pytest.mark.parametrize("kind", ["ahead", "other history", "other segment size"])
+def test_slave_whose_store_does_not_fit_follows_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    """Its own messages stay as they are."""
+
+    async def write_own() -> None:
+        async with desk_at(tmp_path / "slave") as desk:
+            await send_all(desk, {"ahead": 9, "other history": 2}[kind], 100)
+
+    async def work(pair: Pair) -> None:
+        await send_all(pair.master, 5, 100)
+        if kind == "other segment size":
+            settings = {"mappedFileSizeCommitLog": str(2 * 1024 * 1024)}
+        else:
+            settings = {}
+            await write_own()
+        before = files_of(tmp_path / "slave", "commitlog")
+        async with pair.slave(**settings) as slave:
+            with caplog.at_level(logging.ERROR):
+                await until(lambda: "not following master" in caplog.text)
+            assert not (await slave.ask(RequestCode.GET_BROKER_HA_STATUS)).remark
+        expected = {
+            "ahead": "messages that the master does not have",
+            "other history": "another history",
+            "other segment size": "set mappedFileSizeCommitLog=1048576",
+        }
+        assert expected[kind] in caplog.text
+        assert files_of(tmp_path / "slave", "commitlog") == before
+
+    run_pair(tmp_path, work)
+
+
+def test_slave_becomes_master_and_the_old_master_its_slave(tmp_path: Path) -> None:
+    """Both are stopped and started with the other role."""
+
+    async def first(pair: Pair) -> None:
+        await send_all(pair.master, 10)
+        async with pair.slave() as slave:
+            await pair.copied(slave)
+            await until(lambda: slave.broker.state.topics.find("Orders") is not None)
+
+    async def second(pair: Pair) -> None:
+        answer = await pair.master.send()
+        assert answer.ext_fields["queueOffset"] == "10"
+        async with pair.slave() as slave:
+            await pair.copied(slave)
+            assert len(records(await slave.pull())) == 11
+
+    run_pair(tmp_path, first)
+    (tmp_path / "slave").rename(tmp_path / "next")
+    (tmp_path / "master").rename(tmp_path / "slave")
+    (tmp_path / "next").rename(tmp_path / "master")
+    run_pair(tmp_path, second)
+
+
+def test_flow_control_limits_bytes_per_second(tmp_path: Path) -> None:
+    async def work(pair: Pair) -> None:
+        await send_all(pair.master, 8, 50_000)
+        async with pair.slave() as slave:
+            store = slave.broker.state.store
+            await until(lambda: store.received_to > 0)
+            assert store.received_to <= 200_000
+            await pair.copied(slave)
+
+    run_pair(
+        tmp_path, work, haFlowControlEnable="true", maxHaTransferByteInSecond="200000", haTransferBatchSize="32768"
+    )
