@@ -1,4 +1,7 @@
-"""Name server addresses: `rocketmq://host:port,host:port`, Java's `host:port;host:port`, IPv6 in brackets."""
+"""Name server addresses: `rocketmq://host:port,host:port`, Java's `host:port;host:port`, IPv6 in brackets.
+
+`rocketmqs://` stands for TLS.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +10,7 @@ import re
 from orbitlog.errors import ClientError
 
 SCHEME = "rocketmq://"
+SECURED_SCHEME = "rocketmqs://"
 DEFAULT_PORT = 9876
 _ADDRESSES_MAX = 64
 
@@ -19,11 +23,16 @@ def parse_addresses(text: str) -> tuple[str, ...]:
     """
     if not isinstance(text, str):
         raise ClientError(f"an address must be a str, not {type(text).__name__}: {SCHEME}host:port,host:port")
-    rest = text.strip().removeprefix(SCHEME).rstrip("/")
+    rest = text.strip().removeprefix(SCHEME).removeprefix(SECURED_SCHEME).rstrip("/")
     parts = [part for part in re.split(r"[,;\s]+", rest) if part]
     if not parts or len(parts) > _ADDRESSES_MAX:
         raise ClientError(f"{text[:80]!r} contains no name server; expected {SCHEME}127.0.0.1:{DEFAULT_PORT}")
     return tuple(map(_with_port, parts))
+
+
+def is_secured(text: str) -> bool:
+    """Return whether an address asks for TLS."""
+    return text.strip().startswith(SECURED_SCHEME)
 
 
 def _with_port(part: str) -> str:

@@ -15,6 +15,8 @@ from orbitlog.wire.command import Command
 from orbitlog.wire.header_codec import Header
 
 if TYPE_CHECKING:
+    import ssl
+
     from orbitlog.access.credentials import Credentials
 
 INVOKE_SECONDS = 3.0
@@ -23,8 +25,14 @@ INVOKE_SECONDS = 3.0
 class ClusterLink:
     """All connections of one client. The name server that answered last is used first; the others are fallbacks."""
 
-    def __init__(self, name_servers: Sequence[str], handler: Handler, credentials: Credentials | None = None) -> None:
-        self._remoting = RemotingClient(handler)
+    def __init__(
+        self,
+        name_servers: Sequence[str],
+        handler: Handler,
+        credentials: Credentials | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
+        self._remoting = RemotingClient(handler, tls=tls)
         self._name_servers = random.sample(name_servers, len(name_servers))
         self._credentials = credentials
         self._is_closed = False

@@ -6,9 +6,12 @@ from typing import TYPE_CHECKING, NoReturn
 
 from orbitlog.access.credentials import Credentials
 from orbitlog.client.connection.addresses import parse_addresses
+from orbitlog.client.connection.client_tls import TlsChoice, tls_context
 from orbitlog.client.rocketmq import PRODUCER_GROUP, RocketMQ
 
 if TYPE_CHECKING:
+    import ssl
+
     from orbitlog.client.blocking import BlockingRocketMQ
 
 
@@ -23,12 +26,14 @@ class ClientContext:
         namespace: str,
         *,
         trace: bool = False,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._name_servers = name_servers
         self._producer_group = producer_group
         self._credentials = credentials
         self._namespace = namespace
         self._trace = trace
+        self._tls = tls
         self._client: RocketMQ | None = None
         self._blocking: BlockingRocketMQ | None = None
 
@@ -44,6 +49,7 @@ class ClientContext:
             credentials=self._credentials,
             namespace=self._namespace,
             trace=self._trace,
+            tls=self._tls,
         )
 
     async def __aenter__(self) -> RocketMQ:
@@ -72,12 +78,14 @@ def connect(
     credentials: Credentials | None = None,
     namespace: str = "",
     trace: bool = False,
+    tls: TlsChoice | ssl.SSLContext | None = None,
 ) -> ClientContext:
     """Create a client of the cluster whose name servers are at `address`, such as `rocketmq://127.0.0.1:9876`.
 
     Connections are opened at the first send, consume or query. `credentials` sign every request (access control);
     `namespace` is a prefix that isolates topics and groups. `trace` records sends and deliveries in
-    RMQ_SYS_TRACE_TOPIC, for `orbitlog message trace` and Java's tools. Raise `ClientError` for an invalid address.
+    RMQ_SYS_TRACE_TOPIC, for `orbitlog message trace` and Java's tools. `tls` (True, a `Tls` or an `ssl.SSLContext`), or
+    the scheme `rocketmqs://`, encrypts all connections. Raise `ClientError` for an invalid address or certificate file.
 
     Example:
         async with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
@@ -85,4 +93,6 @@ def connect(
         with orbitlog.connect("rocketmq://127.0.0.1:9876") as mq:
             print(mq.admin)
     """
-    return ClientContext(parse_addresses(address), producer_group, credentials, namespace, trace=trace)
+    addresses = parse_addresses(address)
+    context = tls_context(tls, address)
+    return ClientContext(addresses, producer_group, credentials, namespace, trace=trace, tls=context)

@@ -1,4 +1,4 @@
-"""Routes: what name servers told last counts, and what they cannot tell now is kept."""
+"""Routes: the last answer of name servers counts, and routes stay while no name server answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a send does when brokers fail: another one, the same one later, or an error that says why."""
+"""Sends when brokers fail: another broker, the same one later, or an error with the reason."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STORED = SendMessageResponse("7F00000100002A9F0000000000000000", 0, 5)
 
 
 class Brokers(NameServer):
-    """Brokers that answer as they are told, in turn; then well."""
+    """Brokers that give the answers of a test in turn; then success."""
 
     def __init__(self, *brokers: str, answers: Sequence[OrbitlogError | int] = ()) -> None:
         super().__init__({"Orders": {name: f"{name}:1" for name in brokers}})
@@ -160,7 +160,7 @@ def test_large_bodies_are_compressed_and_stay_so_when_tried_again() -> None:
 
 
 def test_a_send_waits_for_brokers_that_have_not_registered_yet() -> None:
-    """A name server that was started a moment ago knows nobody; one that knows brokers knows which topics there are."""
+    """A name server that has just started knows no broker; one that knows brokers knows which topics exist."""
 
     async def scenario() -> None:
         brokers = Brokers("a")
