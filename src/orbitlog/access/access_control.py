@@ -8,20 +8,26 @@ from __future__ import annotations
 
 import logging
 import secrets
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from orbitlog.access.access_file import BadAccessFile, load_access_file, save_access_file
 from orbitlog.access.access_model import Account
 from orbitlog.access.access_settings import AccessOptions
+from orbitlog.access.account_quotas import AccountQuotas
 from orbitlog.access.credentials import Credentials
+from orbitlog.access.failed_attempts import FailedAttempts
+from orbitlog.access.plain_account_changes import ChangedFile
 from orbitlog.access.plain_account_files import (
     FileMark,
     PlainAccounts,
     account_files,
+    combined,
     load_plain_accounts,
     marks_of,
+    save_plain_file,
 )
 from orbitlog.access.plain_accounts import BadAccounts
 from orbitlog.access.request_guard import AccessPolicy, RequestGuard
@@ -43,6 +49,11 @@ T = TypeVar("T")
 _NO_PLAIN_ACCOUNTS = PlainAccounts({}, {}, ())
 
 
+def _monotonic_ms() -> int:
+    """Return milliseconds of a clock that is never set."""
+    return time.monotonic_ns() // 1_000_000
+
+
 class AccessControl:
     """The accounts of one server, and the guard that its requests pass."""
 
@@ -54,6 +65,7 @@ class AccessControl:
         self.plain = _NO_PLAIN_ACCOUNTS
         self._users = UserTable()
         self._marks: tuple[FileMark, ...] = ()
+        self._problem = ""  # why the files were not reloaded: a change would overwrite what an operator wrote there
         self._counter = 0
         self.inner_credentials = options.inner_credentials
         """How this server signs requests to others."""
@@ -61,6 +73,10 @@ class AccessControl:
         self._audit: AuditLog | None = None
         self._load()
         self.guard = RequestGuard(self._policy(), cluster=cluster)
+        self.quotas = AccountQuotas(_monotonic_ms)
+        self.quotas.on_topic_created = self._save_topic_owners
+        self.failures = FailedAttempts(options.free_failures, _monotonic_ms)
+        self._put_in_force()
         if message_topic is not None:
             self.guard.message_topic = message_topic
 
@@ -75,7 +91,7 @@ class AccessControl:
             self.inner_credentials = Credentials(f"inner-{secrets.token_hex(8)}", secrets.token_hex(32))
             name, secret = self.inner_credentials.access_key, self.inner_credentials.secret_key
             self._inner_account = {name: Account(name, secret, is_super=True)}
-            self.guard.policy = self._policy()
+            self._put_in_force()
 
     def start_audit(self, path: Path, now_ms: Callable[[], int]) -> None:
         """Write refusals and administrative requests to a file from now on."""
@@ -99,20 +115,52 @@ class AccessControl:
             self._load()
         except (BadAccounts, BadAccessFile) as error:
             self._marks = marks  # reported once: the next change of a file is the next attempt
+            self._problem = str(error)
             log.error("could not reload access control, the accounts in force stay: %s", error)
             return False
-        self.guard.policy = self._policy()
+        self._problem = ""
+        self._put_in_force()
         log.info("access control reloaded: %d accounts", len(self.guard.policy.accounts))
         return True
 
     def change_users(self, change: Callable[[UserTable], T]) -> T:
         """Apply a change to the users, save them, and put them in force; nothing changes if one of these fails."""
-        self.reload()  # several servers may share the file: a change by another one must not be undone
+        self._reload_before_change()
         table = self._users.copy()
         result = change(table)
         self._save(table)
-        self.guard.policy = self._policy()
+        self._put_in_force()
         return result
+
+    def change_plain(self, change: Callable[[PlainAccounts], ChangedFile | None]) -> bool:
+        """Apply a change to an account file, save it, and put it in force; return False if there is nothing to change.
+
+        Nothing changes if one of these fails: raise `BadAccounts` if the result is invalid, `RequestRefused` if it
+        cannot be saved.
+        """
+        self._reload_before_change()
+        changed = change(self.plain)
+        if changed is None:
+            return False
+        plain = combined({**self.plain.files, changed.path: changed.content})
+        try:
+            save_plain_file(changed.path, changed.content)
+        except OSError as error:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"could not save {changed.path.name}: {error.strerror}"
+            ) from None
+        self.plain = plain
+        self._marks = self._current_marks()
+        self._put_in_force()
+        return True
+
+    def _reload_before_change(self) -> None:
+        """Read what an operator or another server wrote: it must not be undone. Raise `RequestRefused` if invalid."""
+        self.reload()
+        if self._problem:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR, f"accounts cannot be changed until their files are valid: {self._problem}"
+            )
 
     def _save(self, table: UserTable) -> None:
         path = self.options.user_file
@@ -144,7 +192,7 @@ class AccessControl:
                 self._save(table)
             except RequestRefused as error:
                 raise BadAccessFile(f"{self.options.user_file}: {error.remark}") from None
-            self.guard.policy = self._policy()
+            self._put_in_force()
         if not self.guard.policy.accounts:
             log.warning("access control is on and there is no account: every request will be refused")
 
@@ -166,6 +214,26 @@ class AccessControl:
         if self._users.users and not options.user_file.exists():
             raise BadAccessFile(f"{options.user_file} was deleted")
         self.plain, self._users, self._marks = plain, users, marks
+
+    def _put_in_force(self) -> None:
+        """Replace the policy and the quotas by those of the accounts."""
+        policy = self.guard.policy = self._policy()
+        self.quotas.set_accounts(policy.accounts, self.options.default_limits)
+        self.quotas.topic_owners = dict(self._users.topic_owners)
+
+    def _save_topic_owners(self, owners: Mapping[str, str]) -> None:
+        """Save who created a topic; accounts of 1.0 have no file for it, and start at none after a restart."""
+        if self.options.checks_users:
+            self.change_users(lambda table: setattr(table, "topic_owners", dict(owners)))
+
+    def numbers(self) -> dict[str, int]:
+        """Return counters for operators: refusals, slowed and closed attempts, and reached quotas by account."""
+        return {
+            "accessRefused": self.guard.refused_count,
+            "accessFailuresDelayed": self.failures.delayed_count,
+            "accessFailuresClosed": self.failures.closed_count,
+            **{f"quotaReached_{name}": count for name, count in self.quotas.counters().items()},
+        }
 
     def _policy(self) -> AccessPolicy:
         options = self.options

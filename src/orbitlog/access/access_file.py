@@ -1,6 +1,6 @@
 """Access file: the users and policies of ACL 2.0 in one JSON file that only its owner can read.
 
-    {"dataVersion": {"counter": 3}, "users": [...], "acls": [...]}
+    {"dataVersion": {"counter": 3}, "users": [...], "topicOwners": {"topic": "user"}, "acls": [...]}
 
 It is replaced atomically. HMAC needs the passwords themselves, so they are stored as they are: a file that other users
 can read is refused.
@@ -63,7 +63,8 @@ def encode_access_file(table: UserTable, counter: int = 0) -> bytes:
     """Return the bytes of a file."""
     content = {
         "dataVersion": {"counter": counter},
-        "users": [user.to_json(with_password=True) for _, user in sorted(table.users.items())],
+        "users": [user.to_file() for _, user in sorted(table.users.items())],
+        "topicOwners": dict(sorted(table.topic_owners.items())),
         "acls": [acl.to_json() for _, acl in sorted(table.acls.items())],
     }
     return orjson.dumps(content, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)
@@ -89,9 +90,18 @@ def decode_access_file(data: bytes, source: str) -> UserTable:
             for policy_type, entries in parse_policies(fields):
                 acl = acl.with_entries(policy_type, entries)
             table.acls[acl.subject] = acl
+        table.topic_owners = _owners(content.get("topicOwners"))
     except BadPolicy as error:
         raise BadAccessFile(f"{source} is not a valid access file: {error}") from None
     return table
+
+
+def _owners(value: Any) -> dict[str, str]:
+    """Return which user created a topic; files of earlier versions do not have it."""
+    owners = {} if value is None else value
+    if not isinstance(owners, dict) or not all(isinstance(name, str) for name in owners.values()):
+        raise BadPolicy('"topicOwners" is not an object of user names')
+    return owners
 
 
 def _records(content: Any, key: str) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from enum import Enum, Flag, auto
 from functools import cached_property
 from typing import NamedTuple
 
+from orbitlog.access.access_settings import NO_LIMITS, QuotaLimits
 from orbitlog.access.request_signature import SigningKey
 from orbitlog.access.source_addresses import AddressTest, source_ip
 from orbitlog.errors import OrbitlogError
@@ -172,6 +173,7 @@ class Account:
     white_address: str = ""
     is_plain: bool = False
     """Whether it is an account of 1.0."""
+    limits: QuotaLimits = NO_LIMITS
 
     @cached_property
     def key(self) -> SigningKey:

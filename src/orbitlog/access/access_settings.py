@@ -9,11 +9,38 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import orjson
 
 from orbitlog.errors import OrbitlogError
-from orbitlog.settings.setting import Setting, SettingError, parse_truth
+from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth
 
 if TYPE_CHECKING:  # every server reads its settings; hashing is imported only with access control on
     from orbitlog.access.credentials import Credentials
     from orbitlog.access.user_records import User
+
+LIMIT_MAX = 10**15
+
+
+class QuotaLimits(NamedTuple):
+    """The quotas of one account; None takes the default of the server, 0 is unlimited."""
+
+    messages_per_second: int | None = None
+    bytes_per_second: int | None = None
+    connections: int | None = None
+    topics: int | None = None
+
+    def over(self, defaults: QuotaLimits) -> QuotaLimits:
+        """Return the limits, with the defaults in the place of absent ones."""
+        return QuotaLimits(*(given if limit is None else limit for limit, given in zip(self, defaults, strict=True)))
+
+    @property
+    def is_unlimited(self) -> bool:
+        return not any(self)
+
+    def to_json(self) -> dict[str, int]:
+        """Return the limits that are given, by their names in files."""
+        return {name: limit for name, limit in zip(LIMIT_NAMES, self, strict=True) if limit is not None}
+
+
+LIMIT_NAMES = ("messagesPerSecond", "bytesPerSecond", "connections", "topics")
+NO_LIMITS = QuotaLimits()
 
 
 def _absolute(text: str) -> str:
@@ -106,6 +133,31 @@ USER_FILE = Setting(
     "file with users and policies; without it, `config/access.json` of the store (Orbitlog's own key)",
 )
 
+
+def _quota(key: str, noun: str) -> Setting[int]:
+    return Setting(
+        key,
+        number_between(0),
+        0,
+        f"{noun} of each user and account that is not a super user; 0 is unlimited (Orbitlog's own key)",
+    )
+
+
+QUOTAS = (
+    _quota("userMessagesPerSecondMax", "messages a second"),
+    _quota("userBytesPerSecondMax", "bytes of message bodies a second"),
+    _quota("userConnectionsMax", "open connections"),
+    _quota("userTopicsMax", "created topics"),
+)
+"""Default quotas, in the order of `QuotaLimits`; limits of a user replace them."""
+FREE_FAILURES = Setting(
+    "authenticationFailuresPerMinuteMax",
+    number_between(1),
+    10,
+    "failed authentications of one address in a minute that are answered at once; further ones are answered after a"
+    " second, and ten times as many close the connection (Orbitlog's own key)",
+)
+
 ACCESS_SETTINGS: Mapping[str, Setting[Any]] = {
     setting.key: setting
     for setting in (
@@ -116,6 +168,8 @@ ACCESS_SETTINGS: Mapping[str, Setting[Any]] = {
         INNER_CREDENTIALS,
         HOME,
         USER_FILE,
+        *QUOTAS,
+        FREE_FAILURES,
     )
 }
 SECRET_SETTINGS = frozenset((FIRST_USER.key, INNER_CREDENTIALS.key))
@@ -131,6 +185,8 @@ class AccessOptions(NamedTuple):
     user_file: Path
     first_user: User | None
     inner_credentials: Credentials | None
+    default_limits: QuotaLimits = NO_LIMITS
+    free_failures: int = FREE_FAILURES.default
 
     @property
     def is_on(self) -> bool:
@@ -164,4 +220,6 @@ def access_options(
         Path(text) if text else (default_file or Path()),
         values[FIRST_USER.key],
         values[INNER_CREDENTIALS.key],
+        QuotaLimits(*(values[quota.key] for quota in QUOTAS)),
+        values[FREE_FAILURES.key],
     )

@@ -1,7 +1,8 @@
 """Audit log: refusals and administrative requests, one JSON object a line, in files that are rotated by size.
 
 A refusal that repeats is written once, and after a minute with its count: a client without permission retries for
-ever. Secrets, signatures and bodies are never part of a line; texts from outside are escaped and have a maximum length.
+ever. Different refusals are limited to a number a minute. Secrets, signatures and bodies are never part of a line;
+texts from outside are escaped and have a maximum length.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ FILE_BYTES_MAX = 16 * 1024 * 1024
 FILES_KEPT = 5
 _REPEAT_MS = 60_000
 _KINDS_MAX = 4096
+REFUSALS_PER_MINUTE_MAX = 600
 _NAMES = {int(code): code.name for code in RequestCode}
 
 log = logging.getLogger(__name__)
@@ -36,6 +38,7 @@ class AuditLog:
         )
         self._handler.handleError = self._fail  # type: ignore[method-assign] # else it prints a traceback
         self._repeated: dict[AccessEvent, tuple[int, int]] = {}  # when a refusal was written, and how often since then
+        self._window_ms, self._written, self._left_out = now_ms(), 0, 0  # refusals since the window began
         self._has_failed = False
 
     def write(self, event: AccessEvent) -> None:
@@ -51,10 +54,33 @@ class AuditLog:
                 self._repeated.clear()
             self._repeated[event] = now_ms, 0
             count += repeats
+            if not self._has_room(now_ms):
+                return
         self._write_line(event, count, now_ms)
+
+    def _has_room(self, now_ms: int) -> bool:
+        """Return whether a refusal may be written now: a peer that varies names must not fill the files.
+
+        Refusals that are left out are counted; the next minute begins with their number.
+        """
+        if now_ms - self._window_ms >= _REPEAT_MS:
+            self._write_left_out(now_ms)
+            self._window_ms, self._written = now_ms, 0
+        self._written += 1
+        if self._written <= REFUSALS_PER_MINUTE_MAX:
+            return True
+        self._left_out += 1
+        return False
+
+    def _write_left_out(self, now_ms: int) -> None:
+        count, self._left_out = self._left_out, 0
+        if count:
+            reason = f"further refusals: only {REFUSALS_PER_MINUTE_MAX} different ones a minute are written"
+            self._write_line(AccessEvent(False, "", "", 0, (), reason), count, now_ms)
 
     def close(self) -> None:
         """Write the counts of repeated refusals, and close the file."""
+        self._write_left_out(self._now_ms())
         repeated, self._repeated = self._repeated, {}
         for event, (_, repeats) in repeated.items():
             if repeats:

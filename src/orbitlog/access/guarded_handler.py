@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
-from orbitlog.access.request_guard import RequestGuard
+from orbitlog.access.access_control import AccessControl
+from orbitlog.access.request_guard import AuthenticationFailed
 from orbitlog.access.request_signature import ACCESS_KEY, SECURITY_TOKEN, SIGNATURE
+from orbitlog.errors import RequestRefused
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Command
 
 SEND_CODES = frozenset((RequestCode.SEND_MESSAGE_V2, RequestCode.SEND_BATCH_MESSAGE))
+# Requests whose handler needs the name of the account, for its quotas. They are not relayed to clients.
+NAMED_CODES = frozenset(
+    (RequestCode.SEND_MESSAGE, RequestCode.UPDATE_AND_CREATE_TOPIC, RequestCode.UPDATE_AND_CREATE_TOPIC_LIST)
+)
 VERIFIED = ""
 """Replaces the signature of an admitted send: the fast path compares every other field with those of earlier sends."""
 
@@ -22,24 +28,42 @@ class Peer(Protocol):
 
     remote_address: tuple[str, int]
 
+    def on_close(self, callback: Callable[[Any], object]) -> None: ...
+
+    def close(self) -> None: ...
+
 
 P = TypeVar("P", bound=Peer)
 
 
-def guarded_handler(guard: RequestGuard, handler: Callable[[P, Command], A]) -> Callable[[P, Command], A]:
+def guarded_handler(
+    access: AccessControl, handler: Callable[[P, Command], A], refuse_later: Callable[[RequestRefused, float], A]
+) -> Callable[[P, Command], A]:
     """Return a handler that raises `RequestRefused` unless the guard admits the request.
 
-    Credentials are removed from admitted requests: some are relayed to other clients.
+    `refuse_later` returns the pending answer to a request that is refused after some seconds. Credentials are removed
+    from admitted requests: some are relayed to other clients.
     """
+    guard, quotas, failures = access.guard, access.quotas, access.failures
 
     def serve(connection: P, request: Command) -> A:
-        fields = request.ext_fields
-        guard.admit(request.code, fields, request.body, connection.remote_address[0])
-        if request.code in SEND_CODES and SIGNATURE in fields:
+        fields, code = request.ext_fields, request.code
+        try:
+            name = guard.admit(code, fields, request.body, connection.remote_address[0])
+        except AuthenticationFailed as error:
+            delay_s = failures.add(connection.remote_address[0])
+            if delay_s is None:
+                connection.close()
+            if not delay_s:
+                raise
+            return refuse_later(error, delay_s)
+        if quotas.limits_connections:
+            quotas.admit_connection(name, connection, connection.on_close)
+        if name and code in SEND_CODES and SIGNATURE in fields:
             fields[SIGNATURE] = VERIFIED
         else:
-            for name in (ACCESS_KEY, SIGNATURE, SECURITY_TOKEN):
-                fields.pop(name, None)
+            for field in (SIGNATURE, SECURITY_TOKEN, *(() if name and code in NAMED_CODES else (ACCESS_KEY,))):
+                fields.pop(field, None)
         return handler(connection, request)
 
     return serve

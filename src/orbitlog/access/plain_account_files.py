@@ -11,10 +11,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from orbitlog.access.access_file import BadAccessFile
+from orbitlog.access.access_file import FILE_MODE, BadAccessFile
 from orbitlog.access.access_model import Account
+from orbitlog.access.plain_account_changes import encode_plain_file
 from orbitlog.access.plain_accounts import BadAccounts, PlainFile, account_of, parse_plain_file
 from orbitlog.access.yaml_subset import TEXT_BYTES_MAX
+from orbitlog.settings.atomic_file import create_directory, replace_file
 
 DEFAULT_FILE = "conf/plain_acl.yml"
 DIRECTORY = "conf/acl"
@@ -59,11 +61,14 @@ def load_plain_accounts(home: Path) -> PlainAccounts:
     paths = account_files(home)
     if len(paths) > _FILES_MAX:
         raise BadAccounts(f"{home / DIRECTORY}: {len(paths)} files exceed the maximum of {_FILES_MAX}")
-    files: dict[Path, PlainFile] = {}
+    return combined({path: parse_plain_file(_read(path), str(path)) for path in paths})
+
+
+def combined(files: Mapping[Path, PlainFile]) -> PlainAccounts:
+    """Return the accounts of all files; raise `BadAccounts` if an account is in two of them."""
     accounts: dict[str, Account] = {}
     origins: dict[str, Path] = {}
-    for path in paths:
-        content = files[path] = parse_plain_file(_read(path), str(path))
+    for path, content in files.items():
         for plain in content.accounts:
             if plain.access_key in origins:
                 other = origins[plain.access_key]
@@ -72,6 +77,18 @@ def load_plain_accounts(home: Path) -> PlainAccounts:
             accounts[plain.access_key] = account_of(plain)
     white = dict.fromkeys(address for content in files.values() for address in content.global_white_addresses)
     return PlainAccounts(files, accounts, tuple(white))
+
+
+def save_plain_file(path: Path, content: PlainFile) -> None:
+    """Replace a file; raise `OSError`, and then leave it as it was, or `BadAccounts` if it could not be read back.
+
+    It gets mode 0600, because it contains secrets. A link stays, its target is replaced.
+    """
+    data = encode_plain_file(content)
+    parse_plain_file(data, str(path))
+    target = path.resolve()
+    create_directory(target.parent)
+    replace_file(target, data, mode=FILE_MODE)
 
 
 def _read(path: Path) -> bytes:

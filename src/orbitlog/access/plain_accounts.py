@@ -29,6 +29,7 @@ _PERMISSIONS = {
     "SUB|PUB": Action.PUB | Action.SUB | Action.GET,
 }
 DENY = "DENY"
+PERMISSION_WORDS = frozenset((*_PERMISSIONS, DENY))
 
 
 class BadAccounts(OrbitlogError):
@@ -43,8 +44,9 @@ class PlainAccount:
     secret_key: str = field(repr=False)
     white_address: str = ""
     is_admin: bool = False
-    default_topic_permission: str = DENY
-    default_group_permission: str = DENY
+    default_topic_permission: str = ""
+    """Empty if it is not given: that denies, as `DENY` does."""
+    default_group_permission: str = ""
     topic_permissions: tuple[str, ...] = ()
     group_permissions: tuple[str, ...] = ()
 
@@ -101,8 +103,8 @@ def _account(value: YamlValue) -> PlainAccount:
         _key(table.get("secretKey"), "secretKey", name),
         _text(table.get("whiteRemoteAddress"), "whiteRemoteAddress"),
         _truth(table.get("admin")),
-        _text(table.get("defaultTopicPerm"), "defaultTopicPerm") or DENY,
-        _text(table.get("defaultGroupPerm"), "defaultGroupPerm") or DENY,
+        _text(table.get("defaultTopicPerm"), "defaultTopicPerm"),
+        _text(table.get("defaultGroupPerm"), "defaultGroupPerm"),
         tuple(_texts(table.get("topicPerms"), "topicPerms")),
         tuple(_texts(table.get("groupPerms"), "groupPerms")),
     )
@@ -120,10 +122,11 @@ def check_plain_account(account: PlainAccount) -> None:
             raise BadAccounts(f"accessKey and secretKey need at least {KEY_CHARACTERS_MIN} characters")
     white_address(account.white_address)
     for permission in (*account.topic_permissions, *account.group_permissions):
-        _split(permission)
+        split_permission(permission)
 
 
-def _split(permission: str) -> tuple[str, str]:
+def split_permission(permission: str) -> tuple[str, str]:
+    """Return name and permission of `name=PUB`; raise `BadAccounts` if it does not have this form."""
     name, separator, text = permission.partition("=")
     if not separator or "=" in text or not name.strip() or not text.strip():
         raise BadAccounts(f"permission {permission[:255]!r} is not name=PUB, SUB, PUB|SUB or DENY")
@@ -174,7 +177,7 @@ def account_of(plain: PlainAccount) -> Account:
     ]
     is_super = plain.is_admin and not permissions
     added = _ADMIN_ACTIONS if plain.is_admin else Action(0)
-    custom = [_entry(_resource(name), text, added) for name, text in map(_split, permissions)]
+    custom = [_entry(_resource(name), text, added) for name, text in map(split_permission, permissions)]
     default = [
         _entry(Resource.parse("Topic:*"), plain.default_topic_permission, added),
         _entry(Resource.parse("Group:*"), plain.default_group_permission, added),

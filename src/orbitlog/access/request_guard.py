@@ -31,6 +31,10 @@ def _no_message(_: int) -> None:
     return None
 
 
+class AuthenticationFailed(RequestRefused):
+    """A request without valid credentials, or of a disabled account."""
+
+
 @dataclass(frozen=True)
 class AccessPolicy:
     """Everything that decisions depend on; replaced as a whole when a user, account or file changes."""
@@ -97,7 +101,7 @@ class RequestGuard:
     def admit(self, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> str:
         """Return the name of the account that sent a request, empty if its address needs none.
 
-        Raise `RequestRefused` if the request must not be served.
+        Raise `RequestRefused` if the request must not be served, as `AuthenticationFailed` if its sender is unknown.
         """
         name = fields.get(ACCESS_KEY, "")
         refusal = self._refusal(name, code, fields, body, ip)
@@ -106,16 +110,27 @@ class RequestGuard:
             if code in ADMINISTRATIVE_CODES and self.on_event is not None:
                 needs = needs_of(RequestParts(code, fields, body), self._cluster, self.message_topic)
                 self.on_event(AccessEvent(True, shown, ip, code, tuple(map(_shown, needs[:_RESOURCES_MAX]))))
-            return name
+            return "" if self._is_white(ip) else name
         self.refused_count += 1
         if self.on_event is not None:
             resources = () if refusal.need is None else (_shown(refusal.need),)
             self.on_event(AccessEvent(False, shown, ip, code, resources, refusal.reason[:SHOWN_CHARACTERS_MAX]))
-        raise RequestRefused(*self._answer(refusal, name, code))
+        raise (AuthenticationFailed if refusal.need is None else RequestRefused)(*self._answer(refusal, name, code))
 
     def is_admitted(self, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> bool:
         """Return whether a request may be served; a fast path leaves one that may not to the slow path."""
         return self._refusal(fields.get(ACCESS_KEY, ""), code, fields, body, ip) is None
+
+    def lasting_key(self, code: int, fields: Mapping[str, str], ip: str) -> SigningKey | None:
+        """Return the key that signs requests with these resources and this account, if the policy admits them.
+
+        The verdict lasts until the policy changes; the caller verifies the signature of each request. Return None if
+        the verdict follows from more than the fields of the code, or the account may not send such requests.
+        """
+        account = self._policy.accounts.get(fields.get(ACCESS_KEY, ""))
+        if account is None or not account.is_enabled or code not in _CACHED_FIELDS:
+            return None
+        return account.key if self._decision(account, code, fields, b"", ip).is_allowed else None
 
     def explain(self, name: str, request: RequestParts, ip: str) -> list[Decision]:
         """Return the decision on each need of a request by an account, with the reason; no signature is verified."""
@@ -127,7 +142,7 @@ class RequestGuard:
 
     def _refusal(self, name: str, code: int, fields: Mapping[str, str], body: bytes, ip: str) -> Decision | None:
         policy = self._policy
-        if policy.white_tests and any(test(ip) for test in policy.white_tests) and self._is_open(code, fields, body):
+        if policy.white_tests and self._is_white(ip) and self._is_open(code, fields, body):
             return None
         if not name:
             return Decision(False, "username cannot be null.")
@@ -146,6 +161,10 @@ class RequestGuard:
             return Decision(False, "check signature failed.")
         decision = self._decision(account, code, fields, body, ip)
         return None if decision.is_allowed else decision
+
+    def _is_white(self, ip: str) -> bool:
+        """Return whether requests of an address need no credentials."""
+        return any(test(ip) for test in self._policy.white_tests)
 
     def _is_open(self, code: int, fields: Mapping[str, str], body: bytes) -> bool:
         """Return whether a trusted address may send the request without credentials: not if it changes the cluster."""

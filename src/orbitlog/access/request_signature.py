@@ -15,9 +15,10 @@ from operator import itemgetter
 from typing import Any
 
 from orbitlog.formats.java import utf8_encode
+from orbitlog.wire.header_patterns import ACCOUNT_FIELD, SIGNATURE_FIELD
 
-ACCESS_KEY = "AccessKey"
-SIGNATURE = "Signature"
+ACCESS_KEY = ACCOUNT_FIELD
+SIGNATURE = SIGNATURE_FIELD
 SECURITY_TOKEN = "SecurityToken"  # noqa: S105 - the name of a field
 
 UNSIGNED_FIELDS = frozenset(("_UNIQUE_KEY_QUERY", "__ZONE_NAME", "__ZONE_MODE", SECURITY_TOKEN))
@@ -95,6 +96,11 @@ def _utf16_order(name: str) -> bytes:
 
 
 _ORDER = FieldOrder()
+
+
+def join_values(fields: Mapping[str, str]) -> bytes:
+    """Return the values of some fields as a part of the signed content."""
+    return _ORDER.content(fields)
 
 
 def signature_of(secret: str, fields: Mapping[str, str], body: bytes) -> str:

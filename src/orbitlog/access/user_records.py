@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from orbitlog.access.access_model import ACTION_NAMES, Action, BadPolicy, PolicyEntry, Resource, action_names
+from orbitlog.access.access_settings import LIMIT_MAX, LIMIT_NAMES, NO_LIMITS, QuotaLimits
 from orbitlog.access.source_addresses import BadAddress, source_ip
 
 SUPER, NORMAL = "Super", "Normal"
@@ -31,15 +32,16 @@ class User:
     password: str = field(repr=False)
     user_type: str = NORMAL
     status: str = ENABLED
+    limits: QuotaLimits = NO_LIMITS
 
-    def to_json(self, *, with_password: bool) -> dict[str, str]:
-        """Return the record as Java's tools read it, keys in alphabetical order as fastjson writes them."""
-        return {
-            "password": self.password if with_password else "",
-            "userStatus": self.status,
-            "userType": self.user_type,
-            "username": self.username,
-        }
+    def to_json(self) -> dict[str, str]:
+        """Return the record as Java's tools read it, without the password; keys in the order of fastjson."""
+        return {"password": "", "userStatus": self.status, "userType": self.user_type, "username": self.username}
+
+    def to_file(self) -> dict[str, object]:
+        """Return the record as the access file has it, with the password and the limits."""
+        limits = self.limits.to_json()
+        return {**self.to_json(), "password": self.password, **({"limits": limits} if limits else {})}
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,7 @@ def parse_user(fields: Mapping[str, Any]) -> User:
         password,
         parse_user_type(fields.get("userType"), NORMAL),
         parse_status(fields.get("userStatus"), ENABLED),
+        parse_limits(fields.get("limits")),
     )
 
 
@@ -192,3 +195,24 @@ def parse_actions(names: object) -> Action:
             raise BadPolicy(f"The action {str(name)[:40]} is unknown; known are {', '.join(ACTION_NAMES)}.")
         actions |= by_name[word]
     return actions
+
+
+def parse_limits(fields: object) -> QuotaLimits:
+    """Return limits from their JSON record; raise `BadPolicy` if one is invalid or unknown."""
+    if fields is None:
+        return NO_LIMITS
+    if not isinstance(fields, dict):
+        raise BadPolicy("limits are not an object")
+    unknown = sorted(str(name) for name in fields if name not in LIMIT_NAMES)
+    if unknown:
+        raise BadPolicy(f"unknown limit {unknown[0][:40]!r}; known are {', '.join(LIMIT_NAMES)}")
+    return QuotaLimits(*(_limit(fields, name) for name in LIMIT_NAMES))
+
+
+def _limit(fields: Mapping[str, Any], name: str) -> int | None:
+    value = fields.get(name)
+    if value is None:
+        return None
+    if type(value) is not int or not 0 <= value <= LIMIT_MAX:
+        raise BadPolicy(f"limit {name} is not a number from 0 to {LIMIT_MAX}")
+    return value

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from orbitlog.access.access_model import Account, BadPolicy, PolicyEntry
+from orbitlog.access.access_settings import QuotaLimits
 from orbitlog.access.user_records import (
     CUSTOM,
     DISABLED,
@@ -47,11 +48,14 @@ class UserTable:
     def __init__(self) -> None:
         self.users: dict[str, User] = {}
         self.acls: dict[str, Acl] = {}
+        self.topic_owners: dict[str, str] = {}
+        """The user that created a topic, if it had a quota of topics."""
 
     def copy(self) -> UserTable:
         """Return a table that can be changed without changing this one."""
         table = UserTable()
         table.users, table.acls = dict(self.users), dict(self.acls)
+        table.topic_owners = dict(self.topic_owners)
         return table
 
     def account(self, name: str) -> Account | None:
@@ -62,7 +66,7 @@ class UserTable:
         acl = self.acls.get(SUBJECT_PREFIX + name, Acl(name))
         is_enabled = user.status != DISABLED
         is_super = user.user_type == SUPER
-        return Account(name, user.password, is_super, is_enabled, acl.custom, acl.default, is_super)
+        return Account(name, user.password, is_super, is_enabled, acl.custom, acl.default, is_super, limits=user.limits)
 
     def accounts(self) -> dict[str, Account]:
         """Return all users as the access model has them."""
@@ -96,6 +100,13 @@ class UserTable:
                 user_type=parse_user_type(fields.get("userType"), user.user_type),
                 status=parse_status(fields.get("userStatus"), user.status),
             )
+
+    def set_limits(self, username: str, limits: QuotaLimits) -> None:
+        """Change the quotas of a user; absent ones stay."""
+        user = self.users.get(username)
+        if user is None:
+            raise RequestRefused(ResponseCode.NO_PERMISSION, "The user is not exist")
+        self.users[username] = replace(user, limits=limits.over(user.limits))
 
     def delete_user(self, username: str | None) -> None:
         """Delete a user and its ACL (3003); succeed if the user does not exist."""

@@ -30,7 +30,7 @@ class Push:
         return [event for event in self.client.driver.events(self.name) if event["event"] == "message"]
 
     def wait_for(self, count: int, seconds_max: float = ARRIVES_SECONDS_MAX) -> list[JsonObject]:
-        """Wait until so many different messages came."""
+        """Wait until N different messages came."""
         self.wait(lambda: len(self.bodies()) >= count, seconds_max, f"{count} messages at {self.name}")
         return self.messages
 

@@ -50,7 +50,7 @@ _LOGBACK = f"""<configuration>
 
 @dataclass(frozen=True)
 class Ports:
-    """Ports that were free a moment ago."""
+    """Ports that were free just before."""
 
     name_server: int
     broker: int
@@ -107,7 +107,7 @@ class Cluster:
         return run_program(self._client_command, "SendSome", self._send_arguments(prefix, words))
 
     def send_until_killed(self, prefix: str, acknowledgements: int) -> list[JsonObject]:
-        """Kill the broker amid sends, after so many acknowledgements; return all of them."""
+        """Kill the broker amid sends, after N acknowledgements; return all of them."""
         arguments = self._send_arguments(prefix, ("burst",))
         seen: list[JsonObject] = []
         with running_program(self._client_command, "SendSome", arguments) as answers:
@@ -204,7 +204,7 @@ def start_broker(
 
 
 def broker_table(port: int) -> JsonObject | None:
-    """Ask a name server which brokers it knows; None where it does not answer yet."""
+    """Ask a name server which brokers it knows; None if it does not answer yet."""
     header = json.dumps(
         {"code": _GET_BROKER_CLUSTER_INFO, "language": "OTHER", "version": 0, "opaque": 1, "flag": 0}
     ).encode()

@@ -65,7 +65,7 @@ class Driver:
 
     @contextmanager
     def suspended(self) -> Iterator[None]:
-        """Stop every thread of the process while the block runs; Linux tells when the last one has stopped."""
+        """Stop every thread of the process while the block runs; Linux reports when the last one has stopped."""
         self._process.send_signal(signal.SIGSTOP)
         try:
             deadline = time.monotonic() + STOP_SECONDS_MAX
@@ -77,7 +77,7 @@ class Driver:
             self._process.send_signal(signal.SIGCONT)
 
     def call(self, verb: str, *, seconds_max: float = ANSWER_SECONDS_MAX, **words: object) -> JsonObject:
-        """Run a command to its end; raises `Refused` where it ended with an error."""
+        """Run a command to its end; raises `Refused` if it ended with an error."""
         return self.begin(verb, **words)(seconds_max)
 
     def begin(self, verb: str, **words: object) -> Callable[[float], JsonObject]:

@@ -1,4 +1,4 @@
-"""A Java process in which Apache's brokers open one store after the other: they judge what the doctor mended."""
+"""A Java process in which Apache's brokers open one store after the other: they judge what the doctor repaired."""
 
 from __future__ import annotations
 

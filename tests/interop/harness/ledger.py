@@ -135,7 +135,7 @@ def consume_remaining(
     awaits_commit: bool = False,
     **words: object,
 ) -> list[JsonObject]:
-    """Consume what the ledger says remains (or `wanted`) by a push consumer: exactly that must be delivered.
+    """Consume the rest of the ledger (or `wanted`) by a push consumer: exactly that must be delivered.
 
     A consumer commits one way when it closes, and a broker under load may lose that. With `awaits_commit` the consumer
     stays open until the broker has its offsets: for a broker that is killed afterwards.

@@ -1,4 +1,4 @@
-"""Which client is tried at which system: each at ours, and at the Apache version that it was made for."""
+"""Which client is tested at which system: each at Orbitlog, and at the Apache version that it was made for."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AT_HOME = {JAVA_497: APACHE_497, JAVA_550: APACHE_550}
 
 
 def at_home_and_here(*clients: str) -> list[Pair]:
-    """Each client at Apache's broker and at ours."""
+    """Each client at Apache's broker and at Orbitlog."""
     return [(client, kind) for client in clients for kind in wanted_kinds((_AT_HOME.get(client, APACHE_550), ORBITLOG))]
 
 
@@ -43,7 +43,7 @@ java_550_client = clients_at_systems(at_home_and_here(JAVA_550))
 
 
 def start_driver(name: str, directory: Path, packages_of: Callable[[str], ApachePackages]) -> Driver:
-    """Start the driver of a client; skips where its packages cannot be had."""
+    """Start the driver of a client; skips the test if its packages are not available."""
     directory.mkdir(parents=True, exist_ok=True)
     language, version, *variants = f"{name}-".split("-")
     if language != "java":

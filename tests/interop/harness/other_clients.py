@@ -22,7 +22,7 @@ _CPP_WHEEL = "rocketmq==0.4.4"
 
 @cache
 def driver_command(language: str) -> tuple[list[str], dict[str, str]]:
-    """The command that runs a driver, and its environment; raises `NotAvailable` where it cannot be made."""
+    """The command that runs a driver, and its environment; raises `NotAvailable` if it cannot be built."""
     makers = {"go": (_make_go, _run_go), "node": (_make_node, _run_node), "cpp": (_make_cpp, _run_cpp)}
     sources = sorted(path for path in (SOURCES / language).iterdir() if path.is_file())
     digest = hashlib.sha256(b"".join(path.read_bytes() for path in sources)).hexdigest()[:16]

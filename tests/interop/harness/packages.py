@@ -1,7 +1,7 @@
 """Apache's packages and our small Java programs: resolved by Maven, compiled by javac, kept in the user's cache.
 
 Maven is asked as it is set up on this machine, by coordinates alone. A class path that was resolved once is taken
-from the cache while its files exist, so a second run asks nobody.
+from the cache while its files exist, so a second run downloads nothing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ARTIFACTS = ("namesrv", "broker", "tools", "client")
 
 
 class NotAvailable(Exception):
-    """Why the real brokers cannot be had here, in one sentence: a reason to skip."""
+    """The reason, in one sentence, why Apache's brokers are not available: tests are skipped."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def cache_directory() -> Path:
 
 @cache
 def apache_packages(version: str, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> ApachePackages:
-    """Return the packages of a version; raises `NotAvailable` where Java, Maven or the packages cannot be had."""
+    """Return the packages of a version; raises `NotAvailable` if Java, Maven or the packages are missing."""
     java, javac = _program("java"), _program("javac")
     directory = cache_directory() / version
     directory.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,7 @@ def apache_packages(version: str, maven_seconds_max: int = MAVEN_SECONDS_MAX) ->
 
 @cache
 def proxy_jars(version: str, maven_seconds_max: int = MAVEN_SECONDS_MAX) -> tuple[str, ...]:
-    """Return the class path of Apache's proxy; raises `NotAvailable` where it cannot be had."""
+    """Return the class path of Apache's proxy; raises `NotAvailable` if it cannot be downloaded."""
     directory = cache_directory() / f"proxy-{version}"
     directory.mkdir(parents=True, exist_ok=True)
     return tuple(_cached_jars(directory) or _resolve(directory, version, maven_seconds_max, ("proxy",)))

@@ -1,4 +1,4 @@
-"""The systems that official clients are tried against: Apache's two servers, and ours, behind one face.
+"""The systems that official clients are tested against: Apache's two servers and Orbitlog, with one interface.
 
 A system is started over a store directory, stopped, killed, and started again at the same addresses over the same
 store. `SYSTEM_KINDS` names them; what a client sees must not depend on which one it is given.

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from orbitlog.access import audit_log
 from orbitlog.access.audit_log import AuditLog
 from orbitlog.access.request_guard import AccessEvent
 from orbitlog.access.request_needs import ADMINISTRATIVE_CODES
@@ -96,3 +97,18 @@ def test_failed_write_is_logged_once(tmp_path, clock, caplog):
 def test_administrative_codes_change_something_besides_messages():
     assert {17, 18, 25, 50, 54, 100, 200, 205, 207, 215, 216, 222, 225, 314, 329, 3001, 3010} <= ADMINISTRATIVE_CODES
     assert not {10, 11, 15, 34, 36, 37, 103, 105, 310, 320, 904} & ADMINISTRATIVE_CODES
+
+
+def test_different_refusals_are_limited_to_a_number_a_minute(tmp_path, audit, clock, monkeypatch):
+    monkeypatch.setattr(audit_log, "REFUSALS_PER_MINUTE_MAX", 3)
+    for number in range(10):
+        audit.write(AccessEvent(False, f"user-{number}", "10.0.0.1", 310, ()))
+    audit.write(AccessEvent(True, "root", "10.0.0.1", 25, ()))
+    assert [line["account"] for line in lines(tmp_path)] == ["user-0", "user-1", "user-2", "root"]
+
+    clock[0] += 60_000
+    audit.write(AccessEvent(False, "user-99", "10.0.0.1", 310, ()))
+
+    summary, last = lines(tmp_path)[-2:]
+    assert (summary["count"], summary["decision"], last["account"]) == (7, "refused", "user-99")
+    assert "further refusals" in summary["reason"]

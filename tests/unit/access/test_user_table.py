@@ -39,11 +39,11 @@ def refused(call, *arguments):
 
 
 def test_user_is_created_with_defaults_and_listed(table):
-    assert [user.to_json(with_password=True) for user in table.find_users(None)] == [
+    assert [user.to_file() for user in table.find_users(None)] == [
         {"password": "p1", "userStatus": "enable", "userType": "Super", "username": "ann"},
         {"password": "p2", "userStatus": "enable", "userType": "Normal", "username": "bob"},
     ]
-    assert table.find_users("bo")[0].to_json(with_password=False)["password"] == ""
+    assert table.find_users("bo")[0].to_json()["password"] == ""
     assert table.account("ann").is_super
 
 

@@ -17,6 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 from orbitlog.broker.runtime.group_commit import GroupCommit
+from orbitlog.broker.tables.observers import Observers
 from orbitlog.errors import StoreError
 from orbitlog.formats.java import LONG_MAX
 from orbitlog.remoting.connection import Answer, Connection
@@ -93,6 +94,8 @@ class FlushQueue:
         self._all_answered: asyncio.Future[None] | None = None
         self._held_by: set[asyncio.Future[None]] = set()
         self._flushed_to = LONG_MAX if flush is None else 0
+        self.observers = Observers()
+        """Metrics, if they are on; the broker sets it."""
 
     @property
     def _durable_to(self) -> int:
@@ -194,8 +197,11 @@ class FlushQueue:
         self._expected_count = max(self._request_count, 1)
         answers: dict[Connection, list[tuple[Command, Command | bytes]]] = {}
         owed: dict[Connection, list[bytes]] = {}
+        observers, count_before = self.observers, self._request_count
         while waiting and waiting[0].end <= durable_to:
             done = self._take_first()
+            if observers.is_on:
+                self._report(done)
             if isinstance(done, _WaitingRun):
                 owed.setdefault(done.connection, []).extend(done.frames)
             else:
@@ -204,7 +210,19 @@ class FlushQueue:
             connection.respond_owed(frames)
         for connection, of_connection in answers.items():
             connection.respond_all(of_connection)
+        if observers.is_on and count_before > self._request_count:
+            observers.group_committed(count_before - self._request_count)
         self._note_answered()
+
+    def _report(self, done: _Waiting | _WaitingRun) -> None:
+        """Report requests that were answered after their flush to metrics."""
+        assert self._loop is not None
+        waited_s = self._loop.time() - done.until_s + self._timeout_ms() / 1000
+        answered = self.observers.request_answered
+        if isinstance(done, _Waiting):
+            answered(done.request.code, done.answer, waited_s, False, 1)
+        else:
+            answered(RequestCode.SEND_MESSAGE_V2, done.frames[0], waited_s, False, len(done.frames))
 
     def _take_first(self) -> _Waiting | _WaitingRun:
         first = self._waiting.popleft()
@@ -236,6 +254,7 @@ class FlushQueue:
                 setting,
             )
             _respond_late(late, code, f"the {what} timed out")
+            self._report_failure(late, code)
         oldest = self._waiting[0] if self._waiting else None
         self._next_timeout = self._loop.call_at(oldest.until_s, self._time_out) if oldest else None
         self._note_answered()
@@ -249,7 +268,15 @@ class FlushQueue:
         refused, self._waiting, self._request_count = self._waiting, deque(), 0
         for lost in refused:
             _refuse(lost, ResponseCode.SERVICE_NOT_AVAILABLE, reason)
+            self._report_failure(lost, ResponseCode.SERVICE_NOT_AVAILABLE)
         self._note_answered()
+
+    def _report_failure(self, late: _Waiting | _WaitingRun, code: ResponseCode) -> None:
+        """Report requests that were answered with another code than their own to metrics."""
+        if self.observers.is_on:
+            request_code = RequestCode.SEND_MESSAGE_V2 if isinstance(late, _WaitingRun) else late.request.code
+            count = len(late.frames) if isinstance(late, _WaitingRun) else 1
+            self.observers.request_answered(request_code, Command(code), self._timeout_ms() / 1000, False, count)
 
     def _note_answered(self) -> None:
         if self._all_answered is not None and not self._waiting and not self._all_answered.done():

@@ -17,6 +17,7 @@ from orbitlog.access.request_guard import RequestGuard
 from orbitlog.access.request_signature import SIGNATURE
 from orbitlog.broker.sending.fast_sends import FastSends
 from orbitlog.broker.sending.send_templates import HEADER_STARTS, RUN_MAX
+from orbitlog.broker.sending.signed_patterns import SignedPatterns
 from orbitlog.remoting.connection import Connection
 from orbitlog.wire.codes import RequestCode
 from orbitlog.wire.command import Serialization
@@ -38,16 +39,19 @@ class GuardedSends:
         # Frames verified at once. After a run that the fast path did not take completely, it is one: frames that are
         # left to the slow path would be verified again and again.
         self._run = RUN_MAX
+        self._patterns: dict[Connection, SignedPatterns] = {}
 
     def __call__(self, connection: Connection, backlog: deque[Frame], outgoing: list[bytes]) -> None:
         """Take sends off the front of a backlog, as `FastSends` does."""
         if not self._fast_path.has_templates(connection):
             return
         ip = connection.remote_address[0]
+        patterns = self._patterns.get(connection) or self._patterns_of(connection)
+        policy = self._guard.policy
         while backlog and len(outgoing) < RUN_MAX and not connection.is_congested:
             admitted: deque[Frame] = deque()
             for frame in islice(backlog, self._run):
-                verified = self._admitted(frame, ip)
+                verified = patterns.verified(frame, policy) or self._admitted(frame, ip, patterns)
                 if verified is None:
                     break
                 admitted.append(verified)
@@ -62,7 +66,12 @@ class GuardedSends:
                 return
             self._run = RUN_MAX
 
-    def _admitted(self, frame: Frame, ip: str) -> Frame | None:
+    def _patterns_of(self, connection: Connection) -> SignedPatterns:
+        patterns = self._patterns[connection] = SignedPatterns(self._guard.policy)
+        connection.on_close(self._patterns.__delitem__)
+        return patterns
+
+    def _admitted(self, frame: Frame, ip: str, patterns: SignedPatterns) -> Frame | None:
         """Return a frame with its signature replaced if the guard admits it; None if it is left to the slow path."""
         serialization, header, body = frame
         if serialization != _JSON or header.count(_MARK) != 1:
@@ -79,4 +88,5 @@ class GuardedSends:
         field = b'%b%b"' % (_MARK, signature)
         if header.count(field) != 1 or not self._guard.is_admitted(code, ext_fields, body, ip):
             return None
+        patterns.learn(self._guard, code, ext_fields, header, ip)
         return serialization, header.replace(field, _VERIFIED_FIELD), body

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from zlib import crc32
 
 from orbitlog.broker.admin.name_checks import checked_group
@@ -48,7 +48,11 @@ from orbitlog.remoting.unique_ids import UniqueIds
 from orbitlog.store.appending.put_result import PutResult
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
+from orbitlog.wire.header_patterns import ACCOUNT_FIELD
 from orbitlog.wire.send_headers import SendMessageRequest, SendMessageV2Request
+
+if TYPE_CHECKING:
+    from orbitlog.access.account_quotas import AccountQuota, AccountQuotas
 
 log = logging.getLogger(__name__)
 
@@ -75,8 +79,11 @@ class SendHandler:
         halves: HalfMessages,
         ends: TransactionEnds,
         flushes: FlushQueue | None,
+        *,
+        quotas: AccountQuotas | None = None,
     ) -> None:
         self._state = state
+        self._quotas = quotas
         self._writer = writer
         self._halves = halves
         self._flushes = flushes
@@ -91,7 +98,7 @@ class SendHandler:
         self._added_raw = writer.encode(added)
         self._added_to_members = self._added_raw if state.compat.batch_members_get_batch_properties else b""
         self._keeps_wait = state.compat.plain_send_keeps_wait
-        self._rules = SendRules(keeps_wait=self._keeps_wait)
+        self._rules = SendRules(keeps_wait=self._keeps_wait, has_quotas=quotas is not None)
         self._hosts: dict[Connection, _Hosts] = {}
         parts = SendParts(writer, self._answers, self._rules, self._added_raw, self._added_to_members)
         transactions = FastTransactions(writer, halves, ends, self._rules, added)
@@ -108,12 +115,15 @@ class SendHandler:
         kind = SendKind.BATCH if is_batch else SendKind.SINGLE
         topic, body = header.topic, request.body
         config = self._state.topics.find(topic)
-        send = Send(header, config, connection.remote_address, self._limits())
+        account = request.ext_fields.get(ACCOUNT_FIELD) if self._quotas is not None else None
+        send = Send(header, config, connection.remote_address, self._limits(), self._quota_of(account))
         _raise(self._rules.judge_topic(send, kind))
         if config is None:
-            config = self._create_topic(connection, header)
+            config = self._create_topic(connection, header, account)
             send = send._replace(config=config)
         verdict = self._rules.judge(send, kind, body)
+        if verdict.refusal is not None and send.quota is not None and verdict.refusal.code == ResponseCode.SYSTEM_BUSY:
+            send.quota.refused_count += 1  # here, because the fast path leaves refusals to this one
         _raise(verdict.refusal)
         queue_id = header.queue_id
         if queue_id < 0:
@@ -156,6 +166,9 @@ class SendHandler:
             )
         return self._answer(connection, request, frame, result.end, waits=waits_for_flush(properties))
 
+    def _quota_of(self, account: str | None) -> AccountQuota | None:
+        return None if self._quotas is None else self._quotas.of(account)
+
     def _limits(self) -> SendLimits:
         """Return the limits that are in force now; an operator may change them while the broker runs."""
         settings = self._state.settings
@@ -181,12 +194,14 @@ class SendHandler:
 
     # Topics that do not exist, properties that are rewritten
 
-    def _create_topic(self, connection: Connection, header: SendMessageRequest) -> TopicConfig:
+    def _create_topic(self, connection: Connection, header: SendMessageRequest, account: str | None) -> TopicConfig:
         """Create the topic of a send; raise `RequestRefused` if the broker does not create topics automatically."""
         state, topic = self._state, header.topic
         if topic.startswith(names.RETRY_PREFIX):
             return state.topics.find_or_create(topic, 1, sys_flag=2 if header.unit_mode else 0)
         created = None
+        if self._quotas is not None:
+            self._quotas.admit_topics(account, (topic,), lambda name: state.topics.find(name) is not None)
         if state.settings[keys.AUTO_CREATE_TOPIC] or header.default_topic != names.AUTO_CREATE_TOPIC:
             created = state.topics.create_from_template(
                 topic, header.default_topic, header.default_topic_queue_count, 1 if header.unit_mode else 0
@@ -260,6 +275,8 @@ class SendHandler:
             times_max,
             config.topic,
         )
+        origin = properties.get(props.RETRY_TOPIC, message.topic)
+        state.statistics.observers.dead_letter(origin, group_name)
         return message._replace(topic=config.topic, queue_id=0, version=record_version(config.topic))
 
     def _send_batch(

@@ -113,4 +113,6 @@ class SendBackHandler:
         if not result.is_stored:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, result.status.value)
         state.statistics.add(SNDBCK_PUT_NUMS, f"{properties[props.RETRY_TOPIC]}@{header.group}", 1)
+        if is_dead_letter:
+            state.statistics.observers.dead_letter(properties[props.RETRY_TOPIC], header.group)
         return result.end

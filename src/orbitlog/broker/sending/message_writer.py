@@ -40,35 +40,36 @@ class MessageWriter:
     def __init__(self, state: BrokerState) -> None:
         self._state = state
         self._store = state.store
-        self._stored = StoredMessages(state)
+        self.stored = StoredMessages(state)
+        """Called after each append; a broker with metrics replaces it by one that counts more."""
         self.has_separator = state.compat.trailing_property_separator
 
     def put(self, message: Message) -> PutResult:
         """Store one message."""
         result = self._store.append(message)
         if result.physical_offset >= 0:
-            self._stored.note(message.topic, 1, result.size_bytes)
+            self.stored.note(message, 1, result.size_bytes)
         return result
 
     def put_all(self, messages: Sequence[Message]) -> list[PutResult]:
         """Store the messages of one batch, all of one topic: all of them or none."""
         results = self._store.append_batch(messages)
         if results[0].physical_offset >= 0:
-            self._stored.note(messages[0].topic, len(results), sum(result.size_bytes for result in results))
+            self.stored.note(messages[0], len(results), sum(result.size_bytes for result in results))
         return results
 
     def put_members(self, batch: Message, added: bytes) -> AppendedMembers | None:
         """Store a batch without decoding its members; None if nothing was stored and `put_all` has to do it."""
         appended = self._store.append_members(batch, added)
         if appended is not None:
-            self._stored.note(batch.topic, len(appended.physical_offsets), appended.size_bytes)
+            self.stored.note(batch, len(appended.physical_offsets), appended.size_bytes)
         return appended
 
     def put_rows(self, rows: Sequence[Row], is_one_topic: bool) -> list[tuple[int, int]]:
         """Store the first rows of a run; return the physical and the queue offset of each that was stored."""
         places = self._store.append_run(rows)
         if places:
-            self._stored.note_rows(rows, places, is_one_topic)
+            self.stored.note_rows(rows, places, is_one_topic)
         return places
 
     def encode(self, properties: dict[str, str]) -> bytes:

@@ -10,8 +10,8 @@ check, a quota) is a new entry. Its class states how the fast path obeys it:
   message; one that does not pass is left to the slow path, which evaluates it from the start and sends the refusal.
 - `PropertyRule`: concerns messages with certain properties. These are special: the fast path never takes them.
 
-The module is pure: no I/O, no clock, no random numbers, no table is changed. Refusals of the store itself
-(`store.appending.put_rules`) follow later, on both paths.
+The module is pure: no I/O, no clock, no random numbers, no table is changed; quotas alone are used up. Refusals of the
+store itself (`store.appending.put_rules`) follow later, on both paths.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from orbitlog.broker.admin.name_checks import checked_topic
 from orbitlog.errors import RequestRefused
@@ -27,11 +27,15 @@ from orbitlog.formats import names
 from orbitlog.formats.java import utf8_encode
 from orbitlog.formats.records import flags
 from orbitlog.formats.records import properties as props
+from orbitlog.formats.records.batch import member_count
 from orbitlog.formats.records.properties import NAME_END, PROPERTIES_BYTES_MAX, PROPERTY_END
 from orbitlog.formats.records.transaction_ops import CHECK_TIMES, PREPARED_QUEUE_OFFSET
 from orbitlog.formats.tables.topic_config import TopicConfig
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.send_headers import SendMessageRequest
+
+if TYPE_CHECKING:
+    from orbitlog.access.account_quotas import AccountQuota
 
 # Header fields that belong to one message, with their names on the wire (SEND_MESSAGE_V2). A template does not compare
 # them. It keeps the valid values of `queue_id`, so that a header rule may depend on that one.
@@ -106,6 +110,8 @@ class Send(NamedTuple):
     """None until a missing topic has been created."""
     client_address: tuple[str, int]
     limits: SendLimits
+    quota: AccountQuota | None = None
+    """The quotas of the account that sends it, if it has any."""
 
 
 class HeaderRule(NamedTuple):
@@ -301,6 +307,22 @@ def _half_is_marked(header: SendMessageRequest, properties: Mapping[str, str]) -
     return None
 
 
+# Quotas
+
+
+def _quota_admits_message(send: Send, body: bytes, _: str) -> Refusal | None:
+    return None if send.quota is None else _over_quota(send.quota, 1, len(body))
+
+
+def _quota_admits_batch(send: Send, body: bytes, _: str) -> Refusal | None:
+    return None if send.quota is None else _over_quota(send.quota, member_count(body), len(body))
+
+
+def _over_quota(quota: AccountQuota, messages: int, size_bytes: int) -> Refusal | None:
+    remark = quota.take(messages, size_bytes)
+    return None if remark is None else Refusal(ResponseCode.SYSTEM_BUSY, remark)
+
+
 SEND_RULES: tuple[SendRule, ...] = (
     HeaderRule("topic is sendable", frozenset({"topic"}), _topic_is_sendable, before_topic=True),
     HeaderRule("queue exists", frozenset({"topic", "queue_id"}), _queue_exists),
@@ -315,6 +337,11 @@ SEND_RULES: tuple[SendRule, ...] = (
     MessageRule("batch waits for flush", _batch_waits_for_flush, _BATCH),
 )
 """All rules, in the order in which the slow path evaluates them."""
+QUOTA_RULES: tuple[SendRule, ...] = (
+    MessageRule("message is within the quota", _quota_admits_message, _SINGLE | _HALF),
+    MessageRule("batch is within the quota", _quota_admits_batch, _BATCH),
+)
+"""Rules of brokers with access control. They are evaluated last, because a message that passes takes its tokens."""
 
 
 _PROPERTY_RULES = tuple(rule for rule in SEND_RULES if isinstance(rule, PropertyRule))
@@ -342,8 +369,8 @@ class Verdict(NamedTuple):
 class SendRules:
     """Evaluates the rules for one broker; `keeps_wait` is false if it removes the property WAIT from every message."""
 
-    def __init__(self, *, keeps_wait: bool, rules: Sequence[SendRule] | None = None) -> None:
-        self._rules = tuple(SEND_RULES if rules is None else rules)
+    def __init__(self, *, keeps_wait: bool, has_quotas: bool = False, rules: Sequence[SendRule] | None = None) -> None:
+        self._rules = (*(SEND_RULES if rules is None else rules), *(QUOTA_RULES if has_quotas else ()))
         self._keeps_wait = keeps_wait
         self.message_checks: dict[SendKind, tuple[MessageCheck, ...]] = {
             kind: tuple(rule.check for rule in self._rules if isinstance(rule, MessageRule) and kind in rule.kinds)

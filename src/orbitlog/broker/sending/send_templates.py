@@ -37,7 +37,7 @@ _USES_BEFORE_PATTERN = 32
 _loads = orjson.loads
 
 # The values of one message in a header, as JSON writes them.
-_MESSAGE_VALUES = {
+MESSAGE_VALUES = {
     OPAQUE_MARK: OPAQUE_VALUE,
     b'"%b":"' % _QUEUE.encode(): rb"([0-9]{1,5})",
     b'"%b":"' % _BORN.encode(): rb"([0-9]{1,18})",
@@ -169,7 +169,7 @@ def find_by_fields(cache: TemplateCache, header: bytes, code: int) -> ReadSend:
     if template.uses >= _USES_BEFORE_PATTERN:
         if template.uses == _USES_BEFORE_PATTERN and cache.pattern_count < _PATTERNS_MAX:
             cache.pattern_count += 1
-            template.pattern = header_pattern(header, _MESSAGE_VALUES) or _NO_PATTERN
+            template.pattern = header_pattern(header, MESSAGE_VALUES) or _NO_PATTERN
         if template.pattern is not _NO_PATTERN:
             cache.recent[code] = template
     return template, b"%d" % opaque, queue_text, time_text, properties

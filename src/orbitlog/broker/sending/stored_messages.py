@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from orbitlog.broker.runtime.broker_state import BrokerState
+from orbitlog.formats.records.message import Message
 from orbitlog.formats.records.record_template import Row
 
 
@@ -19,9 +20,9 @@ class StoredMessages:
         self._state = state
         self._note_put = state.statistics.note_put
 
-    def note(self, topic: str, count: int, size_bytes: int) -> None:
-        """Note the messages of one request, all of one topic."""
-        self._note_put(topic, count, size_bytes)
+    def note(self, message: Message, count: int, size_bytes: int) -> None:
+        """Note the messages of one request, all of one topic; `message` is the first of them, or the batch."""
+        self._note_put(message.topic, count, size_bytes)
         self._state.message_appended()
 
     def note_rows(self, rows: Sequence[Row], places: Sequence[tuple[int, int]], is_one_topic: bool) -> None:

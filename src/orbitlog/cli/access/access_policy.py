@@ -40,59 +40,40 @@ def list_policies(*, name: str | None, file: Path | None, store: Path | None, ou
     show_rows(_COLUMNS, rows, output)
 
 
-def _put(path: Path, name: str, decision: str, *, resource: str, actions: str, sources: tuple[str, ...]) -> str:
-    """Add an entry, and return the sentence that reports it."""
-    entry = {"resource": resource, "actions": actions.split(","), "decision": decision, "sourceIps": list(sources)}
-    policies = {"policies": [{"policyType": CUSTOM, "entries": [entry]}]}
-    change_file(path, lambda table: table.put_acl(SUBJECT_PREFIX + name, policies))
-    return f"{decision} {actions} on {resource} is a policy of user {name}"
-
-
 _sources = click.option(
     "--from", "sources", multiple=True, metavar="ADDRESS", help="Only for this address or network; may be repeated."
 )
 
 
-@command.command("allow", help="Allow ACTIONS, such as Pub,Sub, on RESOURCE, such as Topic:Orders or Group:*.")
-@click.argument("name")
-@click.argument("resource")
-@click.argument("actions")
-@_sources
-@user_file_options
-@output_options
-def allow(
-    *,
-    name: str,
-    resource: str,
-    actions: str,
-    sources: tuple[str, ...],
-    file: Path | None,
-    store: Path | None,
-    output: Output,
-) -> None:
-    sentence = _put(user_file(file, store), name, ALLOW, resource=resource, actions=actions, sources=sources)
-    show_change(output, sentence, username=name, resource=resource)
+def _add_command(word: str, decision: str, help_text: str) -> None:
+    """Add the command that puts entries with one decision."""
+
+    @command.command(word, help=help_text)
+    @click.argument("name")
+    @click.argument("resource")
+    @click.argument("actions")
+    @_sources
+    @user_file_options
+    @output_options
+    def put(
+        *,
+        name: str,
+        resource: str,
+        actions: str,
+        sources: tuple[str, ...],
+        file: Path | None,
+        store: Path | None,
+        output: Output,
+    ) -> None:
+        entry = {"resource": resource, "actions": actions.split(","), "decision": decision, "sourceIps": list(sources)}
+        policies = {"policies": [{"policyType": CUSTOM, "entries": [entry]}]}
+        change_file(user_file(file, store), lambda table: table.put_acl(SUBJECT_PREFIX + name, policies))
+        sentence = f"{decision} {actions} on {resource} is a policy of user {name}"
+        show_change(output, sentence, username=name, resource=resource)
 
 
-@command.command("deny", help="Deny ACTIONS, such as All, on RESOURCE.")
-@click.argument("name")
-@click.argument("resource")
-@click.argument("actions")
-@_sources
-@user_file_options
-@output_options
-def deny(
-    *,
-    name: str,
-    resource: str,
-    actions: str,
-    sources: tuple[str, ...],
-    file: Path | None,
-    store: Path | None,
-    output: Output,
-) -> None:
-    sentence = _put(user_file(file, store), name, DENY_WORD, resource=resource, actions=actions, sources=sources)
-    show_change(output, sentence, username=name, resource=resource)
+_add_command("allow", ALLOW, "Allow ACTIONS, such as Pub,Sub, on RESOURCE, such as Topic:Orders or Group:*.")
+_add_command("deny", DENY_WORD, "Deny ACTIONS, such as All, on RESOURCE.")
 
 
 @command.command("remove", help="Remove the entry of RESOURCE, or without it all policies of a user.")

@@ -8,6 +8,7 @@ from pathlib import Path
 import click
 
 from orbitlog.access.access_file import load_access_file
+from orbitlog.access.access_settings import LIMIT_MAX, LIMIT_NAMES, NO_LIMITS, QuotaLimits
 from orbitlog.access.user_records import DISABLED, ENABLED, NORMAL, SUPER
 from orbitlog.cli.access.user_file_option import change_file, show_change, user_file, user_file_options
 from orbitlog.cli.main import WrongUse
@@ -15,6 +16,7 @@ from orbitlog.cli.output.json_rows import Output, output_options
 from orbitlog.cli.output.row_output import show_rows
 from orbitlog.cli.output.stream_table import Column
 
+_QUOTA_COLUMNS = (Column("username"), *map(Column, LIMIT_NAMES))
 _COLUMNS = (Column("username"), Column("userType"), Column("userStatus"), Column("policies"))
 
 
@@ -77,22 +79,55 @@ def change_password(*, name: str, password_stdin: bool, file: Path | None, store
     show_change(output, f"the password of user {name} is changed", username=name)
 
 
-@command.command("enable", help="Enable a user.")
-@click.argument("name")
-@user_file_options
-@output_options
-def enable_user(*, name: str, file: Path | None, store: Path | None, output: Output) -> None:
-    change_file(user_file(file, store), lambda table: table.update_user(name, {"userStatus": ENABLED}))
-    show_change(output, f"user {name} is enabled", username=name)
+def _add_status_command(word: str, status: str, help_text: str) -> None:
+    """Add the command that gives a user one status."""
+
+    @command.command(word, help=help_text)
+    @click.argument("name")
+    @user_file_options
+    @output_options
+    def set_status(*, name: str, file: Path | None, store: Path | None, output: Output) -> None:
+        change_file(user_file(file, store), lambda table: table.update_user(name, {"userStatus": status}))
+        show_change(output, f"user {name} is {word}d", username=name)
 
 
-@command.command("disable", help="Disable a user; its requests are refused until it is enabled.")
+_add_status_command("enable", ENABLED, "Enable a user.")
+_add_status_command("disable", DISABLED, "Disable a user; its requests are refused until it is enabled.")
+
+
+@command.command(
+    "quota",
+    help="""Set quotas of a user, or show them if none is given; 0 is unlimited.
+
+    Without a quota of its own a user has the default of the broker (userMessagesPerSecondMax and similar keys).""",
+)
 @click.argument("name")
+@click.option("--messages", type=click.IntRange(0, LIMIT_MAX), help="Messages a second.")
+@click.option("--bytes", "size_bytes", type=click.IntRange(0, LIMIT_MAX), help="Bytes of message bodies a second.")
+@click.option("--connections", type=click.IntRange(0, LIMIT_MAX), help="Open connections.")
+@click.option("--topics", type=click.IntRange(0, LIMIT_MAX), help="Topics that the user has created.")
 @user_file_options
 @output_options
-def disable_user(*, name: str, file: Path | None, store: Path | None, output: Output) -> None:
-    change_file(user_file(file, store), lambda table: table.update_user(name, {"userStatus": DISABLED}))
-    show_change(output, f"user {name} is disabled", username=name)
+def quota(
+    *,
+    name: str,
+    messages: int | None,
+    size_bytes: int | None,
+    connections: int | None,
+    topics: int | None,
+    file: Path | None,
+    store: Path | None,
+    output: Output,
+) -> None:
+    path = user_file(file, store)
+    limits = QuotaLimits(messages, size_bytes, connections, topics)
+    if limits != NO_LIMITS:
+        change_file(path, lambda table: table.set_limits(name, limits))
+    user = load_access_file(path).users.get(name)
+    if user is None:
+        raise WrongUse(f"user {name} does not exist in {path}")
+    row = dict.fromkeys(LIMIT_NAMES) | user.limits.to_json()
+    show_rows(_QUOTA_COLUMNS, [{"username": name, **row}], output)
 
 
 @command.command("remove", help="Remove a user and its policies.")

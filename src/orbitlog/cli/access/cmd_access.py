@@ -9,6 +9,7 @@ COMMANDS: dict[str, LazyCommand] = {
     "policy": LazyCommand("orbitlog.cli.access.access_policy", "List, add and remove policy entries of users."),
     "check": LazyCommand("orbitlog.cli.access.access_check", "Explain whether an account may do something."),
     "import": LazyCommand("orbitlog.cli.access.access_import", "Turn accounts of plain_acl.yml into users."),
+    "tls": LazyCommand("orbitlog.cli.access.access_tls", "Create a CA and certificates for development."),
 }
 
 command = LazyGroup(

@@ -7,13 +7,15 @@ cluster refused; `--strict` exits with 1 then. A verb of Apache's tool that is n
 from __future__ import annotations
 
 import importlib
+import os
 from typing import TYPE_CHECKING
 
 import click
 
 from orbitlog.cli.main import Problem, WrongUse
 from orbitlog.cli.mqadmin.verb_flags import HELP, NAME_SERVER, BadFlags, FlagValues, parse_flags, usage
-from orbitlog.cli.mqadmin.verb_table import VERBS, Verb, find_verb
+from orbitlog.cli.mqadmin.verb_record import Verb
+from orbitlog.cli.mqadmin.verb_table import VERBS, find_verb
 from orbitlog.errors import BrokerRefused, OrbitlogError
 
 if TYPE_CHECKING:
@@ -94,8 +96,8 @@ def _failure_of(verb: Verb, given: FlagValues, context_name: str | None) -> str 
     """Run a verb; return its error with the code that Apache's tool prints, or None."""
     from orbitlog.cli.contexts import choose_cluster
 
-    cluster = choose_cluster(given.get(NAME_SERVER.short), context_name)
     try:
+        cluster = _with_java_options(choose_cluster(given.get(NAME_SERVER.short), context_name))
         _run(verb, given, cluster)
     except BrokerRefused as error:
         return f"CODE: {error.code}  DESC: {error.remark.splitlines()[0] if error.remark else 'refused'}"
@@ -107,6 +109,16 @@ def _failure_of(verb: Verb, given: FlagValues, context_name: str | None) -> str 
     except (OrbitlogError, ValueError) as error:
         return str(error)
     return None
+
+
+def _with_java_options(cluster: Cluster) -> Cluster:
+    """Return the cluster with the TLS settings of `JAVA_OPT_EXT`, which scripts set for Apache's tool."""
+    options = os.environ.get("JAVA_OPT_EXT", "")
+    if "-Dtls." not in options or cluster.tls:
+        return cluster
+    from orbitlog.cli.mqadmin.java_tls import with_java_tls
+
+    return with_java_tls(cluster, options)
 
 
 def _run(verb: Verb, given: FlagValues, cluster: Cluster) -> None:

@@ -5,41 +5,16 @@ Imports no verb module: running one verb imports only its own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from orbitlog.cli.mqadmin.verb_flags import HELP, NAME_SERVER, Flag
-
-
-@dataclass(frozen=True, slots=True)
-class Verb:
-    """One verb. `function` is `module:name`; `is_client` means that it sends, and needs a full client."""
-
-    name: str
-    help: str
-    function: str
-    orbitlog_command: str
-    own_flags: tuple[Flag, ...] = ()
-    is_client: bool = False
-
-    @property
-    def flags(self) -> tuple[Flag, ...]:
-        return (*self.own_flags, NAME_SERVER, HELP)
-
-
-def _need(short: str, long: str, text: str) -> Flag:
-    return Flag(short, long, text, required=True)
-
-
-def _switch(short: str, long: str, text: str) -> Flag:
-    return Flag(short, long, text, takes_value=False)
-
+from orbitlog.cli.mqadmin.access_verbs import ACCESS_VERBS
+from orbitlog.cli.mqadmin.verb_flags import Flag
+from orbitlog.cli.mqadmin.verb_record import BROKER_OR, OR_CLUSTER, Verb
+from orbitlog.cli.mqadmin.verb_record import need as _need
+from orbitlog.cli.mqadmin.verb_record import switch as _switch
 
 _TOPIC = _need("t", "topic", "the topic")
 _GROUP = _need("g", "groupName", "the consumer group")
 _BROKER = Flag("b", "brokerAddr", "a broker by its address")
 _CLUSTER = Flag("c", "clusterName", "all masters of a cluster")
-_BROKER_OR = Flag("b", "brokerAddr", "a broker by its address", one_of="where")
-_OR_CLUSTER = Flag("c", "clusterName", "all masters of a cluster", one_of="where")
 _ROUTE = Flag("c", "cluster", "cluster or parent topic for the route lookup")
 _KEY = _need("k", "key", "the key")
 _VALUE = _need("v", "value", "the value")
@@ -92,7 +67,7 @@ _TOPICS = (
         "orbitlog.cli.mqadmin.mq_topics:update_topic",
         "topic create, topic update",
         (
-            *(_BROKER_OR, _OR_CLUSTER, _TOPIC),
+            *(BROKER_OR, OR_CLUSTER, _TOPIC),
             Flag("a", "attributes", "attributes: +a=b,-c"),
             Flag("r", "readQueueNums", "queues to read from"),
             Flag("w", "writeQueueNums", "queues to write to"),
@@ -442,7 +417,7 @@ _BROKERS = (
         "Show the runtime statistics of a broker.",
         "orbitlog.cli.mqadmin.mq_brokers:broker_status",
         "cluster health",
-        (_BROKER_OR, _OR_CLUSTER),
+        (BROKER_OR, OR_CLUSTER),
     ),
     Verb(
         "brokerConsumeStats",
@@ -534,49 +509,7 @@ _BROKERS = (
     ),
 )
 
-_SUBJECT = _need("s", "subject", "the subject: User:name")
-_USERNAME = _need("u", "username", "the user")
-
-
-def _access(name: str, help_text: str, command: str, *flags: Flag) -> Verb:
-    function = "".join(f"_{letter.lower()}" if letter.isupper() else letter for letter in name)
-    return Verb(
-        name, help_text, f"orbitlog.cli.mqadmin.mq_access:{function}", command, (_BROKER_OR, _OR_CLUSTER, *flags)
-    )
-
-
-_POLICY = (
-    _SUBJECT,
-    _need("r", "resource", "resources, separated by commas: Topic:name,Group:*"),
-    _need("a", "actions", "actions, separated by commas: Pub,Sub"),
-    _need("d", "decision", "Allow or Deny"),
-    Flag("i", "sourceIp", "addresses or networks, separated by commas"),
-)
-_PASSWORD = Flag("p", "password", "the password")
-_TYPE = Flag("t", "userType", "Super or Normal")
-_ACCESS = (
-    _access("createUser", "Create a user.", "-", _USERNAME, _need("p", "password", "the password"), _TYPE),
-    _access(
-        *("updateUser", "Change the password, type or status of a user.", "-", _USERNAME, _PASSWORD, _TYPE),
-        Flag("s", "userStatus", "enable or disable"),
-    ),
-    _access("deleteUser", "Delete a user and its policies.", "-", _USERNAME),
-    _access("getUser", "Show a user.", "-", _USERNAME),
-    _access("listUser", "List users.", "-", Flag("f", "filter", "only names that contain this text")),
-    _access("createAcl", "Add entries to the policy of a user.", "-", *_POLICY),
-    _access("updateAcl", "Add or replace entries of the policy of a user.", "-", *_POLICY),
-    _access(
-        *("deleteAcl", "Delete the policies of a user, or the entries of some resources.", "-", _SUBJECT),
-        Flag("r", "resource", "resources, separated by commas"),
-    ),
-    _access("getAcl", "Show the policies of a user.", "-", _SUBJECT),
-    _access(
-        *("listAcl", "List policies.", "-", Flag("s", "subject", "only subjects that contain this text")),
-        Flag("r", "resource", "only resources that contain this text"),
-    ),
-)
-
-VERBS = {verb.name: verb for verb in (*_TOPICS, *_GROUPS, *_OFFSETS, *_MESSAGES, *_SENDING, *_BROKERS, *_ACCESS)}
+VERBS = {verb.name: verb for verb in (*_TOPICS, *_GROUPS, *_OFFSETS, *_MESSAGES, *_SENDING, *_BROKERS, *ACCESS_VERBS)}
 
 
 def find_verb(name: str) -> Verb | None:

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from orbitlog.client.connection.addresses import parse_addresses
+from orbitlog.client.connection.addresses import is_secured, parse_addresses
 from orbitlog.client.connection.cluster_link import ClusterLink
 from orbitlog.client.connection.namespaces import topic_name
 from orbitlog.client.connection.routes import Routes
@@ -27,9 +27,11 @@ from orbitlog.wire.command import Command
 # Headers and bodies are imported by the methods that need them: a class takes up to a millisecond to create, and there
 # are two hundred, so a command that sends one request starts in half the time.
 if TYPE_CHECKING:
+    import ssl
     from datetime import datetime
 
     from orbitlog.access.credentials import Credentials
+    from orbitlog.client.connection.client_tls import TlsChoice
     from orbitlog.client.consumer.received import Received
     from orbitlog.formats.tables.group_config import GroupConfig
     from orbitlog.formats.tables.topic_config import TopicConfig
@@ -333,13 +335,23 @@ class Administration:
 
 
 @asynccontextmanager
-async def administer(address: str, *, credentials: Credentials | None = None) -> AsyncIterator[Administration]:
+async def administer(
+    address: str, *, credentials: Credentials | None = None, tls: TlsChoice | ssl.SSLContext | None = None
+) -> AsyncIterator[Administration]:
     """Open a connection for administration only: no producer, consumer or heartbeats, and half of the start-up time."""
-    link = ClusterLink(parse_addresses(address), _refuse_request, credentials)
+    link = ClusterLink(parse_addresses(address), _refuse_request, credentials, _tls_context(tls, address))
     try:
         yield Administration(link, Routes(link))
     finally:
         await link.close()
+
+
+def _tls_context(tls: TlsChoice | ssl.SSLContext | None, address: str) -> ssl.SSLContext | None:
+    if tls is None and not is_secured(address):
+        return None
+    from orbitlog.client.connection.client_tls import tls_context
+
+    return tls_context(tls, address)
 
 
 def _refuse_request(_: Connection, request: Command) -> Answer:

@@ -103,7 +103,7 @@ def test_group_config_sets_the_number_of_retry_queues(tmp_path: Path) -> None:
         await put_group(desk, retry_queue_count=0)
         before = desk.broker.state.store.written_to
         assert (await send_back(desk, message)).code == ResponseCode.SUCCESS
-        assert desk.broker.state.store.written_to == before  # without retry queues nothing is tried again
+        assert desk.broker.state.store.written_to == before  # without retry queues nothing is retried
 
     at_desk(tmp_path, work, now_ms=clock)
 

@@ -40,7 +40,7 @@ def row(topic: str, body: bytes) -> Row:
 
 def test_batch_is_one_occasion_and_one_wake_up() -> None:
     broker = Broker()
-    broker.stored.note("Orders", 3, 300)
+    broker.stored.note(make_message("Orders", b"x"), 3, 300)
     assert broker.counted("Orders") == (3, 1, 300)
     assert broker.wake_ups == 1
 

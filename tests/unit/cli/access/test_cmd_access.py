@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from orbitlog.access.access_file import load_access_file
+from orbitlog.access.access_settings import QuotaLimits
 
 ACCOUNTS = """
 globalWhiteRemoteAddresses: [10.0.0.1]
@@ -45,6 +46,17 @@ def test_user_is_added_changed_and_removed_without_showing_passwords(run: Any, b
     assert run("access", "user", "enable", "bob", "--file", bob).exit_code == 0
     assert run("access", "user", "remove", "bob", "--file", bob).exit_code == 0
     assert load_access_file(bob).users == {}
+
+
+def test_quotas_of_a_user_are_set_one_by_one_and_shown(run: Any, bob: Path) -> None:
+    shown = {"username": "bob", "messagesPerSecond": None, "bytesPerSecond": None, "connections": None, "topics": None}
+    assert run("access", "user", "quota", "bob", "--file", bob, "--json").rows == [shown]
+    assert run("access", "user", "quota", "bob", "--messages", "100", "--file", bob).exit_code == 0
+    changed = run("access", "user", "quota", "bob", "--topics", "0", "--file", bob, "--json")
+    assert changed.rows == [{**shown, "messagesPerSecond": 100, "topics": 0}]
+    assert load_access_file(bob).users["bob"].limits == QuotaLimits(100, None, None, 0)
+    assert run("access", "user", "quota", "eve", "--topics", "1", "--file", bob).exit_code != 0
+    assert run("access", "user", "quota", "bob", "--topics", "-1", "--file", bob).exit_code != 0
 
 
 def test_mistakes_end_in_one_sentence_and_change_nothing(run: Any, bob: Path, tmp_path: Path) -> None:
