@@ -11,6 +11,7 @@ from orbitlog.broker.runtime.broker_settings import BROKER_SETTINGS, BrokerSetti
 from orbitlog.settings.java_keys import JAVA_KEYS
 from orbitlog.settings.setting import SettingError
 from orbitlog.settings.setting_review import SettingClass
+from orbitlog.settings.tls_settings import TLS_SETTINGS
 
 
 def test_last_source_of_a_setting_wins(tmp_path: Path) -> None:
@@ -30,13 +31,13 @@ def test_name_servers_come_from_javas_variable() -> None:
 
 
 def test_load_reports_keys_that_no_table_reads_by_class() -> None:
-    given = ["sendMessageThreadPoolNums=4", "metricsExporterType=PROM", "brokerNam=x", "qqqq=1"]
+    given = ["sendMessageThreadPoolNums=4", "timerStopEnqueue=true", "brokerNam=x", "qqqq=1"]
     settings = load_broker_settings(None, given, {})
     found = {complaint.key: (complaint.kind, complaint.sentence) for complaint in settings.complaints}
     assert found["sendMessageThreadPoolNums"] == (SettingClass.HARMLESS, "")
-    assert found["metricsExporterType"] == (
+    assert found["timerStopEnqueue"] == (
         SettingClass.BEHAVIOUR,
-        "metricsExporterType=PROM from the command line: metrics are not exported",
+        "timerStopEnqueue=true from the command line: timer messages are delivered nevertheless",
     )
     kind, sentence = found["brokerNam"]
     assert kind is SettingClass.UNKNOWN and "did you mean brokerName?" in sentence
@@ -45,19 +46,21 @@ def test_load_reports_keys_that_no_table_reads_by_class() -> None:
 
 def test_load_safety_key_refused_from_every_source(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
-    file.write_text("useTLS=TRUE\n")
-    with pytest.raises(SettingError, match=r"useTLS=TRUE from .*broker\.conf: TLS is not supported"):
+    file.write_text("enableControllerMode=TRUE\n")
+    with pytest.raises(
+        SettingError, match=r"enableControllerMode=TRUE from .*broker\.conf: controllers are not supported"
+    ):
         load_broker_settings(file, [], {})
-    with pytest.raises(SettingError, match="useTLS=true from the environment: "):
-        load_broker_settings(None, [], {"ORBITLOG_SET_useTLS": "true"})
-    with pytest.raises(SettingError, match="useTLS=true from the command line: "):
-        load_broker_settings(None, ["useTLS=true"], {})
+    with pytest.raises(SettingError, match="enableControllerMode=true from the environment: "):
+        load_broker_settings(None, [], {"ORBITLOG_SET_enableControllerMode": "true"})
+    with pytest.raises(SettingError, match="enableControllerMode=true from the command line: "):
+        load_broker_settings(None, ["enableControllerMode=true"], {})
 
 
 def test_load_safety_key_switched_off_by_a_later_source_starts(tmp_path: Path) -> None:
     file = tmp_path / "broker.conf"
-    file.write_text("useTLS=true\n")
-    assert load_broker_settings(file, ["useTLS=false"], {}).complaints[0].kind is SettingClass.HARMLESS
+    file.write_text("enableControllerMode=true\n")
+    assert load_broker_settings(file, ["enableControllerMode=false"], {}).complaints[0].kind is SettingClass.HARMLESS
 
 
 def test_load_address_server_without_name_servers_refused() -> None:
@@ -69,9 +72,15 @@ def test_load_address_server_without_name_servers_refused() -> None:
         assert settings.complaints[0].kind is SettingClass.BEHAVIOUR
 
 
-def test_slave_refusal_names_what_is_supported() -> None:
-    with pytest.raises(SettingError, match="run slaves with Apache's broker"):
-        load_broker_settings(None, ["brokerRole=SLAVE"], {})
+@pytest.mark.parametrize("texts", [["brokerRole=SLAVE"], ["brokerId=1"], ["brokerRole=SYNC_MASTER", "brokerId=2"]])
+def test_role_and_id_that_contradict_each_other_are_refused(texts: list[str]) -> None:
+    with pytest.raises(SettingError, match="a slave has an id above 0, a master has 0"):
+        _ = load_broker_settings(None, texts, {}).is_slave
+
+
+def test_slave_has_an_id_and_a_role() -> None:
+    assert load_broker_settings(None, ["brokerRole=SLAVE", "brokerId=1"], {}).is_slave
+    assert not load_broker_settings(None, [], {}).is_slave
 
 
 @pytest.mark.parametrize(
@@ -85,11 +94,11 @@ def test_slave_refusal_names_what_is_supported() -> None:
         "brokerIP1=0.0.0.0",
         "namesrvAddr=nonsense",
         "flushDiskType=SOMETIMES",
-        "brokerRole=SLAVE",
         "brokerRole=sync_master",
+        "haMasterAddress=10.0.0.1",
         "haMembers=10.0.0.1/8",
         "haTransferBatchSize=4194304",
-        "brokerId=1",
+        "brokerId=-1",
         "longPollingEnable=yes",
         "maxMessageSize=99999999",
         "mappedFileSizeConsumeQueue=7",
@@ -121,14 +130,16 @@ def test_change_blocked_or_unsupported_key_refused() -> None:
         settings.change({"maxMessageSize": "2048"})
     with pytest.raises(SettingError, match="aclEnable cannot be changed while the broker runs"):
         settings.change({"aclEnable": "false"})
-    with pytest.raises(SettingError, match="useTLS=true from the request: TLS is not supported"):
-        settings.change({"useTLS": "true"})
+    with pytest.raises(SettingError, match="enableControllerMode=true from the request: controllers are not supported"):
+        settings.change({"enableControllerMode": "true"})
     settings.change({"brokerPermission": "4"})
     assert settings[keys.BROKER_PERMISSION] == 4
 
 
 def test_keys_unknown_to_java_are_marked_as_own() -> None:
-    for key in BROKER_SETTINGS.keys() - JAVA_KEYS:
+    # Java reads the TLS keys too, from system properties and tls.properties.
+    java_tls_keys = {key for key in TLS_SETTINGS if key.startswith("tls.")} - {"tls.client.checkHostName"}
+    for key in BROKER_SETTINGS.keys() - JAVA_KEYS - java_tls_keys:
         assert "Orbitlog's own key" in BROKER_SETTINGS[key].help, key
 
 

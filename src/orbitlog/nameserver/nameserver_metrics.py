@@ -1,0 +1,77 @@
+"""Name server metrics: brokers, topics, requests and limits; and the listener of metrics and health."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from orbitlog.errors import RequestRefused
+from orbitlog.observe import metric_table as table
+from orbitlog.observe import metrics_settings as keys
+from orbitlog.observe.exposition import Exposition
+from orbitlog.observe.http_listener import HttpListener
+from orbitlog.observe.metric import Family, Row, label_text, single
+from orbitlog.observe.pages import metrics_and_health
+from orbitlog.observe.process_metrics import process_reader
+from orbitlog.remoting.connection import Answer, Connection, Handler
+from orbitlog.settings.limits import NAMESERVER_LIMITS
+from orbitlog.wire.codes import RequestCode
+from orbitlog.wire.command import Command
+
+if TYPE_CHECKING:
+    from orbitlog.nameserver.name_server import NameServer
+
+_REQUEST_NAMES = {int(code): code.name.lower() for code in RequestCode}
+_SUCCESS, _REFUSED = "success", "refused"
+
+
+class RequestCounts:
+    """Requests to a name server by code and result."""
+
+    def __init__(self) -> None:
+        self.counts: dict[tuple[str, str], int] = {}
+
+    def counted(self, handler: Handler) -> Handler:
+        """Return a handler that counts every request."""
+
+        def handle(connection: Connection, request: Command) -> Answer | Awaitable[Answer]:
+            try:
+                answer = handler(connection, request)
+            except RequestRefused:
+                self._add(request.code, _REFUSED)
+                raise
+            self._add(request.code, _SUCCESS)
+            return answer
+
+        return handle
+
+    def _add(self, code: int, result: str) -> None:
+        key = _REQUEST_NAMES.get(code, "unknown"), result
+        self.counts[key] = self.counts.get(key, 0) + 1
+
+    def reader(self, server: NameServer) -> Callable[[int], Iterator[Family]]:
+        """Return the reader of a name server that counts its requests here."""
+
+        def read(_: int) -> Iterator[Family]:
+            yield single(table.NAME_SERVER_BROKERS, server.table.broker_count)
+            yield single(table.NAME_SERVER_TOPICS, server.table.topic_count)
+            yield single(table.NAME_SERVER_CONNECTIONS, len(server.connections))
+            requests = [Row(table.NAME_SERVER_REQUESTS.text(*key), count) for key, count in self.counts.items()]
+            yield Family(table.NAME_SERVER_REQUESTS, requests)
+            reached = [(limit.key, server.limits.reached[limit.key]) for limit in NAMESERVER_LIMITS]
+            rows = [Row(table.NAME_SERVER_LIMITS.text(key), count) for key, count in reached]
+            yield Family(table.NAME_SERVER_LIMITS, rows)
+
+        return read
+
+
+def name_server_listener(server: NameServer, counts: RequestCounts, settings: Mapping[str, Any]) -> HttpListener:
+    """Return the listener of a name server's metrics and health; it is ready as soon as it listens."""
+    pairs = {**dict(keys.label_pairs(settings[keys.LABELS.key])), "node_type": "name_server"}
+    exposition = Exposition(
+        (process_reader(""), counts.reader(server)),
+        label_text(tuple(pairs), tuple(pairs.values())),
+        settings[keys.CARDINALITY.key],
+    )
+    host = settings[keys.PROM_HOST.key] or keys.LOOPBACK
+    return HttpListener(metrics_and_health(exposition, list[str]), host, settings[keys.PROM_PORT.key])

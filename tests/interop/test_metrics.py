@@ -1,0 +1,99 @@
+"""Metrics of Apache's broker 5.5.0 and of Orbitlog under the same load, family by family."""
+
+from __future__ import annotations
+
+import socket
+import time
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from orbitlog.client.blocking import BlockingRocketMQ
+from orbitlog.client.connection.connect import connect
+from tests.interop.harness.packages import ApachePackages
+from tests.interop.harness.systems import APACHE_550, ORBITLOG, System, make_system
+from tests.support.apache_metrics import ABSENT, ABSENT_PREFIXES
+from tests.support.exposition_parser import ParsedFamily, parse_exposition
+
+pytestmark = pytest.mark.interop
+
+TOPIC, GROUP, SENT = "MetricsLoad", "metrics_readers", 20
+# Labels whose values depend on the load alone: the number of messages is the same for both brokers.
+EQUAL = (
+    ("rocketmq_messages_in_total", {"topic": TOPIC, "message_type": "normal"}),
+    ("rocketmq_messages_in_total", {"topic": TOPIC, "message_type": "fifo"}),
+    ("rocketmq_message_size", {"topic": TOPIC, "message_type": "normal", "le": "+Inf"}),
+    ("rocketmq_broker_permission", {}),
+)
+
+
+def load(mq: BlockingRocketMQ) -> None:
+    """Send messages of every kind, and consume some of them."""
+    for number in range(SENT):
+        mq.send(TOPIC, b"x" * (number + 1))
+    mq.send(TOPIC, b"in order", ordered_by="k")
+    mq.send(TOPIC, b"later", delay=3600)
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
+
+
+def scraped(port: int) -> dict[str, ParsedFamily]:
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=20) as response:
+        return parse_exposition(response.read().decode())
+
+
+def measured(system: System, port: int) -> dict[str, ParsedFamily]:
+    """Return the families of a system after the load, while a consumer is connected."""
+    system.start()
+    try:
+        with connect(f"rocketmq://{system.name_server_address}") as mq:
+            load(mq)
+            with mq.consume(TOPIC, group=GROUP, start_from="first") as consumer:
+                for _ in range(5):
+                    delivery = consumer.next(seconds=60)
+                    assert delivery is not None
+                    delivery.ack()
+                deadline = time.monotonic() + 60
+                while time.monotonic() < deadline:
+                    families = scraped(port)
+                    if "rocketmq_consumer_lag_messages" in families and "rocketmq_messages_out_total" in families:
+                        break
+                    time.sleep(1)
+                return families
+    finally:
+        system.kill()
+
+
+def test_families_have_apaches_names_types_labels_and_buckets(
+    tmp_path: Path, packages_of: Callable[[str], ApachePackages]
+) -> None:
+    found = {}
+    for kind in (APACHE_550, ORBITLOG):
+        port = free_port()
+        settings = {
+            "metricsExporterType": "PROM",
+            "metricsPromExporterPort": port,
+            "metricsPromExporterHost": "127.0.0.1",
+        }
+        found[kind] = measured(make_system(kind, tmp_path / kind, packages_of, settings), port)
+    theirs, ours = found[APACHE_550], found[ORBITLOG]
+    differences = []
+    for name, family in theirs.items():
+        if name in ABSENT or name.startswith(ABSENT_PREFIXES) or not name.startswith("rocketmq_"):
+            continue
+        own = ours.get(name)
+        if own is None:
+            differences.append(f"{name}: absent")
+            continue
+        if (own.kind, own.label_names, own.bounds) != (family.kind, family.label_names, family.bounds):
+            differences.append(f"{name}: {own.kind} {own.label_names} {own.bounds}, Apache's {family}"[:400])
+    for name, labels in EQUAL:
+        if ours[name].value(**labels) != theirs[name].value(**labels):
+            differences.append(f"{name} {labels}: {ours[name].value(**labels)}, {theirs[name].value(**labels)}")
+    assert not differences, "\n".join(differences)
