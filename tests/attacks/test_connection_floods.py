@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import resource
 import socket
 from collections.abc import Callable
+from pathlib import Path
 
 import orjson
+import pytest
 
+from orbitlog.remoting.connection import Connection
+from orbitlog.remoting.memory_budget import HELD_REQUEST_BYTES, MemoryBudget
+from orbitlog.remoting.server import RemotingServer
 from orbitlog.testing.running_broker import RunningBroker
-from tests.support.raw_peer import RawPeer
+from tests.support.raw_peer import RawPeer, raw_frame
+from tests.support.raw_requests import HELD_PULL, SEND
+from tests.support.work_counters import peak_bytes_of
 
 Start = Callable[..., RunningBroker]
 MIB = 1024 * 1024
@@ -17,6 +25,29 @@ MIB = 1024 * 1024
 def reached(target: RunningBroker, key: str) -> int:
     with RawPeer(target.broker_address) as peer:
         return int(orjson.loads(peer.ask(28).body)["table"][f"limitReached_{key}"])
+
+
+def listener_of(target: RunningBroker) -> RemotingServer:
+    broker = target._broker
+    assert broker is not None
+    return broker._listeners.main
+
+
+def memory_of(target: RunningBroker) -> MemoryBudget:
+    return listener_of(target)._flow.memory
+
+
+def connection_to(server: RemotingServer, peer: RawPeer) -> Connection:
+    (connection,) = [each for each in list(server.connections) if each.remote_address == peer.socket.getsockname()]
+    return connection
+
+
+def pulls_of_a_large_message(target: RunningBroker) -> bytes:
+    """Send a message of 500 KB; return many pulls of it: more than the system buffers for a peer that does not read."""
+    with RawPeer(target.broker_address) as peer:
+        assert peer.ask(310, SEND, bytes(500_000)).code == 0
+        target.wait_for(lambda: peer.ask(11, {**HELD_PULL, "sysFlag": "4"}).code == 0)
+    return raw_frame(11, {**HELD_PULL, "sysFlag": "4"}) * 16
 
 
 def test_connections_of_one_address_are_limited(start_target: Start) -> None:
@@ -50,28 +81,123 @@ def test_connection_without_a_frame_is_closed(start_target: Start) -> None:
 
 
 def test_unfinished_frames_share_one_budget(start_target: Start) -> None:
-    target = start_target(connectionBufferBytesMax=str(MIB))
-    begun = (4 * MIB).to_bytes(4) + (0).to_bytes(4)[:0] + (200).to_bytes(4)
+    target = start_target(connectionMemoryBytesMax=str(MIB), connectionMemoryPerAddressMax=str(MIB))
+    begun = (4 * MIB).to_bytes(4) + (200).to_bytes(4)
     peers = []
     for _ in range(40):
         peer = RawPeer(target.broker_address)
-        peer.send(begun[:8] + b'{"code":310,"opaque":1,"flag":0,"extFields":{}}'.ljust(200) + bytes(60_000))
+        peer.send(begun + b'{"code":310,"opaque":1,"flag":0,"extFields":{}}'.ljust(200) + bytes(60_000))
         peers.append(peer)
-    target.wait_for(lambda: reached(target, "connectionBufferBytesMax") > 0)
+    target.wait_for(lambda: reached(target, "connectionMemoryPerAddressMax") > 0)
     assert _is_served(target)
     for peer in peers:
         peer.close()
 
 
+def test_unsent_responses_share_one_budget(start_target: Start) -> None:
+    """Peers that never read: each has less than its write buffer's limit, but all of them together too much."""
+    target = start_target(connectionMemoryBytesMax=str(4 * MIB), connectionMemoryPerAddressMax=str(3 * MIB))
+    budget = memory_of(target)
+    pulls = pulls_of_a_large_message(target)
+    peers = []
+
+    def flood() -> None:
+        for _ in range(8):
+            peer = RawPeer(target.broker_address, receive_bytes=4_096)
+            peers.append(peer)
+            peer.send(pulls)
+        target.wait_for(lambda: reached(target, "connectionMemoryPerAddressMax") > 0)
+
+    assert peak_bytes_of(flood) < 12 * MIB
+    assert _is_served(target)
+    for peer in peers:
+        peer.close()
+    target.wait_for(lambda: budget.bytes < 64 * 1024)
+
+
+def test_connection_that_reads_nothing_is_closed_after_the_idle_time(start_target: Start) -> None:
+    """Silence of a peer that is not read from counts only if it does not read responses: then the pause is its own."""
+    target = start_target()
+    server = listener_of(target)
+    pulls = pulls_of_a_large_message(target)
+    with RawPeer(target.broker_address, receive_bytes=4_096) as deaf, RawPeer(target.broker_address) as paused:
+        paused.ask(28)
+        deaf.send(pulls)
+        connection = connection_to(server, deaf)
+        target.wait_for(lambda: connection.is_slow)
+        waiting = connection_to(server, paused)
+        target._loop.call_soon_threadsafe(waiting._backpressure.pause_reading, waiting._transport)
+        target.wait_for(lambda: waiting._backpressure.is_reading_paused)
+        later = target._loop.time() + server.limits.idle_seconds + 1
+        server.limits = server.limits._replace(idle_seconds=0.0)
+        assert connection.idle_seconds(later) > 0 and connection.is_waiting_for_peer
+        assert not waiting.is_waiting_for_peer, "this end does not read: the peer is not to blame"
+        target._loop.call_soon_threadsafe(server._watch_idle)
+        target.wait_for(lambda: connection.is_closed)
+        assert not waiting.is_closed
+        server.limits = server.limits._replace(idle_seconds=120.0)
+
+
+def test_work_of_one_address_leaves_room_for_others(start_target: Start) -> None:
+    target = start_target(connectionMemoryPerConnectionMax=str(MIB))
+    server = listener_of(target)
+    with RawPeer(target.broker_address) as greedy, RawPeer(target.broker_address) as honest:
+        greedy.ask(28)
+        memory = connection_to(server, greedy).memory
+        target._loop.call_soon_threadsafe(memory.add_work, 2 * MIB)
+        target.wait_for(lambda: memory.working_bytes >= 2 * MIB)
+        greedy.send(raw_frame(28, opaque=5))
+        target.wait_for(lambda: memory.received_bytes > 0)
+        assert honest.ask(28).code == 0
+        assert reached(target, "connectionMemoryPerConnectionMax") == 1
+        target._loop.call_soon_threadsafe(memory.remove_work, 2 * MIB)
+        target._loop.call_soon_threadsafe(connection_to(server, greedy).resume)
+        assert greedy.receive().opaque == 5
+    target.wait_for(lambda: not memory_of(target).working_bytes)
+
+
+def test_held_requests_count_in_the_memory_budget(start_target: Start) -> None:
+    target = start_target()
+    budget = memory_of(target)
+    with RawPeer(target.broker_address) as peer:
+        peer.send(b"".join(raw_frame(11, HELD_PULL, bytes(4_000), opaque=number) for number in range(1, 101)))
+        target.wait_for(lambda: budget.bytes >= 100 * HELD_REQUEST_BYTES)
+        assert peer.ask(28).code == 0
+    target.wait_for(lambda: budget.bytes < HELD_REQUEST_BYTES)
+
+
+def test_connections_leave_descriptors_to_the_store(start_target: Start) -> None:
+    """The system gives out the lowest free number: a connection with a high one is closed, and files still open."""
+    highest = len(list(Path("/proc/self/fd").iterdir()))
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 200, hard))
+    peers = []
+    try:
+        target = start_target(descriptorReserve="100")
+        with pytest.raises(OSError):
+            while True:
+                peers.append(RawPeer(target.broker_address))
+                if peers[-1].socket.fileno() > highest + 100 and len(peers) % 5 == 0:
+                    peers[-1].ask(28)
+        with (target.store / "still_opens").open("wb"):
+            pass
+        for peer in peers:
+            peer.close()
+        target.wait_for(lambda: _is_served(target))
+        assert reached(target, "descriptorReserve") > 0
+        with RawPeer(target.broker_address) as peer:
+            assert peer.ask(310, SEND, b"body").code == 0
+    finally:
+        for peer in peers:
+            peer.close()
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_end_of_a_peer_is_seen_while_it_is_not_read_from(start_target: Start) -> None:
     target = start_target()
-    broker = target._broker
-    assert broker is not None
     with RawPeer(target.broker_address) as peer:
         peer.ask(28)
-        (connection,) = [
-            each for each in broker._listeners.main.connections if each.remote_address == peer.socket.getsockname()
-        ]
+        connection = connection_to(listener_of(target), peer)
         target._loop.call_soon_threadsafe(connection._backpressure.pause_reading, connection._transport)
         target.wait_for(lambda: connection._backpressure.is_reading_paused)
         peer.socket.shutdown(socket.SHUT_RDWR)

@@ -352,7 +352,7 @@ def test_store_files_are_private(tmp_path: Path) -> None:
 
 
 def test_file_that_is_replaced_keeps_its_permissions(tmp_path: Path) -> None:
-    """A table that a Java broker created stays readable for those who could read it."""
+    """A table that a Java broker created keeps its file mode."""
     path = tmp_path / "topics.json"
     path.write_bytes(b"old")
     for mode, kept in ((0o644, 0o644), (0o600, 0o600), (0o666, 0o664)):

@@ -9,20 +9,8 @@ from orbitlog.broker.pulling.held_requests import HeldRequests
 from orbitlog.settings.limits import HELD_PER_CONNECTION, HELD_REQUESTS, Limits
 from orbitlog.testing.running_broker import RunningBroker
 from tests.support.raw_peer import RawPeer, raw_frame
+from tests.support.raw_requests import HELD_PULL
 from tests.support.work_counters import steps_of
-
-PULL = {
-    "consumerGroup": "g",
-    "topic": "TBW102",
-    "queueId": "0",
-    "queueOffset": "0",
-    "maxMsgNums": "1",
-    "sysFlag": "6",
-    "commitOffset": "0",
-    "suspendTimeoutMillis": "600000",
-    "subscription": "*",
-    "subVersion": "0",
-}
 
 
 class Owner:
@@ -94,7 +82,7 @@ def test_timer_and_closing_connection_do_not_look_at_the_pulls_of_others() -> No
 def test_pull_over_the_limit_is_answered_at_once(start_target: Callable[..., RunningBroker]) -> None:
     target = start_target(heldRequestsPerConnectionMax="10")
     with RawPeer(target.broker_address) as peer:
-        peer.send(b"".join(raw_frame(11, PULL, opaque=number) for number in range(1, 15)))
+        peer.send(b"".join(raw_frame(11, HELD_PULL, opaque=number) for number in range(1, 15)))
         answers = [peer.receive() for _ in range(4)]
         assert [(answer.opaque, answer.code) for answer in answers] == [(number, 19) for number in range(11, 15)]
 
@@ -102,6 +90,6 @@ def test_pull_over_the_limit_is_answered_at_once(start_target: Callable[..., Run
 def test_held_pulls_delay_no_other_connection(start_target: Callable[..., RunningBroker]) -> None:
     target = start_target()
     with RawPeer(target.broker_address) as attacker, RawPeer(target.broker_address) as honest:
-        attacker.send(b"".join(raw_frame(11, PULL, bytes(4_000), opaque=number) for number in range(1, 2_000)))
+        attacker.send(b"".join(raw_frame(11, HELD_PULL, bytes(4_000), opaque=number) for number in range(1, 2_000)))
         attacker.ask(28)
         assert honest.ask(28).code == 0

@@ -7,9 +7,12 @@ from pathlib import Path
 
 import orjson
 import pytest
+from click.testing import CliRunner
 
+from orbitlog.cli.main import cli
 from orbitlog.settings.limits import BROKER_LIMITS, NAMESERVER_LIMITS
 from orbitlog.testing.running_broker import RunningBroker
+from orbitlog.wire.codes import RequestCode
 from tests.support.raw_peer import RawPeer
 
 SETTINGS_PAGE = Path(__file__).resolve().parents[2] / "docs" / "reference" / "settings.md"
@@ -25,3 +28,22 @@ def test_runtime_info_lists_a_counter_for_every_limit(start_target: Callable[...
         numbers = orjson.loads(peer.ask(28).body)["table"]
     for limit in BROKER_LIMITS:
         assert int(numbers[f"limitReached_{limit.key}"]) >= 0
+
+
+def test_name_server_config_lists_a_counter_for_every_limit(start_target: Callable[..., RunningBroker]) -> None:
+    target = start_target()
+    with RawPeer(target.address) as peer:
+        before = settings_of(peer)
+        assert {f"limitReached_{limit.key}" for limit in NAMESERVER_LIMITS} <= before.keys()
+        assert peer.ask(105, {"topic": "T"}, bytes(5_000)).code != 0
+        after = settings_of(peer)
+    key = "limitReached_plainBodyBytesMax"
+    assert int(after[key]) == int(before[key]) + 1
+    shown = CliRunner(env={"NAMESRV_ADDR": target.address}).invoke(cli, ["mqadmin", "getNamesrvConfig"])
+    assert key in shown.output
+
+
+def settings_of(peer: RawPeer) -> dict[str, str]:
+    """Return what GET_NAMESRV_CONFIG answers."""
+    lines = peer.ask(RequestCode.GET_NAMESRV_CONFIG).body.decode().splitlines()
+    return dict(line.split("=", 1) for line in lines)

@@ -306,10 +306,10 @@ def test_routes_are_right_while_topics_of_a_broker_that_left_are_swept() -> None
         route = table.route("Topic0")
         assert route is not None and route.queues == (QueueData("broker-b", 8, 8, 6),)
         assert table.route("Topic5") is None
-        assert table.topics().topics == ("Topic0", "Topic1") == table.topics_of_cluster("C").topics
+        assert table.topics()().topics == ("Topic0", "Topic1") == table.topics_of_cluster("C")().topics
         assert table.sweep() == STEP_TOPICS
     table.register(REAL, registration(10), now_ms=0, connection="one")
     while table.needs_sweep:
         assert table.sweep() <= STEP_TOPICS
-    assert table.entry_count == 12 and len(table.topics().topics) == 10
+    assert table.entry_count == 12 and len(table.topics()().topics) == 10
     assert table.route("Topic5") is not None and table.route("Topic1000") is None

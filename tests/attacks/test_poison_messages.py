@@ -290,7 +290,7 @@ def test_sent_back_message_with_no_room_for_more_properties_is_quarantined(tmp_p
 
 
 def test_quarantine_waits_while_the_store_refuses_messages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A disk that is full is no reason to pass a message over."""
+    """A full disk does not make the broker pass a message over."""
     clock = Clock()
 
     async def work(desk: Desk) -> None:

@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
+from collections.abc import Callable
 from pathlib import Path
 
 import orjson
 import pytest
 
 from orbitlog.broker.admin.queue_statistics import STEP_QUEUES
+from orbitlog.broker.pop import pop_service, queue_search
+from orbitlog.broker.pop.queue_search import IsUsed, QueueSearch
 from orbitlog.broker.tables.committed_offsets import CommittedOffsets
+from orbitlog.formats.tables.group_config import GroupConfig
 from orbitlog.formats.tables.topic_config import TopicConfig
+from orbitlog.remoting import whole_tables
 from orbitlog.remoting.loop_slices import COUNTERS
 from orbitlog.wire.bodies.body_json import decode_body, encode_body
 from orbitlog.wire.bodies.config_lists import TopicConfigList
 from orbitlog.wire.bodies.queue_bodies import ConsumeStats, ConsumeStatsList, TopicStats
+from orbitlog.wire.bodies.registration_body import TopicWrapper
 from orbitlog.wire.codes import RequestCode, ResponseCode
 from orbitlog.wire.command import Command
-from tests.support.broker_desk import Desk, at_desk
+from tests.support.broker_desk import Desk, at_desk, until
 from tests.support.work_counters import steps_of
 
 WIDE = 5_000
 
 
-async def pop(desk: Desk, topic: str, group: str) -> Command:
+async def pop(desk: Desk, topic: str, group: str, poll_ms: int = 0) -> Command:
     return await desk.ask(
         RequestCode.POP_MESSAGE,
         consumerGroup=group,
@@ -30,7 +38,7 @@ async def pop(desk: Desk, topic: str, group: str) -> Command:
         queueId=-1,
         maxMsgNums=32,
         invisibleTime=10_000,
-        pollTime=0,
+        pollTime=poll_ms,
         bornTime=0,
         initMode=0,
     )
@@ -138,6 +146,111 @@ def test_pop_starts_only_queues_that_it_takes_messages_from(tmp_path: Path) -> N
         assert answer.code == ResponseCode.SUCCESS and int(answer.ext_fields["restNum"]) > 0
         assert len(desk.broker.state.offsets.queues("Wide", "G")) == 32
 
+    at_desk(tmp_path, work)
+
+
+@pytest.fixture
+def small_windows(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Topics with more than 20 queues are wide; the list has the number of queues that each window covered."""
+    monkeypatch.setattr(pop_service, "NARROW_QUEUES", 20)
+    monkeypatch.setattr(queue_search, "WINDOW_QUEUES", 50)
+    monkeypatch.setattr(queue_search, "WINDOW_USED_QUEUES", 10)
+    covered: list[int] = []
+    cover = QueueSearch.next_window
+
+    def counted(search: QueueSearch, spans: list[tuple[str, int]], is_used: IsUsed) -> list[tuple[str, int]]:
+        looked: list[int] = []
+        used = cover(search, spans, lambda *queue: looked.append(1) or is_used(*queue))
+        covered.append(len(looked))
+        assert len(looked) <= 50 and len(used) <= 10
+        return used
+
+    monkeypatch.setattr(QueueSearch, "next_window", counted)
+    return covered
+
+
+async def fill_wide(desk: Desk, left: int) -> None:
+    """Send a message to each of 100 queues of 200; group G has consumed all of them but one."""
+    desk.broker.state.topics.put(TopicConfig("Wide", 200, 200))
+    for queue_id in range(100):
+        await desk.send("Wide", queue_id=queue_id)
+    store = desk.broker.state.store
+    await until(lambda: store.dispatched_to == store.written_to)
+    for queue_id in range(100):
+        desk.broker.state.offsets.commit("Wide", "G", queue_id, 0 if queue_id == left else 1)
+
+
+def test_pop_of_a_wide_topic_finds_the_only_message_in_short_steps(tmp_path: Path, small_windows: list[int]) -> None:
+    async def work(desk: Desk) -> None:
+        await fill_wide(desk, left=77)
+        peeked = await desk.ask(RequestCode.PEEK_MESSAGE, topic="Wide", consumerGroup="G", queueId=-1, maxMsgNums=8)
+        assert peeked.code == ResponseCode.SUCCESS and peeked.body
+        fields = {"topic": "Wide", "consumerGroup": "G", "queueId": -1, "pollTime": 0, "bornTime": 0}
+        noticed = await desk.ask(RequestCode.NOTIFICATION, **fields)
+        assert noticed.ext_fields["hasMsg"] == "true"
+        small_windows.clear()
+        answer = await pop(desk, "Wide", "G")
+        assert answer.code == ResponseCode.SUCCESS and answer.ext_fields["msgOffsetInfo"].startswith("0 77 ")
+        small_windows.clear()
+        assert (await pop(desk, "Wide", "G")).code == ResponseCode.POLLING_TIMEOUT
+        assert sum(small_windows) >= 200 and len(small_windows) >= 10, "all queues are searched before it gives up"
+
+    at_desk(tmp_path, work)
+
+
+def test_held_pop_of_a_wide_topic_gets_a_message_of_any_queue(tmp_path: Path, small_windows: list[int]) -> None:
+    async def work(desk: Desk) -> None:
+        await fill_wide(desk, left=-1)
+        waiting = asyncio.ensure_future(pop(desk, "Wide", "G", poll_ms=15_000))
+        await until(lambda: sum(small_windows) >= 200)
+        await desk.send("Wide", queue_id=150)
+        answer = await waiting
+        assert answer.code == ResponseCode.SUCCESS and answer.ext_fields["msgOffsetInfo"].startswith("0 150 ")
+
+    at_desk(tmp_path, work)
+
+
+def test_whole_tables_are_encoded_in_a_thread_one_at_a_time(tmp_path: Path) -> None:
+    async def work(desk: Desk) -> None:
+        state = desk.broker.state
+        state.topics._topics.update({f"T{number}": TopicConfig(f"T{number}", 4, 4) for number in range(WIDE)})
+        state.groups._groups.update({f"g{number}": GroupConfig(f"g{number}") for number in range(WIDE)})
+        for queue_id in range(WIDE):
+            state.offsets.commit("Wide", "G", queue_id, 1)
+        topics, groups = state.topics.snapshot(), state.groups.snapshot()
+        wrapper = TopicWrapper(topics=topics.topics, data_version=topics.data_version)
+        answers = await asyncio.gather(*(desk.ask(RequestCode.GET_ALL_TOPIC_CONFIG) for _ in range(3)))
+        assert {answer.body for answer in answers} == {encode_body(wrapper)}
+        answer = await desk.ask(RequestCode.GET_ALL_SUBSCRIPTIONGROUP_CONFIG)
+        assert answer.body == encode_body(groups)
+        answer = await desk.ask(RequestCode.GET_ALL_CONSUMER_OFFSET)
+        assert len(orjson.loads(answer.body)["offsetTable"]["Wide@G"]) == WIDE
+
+    encoded: list[str] = []
+    running = 0
+
+    async def in_thread(encode: Callable[[], bytes]) -> bytes:
+        nonlocal running
+        running += 1
+        assert running == 1
+        encoded.append(threading.current_thread().name)
+        body = await to_thread(encode)
+        running -= 1
+        return body
+
+    to_thread = asyncio.to_thread
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(whole_tables.asyncio, "to_thread", in_thread)
+        at_desk(tmp_path, work)
+    assert len(encoded) == 5
+
+
+def test_table_that_does_not_fit_a_frame_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def work(desk: Desk) -> None:
+        answer = await desk.ask(RequestCode.GET_ALL_TOPIC_CONFIG)
+        assert answer.code == ResponseCode.SYSTEM_ERROR and "ask for single entries" in str(answer.remark)
+
+    monkeypatch.setattr(whole_tables, "BODY_BYTES_MAX", 100)
     at_desk(tmp_path, work)
 
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING
 
+from orbitlog.access.access_settings import access_options
 from orbitlog.errors import RequestRefused
 from orbitlog.formats.tables.json_records import JsonRecord
 from orbitlog.nameserver.handle_brokers import NAME_CHARACTERS_MAX, BrokerHandlers
 from orbitlog.nameserver.kv_configs import ORDER_TOPIC_CONFIG, KvConfigs
-from orbitlog.nameserver.nameserver_access import guarded, load_name_server_access
 from orbitlog.nameserver.nameserver_settings import NameServerSettings
 from orbitlog.nameserver.route_table import UNIT_FLAG, UNIT_SUBSCRIPTION_FLAG, RouteTable
 from orbitlog.remoting.connection import Address, Connection, Handler
@@ -27,6 +29,7 @@ from orbitlog.remoting.request_dispatch import Dispatch, warn_of_open_access, wi
 from orbitlog.remoting.server import RemotingServer
 from orbitlog.settings.limits import HEARTBEAT_TIMEOUT_MS, Limits
 from orbitlog.settings.secret_settings import shown_settings
+from orbitlog.settings.tls_settings import TLS_SETTINGS, check_tls
 from orbitlog.wire import nameserver_headers as headers
 from orbitlog.wire.bodies.body_json import encode_body
 from orbitlog.wire.bodies.list_bodies import KvTable, TopicList
@@ -37,11 +40,13 @@ from orbitlog.wire.header_codec import Header
 
 if TYPE_CHECKING:
     from orbitlog.access.access_control import AccessControl
+    from orbitlog.remoting.tls.server_tls import ServerTls
+    from orbitlog.remoting.whole_tables import WholeTables
 
 log = logging.getLogger(__name__)
 
 # Settings about files and sockets, which are not returned to clients.
-_PRIVATE_SETTINGS = frozenset(("accessFile", "bindAddress", "kvConfigPath", "rocketmqHome"))
+_PRIVATE_SETTINGS = frozenset(("accessFile", "bindAddress", "kvConfigPath", "rocketmqHome", *TLS_SETTINGS))
 
 
 class NameServer:
@@ -53,9 +58,12 @@ class NameServer:
         *,
         now_ms: Callable[[], int] | None = None,
         access: AccessControl | None = None,
+        counted: Callable[[Handler], Handler] | None = None,
     ) -> None:
+        """`counted` wraps the handler of all requests, for metrics."""
         self.settings = settings or NameServerSettings()
-        self._access = access or load_name_server_access(self.settings)
+        self._access = access or _load_access(self.settings)
+        self._tls = _load_tls(self.settings)
         self.table = RouteTable(
             support_acting_master=self.settings.support_acting_master,
             delete_topics_left_out=self.settings.delete_topic_with_broker_registration,
@@ -75,8 +83,13 @@ class NameServer:
         self.served_codes = frozenset(map(int, handlers))
         if self.settings.is_exposed and self._access is None and not self.settings.allow_anonymous:
             handlers = without_administration(handlers, "name server", self.settings.bind_address)
+        handler: Handler = Dispatch(handlers)
+        if self._access is not None:
+            from orbitlog.nameserver.nameserver_access import guarded
+
+            handler = guarded(handler, self._access)
         self._server = RemotingServer(
-            guarded(Dispatch(handlers), self._access),
+            handler if counted is None else counted(handler),
             host=self.settings.bind_address,
             port=self.settings.listen_port,
             limits=guarded_limits(
@@ -85,6 +98,7 @@ class NameServer:
                 idle_seconds=float(self.settings.server_channel_max_idle_time_seconds),
             ),
             counters=self.limits,
+            tls=self._tls,
         )
 
     @property
@@ -169,6 +183,8 @@ class NameServer:
     def _remove_silent_brokers(self) -> None:
         if self._access is not None:
             self._access.reload()
+        if self._tls is not None:
+            self._tls.reload()
         self._brokers.remove_silent()
         interval_s = self.settings.scan_not_active_broker_interval / 1000
         self._scan = asyncio.get_running_loop().call_later(interval_s, self._remove_silent_brokers)
@@ -203,14 +219,22 @@ class NameServer:
             return route
         return replace(route, order_topic_conf=self.kv_configs.get(ORDER_TOPIC_CONFIG, topic))
 
-    def _all_topics(self, _: Connection, request: Command) -> Command:
+    async def _all_topics(self, _: Connection, request: Command) -> Command:
         if not self.settings.enable_all_topic_list:
             raise RequestRefused(ResponseCode.SYSTEM_ERROR, "disable")
-        return _success(request, self.table.topics())
+        return await self._tables.answer(request, self.table.entry_count, self.table.topics)
 
-    def _topics_of_cluster(self, connection: Connection, request: Command) -> Command:
-        header = headers.ClusterRequest.from_ext_fields(request.ext_fields)
-        return self._listed(lambda: self.table.topics_of_cluster(header.cluster))(connection, request)
+    @cached_property
+    def _tables(self) -> WholeTables:
+        from orbitlog.remoting.whole_tables import WholeTables  # a start answers no such request
+
+        return WholeTables()
+
+    async def _topics_of_cluster(self, _: Connection, request: Command) -> Command:
+        if not self.settings.enable_topic_list:
+            raise RequestRefused(ResponseCode.SYSTEM_ERROR, "disable")
+        cluster = headers.ClusterRequest.from_ext_fields(request.ext_fields).cluster
+        return await self._tables.answer(request, self.table.entry_count, lambda: self.table.topics_of_cluster(cluster))
 
     def _listed(self, topics: Callable[[], TopicList]) -> Callable[[Connection, Command], Command]:
         def handle(_: Connection, request: Command) -> Command:
@@ -291,3 +315,23 @@ def _success(request: Command, body: JsonRecord | None = None, header: Header | 
         ext_fields=None if header is None else header.to_ext_fields(),
         body=b"" if body is None else encode_body(body),
     )
+
+
+def _load_access(settings: NameServerSettings) -> AccessControl | None:
+    """Return the access control that settings ask for; None if none is switched on."""
+    options = access_options(settings.access, None, os.environ)
+    if not options.is_on:
+        return None
+    from orbitlog.nameserver.nameserver_access import load_access_control
+
+    return load_access_control(options)
+
+
+def _load_tls(settings: NameServerSettings) -> ServerTls | None:
+    """Return TLS of the port; None if it is off."""
+    options = check_tls(settings.tls)
+    if options is None:
+        return None
+    from orbitlog.remoting.tls.tls_loading import load_server_tls
+
+    return load_server_tls(options)

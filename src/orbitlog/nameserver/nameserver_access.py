@@ -6,36 +6,24 @@ the topic. Official clients sign requests to name servers as they do for brokers
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING
-
-from orbitlog.access.access_settings import access_options
-from orbitlog.nameserver.nameserver_settings import NameServerSettings
+from orbitlog.access.access_control import AccessControl
+from orbitlog.access.access_settings import AccessOptions
+from orbitlog.access.certificate_sender import named_by_certificate
+from orbitlog.access.guarded_handler import guarded_handler
 from orbitlog.remoting.connection import Handler
-
-if TYPE_CHECKING:
-    from orbitlog.access.access_control import AccessControl
+from orbitlog.remoting.request_dispatch import refuse_later
 
 
-def load_name_server_access(settings: NameServerSettings) -> AccessControl | None:
-    """Return the access control that settings ask for; None if none is switched on.
+def load_access_control(options: AccessOptions) -> AccessControl:
+    """Return the access control of these options.
 
-    Raise an `OrbitlogError` if settings or account files are invalid, or the first users cannot be saved.
+    Raise an `OrbitlogError` if account files are invalid, or the first users cannot be saved.
     """
-    options = access_options(settings.access, None, os.environ)
-    if not options.is_on:
-        return None
-    from orbitlog.access.access_control import AccessControl
-
     access = AccessControl(options)
     access.create_first_users()
     return access
 
 
-def guarded(handler: Handler, access: AccessControl | None) -> Handler:
-    """Return the handler for admitted requests only, or as it is without access control."""
-    if access is None:
-        return handler
-    from orbitlog.access.guarded_handler import guarded_handler
-
-    return guarded_handler(access.guard, handler)
+def guarded(handler: Handler, access: AccessControl) -> Handler:
+    """Return the handler for admitted requests only."""
+    return named_by_certificate(access.guard, guarded_handler(access, handler, refuse_later))

@@ -13,10 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from orbitlog.access.access_settings import ACCESS_SETTINGS, SECRET_SETTINGS
+from orbitlog.observe.metrics_settings import METRICS_SETTINGS
 from orbitlog.settings.limits import NAMESERVER_LIMITS
 from orbitlog.settings.listen_exposure import is_exposed
 from orbitlog.settings.properties_file import parse_properties
+from orbitlog.settings.secret_settings import shown_settings
 from orbitlog.settings.setting import Setting, SettingError, number_between, parse_truth, split_assignment
+from orbitlog.settings.tls_settings import TLS_SETTINGS
 
 ENVIRONMENT_PREFIX = "ORBITLOG_NAMESRV_"
 PORT_DEFAULT = 9876
@@ -60,6 +63,8 @@ _ALL: tuple[Setting[Any], ...] = (
     ),
     *NAMESERVER_LIMITS,
     *ACCESS_SETTINGS.values(),
+    *TLS_SETTINGS.values(),
+    *METRICS_SETTINGS,
 )
 NAMESERVER_SETTINGS: Mapping[str, Setting[Any]] = {setting.key: setting for setting in _ALL}
 
@@ -86,6 +91,11 @@ class NameServerSettings:
     access: Mapping[str, Any] = field(
         default_factory=lambda: {key: setting.default for key, setting in ACCESS_SETTINGS.items()}, repr=False
     )
+    tls: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The given texts of TLS settings."""
+    metrics: Mapping[str, Any] = field(
+        default_factory=lambda: {setting.key: setting.default for setting in METRICS_SETTINGS}
+    )
     warnings: tuple[str, ...] = ()
 
     @property
@@ -95,7 +105,14 @@ class NameServerSettings:
 
     def texts(self) -> dict[str, str]:
         """The settings as in a properties file; secrets are masked."""
-        shared = {**self.limits, **self.access, **{key: "***" for key in SECRET_SETTINGS if self.access[key]}}
+        tls = {key: setting.default for key, setting in TLS_SETTINGS.items()} | shown_settings(self.tls)
+        shared = {
+            **self.limits,
+            **self.access,
+            **self.metrics,
+            **{key: "***" for key in SECRET_SETTINGS if self.access[key]},
+            **tls,
+        }
         values = (
             (key, shared[key] if key in shared else getattr(self, _attribute(key))) for key in NAMESERVER_SETTINGS
         )
@@ -112,9 +129,12 @@ def _as_text(value: object) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-_SHARED_KEYS = frozenset(limit.key for limit in NAMESERVER_LIMITS) | ACCESS_SETTINGS.keys()
+_METRICS_KEYS = frozenset(setting.key for setting in METRICS_SETTINGS)
+_SHARED_KEYS = (
+    frozenset(limit.key for limit in NAMESERVER_LIMITS) | ACCESS_SETTINGS.keys() | TLS_SETTINGS.keys() | _METRICS_KEYS
+)
 assert {_attribute(key) for key in NAMESERVER_SETTINGS.keys() - _SHARED_KEYS} == (
-    {field.name for field in fields(NameServerSettings)} - {"limits", "access", "warnings"}
+    {field.name for field in fields(NameServerSettings)} - {"limits", "access", "metrics", "tls", "warnings"}
 )
 
 
@@ -134,6 +154,8 @@ def load_nameserver_settings(
     values: dict[str, Any] = {}
     limits = {limit.key: limit.default for limit in NAMESERVER_LIMITS}
     access = {key: setting.default for key, setting in ACCESS_SETTINGS.items()}
+    tls: dict[str, str] = {}
+    metrics = {setting.key: setting.default for setting in METRICS_SETTINGS}
     others: dict[str, tuple[str, str]] = {}
     for source, texts in sources:
         for key, text in texts.items():
@@ -146,6 +168,10 @@ def load_nameserver_settings(
                 limits[key] = value
             elif key in access:
                 access[key] = value
+            elif key in TLS_SETTINGS:
+                tls[key] = text
+            elif key in metrics:
+                metrics[key] = value
             else:
                 values[_attribute(key)] = value
     warnings = [sentence for key, (text, source) in others.items() if (sentence := _reviewed(key, text, source))]
@@ -154,7 +180,9 @@ def load_nameserver_settings(
             f"{config_path} has no bindAddress: listening on 127.0.0.1, where a Java name server listens on every"
             " address; add bindAddress=0.0.0.0 for clients on other machines"
         )
-    return NameServerSettings(**values, limits=limits, access=access, warnings=tuple(warnings))
+    return NameServerSettings(
+        **values, limits=limits, access=access, tls=tls, metrics=metrics, warnings=tuple(warnings)
+    )
 
 
 def _reviewed(key: str, text: str, source: str) -> str:

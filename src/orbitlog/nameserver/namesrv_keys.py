@@ -9,6 +9,7 @@ and pauses.
 from __future__ import annotations
 
 from orbitlog.settings.java_keys import parse_java_keys
+from orbitlog.settings.setting_classes import ACCESS_SWITCHES
 from orbitlog.settings.setting_review import KeyTables
 
 # key | type | default in 4.9.7 and 5.5.0; with a fourth field, the third is that of 4.9.7 alone
@@ -79,8 +80,6 @@ writeBufferLowWaterMark|int|0
 SAFETY = {
     "enableControllerInNamesrv": "controllers are not supported and no replica would be elected master; run Apache's "
     "controller as a process of its own and set enableControllerInNamesrv=false",
-    "useTLS": "TLS is not supported and requests to brokers would be sent as plain text; "
-    "set useTLS=false to connect without TLS",
 }
 
 # The sentence follows `key=value from source: ` and names the consequence.
@@ -95,7 +94,7 @@ BEHAVIOUR = {
 
 HARMLESS_VALUES = {"socksProxyConfig": ("{}", "")}
 # An unknown key like one of these was written for a reason: it is refused.
-PROTECTING_KEYS = ("bindAddress", "kvConfigPath", "configBlackList")
+PROTECTING_KEYS = ("bindAddress", "kvConfigPath", "configBlackList", "accessFile", *ACCESS_SWITCHES)
 
 NAMESRV_TABLES = KeyTables(
     "name server", "namesrv.conf", NAMESRV_KEYS, SAFETY, BEHAVIOUR, HARMLESS_VALUES, PROTECTING_KEYS

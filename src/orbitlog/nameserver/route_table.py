@@ -110,6 +110,11 @@ class RouteTable:
     def broker_count(self) -> int:
         return len(self._live)
 
+    @property
+    def topic_count(self) -> int:
+        """Topics with a route; shortly after a broker left, also those that only it served."""
+        return len(self._names_of)
+
     def knows(self, cluster: str, address: str) -> bool:
         return BrokerKey(cluster, address) in self._live
 
@@ -397,12 +402,15 @@ class RouteTable:
             return self._names_of
         return set().union(*self._topics_of.values())
 
-    def topics(self) -> TopicList:
-        return TopicList(tuple(sorted(self._all_topics())))
+    def topics(self) -> Callable[[], TopicList]:
+        """Copy the names of all topics; return a function that sorts them, which may run in a thread."""
+        names = list(self._all_topics())
+        return lambda: TopicList(tuple(sorted(names)))
 
-    def topics_of_cluster(self, cluster: str) -> TopicList:
-        names = self._clusters.get(cluster, set())
-        return TopicList(tuple(sorted(set().union(*(self._topics_of.get(name, ()) for name in names)))))
+    def topics_of_cluster(self, cluster: str) -> Callable[[], TopicList]:
+        """Copy the names of a cluster's topics; return a function that sorts them, which may run in a thread."""
+        copies = [list(self._topics_of.get(name, ())) for name in self._clusters.get(cluster, set())]
+        return lambda: TopicList(tuple(sorted(set().union(*copies))))
 
     def system_topics(self) -> TopicList:
         """Return the names of clusters and brokers, which are topics; the broker at the address knows the others."""

@@ -6,12 +6,16 @@ import asyncio
 import os
 import socket
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from orbitlog.errors import ConnectFailed, RemotingError, RequestTimeout
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.remoting.flow import Flow, RemotingLimits
 from orbitlog.remoting.request_dispatch import not_supported
 from orbitlog.wire.command import Command
+
+if TYPE_CHECKING:
+    import ssl
 
 CONNECT_SECONDS = 3.0
 SILENT_SECONDS = 10.0
@@ -24,7 +28,7 @@ def _refuse_requests(_: Connection, request: Command) -> Answer:
 class RemotingClient:
     """Sends requests to servers by their address `host:port`; `handler` gets the servers' requests.
 
-    `sign`, if given, adds credentials to each request before it is sent.
+    `sign`, if given, adds credentials to each request before it is sent. With `tls`, connections are encrypted.
     """
 
     def __init__(
@@ -33,9 +37,11 @@ class RemotingClient:
         *,
         limits: RemotingLimits | None = None,
         sign: Callable[[Command], None] | None = None,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._handler = handler
         self._sign = sign
+        self._tls = tls
         self._flow = Flow(limits or RemotingLimits())
         self._connections: dict[str, asyncio.Task[Connection]] = {}
         self._is_closed = False
@@ -102,15 +108,26 @@ class RemotingClient:
 
     async def _open(self, address: str) -> Connection:
         host, port = split_address(address)
-        loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                _, connection = await loop.create_connection(lambda: Connection(self._handler, self._flow), host, port)
+                return await self._dial(host, port)
         except TimeoutError:
             raise ConnectFailed(f"could not connect to {address} within {CONNECT_SECONDS:g} s") from None
         except OSError as error:
             raise ConnectFailed(f"could not connect to {address}: {_reason(error)}") from None
-        return connection
+
+    async def _dial(self, host: str, port: int) -> Connection:
+        loop, tls = asyncio.get_running_loop(), self._tls
+        if tls is None:
+            _, connection = await loop.create_connection(lambda: Connection(self._handler, self._flow), host, port)
+            return connection
+        from orbitlog.remoting.tls.tls_dialling import TlsDialling
+
+        def protocol() -> TlsDialling:
+            return TlsDialling(Connection(self._handler, self._flow), tls, host, port)
+
+        _, dialling = await loop.create_connection(protocol, host, port)
+        return await dialling.wait()
 
 
 def _reason(error: OSError) -> str:

@@ -1,8 +1,8 @@
 """Connection: one TCP connection of RocketMQ's protocol, the same at both ends.
 
 It connects the event loop's transport with three parts: `IncomingRequests` (server role), `OutgoingRequests` (client
-role) and `Backpressure`. It uses nothing but the transport, so TLS can be added below it. All of it runs in the thread
-of the event loop.
+role) and `Backpressure`. It uses nothing but the transport: TLS is a transport of its own (`tls.tls_transport`). All of
+it runs in the thread of the event loop.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import cast
 
 from orbitlog.errors import RequestTimeout, WireError
 from orbitlog.remoting.backpressure import Backpressure
-from orbitlog.remoting.flow import Flow
+from orbitlog.remoting.flow import LARGE_FRAME_BYTES, Flow
 from orbitlog.remoting.incoming_requests import (
     HELD,
     NO_ANSWER,
@@ -24,6 +24,7 @@ from orbitlog.remoting.incoming_requests import (
     IncomingRequests,
     failure_answer,
 )
+from orbitlog.remoting.memory_budget import ConnectionMemory
 from orbitlog.remoting.outgoing_requests import OutgoingRequests
 from orbitlog.wire.command import Command
 
@@ -37,11 +38,12 @@ Address = tuple[str, int]
 class LostConnection:
     """Stands in for a connection after its end, in the parts that refer to it; does nothing."""
 
-    __slots__ = ("peer",)
+    __slots__ = ("end_reason", "peer")
     is_closed = is_closing = True
 
-    def __init__(self, peer: str) -> None:
+    def __init__(self, peer: str, end_reason: str) -> None:
         self.peer = peer
+        self.end_reason = end_reason
 
     def write_frames(self, frames: list[bytes]) -> None:
         frames.clear()
@@ -64,10 +66,17 @@ class Connection(asyncio.Protocol):
         self._flow = flow
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
+        self.memory = ConnectionMemory(flow.memory)
         self._backpressure = Backpressure(self, flow)
         self.outgoing = OutgoingRequests(self, self._loop)
         self.incoming = IncomingRequests(
-            self, handler, fast_path, flow=flow, backpressure=self._backpressure, outgoing=self.outgoing
+            self,
+            handler,
+            fast_path,
+            flow=flow,
+            memory=self.memory,
+            backpressure=self._backpressure,
+            outgoing=self.outgoing,
         )
         self._close_callbacks: list[Callable[[Connection], object]] = []
         self._end_callbacks: list[Callable[[Connection], object]] = []
@@ -77,6 +86,11 @@ class Connection(asyncio.Protocol):
         self.remote_address: Address = ("", 0)
         self.local_address: Address = ("", 0)
         self.descriptor = -1
+        self.certificate_name = ""
+        """User that the verified certificate of the peer names (`tlsPrincipalFrom`)."""
+        self.is_secured = False  # whether TLS protects it
+        self.end_reason = ""
+        """Why TLS ended the connection, if it did."""
         self.is_closed = False
 
     # Responses to the peer's requests
@@ -186,12 +200,12 @@ class Connection(asyncio.Protocol):
         """Return whether the peer has ever sent a whole frame."""
         return self.incoming.decoder.has_frames
 
-    @property
-    def buffered_bytes(self) -> int:
-        """Bytes of an unfinished frame and of responses that the peer has not taken."""
+    def count_unsent(self) -> None:
+        """Count the write buffer in the memory budget."""
         transport = self._transport
-        unsent = 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
-        return self._backpressure.unfinished_bytes + unsent
+        size = 0 if transport is None or transport.is_closing() else transport.get_write_buffer_size()
+        if size != self.memory.unsent_bytes:
+            self.memory.count_unsent(size)
 
     def on_close(self, callback: Callable[[Connection], object]) -> None:
         """Call back once when the connection is lost; at once if it is."""
@@ -235,6 +249,11 @@ class Connection(asyncio.Protocol):
         if not self._flow.opened(self):
             transport.abort()
 
+    def use_transport(self, transport: asyncio.Transport) -> None:
+        """Write to another transport from now on: one that encrypts, above that of `connection_made`."""
+        self._transport = transport
+        self.is_secured = True
+
     def data_received(self, data: bytes) -> None:
         self._active_at = self._loop.time()
         if self._takes_no_more:
@@ -247,11 +266,11 @@ class Connection(asyncio.Protocol):
             pass  # the decoder keeps the failure; the frames before it are handled first
         incoming.handle_backlog()
         if backlog:
-            self._backpressure.pause_reading(self._transport)
+            self._wait_for_room()
+        elif decoder.kept_bytes != self.memory.received_bytes:  # compared here: this runs for every read
+            self.memory.count_received(decoder.kept_bytes)
         if decoder.failure is not None:
             self._close_malformed()
-        if decoder.kept_bytes != self._backpressure.unfinished_bytes:  # compared here: this runs for every read
-            self._count_unfinished(decoder.kept_bytes)
 
     def eof_received(self) -> bool:
         # The peer may have closed only its half: it gets the responses to its requests before this end closes.
@@ -267,23 +286,25 @@ class Connection(asyncio.Protocol):
     def pause_writing(self) -> None:
         self._backpressure.pause_writing()
         self._backpressure.pause_reading(self._transport)
-        self._flow.note_slow()
+        self.count_unsent()
 
     def resume_writing(self) -> None:
         self._active_at = self._loop.time()
         self._backpressure.resume_writing()
+        self.count_unsent()
         self.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.is_closed = True
         self._backpressure.close()
         self.outgoing.close()
-        self._flow.closed(self, self.incoming.close())
+        self.incoming.close()
+        self._flow.closed(self)
         callbacks, self._close_callbacks = self._close_callbacks, []
         self._call_back(callbacks)
         # Without its parts' references the connection is freed at once. In a cycle it would stay, with its buffers,
         # until the next full garbage collection, which is minutes away.
-        lost = cast(Connection, LostConnection(self.peer))
+        lost = cast(Connection, LostConnection(self.peer, self.end_reason))
         for part in (self.incoming, self.outgoing, self._backpressure):
             part.lose_connection(lost)
 
@@ -303,15 +324,11 @@ class Connection(asyncio.Protocol):
             log.warning("closing %s: malformed frame (%d so far): %s", self.peer, self._flow.garbage.count, failure)
         self.drain()
 
-    def _count_unfinished(self, size: int) -> None:
-        if self._backpressure.count_unfinished(size):
-            if self._flow.unfinished_bytes > self._flow.limits.buffer_bytes:
-                self._flow.shed_buffers()
-            return
-        if self._flow.garbage.is_worth_a_line():
-            unfinished_bytes = self._flow.unfinished_bytes
-            log.warning("closing %s: unfinished frames hold %d bytes", self.peer, unfinished_bytes)
-        self.abort()
+    def _wait_for_room(self) -> None:
+        """Stop reading because requests wait in the backlog."""
+        self._flow.memory.note_paused(self.memory)
+        self._backpressure.pause_reading(self._transport)
+        self.memory.count_received(self.incoming.waiting_bytes)
 
     # Output and flow
 
@@ -323,6 +340,8 @@ class Connection(asyncio.Protocol):
             transport = self._transport
             if transport is not None and not transport.is_closing():
                 transport.write(data)
+                if len(data) > LARGE_FRAME_BYTES:
+                    self.count_unsent()
 
     def resume(self) -> None:
         """Handle the backlog and read on, unless congested; close if draining and nothing is left to answer."""
@@ -331,6 +350,7 @@ class Connection(asyncio.Protocol):
             return
         if incoming.backlog:
             incoming.handle_backlog()
+            self.memory.count_received(incoming.waiting_bytes)
             if incoming.backlog:
                 backpressure.pause_reading(transport)
             if incoming.decoder.failure is not None:

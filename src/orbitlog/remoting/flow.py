@@ -1,4 +1,4 @@
-"""Flow: limits of one server or client, and the bytes that the requests of all its connections hold."""
+"""Flow: limits of one server or client, its open connections, and the tasks of their requests."""
 
 from __future__ import annotations
 
@@ -9,12 +9,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 from orbitlog.formats.java import INT_MAX
-from orbitlog.settings.limits import (
-    CONNECTION_BUFFER_BYTES,
-    CONNECTIONS_PER_ADDRESS,
-    DESCRIPTOR_RESERVE,
-    Limits,
-)
+from orbitlog.remoting.memory_budget import MemoryBudget, MemoryLimits
+from orbitlog.settings.limits import CONNECTIONS_PER_ADDRESS, DESCRIPTOR_RESERVE, Limits
 from orbitlog.wire.command_decoding import WireLimits
 
 if TYPE_CHECKING:
@@ -39,12 +35,7 @@ class RemotingLimits(NamedTuple):
     descriptors: int = INT_MAX
     """The first file descriptor number that is too high for a connection."""
     unanswered_per_connection: int = 16_384
-    working_bytes: int = 256 * 1024 * 1024
-    working_share: int = 1
-    """A connection may have this part of `working_bytes` in its requests before it is paused alone."""
-    unfinished_bytes: int = 256 * 1024 * 1024
-    buffer_bytes: int = 256 * 1024 * 1024
-    """Of unfinished frames and unsent responses of all connections together."""
+    memory: MemoryLimits = MemoryLimits()
     write_buffer_bytes: int = 1024 * 1024
     idle_seconds: float = 120.0
     first_frame_seconds: float = math.inf
@@ -64,41 +55,29 @@ class Repeated:
 
 
 class Flow:
-    """Counts the bytes of requests in flight on all connections, and resumes those that were paused."""
+    """Connections of a server or client. Several servers may share one memory budget."""
 
-    def __init__(self, limits: RemotingLimits, counters: Limits | None = None) -> None:
+    def __init__(
+        self, limits: RemotingLimits, counters: Limits | None = None, memory: MemoryBudget | None = None
+    ) -> None:
         self.limits = limits
         self.counters = counters or Limits()
         self.connections: set[Connection] = set()
         self.tasks: set[asyncio.Task[None]] = set()
-        self.working_bytes = 0
-        self.unfinished_bytes = 0  # of frames that have been received in part
-        self.is_full = False
+        self.memory = memory or MemoryBudget(limits.memory, self.counters)
+        self.memory.on_room(self.resume_all)
         self.garbage = Repeated()
         self.refused = Repeated()
         self.of_addresses: Counter[str] = Counter()
         """Open connections by client address."""
         self._paused: set[Connection] = set()
-        self._slow = 0  # connections that became slow since all buffers were looked at
         self._quiet = asyncio.Event()
         self._quiet.set()
 
-    def add(self, size: int) -> None:
-        """Count the bytes of a request; all connections pause when the limit is exceeded."""
-        self.working_bytes += size
-        if self.working_bytes > self.limits.working_bytes:
-            self.is_full = True
-
-    def remove(self, size: int) -> None:
-        """Count the bytes of an answered request; resume paused connections at three quarters of the limit.
-
-        Resuming at the limit itself would pause and resume every connection for each request.
-        """
-        self.working_bytes -= size
-        if self.is_full and self.working_bytes <= self.limits.working_bytes * 3 // 4:
-            self.is_full = False
-            for connection in list(self._paused):
-                connection.resume()
+    def resume_all(self) -> None:
+        """Let paused connections continue, each if it has room."""
+        for connection in list(self._paused):
+            connection.resume()
 
     def start(self, task: asyncio.Task[None]) -> None:
         """Keep a reference to a request's task until it is done: the event loop keeps only a weak one."""
@@ -123,6 +102,7 @@ class Flow:
         self.connections.add(connection)
         self._quiet.clear()
         address, limits = connection.remote_address[0], self.limits
+        self.memory.connect(connection, connection.memory, address)
         self.of_addresses[address] += 1
         if self.of_addresses[address] > limits.per_address:
             self.counters.reach(CONNECTIONS_PER_ADDRESS)
@@ -132,15 +112,15 @@ class Flow:
             return False
         return True
 
-    def closed(self, connection: Connection, working_bytes: int) -> None:
-        """Remove a connection and the bytes of its requests in flight."""
+    def closed(self, connection: Connection) -> None:
+        """Remove a connection and its bytes."""
         self.connections.discard(connection)
         address = connection.remote_address[0]
         self.of_addresses[address] -= 1
         if not self.of_addresses[address]:
             del self.of_addresses[address]
         self._paused.discard(connection)
-        self.remove(working_bytes)
+        self.memory.disconnect(connection.memory)
         self._check_quiet()
 
     async def cut_off(self) -> None:
@@ -156,34 +136,10 @@ class Flow:
         """Connections that are not read from, so that the event loop does not notice their end."""
         return list(self._paused)
 
-    def note_slow(self) -> None:
-        """Count a connection whose write buffer is full; look at all buffers when such ones could exceed the limit."""
-        self._slow += 1
-        if self._slow * self.limits.write_buffer_bytes > self.limits.buffer_bytes // 2:
-            self._slow = 0
-            self.shed_buffers()
-
-    def shed_buffers(self) -> None:
-        """Close the connections with the largest buffers if those of all connections exceed the limit.
-
-        Connections of the client address with most bytes go first: many small buffers are as much as a few large ones.
-        """
-        sizes = {connection: connection.buffered_bytes for connection in self.connections}
-        total = sum(sizes.values())
-        if total <= self.limits.buffer_bytes:
-            return
-        of_addresses: Counter[str] = Counter()
-        for connection, size in sizes.items():
-            of_addresses[connection.remote_address[0]] += size
-        order = sorted(sizes, key=lambda each: (of_addresses[each.remote_address[0]], sizes[each]), reverse=True)
-        for connection in order:
-            if total <= self.limits.buffer_bytes * 3 // 4:
-                break
-            total -= sizes[connection]
-            self.counters.reach(CONNECTION_BUFFER_BYTES)
-            if self.refused.is_worth_a_line():
-                log.warning("closing %s: %d bytes buffered, and too many in all", connection.peer, sizes[connection])
-            connection.abort()
+    def count_unsent(self) -> None:
+        """Count the write buffers of all connections: those that never get full are not counted when they grow."""
+        for connection in list(self.connections):
+            connection.count_unsent()
 
     def paused(self, connection: Connection) -> None:
         self._paused.add(connection)

@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from orbitlog.formats.java import INT_MAX
 from orbitlog.remoting.flow import RemotingLimits
+from orbitlog.remoting.memory_budget import MemoryLimits
 from orbitlog.settings import limits as keys
 from orbitlog.settings.limits import Limits
 from orbitlog.wire.command_decoding import WireLimits
@@ -27,8 +28,9 @@ def guarded_limits(
         ),
         connections=connections,
         per_address=limits[keys.CONNECTIONS_PER_ADDRESS],
-        working_share=8,
-        buffer_bytes=limits[keys.CONNECTION_BUFFER_BYTES],
+        memory=MemoryLimits(
+            limits[keys.MEMORY_BYTES], limits[keys.MEMORY_PER_ADDRESS], limits[keys.MEMORY_PER_CONNECTION]
+        ),
         first_frame_seconds=float(limits[keys.FIRST_FRAME_SECONDS]),
         descriptors=descriptors_for_connections(limits[keys.DESCRIPTOR_RESERVE]),
         idle_seconds=idle_seconds,

@@ -23,6 +23,7 @@ from orbitlog.wire.request_budgets import UNCHECKED_BYTES, BudgetRefusal
 if TYPE_CHECKING:
     from orbitlog.remoting.backpressure import Backpressure
     from orbitlog.remoting.connection import Connection
+    from orbitlog.remoting.memory_budget import ConnectionMemory
     from orbitlog.remoting.outgoing_requests import OutgoingRequests
 
 log = logging.getLogger(__name__)
@@ -66,6 +67,7 @@ class IncomingRequests:
         fast_path: FastPath | None,
         *,
         flow: Flow,
+        memory: ConnectionMemory,
         backpressure: Backpressure,
         outgoing: OutgoingRequests,
     ) -> None:
@@ -73,6 +75,7 @@ class IncomingRequests:
         self._handler = handler
         self.fast_path = fast_path
         self._flow = flow
+        self._memory = memory
         self._backpressure = backpressure
         self._outgoing = outgoing
         self.decoder = FrameDecoder(limits=flow.limits.wire)
@@ -82,20 +85,25 @@ class IncomingRequests:
         self._in_flight: dict[int, Command] = {}  # by id(): two requests may have the same opaque number
         self._handling: Command | None = None  # the request given to the handler last, until it is answered
         self.owed_count = 0  # requests in flight of which only the number is kept
-        self._working_bytes = 0  # of bodies of requests in work
-        self._working_bytes_max = flow.limits.working_bytes // flow.limits.working_share
         self._in_flight_max = flow.limits.unanswered_per_connection  # minus `owed_count`
         self._answer_callbacks: dict[int, list[Callable[[], object]]] = {}  # by id() of requests being handled
 
     @property
     def is_congested(self) -> bool:
         """Return whether no more requests may be handled now."""
+        memory = self._memory
         return (
             self._backpressure.is_writing_paused
-            or self._flow.is_full
+            or memory.budget.is_full
             or len(self._in_flight) >= self._in_flight_max
-            or self._working_bytes > self._working_bytes_max
+            or memory.working_bytes > memory.address.work_per_connection
         )
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Bytes of the backlog and of an unfinished frame."""
+        waiting = sum(len(header) + len(body) for _, header, body in self.backlog) if self.backlog else 0
+        return self.decoder.kept_bytes + waiting
 
     @property
     def is_handling(self) -> bool:
@@ -133,7 +141,7 @@ class IncomingRequests:
     def owe(self, count: int) -> None:
         self.owed_count += count
         self._in_flight_max -= count
-        self._flow.add(count * _REQUEST_BYTES)
+        self._memory.add_work(count * _REQUEST_BYTES)
 
     def respond_owed(self, frames: list[bytes]) -> None:
         count = len(frames)
@@ -143,7 +151,7 @@ class IncomingRequests:
             self._connection.write_frames(frames)
         else:
             self._batch += frames
-        self._flow.remove(count * _REQUEST_BYTES)
+        self._memory.remove_work(count * _REQUEST_BYTES)
 
     def forget(self, request: Command) -> None:
         self._settle(request)
@@ -156,14 +164,12 @@ class IncomingRequests:
         """Refer to a stand-in from now on: the connection has ended."""
         self._connection = lost
 
-    def close(self) -> int:
-        """Drop all requests; return the bytes that those in flight were counted with."""
+    def close(self) -> None:
+        """Drop all requests."""
         self.backlog.clear()
         self._answer_callbacks.clear()
-        in_flight, self._in_flight = self._in_flight, {}
-        owed_count, self.owed_count = self.owed_count, 0
-        working = [request for request in in_flight.values() if request.ext_fields is not _NO_FIELDS]
-        return sum(map(_counted_bytes, working)) + owed_count * _REQUEST_BYTES
+        self._in_flight = {}
+        self.owed_count = 0
 
     # Requests
 
@@ -266,9 +272,7 @@ class IncomingRequests:
     def _hold(self, request: Command) -> None:
         """Count a request as in flight. Keeping it also keeps its id() from being reused."""
         self._in_flight[id(request)] = request
-        size = _counted_bytes(request)
-        self._working_bytes += size
-        self._flow.add(size)
+        self._memory.add_work(_counted_bytes(request))
 
     def _park(self, request: Command) -> None:
         """Keep a held request: only what its response needs, and outside the limits of requests in work."""
@@ -278,6 +282,7 @@ class IncomingRequests:
             return
         self._in_flight[id(request)] = request
         self._in_flight_max += 1
+        self._memory.add_held(1)
 
     def _settle(self, request: Command) -> None:
         if self._handling is request:
@@ -285,10 +290,9 @@ class IncomingRequests:
         if self._in_flight.pop(id(request), None) is not None:
             if request.ext_fields is _NO_FIELDS:
                 self._in_flight_max -= 1
+                self._memory.add_held(-1)
             else:
-                size = _counted_bytes(request)
-                self._working_bytes -= size
-                self._flow.remove(size)
+                self._memory.remove_work(_counted_bytes(request))
 
     def _send(self, frame: bytes) -> None:
         if self._batch is not None:

@@ -53,7 +53,8 @@ class OutgoingRequests:
         """Return the next opaque number; raise `ConnectionLost` if the connection is closed."""
         connection = self._connection
         if connection.is_closing:
-            raise ConnectionLost(f"the connection to {connection.peer} is closed")
+            reason = f": {connection.end_reason}" if connection.end_reason else ""
+            raise ConnectionLost(f"the connection to {connection.peer} is closed{reason}")
         self._last_opaque = self._last_opaque + 1 if self._last_opaque < INT_MAX else 1
         return self._last_opaque
 
@@ -79,11 +80,20 @@ class OutgoingRequests:
 
     def close(self) -> None:
         """Raise `ConnectionLost` in every caller that waits for a response."""
+        reason = self._end_reason()
         for future in self._pending.values():
             if not future.done():
                 future.set_exception(
-                    ConnectionLost(f"{self._connection.peer} closed the connection before it answered")
+                    ConnectionLost(f"{self._connection.peer} closed the connection before it answered{reason}")
                 )
+
+    def _end_reason(self) -> str:
+        connection = self._connection
+        if connection.end_reason:
+            return f": {connection.end_reason}"
+        if not connection.has_sent_a_frame and not connection.is_secured:
+            return "; if it serves TLS only, connect with TLS"
+        return ""
 
     def _time_out(self, opaque: int, code: int, timeout: float) -> None:
         future = self._pending.pop(opaque, None)

@@ -6,10 +6,12 @@ Java `NettyRemotingAbstract.processRequestCommand`.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 from collections.abc import Awaitable, Mapping
 
+from orbitlog.errors import RequestRefused
 from orbitlog.remoting.connection import Answer, Connection, Handler
 from orbitlog.wire.codes import ResponseCode
 from orbitlog.wire.command import Command, response_to
@@ -72,3 +74,9 @@ def not_supported(request: Command) -> Command:
     """Return the response to a code that is unknown or switched off."""
     remark = f" request type {request.code} not supported"
     return response_to(request, ResponseCode.REQUEST_CODE_NOT_SUPPORTED, remark)
+
+
+async def refuse_later(error: RequestRefused, delay_s: float) -> Answer:
+    """Refuse a request after some seconds: the peer fails to authenticate too often."""
+    await asyncio.sleep(delay_s)
+    raise error

@@ -6,10 +6,15 @@ import asyncio
 import logging
 import select
 import socket
+from typing import TYPE_CHECKING
 
 from orbitlog.remoting.connection import Address, Connection, FastPath, Handler
 from orbitlog.remoting.flow import Flow, RemotingLimits
+from orbitlog.remoting.memory_budget import MemoryBudget
 from orbitlog.settings.limits import FIRST_FRAME_SECONDS, Limits
+
+if TYPE_CHECKING:
+    from orbitlog.remoting.tls.server_tls import ServerTls
 
 log = logging.getLogger(__name__)
 
@@ -20,7 +25,9 @@ _BUFFER_WATCH_SECONDS = 1.0
 class RemotingServer:
     """Serves `handler` at one address; with port 0 at a free one, which `address` returns.
 
-    `fast_path` is called before the handler (see `Connection`). `counters` gets each limit that is reached.
+    `fast_path` is called before the handler (see `Connection`). `counters` gets each limit that is reached. Servers
+    that are given the same `memory` share one budget. With `tls`, the first byte of a connection decides whether it is
+    encrypted.
     """
 
     def __init__(
@@ -32,13 +39,16 @@ class RemotingServer:
         limits: RemotingLimits | None = None,
         fast_path: FastPath | None = None,
         counters: Limits | None = None,
+        memory: MemoryBudget | None = None,
+        tls: ServerTls | None = None,
     ) -> None:
         self.limits = limits or RemotingLimits()
         self._handler = handler
         self._fast_path = fast_path
+        self._tls = tls
         self._host = host
         self._port = port
-        self._flow = Flow(self.limits, counters)
+        self._flow = Flow(self.limits, counters, memory)
         self._server: asyncio.Server | None = None
         self._address: Address | None = None
         self._idle_watch: asyncio.TimerHandle | None = None
@@ -57,13 +67,12 @@ class RemotingServer:
 
     @property
     def working_bytes(self) -> int:
-        """Bytes held by requests in flight."""
-        return self._flow.working_bytes
+        """Bytes of requests in work."""
+        return self._flow.memory.working_bytes
 
     async def start(self) -> None:
         """Listen; raise an `OSError` if the address is taken."""
         loop = asyncio.get_running_loop()
-        # TLS would be added here: a connection only sees the transport.
         # By address, not by a bound socket, though that needs no thread for resolving: with one uvloop hung when a loop
         # with two servers was closed.
         self._server = await loop.create_server(
@@ -99,7 +108,8 @@ class RemotingServer:
                 refused, is_open = self._flow.refused.count, len(self.connections)
                 log.warning("connections refused: %d so far, %d are open", refused, is_open)
             return _Refusal()
-        return Connection(self._handler, self._flow, self._fast_path)
+        connection = Connection(self._handler, self._flow, self._fast_path)
+        return connection if self._tls is None else self._tls.gate(connection)
 
     def _watch_idle(self) -> None:
         loop = asyncio.get_running_loop()
@@ -118,7 +128,8 @@ class RemotingServer:
 
     def _watch_buffers(self) -> None:
         """Look at the buffers of all connections, and for the end of those that are not read from."""
-        self._flow.shed_buffers()
+        self._flow.count_unsent()
+        self._flow.memory.shed()
         paused = {connection.descriptor: connection for connection in self._flow.paused_connections}
         paused.pop(-1, None)
         if paused:

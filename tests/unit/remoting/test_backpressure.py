@@ -8,8 +8,6 @@ from unittest.mock import Mock
 from orbitlog.remoting.backpressure import Backpressure
 from orbitlog.remoting.flow import Flow, RemotingLimits
 
-LARGE = 100_000
-
 
 def make_backpressure(flow: Flow) -> Backpressure:
     return Backpressure(Mock(is_closed=False), flow)
@@ -31,17 +29,6 @@ def test_a_closing_transport_is_not_paused() -> None:
     transport.is_closing.return_value = True
     backpressure.pause_reading(transport)
     transport.pause_reading.assert_not_called()
-
-
-def test_unfinished_frames_past_the_limit_close_a_connection_with_a_large_part() -> None:
-    flow = Flow(RemotingLimits(unfinished_bytes=3 * LARGE))
-    first, second, small = (make_backpressure(flow) for _ in range(3))
-    assert first.count_unfinished(2 * LARGE)
-    assert not second.count_unfinished(2 * LARGE)
-    assert small.count_unfinished(100), "a small part is not worth closing a connection for"
-    second.close()
-    assert flow.unfinished_bytes == 2 * LARGE + 100
-    assert second.count_unfinished(LARGE - 100)
 
 
 def test_a_wait_for_the_write_buffer_ends_when_it_drains_or_the_connection_closes() -> None:

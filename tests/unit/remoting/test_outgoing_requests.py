@@ -21,7 +21,9 @@ class Line:
     """The part of a connection that `OutgoingRequests` uses."""
 
     peer = "peer:1"
-    is_closing = False
+    is_closing = is_secured = False
+    has_sent_a_frame = True
+    end_reason = ""
 
     def __init__(self) -> None:
         self.writes: list[list[bytes]] = []

@@ -40,7 +40,7 @@ _NO_ANSWER = b"{}"
 
 
 class AssignmentHandlers:
-    """Serves QUERY_ASSIGNMENT and SET_MESSAGE_REQUEST_MODE."""
+    """Serves QUERY_ASSIGNMENT, SET_MESSAGE_REQUEST_MODE and GET_ALL_MESSAGE_REQUEST_MODE."""
 
     def __init__(self, state: BrokerState, modes: RequestModes, client: RemotingClient) -> None:
         self._state = state
@@ -53,7 +53,15 @@ class AssignmentHandlers:
         return {
             RequestCode.QUERY_ASSIGNMENT: self.assignment,
             RequestCode.SET_MESSAGE_REQUEST_MODE: self.set_mode,
+            RequestCode.GET_ALL_MESSAGE_REQUEST_MODE: self.modes,
         }
+
+    def modes(self, _: Connection, request: Command) -> Answer:
+        """Return all modes, for a slave."""
+        is_changed = self._modes.is_changed
+        table = self._modes.snapshot()
+        self._modes.is_changed = is_changed
+        return response_to(request, ResponseCode.SUCCESS, body=encode_body(table))
 
     def set_mode(self, connection: Connection, request: Command) -> Answer:
         mode = _decoded_mode(request)

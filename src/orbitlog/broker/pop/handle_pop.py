@@ -6,12 +6,14 @@ timeouts are counted by the broker's clock from the arrival of a request: the cl
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable, Mapping
 from functools import lru_cache
 
 from orbitlog.broker.admin.name_checks import checked_group
 from orbitlog.broker.pop.held_pops import HeldPop, HeldPops
 from orbitlog.broker.pop.pop_service import Popped, PopService, PopWish
+from orbitlog.broker.pop.queue_search import QueueSearch
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.tables.clients import Subscription, no_property_filter, parse_subscription
@@ -36,6 +38,7 @@ _COUNT_MAX = 32
 _POLL_MS_MAX = 10 * 60_000
 _INVISIBLE_MS_MAX = 30 * 24 * 3600 * 1000
 _CACHED_CHARACTERS_MAX = 512
+_SEARCH_MS_MAX = 10_000  # for a request without a polling timeout: one search of a wide topic takes this long at most
 _FOUND, _NOT_FOUND = "FOUND", "NO_MESSAGE_IN_QUEUE"
 
 
@@ -45,7 +48,9 @@ class PopHandlers:
     def __init__(self, state: BrokerState, service: PopService) -> None:
         self._state = state
         self.service = service
-        self.held = HeldPops(state.held_requests, per_topic_max=state.limits[HELD_PER_QUEUE])
+        self.held = HeldPops(
+            state.held_requests, per_topic_max=state.limits[HELD_PER_QUEUE], answered=self._report_answer
+        )
         state.held_requests.add_displacer(self.held.displace)
 
     @property
@@ -79,23 +84,24 @@ class PopHandlers:
             header.attempt_id,
         )
         # Requests with an equal wish are interchangeable: if the first finds nothing, the others need not be tried.
+        search, until_ms = QueueSearch(), self._until_ms(header.poll_ms)
         alike = (RequestCode.POP_MESSAGE, wish.topic, wish.group, wish.queue_id, header.expression, wish.ordered)
         held = HeldPop(
             awaited_topics(wish),
             wish.group,
             wish.queue_id,
             (*alike, wish.attempt_id),
-            self._until_ms(header.poll_ms),
+            until_ms,
             connection,
             request,
-            lambda: self._popped(request, wish),
+            lambda: self._found_or_continued(held, search, until_ms, self._popped(request, wish, search)),
             lambda: self._nothing(request, wish),
             wish.ordered,
         )
-        return self._now_or_later(held, lambda: self._nothing(request, wish, ResponseCode.POLLING_FULL))
+        return self._now_or_later(held, search, lambda: self._nothing(request, wish, ResponseCode.POLLING_FULL))
 
-    def _popped(self, request: Command, wish: PopWish) -> Command | None:
-        popped = self.service.pop(wish)
+    def _popped(self, request: Command, wish: PopWish, search: QueueSearch) -> Command | None:
+        popped = self.service.pop(wish, search)
         if not popped.records:
             return None
         header = PopMessageResponse(
@@ -119,12 +125,17 @@ class PopHandlers:
         )
         return response_to(request, code, _NOT_FOUND, header.to_ext_fields())
 
-    def peek(self, _: Connection, request: Command) -> Answer:
+    async def peek(self, _: Connection, request: Command) -> Answer:
         header = PeekMessageRequest.from_ext_fields(request.ext_fields)
         self._check(header.topic, header.group, header.queue_id)
         count = max(min(header.message_count_max, _COUNT_MAX), 1)
         wish = self._plain_wish(header.topic, header.group, header.queue_id, count)
-        records = self.service.peek(wish)
+        search = QueueSearch()
+        records = self.service.peek(wish, search)
+        while not records and search.is_unfinished:
+            await asyncio.sleep(0)
+            search.continue_next()
+            records = self.service.peek(wish, search)
         answer = PopMessageResponse(
             pop_timestamp_ms=self._state.now_ms(), invisible_ms=0, revive_queue_id=0, rest_count=0
         )
@@ -141,19 +152,25 @@ class PopHandlers:
             *(RequestCode.NOTIFICATION, wish.topic, wish.group, wish.queue_id),
             *(wish.ordered, wish.attempt_id, id(request)),  # unique: one message answers every notification request
         )
+        search, until_ms = QueueSearch(), self._until_ms(header.poll_ms)
+
+        def attempt() -> Command | None:
+            answer = _notice(request, True) if self.service.has_message(wish, search) else None
+            return self._found_or_continued(held, search, until_ms, answer)
+
         held = HeldPop(
             awaited_topics(wish),
             wish.group,
             wish.queue_id,
             alike,
-            self._until_ms(header.poll_ms),
+            until_ms,
             connection,
             request,
-            lambda: _notice(request, True) if self.service.has_message(wish) else None,
+            attempt,
             lambda: _notice(request, False),
             wish.ordered,
         )
-        return self._now_or_later(held, lambda: _notice(request, False, is_full=True))
+        return self._now_or_later(held, search, lambda: _notice(request, False, is_full=True))
 
     def polling_info(self, _: Connection, request: Command) -> Answer:
         header = PollingInfoRequest.from_ext_fields(request.ext_fields)
@@ -166,14 +183,42 @@ class PopHandlers:
     def _until_ms(self, poll_ms: int) -> int:
         return self._state.now_ms() + max(min(poll_ms, _POLL_MS_MAX), 0)
 
-    def _now_or_later(self, held: HeldPop, too_many: Callable[[], Command]) -> Answer:
+    def _now_or_later(self, held: HeldPop, search: QueueSearch, too_many: Callable[[], Command]) -> Answer:
         """Answer now if possible; otherwise hold the request, unless too many are held."""
         answer = held.attempt()
         if answer is not None:
             return answer
+        if search.is_unfinished:
+            held.until_ms = max(held.until_ms, self._state.now_ms() + _SEARCH_MS_MAX)
         if held.until_ms <= self._state.now_ms() or self._state.is_stopping:
             return held.give_up()
+        held.since_ms = self._state.now_ms()
         return HELD if self.held.hold(held) else too_many()
+
+    def _report_answer(self, held: HeldPop, answer: Command) -> None:
+        """Report a long poll that was answered to metrics."""
+        observers = self._state.statistics.observers
+        if observers.is_on:
+            waited_s = (self._state.now_ms() - held.since_ms) / 1000
+            observers.request_answered(held.request.code, answer, waited_s, True, 1)
+
+    def _found_or_continued(
+        self, held: HeldPop, search: QueueSearch, until_ms: int, answer: Command | None
+    ) -> Command | None:
+        """Return the answer of one window of a search; without one, plan the next window, or give up in time."""
+        if answer is not None:
+            return answer
+        if not search.is_unfinished:
+            return held.give_up() if until_ms <= self._state.now_ms() else None
+        if not search.is_planned:
+            search.is_planned = True
+            asyncio.get_running_loop().call_soon(self._continue, held, search)
+        return None
+
+    def _continue(self, held: HeldPop, search: QueueSearch) -> None:
+        search.is_planned = False
+        search.continue_next()
+        self.held.attempt_again(held)
 
     def _plain_wish(
         self, topic: str, group: str, queue_id: int, count: int, header: NotificationRequest | None = None

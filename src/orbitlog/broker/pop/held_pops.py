@@ -37,13 +37,26 @@ class HeldPop:
     attempt: Callable[[], Command | None]
     give_up: Callable[[], Command]
     ordered: bool = False
+    since_ms: int = 0
+
+
+def _ignore(_: HeldPop, __: Command) -> None:
+    pass
 
 
 class HeldPops:
     """Held requests by topic, in order of arrival."""
 
-    def __init__(self, counts: HeldRequests, *, per_topic_max: int = INT_MAX) -> None:
+    def __init__(
+        self,
+        counts: HeldRequests,
+        *,
+        per_topic_max: int = INT_MAX,
+        answered: Callable[[HeldPop, Command], None] = _ignore,
+    ) -> None:
+        """Hold at most `per_topic_max` requests of a topic; call `answered` after each response."""
         self._counts = counts
+        self._answered = answered
         self._per_topic_max = per_topic_max
         self._index: HeldIndex[HeldPop] = HeldIndex()
         self._held: dict[HeldPop, None] = {}
@@ -81,6 +94,11 @@ class HeldPops:
             waiting = self._by_topic.get(topic)
             if waiting:
                 self._attempt(list(waiting))
+
+    def attempt_again(self, held: HeldPop) -> None:
+        """Try one request again, if it is still held."""
+        if held in self._held:
+            self._attempt([held])
 
     def tick(self, now_ms: int) -> None:
         """Answer requests for which a message became visible, and those whose polling timeout has passed."""
@@ -129,6 +147,7 @@ class HeldPops:
     def _answer(self, held: HeldPop, answer: Command) -> None:
         self._remove(held)
         held.connection.respond(held.request, answer)
+        self._answered(held, answer)
 
     def _remove(self, held: HeldPop) -> None:
         del self._held[held]

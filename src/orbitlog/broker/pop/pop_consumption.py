@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 POP_CODES = (
     *(Code.POP_MESSAGE, Code.PEEK_MESSAGE, Code.NOTIFICATION, Code.POLLING_INFO, Code.ACK_MESSAGE),
     *(Code.BATCH_ACK_MESSAGE, Code.CHANGE_MESSAGE_INVISIBLETIME, Code.QUERY_ASSIGNMENT, Code.SET_MESSAGE_REQUEST_MODE),
+    Code.GET_ALL_MESSAGE_REQUEST_MODE,
 )
 
 
@@ -90,6 +91,11 @@ class PopConsumption:
         acks = PopAckHandlers(self._state, self._pops.service, self._pops.held.wake, earlier)
         assignments = AssignmentHandlers(self._state, self.modes, self._client)
         return {**self._pops.table, **acks.table, **assignments.table}
+
+    @property
+    def held_count(self) -> int:
+        """Requests that wait for a message."""
+        return len(self._pops.held) if self._is_in_use else 0
 
     @property
     def are_held(self) -> bool:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from orbitlog.broker.pop.ordered_pops import OrderedPops
 from orbitlog.broker.pop.popped_queues import Expired, Flight, PopKey, PoppedQueues
+from orbitlog.broker.pop.queue_search import NARROW_QUEUES, QueueSearch
 from orbitlog.broker.runtime import broker_settings as keys
 from orbitlog.broker.runtime.broker_state import BrokerState
 from orbitlog.broker.sending.message_writer import MessageWriter
@@ -82,28 +83,32 @@ class PopService:
 
     # Pops
 
-    def pop(self, wish: PopWish) -> Popped:
-        """Take messages, also of the retry topics; they are invisible to other consumers from now on."""
+    def pop(self, wish: PopWish, search: QueueSearch) -> Popped:
+        """Take messages, also of the retry topics; they are invisible to other consumers from now on.
+
+        Without any, and if the search is unfinished, another call continues it.
+        """
         popped = Popped(self._state.now_ms(), ORDERED_REVIVE_QUEUE if wish.ordered else 0)
         retry_first = random.random() < _RETRY_FIRST  # noqa: S311 - not for security
+        queues = self._queues(wish, search, retry_first=retry_first)
         for _ in range(_ROUNDS_MAX):
             popped.rest_count = 0
             has_advanced = False
             looked_when_full = 0
-            for topic, queue_id in self._queues(wish, retry_first=retry_first):
+            for topic, queue_id in queues:
                 if len(popped.records) >= wish.count_max:
                     looked_when_full += 1
                     if looked_when_full > _QUEUES_WHEN_FULL:
                         break  # the rest is counted in part: that it is not zero suffices for clients
                 has_advanced = self._pop_queue(wish, topic, queue_id, popped) or has_advanced
             # A round that only skipped filtered messages is followed by another one past them.
-            if popped.records or not popped.rest_count or not has_advanced:
+            if popped.records or search.is_unfinished or not popped.rest_count or not has_advanced:
                 break
         return popped
 
-    def has_message(self, wish: PopWish) -> bool:
+    def has_message(self, wish: PopWish, search: QueueSearch) -> bool:
         """Return whether there may be a message to pop; expressions are not evaluated."""
-        for topic, queue_id in self._queues(wish, retry_first=False):
+        for topic, queue_id in self._queues(wish, search, retry_first=False):
             key = PopKey(topic, wish.group, queue_id)
             if wish.ordered and self.ordered.is_blocked(key, wish.attempt_id, self._state.now_ms()):
                 continue
@@ -114,10 +119,10 @@ class PopService:
                 return True
         return False
 
-    def peek(self, wish: PopWish) -> list[bytes]:
+    def peek(self, wish: PopWish, search: QueueSearch) -> list[bytes]:
         """Return the messages that a pop would return, and leave them visible."""
         records: list[bytes] = []
-        for topic, queue_id in self._queues(wish, retry_first=False):
+        for topic, queue_id in self._queues(wish, search, retry_first=False):
             next_offset = self.popped.next_to_pop(PopKey(topic, wish.group, queue_id))
             if next_offset is None:
                 next_offset = self._state.min_offset(topic, queue_id)
@@ -128,8 +133,15 @@ class PopService:
                 records += result.records
         return records
 
-    def _queues(self, wish: PopWish, *, retry_first: bool) -> list[tuple[str, int]]:
+    def _queues(self, wish: PopWish, search: QueueSearch, *, retry_first: bool) -> list[tuple[str, int]]:
         """Return the queues to read, starting with a different one each time."""
+        topics = [wish.topic] if wish.queue_id < 0 else []
+        if not wish.ordered:
+            topics += self._retry_topics(wish)
+        spans = [(topic, self._queue_count(topic)) for topic in topics]
+        if sum(count for _, count in spans) > NARROW_QUEUES:
+            single = [(wish.topic, wish.queue_id)] if wish.queue_id >= 0 else []
+            return single + search.next_window(spans, self._is_used)
         own = self._queue_ids(wish.topic) if wish.queue_id < 0 else [wish.queue_id]
         queues = [(wish.topic, queue_id) for queue_id in own]
         if wish.ordered:
@@ -144,12 +156,18 @@ class PopService:
         return [pop_retry_topic(wish.group, wish.topic, is_v2=is_v2) for is_v2 in (True, False) if is_v2 or is_v1_read]
 
     def _queue_ids(self, topic: str) -> list[int]:
-        """Return the queues that have had a message, from a random one on: a topic may have 65,535 others."""
-        config = self._state.topics.find(topic)
-        count = 0 if config is None else config.read_queue_count
+        """Return the queues that have had a message, from a random one on."""
+        count = self._queue_count(topic)
         first = random.randrange(count) if count > 1 else 0  # noqa: S311 - not for security
         find = self._state.store.queue
         return [queue_id for queue_id in (*range(first, count), *range(first)) if find(topic, queue_id) is not None]
+
+    def _queue_count(self, topic: str) -> int:
+        config = self._state.topics.find(topic)
+        return 0 if config is None else config.read_queue_count
+
+    def _is_used(self, topic: str, queue_id: int) -> bool:
+        return self._state.store.queue(topic, queue_id) is not None
 
     def _pop_queue(self, wish: PopWish, topic: str, queue_id: int, popped: Popped) -> bool:
         """Take messages of one queue; return whether the group's next offset advanced."""

@@ -37,6 +37,14 @@ class RequestModes:
         self.is_changed = True
         self._changed()
 
+    def copy_from(self, copied: RequestModeTable) -> None:
+        """Take over the modes of the master."""
+        modes = {topic: dict(groups) for topic, groups in copied.modes.items()}
+        if modes != self._modes:
+            self._modes = modes
+            self.is_changed = True
+            self._changed()
+
     def snapshot(self) -> RequestModeTable:
         self.is_changed = False
         return RequestModeTable({topic: dict(groups) for topic, groups in self._modes.items()}, unknown=self._unknown)
